@@ -1,0 +1,82 @@
+"""Every error a user of SaMI can meet, with the exit code that the command line gives it.
+
+A message states the fact, the offending value, what would be valid, and what to do, in this order.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SamiError(Exception):
+    """Base of all errors that are explained to the user instead of traced back."""
+
+    exit_code: int = 1
+    """What the `sami` command returns for this error."""
+
+
+class ContractError(SamiError):
+    """The contract of a model cannot be read, is inconsistent, or belongs to another version."""
+
+
+class ArtifactError(SamiError):
+    """A model file cannot be read, is not safe to load, or does not keep its own contract."""
+
+
+class SignalError(SamiError):
+    """A number that crosses the border of a session is missing, misshapen or not finite."""
+
+    def __init__(self, message: str, signal: str | None = None) -> None:
+        super().__init__(message)
+        self.signal = signal
+        """Name of the offending signal, where there is exactly one."""
+
+
+class AdapterError(SamiError):
+    """An adapter cannot do what was asked, or does not fit the model that should drive it."""
+
+
+class SafetyStop(SamiError):  # noqa: N818 - it reports a stop that worked, not a fault of the program
+    """A limit was exceeded and the robot was stopped."""
+
+    exit_code = 3
+
+
+class CheckFailed(SamiError):  # noqa: N818 - the check ran; what it found is the news
+    """A check (`verify`, `replay`, `check-adapter`) found a difference."""
+
+    exit_code = 4
+
+
+class UnknownName(SamiError):  # noqa: N818 - named after what the user typed
+    """A name that the user gave is not among those that exist.
+
+    Args:
+        kind: What was looked up, in the user's words: `"environment"`, `"method"`, `"config key"`.
+        name: What the user gave.
+        valid: The names that exist.
+        hint: What to do about it, as a sentence; optional.
+    """
+
+    def __init__(self, kind: str, name: str, valid: Iterable[str], hint: str = "") -> None:
+        self.kind = kind
+        self.name = name
+        self.valid = tuple(sorted(valid))
+        self.hint = hint
+        # The arguments, not the message: an exception is rebuilt from them when it crosses a process.
+        super().__init__(kind, name, self.valid, hint)
+
+    def __str__(self) -> str:
+        near = nearest(self.name, self.valid)
+        guess = f" Did you mean {near!r}?" if near else ""
+        listed = ", ".join(self.valid) if self.valid else "none"
+        hint = f" {self.hint}" if self.hint else ""
+        return f"unknown {self.kind} {self.name!r}.{guess} Valid: {listed}.{hint}"
+
+
+def nearest(name: str, valid: Iterable[str]) -> str | None:
+    """The valid name most like `name`, or None when nothing comes close."""
+    by_lower = {candidate.lower(): candidate for candidate in valid}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[found[0]] if found else None

@@ -1,0 +1,153 @@
+"""Golden steps: what a policy answered when it was exported, kept inside its own contract.
+
+They are written by the exporter from the trained network, never from the ONNX file that they are meant to
+check.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from sami_runtime.errors import ContractError
+
+MAX_GOLDEN_BYTES = 64 * 1024 * 1024
+"""Largest size of the decoded arrays together, so that a small hostile file cannot fill the memory."""
+
+
+@dataclass(frozen=True)
+class GoldenSteps:
+    """T decoded golden steps."""
+
+    observation: Mapping[str, NDArray[np.float32]]
+    """By signal name, each (T, size) in the signal's unit."""
+    executed: NDArray[np.float32]
+    """(T, A): the action executed at each step, which step t + 1 reads as the previous one."""
+    action: NDArray[np.float32]
+    """(T, A): the action that the trained policy answered."""
+    context: NDArray[np.float32]
+    """(T, C): the context that the trained encoder inferred; C is 0 for a memoryless policy."""
+    resets: tuple[int, ...]
+    """Before each of these steps, state and previous action take their initial values."""
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+class Golden(BaseModel):
+    """Golden steps as they stand in the contract's JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: int = Field(ge=1)
+    """How many steps there are."""
+    resets: tuple[int, ...]
+    """Ascending step indices before which an episode begins; the first is 0."""
+    data: str
+    """Base64 of an npz with `observation.NAME`, `executed`, `action`, `context`, each (steps, size)."""
+
+    @model_validator(mode="after")
+    def _resets_are_step_indices(self) -> Golden:
+        ascending = list(self.resets) == sorted(set(self.resets))
+        if not self.resets or self.resets[0] != 0 or not ascending or self.resets[-1] >= self.steps:
+            raise ValueError(
+                f"resets {list(self.resets)} must ascend, begin with 0 and stay below steps {self.steps}"
+            )
+        return self
+
+    @classmethod
+    def encode(
+        cls,
+        observation: Mapping[str, ArrayLike],
+        executed: ArrayLike,
+        action: ArrayLike,
+        context: ArrayLike,
+        resets: Sequence[int] = (0,),
+    ) -> Golden:
+        """Packs golden steps for a contract.
+
+        Args:
+            observation: By signal name, each (T, size).
+            executed: (T, A), the action that was executed at each step.
+            action: (T, A), the action that the policy answered.
+            context: (T, C); (T, 0) for a memoryless policy.
+            resets: Step indices before which an episode begins.
+
+        Raises:
+            ContractError: The arrays differ in their number of steps, or hold a number that is not finite.
+        """
+        arrays = {f"observation.{name}": value for name, value in observation.items()}
+        arrays |= {"executed": executed, "action": action, "context": context}
+        packed = {name: np.asarray(value, dtype=np.float32) for name, value in arrays.items()}
+        steps = len(packed["action"])
+        _check(packed, steps)
+        stream = io.BytesIO()
+        # numpy's stub takes `allow_pickle` for the type of every keyword.
+        np.savez_compressed(stream, **packed)  # type: ignore[arg-type, unused-ignore]
+        data = base64.b64encode(stream.getvalue()).decode("ascii")
+        return cls(steps=steps, resets=tuple(int(reset) for reset in resets), data=data)
+
+    def decode(self) -> GoldenSteps:
+        """Unpacks the steps.
+
+        Raises:
+            ContractError: The data is no npz of float arrays of `steps` steps each.
+        """
+        arrays = _load(self.data)
+        if missing := [key for key in ("executed", "action", "context") if key not in arrays]:
+            raise ContractError(f"the golden steps lack {', '.join(missing)}. Export the model again.")
+        _check(arrays, self.steps)
+        prefix = "observation."
+        observation = {
+            key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)
+        }
+        return GoldenSteps(
+            observation=observation,
+            executed=arrays["executed"],
+            action=arrays["action"],
+            context=arrays["context"],
+            resets=self.resets,
+        )
+
+
+def _load(data: str) -> dict[str, NDArray[np.float32]]:
+    """The arrays of a base64 npz, read without pickle and with a bound on their size."""
+    try:
+        packed = base64.b64decode(data, validate=True)
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+        if size > MAX_GOLDEN_BYTES:
+            raise ContractError(
+                f"the golden steps unpack to {size} bytes; at most {MAX_GOLDEN_BYTES} are read. "
+                "Export the model again with fewer golden steps."
+            )
+        with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
+            return {key: np.asarray(archive[key], dtype=np.float32) for key in archive.files}
+    except (binascii.Error, zipfile.BadZipFile, ValueError, TypeError, OSError, EOFError, KeyError) as error:
+        raise ContractError(
+            f"the golden steps cannot be unpacked: {error}. Export the model again."
+        ) from error
+
+
+def _check(arrays: Mapping[str, NDArray[np.float32]], steps: int) -> None:
+    """Refuses arrays that are not (steps, size) or hold a number that is not finite."""
+    for name, value in arrays.items():
+        if value.ndim != 2 or len(value) != steps:
+            raise ContractError(
+                f"golden array {name!r} has shape {value.shape}, expected ({steps}, size). "
+                "Export the model again."
+            )
+        if not np.isfinite(value).all():
+            step = int(np.argwhere(~np.isfinite(value))[0, 0])
+            raise ContractError(
+                f"golden array {name!r} holds a number that is not finite at step {step}. "
+                "Export a policy whose outputs are finite."
+            )
