@@ -10,6 +10,7 @@ import base64
 import binascii
 import io
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,12 @@ from sami_runtime.errors import ContractError
 
 MAX_GOLDEN_BYTES = 64 * 1024 * 1024
 """Largest size of the decoded arrays together, so that a small hostile file cannot fill the memory."""
+
+_UNREADABLE = (
+    *(binascii.Error, zipfile.BadZipFile, zlib.error, ValueError, TypeError, KeyError),
+    *(OSError, EOFError, MemoryError, NotImplementedError, RuntimeError),
+)
+"""All that base64, zipfile and numpy raise on bytes that are no npz."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,7 @@ def _load(data: str) -> dict[str, NDArray[np.float32]]:
             )
         with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
             return {key: np.asarray(archive[key], dtype=np.float32) for key in archive.files}
-    except (binascii.Error, zipfile.BadZipFile, ValueError, TypeError, OSError, EOFError, KeyError) as error:
+    except _UNREADABLE as error:
         raise ContractError(
             f"the golden steps cannot be unpacked: {error}. Export the model again."
         ) from error
