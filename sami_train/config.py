@@ -1,0 +1,264 @@
+"""Configuration: frozen dataclasses, filled from a preset (TOML) and overrides, written resolved into the run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+from sami_runtime.errors import SamiError, UnknownName
+
+from .envs.catalog import environment
+from .methods import method
+from .rollout import Exploration
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class ConfigError(SamiError):
+    """A configuration that cannot be used."""
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Shapes of the networks."""
+
+    hidden_size: int = 128
+    """LSTM units (paper: 128)."""
+    context_size: int = 6
+    """Numbers in the context embedding (paper: 6)."""
+    net_arch: tuple[int, ...] = (256, 256)
+    """Units of the hidden layers of actor and critics."""
+    layer_norm: bool = True
+    """LayerNorm in the critics."""
+    normalize: bool = True
+    """Normalise observations by running mean and deviation."""
+    encoder_reads_goal: bool = False
+    """Whether the encoder sees the goal; hindsight needs that it does not."""
+    relative_goal: bool = True
+    """Give actor and critics (goal - cube) instead of the achieved goal."""
+
+
+@dataclass(frozen=True)
+class LearningConfig:
+    """Soft actor-critic on whole episodes."""
+
+    discount: float = 0.95
+    actor_rate: float = 1e-3
+    """Adam's learning rate of the actor."""
+    critic_rate: float = 1e-3
+    encoder_rate: float = 3e-4
+    temperature_rate: float = 3e-4
+    decay_from: float = 1.0
+    """Share of the run after which all learning rates fall linearly; 1 never."""
+    decay_to: float = 0.1
+    """Share of the learning rates that is left at the end of the run."""
+    encoder_clip: float = 1.0
+    """Largest norm of the encoder's gradient; 0 does not clip."""
+    critic_target_rate: float = 0.02
+    """Soft-update rate of the critics' targets."""
+    momentum_rate: float = 0.05
+    """Soft-update rate m of the momentum encoder (paper, equation of the appendix)."""
+    target_entropy: float = -2.0
+    initial_temperature: float = 0.135
+    minimum_temperature: float = 0.005
+    batch_episodes: int = 16
+    """Episodes that one update runs through the encoder."""
+    batch_transitions: int = 512
+    """Transitions of them that it learns from; 0 takes all."""
+    hindsight: float = 0.8
+    """Probability of a hindsight goal."""
+    clip_targets: bool = True
+    """Keep target values in what a reward of -1 or 0 a step can give, [-1 / (1 - discount), 0]."""
+    train_every: int = 20
+    """Environment steps that `gradient_steps` updates wait for."""
+    gradient_steps: int = 1
+    buffer_episodes: int = 24_000
+    bf16: bool = True
+    """Actor and critics in bfloat16 while learning on a CPU (the encoder stays in float32)."""
+
+
+@dataclass(frozen=True)
+class ContrastConfig:
+    """SaNCE (methods that use it)."""
+
+    coefficient: float = 0.05
+    """Weight alpha of the contrastive loss."""
+    trajectories: int = 64
+    """Trajectories of one task that are ranked; half are positives, half negatives."""
+    temperature: float = 0.1
+    """beta."""
+    every: int = 4
+    """Updates between contrastive losses."""
+    unit_length: bool = True
+    """Contrast embeddings scaled to unit length."""
+
+
+@dataclass(frozen=True)
+class CollectionConfig:
+    """How episodes are collected."""
+
+    collectors: int = 1
+    """Processes that collect beside the learner; 0 collects in step with learning (deterministic)."""
+    envs: int = 6
+    """Environments that each collector steps side by side."""
+    publish_every: int = 50
+    """Updates between new weights for the collectors."""
+    reward: str = "sparse"
+    end_on_fall: bool = True
+    """End an episode when the cube has fallen off the table (in training only)."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run, resolved."""
+
+    env: str = "panda"
+    method: str = "satesac"
+    preset: str = "fast-cpu"
+    """Where the values came from; kept for the record."""
+    seed: int = 0
+    steps: int = 800_000
+    """Environment steps."""
+    checkpoint_every: int = 100_000
+    """Environment steps between checkpoints."""
+    device: str = "auto"
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
+    contrast: ContrastConfig = field(default_factory=ContrastConfig)
+    collection: CollectionConfig = field(default_factory=CollectionConfig)
+    exploration: Exploration = field(default_factory=Exploration)
+
+    def __post_init__(self) -> None:
+        environment(self.env)
+        method(self.method)
+        if self.learning.hindsight > 0 and self.network.encoder_reads_goal:
+            raise ConfigError(
+                "learning.hindsight is on and network.encoder_reads_goal is true: hindsight changes goals of single "
+                "transitions, which an encoder that reads goals would have seen. Set one of them off."
+            )
+        for name, value, low in (
+            ("steps", self.steps, 1),
+            ("learning.batch_episodes", self.learning.batch_episodes, 1),
+            ("learning.train_every", self.learning.train_every, 1),
+            ("learning.buffer_episodes", self.learning.buffer_episodes, 1),
+            ("contrast.every", self.contrast.every, 1),
+            ("contrast.trajectories", self.contrast.trajectories, 4),
+            ("collection.envs", self.collection.envs, 1),
+            ("collection.collectors", self.collection.collectors, 0),
+        ):
+            if value < low:
+                raise ConfigError(f"{name} is {value}; it must be at least {low}.")
+        for name, share in (
+            ("learning.discount", self.learning.discount),
+            ("learning.hindsight", self.learning.hindsight),
+            ("exploration.random_action", self.exploration.random_action),
+        ):
+            if not 0.0 <= share <= 1.0:
+                raise ConfigError(f"{name} is {share}; it must lie between 0 and 1.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as they are written to config.json."""
+        return dataclasses.asdict(self)
+
+
+def presets() -> list[str]:
+    """Names of the presets that come with the package."""
+    return sorted(p.name[: -len(".toml")] for p in files("sami_train").joinpath("presets").iterdir() if p.name.endswith(".toml"))
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """Values of a preset.
+
+    Raises:
+        UnknownName: there is none; lists those that there are.
+    """
+    if name not in presets():
+        raise UnknownName("preset", name, presets())
+    return tomllib.loads(files("sami_train").joinpath("presets", f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
+    """The configuration of a preset with overrides by dotted key, e.g. `{"learning.discount": 0.97}`.
+
+    Raises:
+        ConfigError, UnknownName: a key or value is not valid.
+    """
+    values = load_preset(preset)
+    values["preset"] = preset
+    for key, value in (overrides or {}).items():
+        section, _, name = key.rpartition(".")
+        if section and not isinstance(values.setdefault(section, {}), dict):
+            raise UnknownName("config key", key, keys())
+        (values[section] if section else values)[name] = value
+    return from_dict(values)
+
+
+def from_dict(values: Mapping[str, Any]) -> TrainConfig:
+    """A configuration from plain values, as `to_dict` gives them.
+
+    Raises:
+        ConfigError, UnknownName: as `resolve`.
+    """
+    return _build(TrainConfig, values, "")
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """`"learning.discount=0.97"` to its key and value (TOML syntax; bare words are strings).
+
+    Raises:
+        ConfigError: there is no `=`.
+    """
+    key, equals, raw = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"override {text!r} is not KEY=VALUE, e.g. learning.discount=0.97.")
+    try:
+        value = tomllib.loads(f"v = {raw}")["v"]
+    except tomllib.TOMLDecodeError:
+        value = raw.strip()
+    return key.strip(), value
+
+
+def keys(kind: type = TrainConfig, prefix: str = "") -> list[str]:
+    """Every dotted key of the configuration."""
+    found: list[str] = []
+    hints = typing.get_type_hints(kind)
+    for item in dataclasses.fields(kind):
+        hint = hints[item.name]
+        found += keys(hint, f"{prefix}{item.name}.") if dataclasses.is_dataclass(hint) else [prefix + item.name]
+    return found
+
+
+def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
+    hints = typing.get_type_hints(kind)
+    arguments: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in hints:
+            raise UnknownName("config key", prefix + name, keys())
+        arguments[name] = _convert(hints[name], value, prefix + name)
+    return kind(**arguments)
+
+
+def _convert(hint: Any, value: Any, key: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{key} is {value!r}; it must be a table of values.")
+        return _build(hint, value, key + ".")
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, Sequence) or isinstance(value, str) or not all(type(v) is int for v in value):
+            raise ConfigError(f"{key} is {value!r}; it must be a list of whole numbers.")
+        return tuple(value)
+    if hint is float and type(value) in (int, float):
+        return float(value)
+    if hint is int and type(value) is float and value.is_integer():
+        return int(value)
+    if type(value) is not hint:
+        raise ConfigError(f"{key} is {value!r}; it must be of type {hint.__name__}.")
+    return value

@@ -1,0 +1,15 @@
+"""Environments, registered with Gymnasium on import."""
+
+from gymnasium.envs.registration import register
+
+from .catalog import ENVIRONMENTS, EnvironmentSpec, environment
+
+for _spec in ENVIRONMENTS.values():
+    register(
+        id=_spec.id,
+        entry_point=_spec.entry_point,
+        max_episode_steps=_spec.episode_steps,
+        disable_env_checker=True,
+    )
+
+__all__ = ["ENVIRONMENTS", "EnvironmentSpec", "environment"]

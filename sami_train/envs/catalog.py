@@ -1,0 +1,126 @@
+"""What every environment is called, and what training and export must know of it without making one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sami_runtime.adapters.panda import (
+    PANDA_ACTION,
+    PANDA_EPISODE_STEPS,
+    PANDA_RATE_HZ,
+    PANDA_SOURCES,
+)
+from sami_runtime.contract import Signal
+from sami_runtime.errors import AdapterError, UnknownName
+
+from ..goals import Goal
+from ..tasks import PANDA_TASKS, TaskSpace
+from .panda_reach import reach_action
+
+
+@dataclass(frozen=True)
+class SignalSlice:
+    """Where a signal of the contract lies in the flat observation vector."""
+
+    signal: Signal
+    start: int
+
+    @property
+    def indices(self) -> list[int]:
+        """Positions of the signal's elements in the flat observation."""
+        return list(range(self.start, self.start + self.signal.size))
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """One environment: its names, its tasks and its layout."""
+
+    name: str
+    """Name on the command line."""
+    id: str
+    """Gymnasium id."""
+    entry_point: str
+    tasks: TaskSpace
+    signals: tuple[SignalSlice, ...]
+    action: Signal
+    rate_hz: float
+    episode_steps: int
+    goal: Goal | None
+    """How goals are reached and relabelled; None where the environment has none."""
+    reach: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None
+    """Scripted exploration: flat observation -> action; None where there is none."""
+
+    def make(self, **kwargs: Any) -> Any:
+        """Make the environment.
+
+        Raises:
+            AdapterError: the simulator is not installed.
+        """
+        import gymnasium
+
+        try:
+            return gymnasium.make(self.id, **kwargs)
+        except ModuleNotFoundError as error:
+            raise AdapterError(
+                f"environment {self.name!r} needs the package {error.name}; install it with: pip install 'sami[panda]'."
+            ) from error
+
+    @property
+    def observation_size(self) -> int:
+        """Length of the flat observation."""
+        return sum(item.signal.size for item in self.signals)
+
+
+FLAT_KEYS = ("observation", "achieved_goal", "desired_goal")
+"""Order in which the parts of a goal environment's observation are laid into one flat vector."""
+
+
+def flatten(observation: Any) -> np.ndarray:
+    """Lay an observation (array, or Gymnasium's goal dictionary) into one float32 vector, ``(D,)``."""
+    if isinstance(observation, dict):
+        return np.concatenate([observation[key] for key in FLAT_KEYS]).astype(np.float32, copy=False)
+    return np.asarray(observation, dtype=np.float32)
+
+
+_PANDA_OFFSET = {"observation": 0, "achieved_goal": 19, "desired_goal": 22}
+
+ENVIRONMENTS = {
+    "panda": EnvironmentSpec(
+        name="panda",
+        id="sami/PandaSkill-v0",
+        entry_point="sami_train.envs.panda:PandaSkillEnv",
+        tasks=PANDA_TASKS,
+        signals=tuple(
+            SignalSlice(source.signal, _PANDA_OFFSET[str(source.key)] + source.start) for source in PANDA_SOURCES
+        ),
+        action=PANDA_ACTION,
+        rate_hz=PANDA_RATE_HZ,
+        episode_steps=PANDA_EPISODE_STEPS,
+        goal=Goal(achieved=slice(19, 22), desired=slice(22, 25), threshold=0.05, height=0.02, lowest=0.0),
+        reach=reach_action,
+    ),
+}
+
+
+def environment(name: str) -> EnvironmentSpec:
+    """Look an environment up by its name or its Gymnasium id.
+
+    Raises:
+        UnknownName: there is none; lists those that there are.
+    """
+    for spec in ENVIRONMENTS.values():
+        if name in (spec.name, spec.id):
+            return spec
+    raise UnknownName("environment", name, list(ENVIRONMENTS))
+
+
+def find(name: str) -> EnvironmentSpec | None:
+    """As `environment`, but None where there is none: agents also learn on environments that are not ours."""
+    try:
+        return environment(name)
+    except UnknownName:
+        return None

@@ -1,0 +1,28 @@
+"""A scripted reach towards the cube: exploration for Panda's first episodes.
+
+A uniformly random arm touches the cube in about a quarter of its episodes, and hindsight goals teach nothing
+while the cube does not move. A few noisy steps towards it let most early episodes move it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+_EE_POSITION = slice(0, 3)
+_CUBE_POSITION = slice(7, 10)
+_ACTION_SCALE = 0.05
+"""Metres that the end effector moves for an action of 1."""
+
+
+def reach_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Action (4,) that moves the end effector towards the cube, with noise; random gripper.
+
+    Args:
+        observation: flat observation (25,).
+        rng: where the noise comes from.
+    """
+    towards = (observation[_CUBE_POSITION] - observation[_EE_POSITION]) / _ACTION_SCALE
+    action = np.empty(4, dtype=np.float32)
+    action[:3] = np.clip(towards, -1.0, 1.0) + rng.normal(0.0, 0.3, 3)
+    action[3] = rng.uniform(-1.0, 1.0)
+    return np.clip(action, -1.0, 1.0)

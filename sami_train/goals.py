@@ -1,0 +1,28 @@
+"""Goals and hindsight: what an episode would have taught, had its goal been where the cube went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Where goals lie in the flat observation, and when one is reached."""
+
+    achieved: slice
+    """Columns of the achieved goal (the cube's position, [m])."""
+    desired: slice
+    """Columns of the desired goal [m]."""
+    threshold: float
+    """A goal is reached when the distance to it is below this [m]."""
+    height: float
+    """Third coordinate of every goal [m]: the paper's goals lie on the table."""
+    lowest: float
+    """Below this height [m] the cube has fallen: its position is no goal."""
+
+    def reached(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """Whether `achieved` (..., 3) is at `desired` (..., 3): bool (...)."""
+        distance = np.linalg.norm(achieved.astype(np.float64) - desired, axis=-1)
+        return distance < self.threshold

@@ -1,0 +1,176 @@
+"""One gradient step: SAC on transitions whose context comes from whole episodes, and SaNCE on whole trajectories."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
+
+from .buffer import EpisodeBuffer, SequenceBatch
+from .config import ContrastConfig, LearningConfig
+from .losses import SaNCE, sance
+from .methods import Method, ranked_halves
+from .policy import ContextPolicy
+
+
+class Learner:
+    """Owns the optimisers and the losses; changes the policy in place.
+
+    Args:
+        policy: what is trained.
+        method: which contrastive loss is used, if any.
+        learning, contrast: hyperparameters.
+    """
+
+    def __init__(
+        self, policy: ContextPolicy, method: Method, learning: LearningConfig, contrast: ContrastConfig
+    ) -> None:
+        self.policy, self.method, self.learning, self.contrast = policy, method, learning, contrast
+        self.device = policy.device
+        self.noise = torch.Generator(device=self.device)
+        fused = self.device.type in ("cpu", "cuda")
+        self.actor_optimizer = torch.optim.Adam(policy.actor.parameters(), lr=learning.actor_rate, fused=fused)
+        self.critic_optimizer = torch.optim.Adam(
+            [
+                {"params": list(policy.critic.parameters()), "lr": learning.critic_rate},
+                {"params": list(policy.encoder.parameters()), "lr": learning.encoder_rate},
+            ],
+            fused=fused,
+        )
+        self.temperature_optimizer = torch.optim.Adam([policy.log_temperature], lr=learning.temperature_rate, fused=fused)
+        self._rates = [
+            (group, float(group["lr"]))
+            for optimizer in (self.actor_optimizer, self.critic_optimizer, self.temperature_optimizer)
+            for group in optimizer.param_groups
+        ]
+
+    def set_progress(self, done: float) -> None:
+        """Set the learning rates for a share `done` of the run in [0, 1]."""
+        begin, end = self.learning.decay_from, self.learning.decay_to
+        share = 0.0 if done <= begin else (done - begin) / (1.0 - begin)
+        for group, rate in self._rates:
+            group["lr"] = rate * (1.0 - share * (1.0 - end))
+
+    def update(self, buffer: EpisodeBuffer, rng: np.random.Generator, with_contrast: bool) -> dict[str, Tensor]:
+        """Take one gradient step of encoder, critics, actor and temperature, and move the targets.
+
+        Args:
+            buffer: where episodes are drawn from.
+            rng: the only source of randomness: the same state gives the same step.
+            with_contrast: whether the contrastive loss takes part in this step.
+
+        Returns:
+            Scalars for the log.
+        """
+        cfg, policy = self.learning, self.policy
+        self.noise.manual_seed(int(rng.integers(2**63)))
+        where = buffer.sample(cfg.batch_episodes, rng)
+        batch = buffer.transitions(where, cfg.batch_transitions or None, cfg.hindsight, rng)
+        sequences = buffer.sequences(where)
+        rows, steps = self._tensor(batch.rows), self._tensor(batch.steps)
+        features = policy.features(self._tensor(batch.observations))  # (N, F)
+        next_features = policy.features(self._tensor(batch.next_observations))  # (N, F)
+        actions, rewards = self._tensor(batch.actions), self._tensor(batch.rewards)
+        alive = 1.0 - self._tensor(batch.terminated).float()
+
+        x = self._encoder_input(sequences)
+        contexts, _ = policy.encoder(x)  # (B, L + 1, C)
+        context = contexts[rows, steps]  # (N, C), with gradient
+        next_context = contexts[rows, steps + 1].detach()
+        with torch.no_grad():
+            target_context = policy.momentum_encoder(x)[0][rows, steps + 1]
+            temperature = policy.log_temperature.exp()
+            with self._autocast():
+                next_actions, next_log_prob = policy.actor.sample(torch.cat([next_features, next_context], -1), self.noise)
+                q1, q2 = policy.critic_target(torch.cat([next_features, target_context, next_actions], -1))
+            target = rewards + alive * cfg.discount * (torch.minimum(q1, q2) - temperature * next_log_prob)
+            if cfg.clip_targets:
+                target = target.clamp(-1.0 / (1.0 - cfg.discount), 0.0)
+                # Nothing that follows a lost episode can reach the goal: -1 for ever.
+                target = torch.where(self._tensor(batch.lost), -1.0 / (1.0 - cfg.discount), target)
+
+        with self._autocast():
+            q1, q2 = policy.critic(torch.cat([features, context, actions], -1))
+        critic_loss = F.mse_loss(q1, target) + F.mse_loss(q2, target)
+        contrastive = self._contrast(buffer, rng) if with_contrast else None
+        loss = 0.5 * critic_loss
+        if contrastive is not None:
+            loss = loss + self.contrast.coefficient * contrastive.loss
+        self.critic_optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if cfg.encoder_clip > 0:
+            torch.nn.utils.clip_grad_norm_(policy.encoder.parameters(), cfg.encoder_clip)
+        self.critic_optimizer.step()
+
+        policy.critic.requires_grad_(False)
+        with self._autocast():
+            sampled, log_prob = policy.actor.sample(torch.cat([features, context.detach()], -1), self.noise)
+            q1, q2 = policy.critic(torch.cat([features, context.detach(), sampled], -1))
+        actor_loss = (temperature * log_prob - torch.minimum(q1, q2)).mean()
+        self.actor_optimizer.zero_grad(set_to_none=True)
+        actor_loss.backward()
+        self.actor_optimizer.step()
+        policy.critic.requires_grad_(True)
+
+        entropy = -log_prob.detach().mean()
+        temperature_loss = policy.log_temperature * (entropy - cfg.target_entropy)
+        self.temperature_optimizer.zero_grad(set_to_none=True)
+        temperature_loss.backward()
+        self.temperature_optimizer.step()
+        if cfg.minimum_temperature > 0:
+            with torch.no_grad():
+                policy.log_temperature.clamp_(min=float(np.log(cfg.minimum_temperature)))
+
+        _soft_update(policy.critic_target, policy.critic, cfg.critic_target_rate)
+        _soft_update(policy.momentum_encoder, policy.encoder, cfg.momentum_rate)
+        scalars = {
+            "critic_loss": critic_loss.detach() / 2,
+            "actor_loss": actor_loss.detach(),
+            "entropy": entropy,
+            "temperature": temperature,
+            "value": q1.detach().mean(),
+        }
+        if contrastive is not None:
+            scalars |= {"sance_bound": contrastive.bound, "sance_weight": contrastive.weight}
+        return scalars
+
+    def _contrast(self, buffer: EpisodeBuffer, rng: np.random.Generator) -> SaNCE | None:
+        halves = ranked_halves(buffer, self.contrast.trajectories, rng)
+        if halves is None:
+            return None
+        good, bad = halves
+        queries = self._embed(self.policy.encoder, buffer.sequences(good))
+        with torch.no_grad():
+            keys = self._embed(self.policy.momentum_encoder, buffer.sequences(np.concatenate([good, bad])))
+        positives, negatives = keys[: len(good)], keys[len(good) :]
+        # The positive of a query is another good trajectory, not the query's own embedding.
+        return sance(queries, positives.roll(1, 0), negatives, self.contrast.temperature)
+
+    def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch) -> Tensor:
+        """One embedding for each trajectory, (B, C): the context at its last step."""
+        contexts, _ = encoder(self._encoder_input(sequences))
+        last = contexts[torch.arange(len(contexts), device=self.device), self._tensor(sequences.lengths)]
+        return F.normalize(last, dim=-1) if self.contrast.unit_length else last
+
+    def _encoder_input(self, sequences: SequenceBatch) -> Tensor:
+        """(B, L + 1, features + A): what the encoder reads, with the action before each observation."""
+        actions = self._tensor(sequences.actions)
+        previous = F.pad(actions, (0, 0, 1, 0))  # nothing was done before the first observation
+        return self.policy.encoder_input(self.policy.features(self._tensor(sequences.observations)), previous)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def _autocast(self) -> AbstractContextManager[None]:
+        enabled = self.learning.bf16 and self.device.type == "cpu"
+        # Entered anew for each use: its cache of cast weights must not outlive an optimiser's step.
+        return torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled)
+
+
+@torch.no_grad()
+def _soft_update(target: torch.nn.Module, source: torch.nn.Module, rate: float) -> None:
+    """target <- rate * source + (1 - rate) * target (paper, equation of the momentum encoder)."""
+    torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), rate)

@@ -1,0 +1,180 @@
+"""Collecting whole episodes, in rounds: one episode in each of n environments, stepped side by side.
+
+Episode k of a run is a function of (seed, k, weights) alone: its task, its start, its exploration. Nothing is
+carried from one episode to the next, so a run that resumes between two rounds continues exactly.
+
+No torch here: collectors run this in processes of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from .envs.catalog import flatten
+from .episode import Episode
+from .numpy_policy import NumpyPolicy
+from .tasks import Task
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """How actions are made more varied than the policy's own sampling (training only)."""
+
+    random_action: float = 0.0
+    """Probability of a uniformly random action at each step."""
+    warmup_steps: int = 0
+    """Environment steps at the start of a run that act uniformly at random."""
+    reach_episodes: float = 0.0
+    """Share of episodes, at the start of a run, that begin with a scripted reach."""
+    reach_until: int = 1
+    """Environment steps after which no episode begins so; the share falls linearly to there."""
+    reach_steps: tuple[int, int] = (6, 13)
+    """Shortest and longest scripted reach, in steps."""
+
+
+Reach = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+
+
+class _Explorer:
+    """The exploration of one episode."""
+
+    def __init__(
+        self, plan: Exploration, rng: np.random.Generator, steps_done: int, low: np.ndarray, high: np.ndarray, reach: Reach | None
+    ) -> None:
+        self.rng, self._low, self._high, self._reach = rng, low, high, reach
+        self._random = 1.0 if steps_done < plan.warmup_steps else plan.random_action
+        share = plan.reach_episodes * max(0.0, 1.0 - steps_done / plan.reach_until)
+        self._reach_steps = 0
+        if reach is not None and rng.random() < share:
+            self._reach_steps = int(rng.integers(plan.reach_steps[0], plan.reach_steps[1] + 1))
+
+    def act(self, step: int, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """Return the action to execute in place of the policy's `action` (A,)."""
+        if step < self._reach_steps:
+            assert self._reach is not None
+            return self._reach(observation, self.rng)
+        if self.rng.random() < self._random:
+            return self.rng.uniform(self._low, self._high).astype(np.float32)
+        return action
+
+
+def tasks_of(env: gym.Env) -> Sequence[Task]:
+    """The tasks that an environment draws from; one empty task where it has none."""
+    return getattr(env.unwrapped, "tasks", None) or ({},)
+
+
+class Rollout:
+    """Collects episodes from environments of one kind with a policy in numpy.
+
+    Args:
+        envs: the environments; a round is one episode in each.
+        policy: stepped for all of them at once; its `rows` is the number of environments.
+        seed: the run's seed.
+        exploration: None acts deterministically (evaluation).
+        reach: scripted exploration of the environment, see `EnvironmentSpec.reach`.
+    """
+
+    def __init__(
+        self,
+        envs: Sequence[gym.Env],
+        policy: NumpyPolicy,
+        seed: int,
+        exploration: Exploration | None = None,
+        reach: Reach | None = None,
+    ) -> None:
+        self.envs, self.policy, self.seed = list(envs), policy, seed
+        self.exploration, self._reach = exploration, reach
+        self.tasks = tasks_of(self.envs[0])
+        space = self.envs[0].action_space
+        assert isinstance(space, gym.spaces.Box)
+        self._low, self._high = space.low, space.high
+
+    def round(self, indices: Sequence[int], steps_done: int = 0) -> list[Episode]:
+        """Run one episode in each environment.
+
+        Args:
+            indices: numbers of the episodes, one for each environment; episode k is in task k modulo the
+                number of tasks, as the paper's Algorithm 1 visits every task in turn.
+            steps_done: environment steps that the run has done so far (exploration depends on it).
+
+        Returns:
+            The episodes, in the order of the environments.
+        """
+        recorders = [self._begin(env, k, steps_done) for env, k in zip(self.envs, indices, strict=True)]
+        self.policy.reset()
+        running = list(range(len(self.envs)))
+        observation = np.stack([recorder.observations[-1] for recorder in recorders])
+        noise = None
+        while running:
+            if self.exploration is not None:
+                noise = np.stack([r.explorer.rng.standard_normal(self._low.size, np.float32) for r in recorders])
+            actions, _ = self.policy.step(observation, noise)
+            for row in list(running):
+                recorder = recorders[row]
+                if self.exploration is not None:
+                    actions[row] = recorder.explorer.act(len(recorder.actions), observation[row], actions[row])
+                over = recorder.step(self.envs[row], actions[row])
+                observation[row] = recorder.observations[-1]
+                if over:
+                    running.remove(row)
+        return [recorder.episode() for recorder in recorders]
+
+    def _begin(self, env: gym.Env, index: int, steps_done: int) -> _Recorder:
+        start, explore = np.random.SeedSequence((self.seed, index)).spawn(2)
+        task_index = index % len(self.tasks)
+        task = self.tasks[task_index]
+        options = {"task": dict(task)} if task else None
+        observation, info = env.reset(seed=int(start.generate_state(1)[0]), options=options)
+        explorer = _Explorer(
+            self.exploration or Exploration(),
+            np.random.default_rng(explore),
+            steps_done,
+            self._low,
+            self._high,
+            self._reach,
+        )
+        return _Recorder(index, task, task_index, explorer, [flatten(observation)])
+
+
+class _Recorder:
+    """What an episode has seen and done so far."""
+
+    def __init__(
+        self, index: int, task: Task, task_index: int, explorer: _Explorer, observations: list[np.ndarray]
+    ) -> None:
+        self.index, self.task, self.task_index = index, task, task_index
+        self.explorer, self.observations = explorer, observations
+        self.actions: list[np.ndarray] = []
+        self.rewards: list[float] = []
+        self.skills: set[str] = set()
+        self.terminated = False
+        self.info: dict[str, Any] = {}
+
+    def step(self, env: gym.Env, action: np.ndarray) -> bool:
+        """Step the environment; whether the episode is over."""
+        observation, reward, terminated, truncated, self.info = env.step(action)
+        self.observations.append(flatten(observation))
+        self.actions.append(action.copy())
+        self.rewards.append(float(reward))
+        self.terminated = terminated
+        if "skill" in self.info:
+            self.skills.add(self.info["skill"])
+        return bool(terminated or truncated)
+
+    def episode(self) -> Episode:
+        return Episode(
+            index=self.index,
+            task=self.task,
+            task_index=self.task_index,
+            observations=np.stack(self.observations),
+            actions=np.stack(self.actions),
+            rewards=np.array(self.rewards, np.float32),
+            terminated=self.terminated,
+            success=bool(self.info.get("is_success", False)),
+            skills=frozenset(self.skills),
+        )

@@ -1,0 +1,112 @@
+"""Tasks: settings of the environmental features (paper section 3), and the sets that they are drawn from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sami_runtime.errors import SamiError, UnknownName
+
+Task = Mapping[str, float]
+"""Values by environmental feature, e.g. ``{"mass": 10.0, "friction": 0.1}``."""
+
+
+class TaskError(SamiError):
+    """A task that the environment cannot take."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One environmental feature and the values that it may take."""
+
+    name: str
+    unit: str
+    low: float
+    """Smallest value that is accepted."""
+    low_open: bool = False
+    """Whether ``low`` itself is refused."""
+
+    def check(self, value: float) -> float:
+        """Return the value as a float.
+
+        Raises:
+            TaskError: the value is not a finite number in range.
+        """
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number) or number < self.low or (self.low_open and number == self.low):
+            relation = "greater than" if self.low_open else "at least"
+            raise TaskError(f"{self.name} is {value!r}; it must be a number {relation} {self.low:g} {self.unit}.")
+        return number
+
+
+@dataclass(frozen=True)
+class TaskSpace:
+    """The features of an environment and its named sets of tasks."""
+
+    features: tuple[Feature, ...]
+    sets: Mapping[str, tuple[Task, ...]]
+    """The paper's sets: ``training``, ``moderate``, ``extreme``."""
+
+    def check(self, task: Task) -> Task:
+        """Return the task with every feature given, as floats.
+
+        Raises:
+            TaskError: a feature is missing or out of range.
+            UnknownName: a feature that this environment does not have.
+        """
+        names = [feature.name for feature in self.features]
+        for name in task:
+            if name not in names:
+                raise UnknownName("environmental feature", name, names)
+        missing = [name for name in names if name not in task]
+        if missing:
+            raise TaskError(f"task {dict(task)!r} lacks {', '.join(missing)}; a task needs: {', '.join(names)}.")
+        return {feature.name: feature.check(task[feature.name]) for feature in self.features}
+
+    def resolve(self, tasks: str | Task | Sequence[Task]) -> tuple[Task, ...]:
+        """Return the tasks that a caller names: a set's name, one task, or several.
+
+        Raises:
+            TaskError, UnknownName: as `check`; also for an unknown set or an empty sequence.
+        """
+        if isinstance(tasks, str):
+            if tasks not in self.sets:
+                raise UnknownName("task set", tasks, list(self.sets))
+            return self.sets[tasks]
+        if isinstance(tasks, Mapping):
+            return (self.check(tasks),)
+        checked = tuple(self.check(task) for task in tasks)
+        if not checked:
+            raise TaskError(f"no task was given; name a set ({', '.join(self.sets)}) or give at least one task.")
+        return checked
+
+
+def draw(tasks: Sequence[Task], rng: np.random.Generator) -> Task:
+    """Draw one task uniformly (the paper's distribution over tasks)."""
+    return tasks[int(rng.integers(len(tasks)))]
+
+
+def label(task: Task) -> str:
+    """Short text for a task, e.g. ``mass 10, friction 0.1``."""
+    return ", ".join(f"{name} {value:g}" for name, value in task.items())
+
+
+def _grid(masses: Sequence[float], frictions: Sequence[float]) -> tuple[Task, ...]:
+    return tuple({"mass": mass, "friction": friction} for mass in masses for friction in frictions)
+
+
+PANDA_TASKS = TaskSpace(
+    features=(Feature("mass", "kg", 0.0, low_open=True), Feature("friction", "(lateral, no unit)", 0.0)),
+    sets={
+        "training": _grid([1.0], [0.1, 1.0, 5.0, 10.0]) + _grid([5.0, 10.0], [0.1]),
+        "moderate": _grid([5.0, 10.0], [1.0, 5.0, 10.0]),
+        "extreme": _grid([30.0], [0.1, 1.0, 5.0, 10.0, 30.0]) + _grid([1.0, 5.0, 10.0], [30.0]),
+    },
+)
+"""Panda's tasks: 6 for training, 6 moderate (interpolation), 8 extreme (extrapolation); paper appendix C.1."""
