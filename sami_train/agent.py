@@ -222,8 +222,8 @@ class ContextSAC(BaseAlgorithm):
         weights = self.policy.numpy_weights()
         envs = self._envs()
         if collection.collectors == 0:
-            rollout = Rollout(envs, NumpyPolicy(weights, len(envs)), int(self.seed or 0), exploration, reach)
-            return InStep(rollout, self._episode_num)
+            policy = NumpyPolicy(weights, len(envs))
+            return InStep(Rollout(envs, policy, int(self.seed or 0), exploration, reach), policy, self._episode_num)
         return Processes(
             envs[0].spec,
             collection.envs,

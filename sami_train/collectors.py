@@ -47,11 +47,12 @@ class InStep:
 
     Args:
         rollout: what collects.
+        policy: what it steps.
         next_index: number of the next episode.
     """
 
-    def __init__(self, rollout: Rollout, next_index: int = 0) -> None:
-        self.rollout, self.next_index = rollout, next_index
+    def __init__(self, rollout: Rollout, policy: NumpyPolicy, next_index: int = 0) -> None:
+        self.rollout, self.policy, self.next_index = rollout, policy, next_index
 
     def collect(self, wait: bool, steps_done: int) -> list[Episode]:
         """Run one round."""
@@ -61,7 +62,7 @@ class InStep:
 
     def publish(self, weights: Weights) -> None:
         """Take new weights."""
-        self.rollout.policy.load(weights)
+        self.policy.load(weights)
 
     def close(self) -> None:
         """Nothing to stop; the caller owns the environments."""
@@ -140,7 +141,7 @@ class Processes:
             )
             for i in range(collectors)
         ]
-        with _one_thread():
+        with one_thread():
             for process in self._processes:
                 process.start()
 
@@ -186,7 +187,7 @@ class Processes:
 
 
 @contextmanager
-def _one_thread() -> Any:
+def one_thread() -> Any:
     """Have processes started inside use one thread for linear algebra: they share the machine with the learner."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
@@ -217,13 +218,12 @@ def _collect(
     try:
         spec, count, seed, exploration, reach = what
         version = weights.version.value
-        rollout = Rollout(
-            [gym.make(spec) for _ in range(count)], NumpyPolicy(weights.read(), count), seed, exploration, reach
-        )
+        policy = NumpyPolicy(weights.read(), count)
+        rollout = Rollout([gym.make(spec) for _ in range(count)], policy, seed, exploration, reach)
         for first in indices:
             if version != weights.version.value:
                 version = weights.version.value
-                rollout.policy.load(weights.read())
+                policy.load(weights.read())
             episodes = rollout.round(range(first, first + count), steps.value)
             if not _put(out, episodes, alive):
                 break

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
 
 from .envs.catalog import flatten
 from .episode import Episode
-from .numpy_policy import NumpyPolicy
 from .tasks import Task
 
 
@@ -40,11 +39,30 @@ class Exploration:
 Reach = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 
+class Policy(Protocol):
+    """What a rollout steps: n episodes at once."""
+
+    previous_action: np.ndarray
+    """(n, A): what was executed last; the rollout writes it where it executed something else."""
+
+    def reset(self) -> None:
+        """Begin new episodes in all rows."""
+
+    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Actions (n, A) and contexts (n, C) for flat observations (n, D); see `NumpyPolicy.step`."""
+
+
 class _Explorer:
     """The exploration of one episode."""
 
     def __init__(
-        self, plan: Exploration, rng: np.random.Generator, steps_done: int, low: np.ndarray, high: np.ndarray, reach: Reach | None
+        self,
+        plan: Exploration,
+        rng: np.random.Generator,
+        steps_done: int,
+        low: np.ndarray,
+        high: np.ndarray,
+        reach: Reach | None,
     ) -> None:
         self.rng, self._low, self._high, self._reach = rng, low, high, reach
         self._random = 1.0 if steps_done < plan.warmup_steps else plan.random_action
@@ -77,19 +95,21 @@ class Rollout:
         seed: the run's seed.
         exploration: None acts deterministically (evaluation).
         reach: scripted exploration of the environment, see `EnvironmentSpec.reach`.
+        tasks: visited in turn; those that the environment draws from, if None.
     """
 
     def __init__(
         self,
         envs: Sequence[gym.Env],
-        policy: NumpyPolicy,
+        policy: Policy,
         seed: int,
         exploration: Exploration | None = None,
         reach: Reach | None = None,
+        tasks: Sequence[Task] | None = None,
     ) -> None:
         self.envs, self.policy, self.seed = list(envs), policy, seed
         self.exploration, self._reach = exploration, reach
-        self.tasks = tasks_of(self.envs[0])
+        self.tasks = tasks or tasks_of(self.envs[0])
         space = self.envs[0].action_space
         assert isinstance(space, gym.spaces.Box)
         self._low, self._high = space.low, space.high
@@ -122,6 +142,7 @@ class Rollout:
                 observation[row] = recorder.observations[-1]
                 if over:
                     running.remove(row)
+            self.policy.previous_action = actions
         return [recorder.episode() for recorder in recorders]
 
     def _begin(self, env: gym.Env, index: int, steps_done: int) -> _Recorder:

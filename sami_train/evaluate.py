@@ -1,0 +1,212 @@
+"""Success by task: the paper's three task sets, the same starts for every task and every policy. No torch here."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sami_runtime.session import Session
+
+from .collectors import one_thread
+from .envs.catalog import EnvironmentSpec, environment
+from .numpy_policy import NumpyPolicy, Weights
+from .rollout import Policy, Rollout
+from .tasks import Task, label
+
+SEED = 1_000_003
+"""Starts of evaluation episodes; no training run uses it unless asked to."""
+ROWS = 10
+"""Episodes that are stepped side by side."""
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What a policy did in one task."""
+
+    task_set: str
+    task: Task
+    episodes: int
+    success: float
+    """Share of episodes that reached the goal."""
+    solved_at_start: float
+    """Share of episodes that began at the goal: what doing nothing would score."""
+    lifted: float
+    """Share of episodes with Pick&Place at any step."""
+    steps: float
+    """Mean length of an episode."""
+
+    @property
+    def above_floor(self) -> float:
+        """Success among the episodes that were not solved at their start."""
+        return (self.success - self.solved_at_start) / (1.0 - self.solved_at_start)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results of one policy over tasks."""
+
+    env: str
+    results: tuple[TaskResult, ...]
+
+    def of(self, task_set: str) -> list[TaskResult]:
+        """Results of one set."""
+        return [result for result in self.results if result.task_set == task_set]
+
+    @property
+    def sets(self) -> list[str]:
+        """Sets that were evaluated, in order."""
+        return list(dict.fromkeys(result.task_set for result in self.results))
+
+    def success(self, task_set: str) -> float:
+        """Mean success over a set's tasks."""
+        return float(np.mean([result.success for result in self.of(task_set)]))
+
+    def above_floor(self, task_set: str) -> float:
+        """Mean success over a set's tasks, among episodes that were not solved at their start."""
+        return float(np.mean([result.above_floor for result in self.of(task_set)]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "env": self.env,
+            "sets": {
+                name: {"success": self.success(name), "above_floor": self.above_floor(name)} for name in self.sets
+            },
+            "tasks": [asdict(result) | {"above_floor": result.above_floor} for result in self.results],
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Evaluation:
+        """Back from `to_dict`."""
+        names = TaskResult.__dataclass_fields__
+        return cls(
+            values["env"],
+            tuple(TaskResult(**{name: row[name] for name in names}) for row in values["tasks"]),
+        )
+
+
+class SessionPolicy:
+    """A model file, stepped as rollouts step policies: evaluation runs what a robot would run.
+
+    Args:
+        path: the model.
+        spec: the environment, whose layout names the signals.
+        rows: episodes stepped together.
+    """
+
+    def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
+        self._session = Session.load(path, batch=rows)
+        self._slices = {item.signal.name: item for item in spec.signals}
+        self._names = [signal.name for signal in self._session.contract.observation]
+        self.previous_action = np.zeros((rows, self._session.contract.action.size), np.float32)
+        self._acted = False
+
+    def reset(self) -> None:
+        """Begin new episodes in all rows."""
+        self._session.reset()
+        self._acted = False
+
+    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Actions (n, A) and contexts (n, C) for flat observations (n, D); a model file samples no actions."""
+        if noise is not None:
+            raise ValueError("a model file acts deterministically; it takes no noise")
+        if self._acted:
+            self._session.executed(self.previous_action)
+        named = {name: observation[:, self._slices[name].indices] for name in self._names}
+        step = self._session.step(named)
+        self._acted = True
+        return step.action, step.context
+
+
+Source = Path | Weights
+"""What is evaluated: a model file, or weights as `ContextPolicy.numpy_weights` gives them."""
+
+
+def evaluate(
+    source: Source,
+    env: str,
+    task_sets: Sequence[str],
+    episodes: int = 100,
+    workers: int = 1,
+    on_task: Callable[[TaskResult], None] | None = None,
+) -> Evaluation:
+    """Run a policy in every task of some sets.
+
+    Args:
+        source: the policy.
+        env: name of the environment.
+        task_sets: names of sets.
+        episodes: per task; the k-th begins alike in every task.
+        workers: processes.
+        on_task: called with each result as it arrives, in any order.
+    """
+    spec = environment(env)
+    jobs = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
+    arguments = (source, env, episodes)
+    if workers <= 1:
+        _start_worker(*arguments)
+        return _gather(env, jobs, map(_run_task, jobs), on_task)
+    with one_thread(), mp.get_context("spawn").Pool(min(workers, len(jobs)), _start_worker, arguments) as pool:
+        return _gather(env, jobs, pool.imap_unordered(_run_task, jobs), on_task)
+
+
+def _gather(
+    env: str, jobs: list[tuple[str, Task]], arriving: Any, on_task: Callable[[TaskResult], None] | None
+) -> Evaluation:
+    found: dict[tuple[str, str], TaskResult] = {}
+    for result in arriving:
+        found[result.task_set, label(result.task)] = result
+        if on_task is not None:
+            on_task(result)
+    return Evaluation(env, tuple(found[task_set, label(task)] for task_set, task in jobs))
+
+
+class _Worker:
+    """What a worker process keeps between tasks."""
+
+    def __init__(self, source: Source, env: str, episodes: int) -> None:
+        self.spec, self.episodes = environment(env), episodes
+        rows = min(ROWS, episodes)
+        self.policy: Policy = (
+            SessionPolicy(source, self.spec, rows) if isinstance(source, Path) else NumpyPolicy(source, rows)
+        )
+        self.envs = [self.spec.make() for _ in range(rows)]
+
+    def run(self, task_set: str, task: Task) -> TaskResult:
+        rollout = Rollout(self.envs, self.policy, SEED, tasks=(task,))
+        done = []
+        for first in range(0, self.episodes, len(self.envs)):
+            done += rollout.round(range(first, first + len(self.envs)))
+        done = done[: self.episodes]
+        goal = self.spec.goal
+        at_goal = [
+            goal is not None and bool(goal.reached(e.observations[0, goal.achieved], e.observations[0, goal.desired]))
+            for e in done
+        ]
+        return TaskResult(
+            task_set=task_set,
+            task=dict(task),
+            episodes=len(done),
+            success=float(np.mean([e.success for e in done])),
+            solved_at_start=float(np.mean(at_goal)),
+            lifted=float(np.mean(["pick_and_place" in e.skills for e in done])),
+            steps=float(np.mean([len(e) for e in done])),
+        )
+
+
+_worker: _Worker | None = None
+
+
+def _start_worker(source: Source, env: str, episodes: int) -> None:
+    global _worker
+    _worker = _Worker(source, env, episodes)
+
+
+def _run_task(job: tuple[str, Task]) -> TaskResult:
+    assert _worker is not None
+    return _worker.run(*job)

@@ -1,0 +1,84 @@
+"""What a user watches while training: steps a second, time left, success by task."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+
+import numpy as np
+from rich.console import Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress as Bar, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from .config import TrainConfig
+
+RATE_WINDOW = 30.0
+"""Seconds that the shown speed is averaged over."""
+
+
+class Progress:
+    """A live display on a terminal; on anything else a line every half minute.
+
+    Args:
+        config: the run.
+        done: environment steps done before.
+        show: False shows nothing.
+    """
+
+    def __init__(self, config: TrainConfig, done: int, show: bool = True) -> None:
+        self._total, self._show = config.steps, show
+        self._bar = Bar(
+            TextColumn(f"[bold]{config.env} {config.method}[/] seed {config.seed}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f} steps"),
+            TimeElapsedColumn(),
+        )
+        self._task = self._bar.add_task("train", total=config.steps, completed=done)
+        self._live = Live(self._bar, refresh_per_second=2)
+        self._history: deque[tuple[float, int, int]] = deque()
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        if self._show and self._live.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def update(self, steps: int, updates: int, success: float, by_task: Mapping[str, deque[float]]) -> None:
+        """Show where the run is.
+
+        Args:
+            steps: environment steps done.
+            updates: gradient steps done.
+            success: mean over tasks.
+            by_task: success of the last episodes of each task.
+        """
+        now = time.monotonic()
+        self._history.append((now, steps, updates))
+        while now - self._history[0][0] > RATE_WINDOW:
+            self._history.popleft()
+        if not self._show:
+            return
+        then, steps_then, updates_then = self._history[0]
+        elapsed = max(now - then, 1e-9)
+        speed = (steps - steps_then) / elapsed
+        left = (self._total - steps) / speed / 60 if speed > 0 else float("nan")
+        line = (
+            f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} gradient steps/s, "
+            f"{left:.1f} min left; success while exploring {success:.2f}"
+        )
+        tasks = "   ".join(f"{name} {np.mean(window):.2f}" for name, window in sorted(by_task.items()))
+        if self._live.is_started:
+            self._bar.update(self._task, completed=min(steps, self._total))
+            self._live.update(Group(self._bar, Text(line), Text(tasks, style="dim")))
+        elif now - self._last_line > RATE_WINDOW:
+            self._last_line = now
+            print(f"{steps:,} of {self._total:,} steps; {line}", flush=True)

@@ -1,0 +1,168 @@
+"""One training run, from configuration to trained agent: progress, checkpoints, interruption and resumption."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
+
+from .agent import ContextSAC
+from .config import TrainConfig
+from .envs.catalog import environment
+from .metrics import MetricsFile
+from .progress import Progress
+from .run_folder import RunError, RunFolder
+
+LOG_EVERY = 10_000
+"""Environment steps between two lines of the metrics."""
+
+
+class _Keeper(BaseCallback):
+    """Shows progress, writes checkpoints, and stops the run when asked to."""
+
+    def __init__(self, run: RunFolder, config: TrainConfig, progress: Progress, before: float) -> None:
+        super().__init__()
+        self.run, self.config, self.progress, self.before = run, config, progress, before
+        self.started = time.perf_counter()
+        self.stop_requested = False
+        self._next = 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent on this run so far, with those before a resumption."""
+        return self.before + time.perf_counter() - self.started
+
+    def _on_training_start(self) -> None:
+        self._next = (self.num_timesteps // self.config.checkpoint_every + 1) * self.config.checkpoint_every
+
+    def _on_step(self) -> bool:
+        agent = self.model
+        assert isinstance(agent, ContextSAC)
+        agent.logger.record("time/seconds", self.seconds)
+        self.progress.update(agent.num_timesteps, agent._n_updates, agent.success(), agent.task_success)
+        if agent.num_timesteps >= self._next or self.stop_requested:
+            self._next += self.config.checkpoint_every
+            self.run.checkpoint(agent.num_timesteps, agent)
+            self.run.update(seconds=self.seconds, steps=agent.num_timesteps)
+        return not self.stop_requested
+
+
+def start(config: TrainConfig, out: Path, *, show: bool = True) -> ContextSAC:
+    """Train in a new run folder.
+
+    Args:
+        config: the run.
+        out: the folder; must not hold anything yet.
+        show: whether to draw the progress display.
+
+    Returns:
+        The agent, trained to the end or as far as the user let it.
+
+    Raises:
+        RunError: the folder is taken.
+    """
+    env = make_env(config)  # fails before anything is written
+    run = RunFolder.create(out, config, sys.argv)
+    prepare_torch(config)
+    agent = ContextSAC("ContextPolicy", env, config, device=config.device)
+    return _run(run, config, agent, show)
+
+
+def resume(out: Path, *, show: bool = True) -> ContextSAC:
+    """Go on with an interrupted run from its newest checkpoint; buffer, optimisers and random states come back.
+
+    Raises:
+        RunError: there is no such run, it has finished, or it has no checkpoint.
+    """
+    run = RunFolder.open(out)
+    config = run.config()
+    if run.agent.is_file():
+        raise RunError(f"{out} has finished its {config.steps} steps; evaluate it with: sami eval --run {out}")
+    checkpoint = run.newest_checkpoint()
+    if checkpoint is None:
+        raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
+    prepare_torch(config)
+    agent = ContextSAC.load(checkpoint / "agent.zip", env=make_env(config), device=config.device)
+    agent.load_buffer(checkpoint / "buffer.npz")
+    run.update(state="running")
+    return _run(run, config, agent, show)
+
+
+def load_agent(run: RunFolder) -> ContextSAC:
+    """The newest agent of a run, for acting only.
+
+    Raises:
+        RunError: the run has none, or its file cannot be read.
+    """
+    path = run.newest_agent()
+    try:
+        return ContextSAC.load(path, device="cpu")
+    except Exception as error:
+        raise RunError(f"{path} cannot be loaded: {error}. Was it half written, or by other versions?") from error
+
+
+def make_env(config: TrainConfig) -> Any:
+    """The environment that a run trains in, on its training tasks."""
+    spec = environment(config.env)
+    return spec.make(
+        tasks="training", reward=config.collection.reward, end_on_fall=config.collection.end_on_fall
+    )
+
+
+def prepare_torch(config: TrainConfig) -> None:
+    """Leave a core to each collector, and let a GPU use its fast float32."""
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) - max(1, config.collection.collectors)))
+    torch.set_float32_matmul_precision("high")
+
+
+def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> ContextSAC:
+    writers: list[KVWriter] = [
+        MetricsFile(run.metrics, agent.num_timesteps),
+        TensorBoardOutputFormat(str(run.path / "tensorboard")),
+    ]
+    agent.set_logger(Logger(str(run.path), writers))
+    with Progress(config, agent.num_timesteps, show) as progress:
+        keeper = _Keeper(run, config, progress, float(run.facts().get("seconds", 0.0)))
+        with _stops_on_signal(keeper):
+            remaining = config.steps - agent.num_timesteps
+            agent.learn(remaining, keeper, LOG_EVERY, reset_num_timesteps=agent.num_timesteps == 0)
+    agent._dump_logs()
+    agent.logger.close()
+    finished = agent.num_timesteps >= config.steps
+    if finished:
+        unfinished = run.path / "agent.unfinished.zip"
+        agent.save(unfinished)
+        unfinished.rename(run.agent)
+    run.update(
+        state="finished" if finished else "stopped",
+        seconds=keeper.seconds,
+        steps=agent.num_timesteps,
+        updates=agent._n_updates,
+    )
+    return agent
+
+
+@contextmanager
+def _stops_on_signal(keeper: _Keeper) -> Iterator[None]:
+    """Turn Ctrl-C and SIGTERM into a stop at the next safe place; a second Ctrl-C stops at once."""
+
+    def ask(number: int, frame: Any) -> None:
+        if keeper.stop_requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        keeper.stop_requested = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
