@@ -1,0 +1,107 @@
+"""What a policy drives, a simulator or a robot, and whether the two fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.contract import Contract, Signal
+from sami_runtime.errors import AdapterError
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the sensors said."""
+
+    values: Mapping[str, NDArray[np.float32]]
+    """By signal name, each (size,) in the signal's unit."""
+    time: float
+    """When it was measured [s], by the adapter's clock; not when it was asked for."""
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What became of an action."""
+
+    action: NDArray[np.float32]
+    """(A,): what was really sent, after every limit, in the action's unit."""
+    done: bool = False
+    """Whether the world ended the episode."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """What else the world tells: a simulator's reward and success."""
+
+
+class Adapter(Protocol):
+    """What a policy drives."""
+
+    observation: tuple[Signal, ...]
+    """What `read` provides; known before `reset`."""
+    action: Signal
+    """What `write` takes; known before `reset`."""
+
+    def reset(self, seed: int | None = None) -> None:
+        """Begins an episode. The seed makes a simulator's episode repeatable."""
+        ...
+
+    def read(self) -> Observation:
+        """The newest observation."""
+        ...
+
+    def write(self, action: NDArray[np.float32]) -> Executed:
+        """Sends an action (A,), and says what was really sent."""
+        ...
+
+    def stop(self) -> None:
+        """Brings everything to rest. Safe at any time, from any state, twice."""
+        ...
+
+    def close(self) -> None:
+        """Gives everything back. Safe after a failure, and twice."""
+        ...
+
+
+def require_compatible(contract: Contract, adapter: Adapter) -> None:
+    """Refuses an adapter that a policy cannot drive, before anything moves.
+
+    Raises:
+        AdapterError: With every signal that does not match, and with what both sides have.
+    """
+    provided = {signal.name: signal for signal in adapter.observation}
+    faults = []
+    for signal in contract.observation:
+        if signal.name not in provided:
+            faults.append(f"observation {signal.name!r} is not provided")
+        else:
+            faults += _differences("observation", signal, provided[signal.name])
+    if contract.action.name == adapter.action.name:
+        faults += _differences("action", contract.action, adapter.action)
+    else:
+        faults.append(f"action {contract.action.name!r} is not taken")
+    if faults:
+        name = type(adapter).__name__
+        raise AdapterError(
+            f"model {contract.name!r} does not fit {name}: {'; '.join(faults)}. The model reads "
+            f"{_listed(contract.observation)} and writes {_listed([contract.action])}; {name} provides "
+            f"{_listed(adapter.observation)} and takes {_listed([adapter.action])}. "
+            "Use the adapter that the model was trained for, or declare the same signals."
+        )
+
+
+def _differences(kind: str, wanted: Signal, offered: Signal) -> list[str]:
+    return [
+        f"{kind} {wanted.name!r} has {field} {_shown(ours)}, the adapter's has {_shown(theirs)}"
+        for field in ("size", "unit", "elements")
+        if (ours := getattr(wanted, field)) != (theirs := getattr(offered, field))
+    ]
+
+
+def _shown(value: Any) -> str:
+    return "(" + ", ".join(value) + ")" if isinstance(value, tuple) else str(value)
+
+
+def _listed(signals: Iterable[Signal]) -> str:
+    return ", ".join(f"{signal.name} ({signal.size}, {signal.unit})" for signal in signals)

@@ -1,0 +1,157 @@
+"""Drives any Gymnasium environment that the caller has made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import Executed, Observation
+from sami_runtime.clock import Clock, MonotonicClock
+from sami_runtime.contract import Signal
+from sami_runtime.errors import AdapterError
+
+if TYPE_CHECKING:
+    import gymnasium
+
+
+@dataclass(frozen=True)
+class SignalSource:
+    """Where a signal lies in an environment's observation."""
+
+    signal: Signal
+    key: str | None = None
+    """The entry of a Dict observation; None for a Box observation."""
+    start: int = 0
+    """Index of the signal's first number there."""
+
+
+class GymnasiumAdapter:
+    """Drives a Gymnasium environment by named signals.
+
+    An action beyond the action space is clipped, and the clipped one is what was executed. The episode is
+    done when the environment terminates or truncates it; `info` holds the environment's own, and `reward`,
+    `terminated` and `truncated`.
+
+    Args:
+        env: The environment, with a Dict or Box observation space and a Box action space.
+        observation: Where each signal lies.
+        action: What the environment's action means.
+        clock: Stamps the observations.
+
+    Raises:
+        AdapterError: A signal does not lie within the observation, or the action has another size.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        observation: Iterable[SignalSource],
+        action: Signal,
+        clock: Clock | None = None,
+    ) -> None:
+        self.env = env
+        self.action = action
+        self._sources = tuple(observation)
+        self.observation: tuple[Signal, ...] = tuple(source.signal for source in self._sources)
+        self._clock: Clock = clock or MonotonicClock()
+        self._values: dict[str, NDArray[np.float32]] | None = None
+        self._measured = 0.0
+        self._done = False
+        self._closed = False
+        for source in self._sources:
+            self._require_within(source)
+        space: Any = env.action_space
+        if getattr(space, "shape", None) != (action.size,) or not hasattr(space, "low"):
+            raise AdapterError(
+                f"the environment's action space is {space}, expected a Box of shape ({action.size},) for "
+                f"{action.name!r} ({', '.join(action.elements)}). Give the action signal of this environment."
+            )
+        self._low, self._high = np.asarray(space.low), np.asarray(space.high)
+
+    def reset(self, seed: int | None = None) -> None:
+        """Begins an episode."""
+        self._require_open()
+        observation, _ = self.env.reset(seed=seed)
+        self._done = False
+        self._keep(observation)
+
+    def read(self) -> Observation:
+        """What the environment returned last."""
+        self._require_open()
+        if self._values is None:
+            raise AdapterError("the environment has no observation yet. Call reset() first.")
+        return Observation({name: value.copy() for name, value in self._values.items()}, self._measured)
+
+    def write(self, action: NDArray[np.float32]) -> Executed:
+        """Steps the environment with the action (A,), clipped to the action space."""
+        self._require_open()
+        if self._values is None or self._done:
+            state = "is over" if self._done else "has not begun"
+            raise AdapterError(f"the episode {state}; an action cannot be executed. Call reset() first.")
+        asked = np.asarray(action, np.float32)
+        # Clipping would let a NaN through.
+        if asked.shape != (self.action.size,) or not np.isfinite(asked).all():
+            raise AdapterError(
+                f"action {asked.tolist()} is not {self.action.size} finite numbers [{self.action.unit}] "
+                f"({', '.join(self.action.elements)}). Check the policy that produced it."
+            )
+        sent = np.clip(asked, self._low, self._high).astype(np.float32)
+        observation, reward, terminated, truncated, info = self.env.step(sent.copy())
+        self._done = bool(terminated or truncated)
+        self._keep(observation)
+        told = {"reward": float(reward), "terminated": bool(terminated), "truncated": bool(truncated)}
+        return Executed(sent, self._done, {**info, **told})
+
+    def stop(self) -> None:
+        """Nothing: a simulator rests whenever it is not stepped."""
+
+    def close(self) -> None:
+        """Closes the environment."""
+        if not self._closed:
+            self._closed = True
+            self.env.close()
+
+    def render(self) -> Any:
+        """What the environment renders: an image, for `render_mode="rgb_array"`."""
+        return self.env.render()
+
+    def _keep(self, observation: Any) -> None:
+        """Takes the signals out of the environment's observation, and the time with them."""
+        self._values = {
+            source.signal.name: np.array(
+                _part(observation, source.key)[source.start : source.start + source.signal.size], np.float32
+            )
+            for source in self._sources
+        }
+        self._measured = self._clock.now()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise AdapterError("the environment was closed. Make a new one, and a new adapter.")
+
+    def _require_within(self, source: SignalSource) -> None:
+        """Refuses a signal that does not lie within the environment's observation."""
+        space: Any = self.env.observation_space
+        entries = getattr(space, "spaces", None)
+        if source.key is not None:
+            if not isinstance(entries, dict) or source.key not in entries:
+                has = ", ".join(entries) if isinstance(entries, dict) else "no entries"
+                raise AdapterError(
+                    f"signal {source.signal.name!r} lies in {source.key!r}; the environment observes "
+                    f"{has}. Correct the key of its SignalSource."
+                )
+            space = entries[source.key]
+        shape, end = getattr(space, "shape", None), source.start + source.signal.size
+        if shape is None or len(shape) != 1 or source.start < 0 or end > shape[0]:
+            raise AdapterError(
+                f"signal {source.signal.name!r} is numbers {source.start} to {end - 1} of "
+                f"{source.key or 'the observation'}, whose shape is {shape}. Correct the SignalSource."
+            )
+
+
+def _part(observation: Any, key: str | None) -> Any:
+    return observation if key is None else observation[key]
