@@ -43,7 +43,8 @@ High = Annotated[tuple[Bound, ...], _none_for(math.inf)]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A NaN stays one when it is dumped, so that `dumps` refuses it instead of writing null for it.
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
 
 class Signal(_Model):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import onnxruntime as ort
+from typing import TYPE_CHECKING
 
 from sami_runtime.artifact import Artifact
 from sami_runtime.errors import ArtifactError, SamiError, UnknownName
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
 
 CPU = "CPUExecutionProvider"
 
@@ -24,6 +26,9 @@ def build(artifact: Artifact, providers: Sequence[str] | None = None) -> ort.Inf
         UnknownName: A provider is not part of the installed onnxruntime.
         SamiError: A provider was asked for and did not start.
     """
+    # Here, because it costs a quarter of a second that whoever only reads a contract should not pay.
+    import onnxruntime as ort
+
     wanted = list(providers) if providers else [CPU]
     available = ort.get_available_providers()
     for provider in wanted:
@@ -50,6 +55,8 @@ def build(artifact: Artifact, providers: Sequence[str] | None = None) -> ort.Inf
 
 
 def _options() -> ort.SessionOptions:
+    import onnxruntime as ort
+
     options = ort.SessionOptions()
     # A policy this small is fastest on one thread, and the robot's other processes keep theirs.
     options.intra_op_num_threads = 1

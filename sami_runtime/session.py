@@ -99,6 +99,11 @@ class Session:
         """Reads a model file and makes a session of it. Everything that can be refused, is refused here."""
         return cls(read_artifact(path), batch, providers)
 
+    @property
+    def active_providers(self) -> tuple[str, ...]:
+        """The execution providers that run the graph, best first."""
+        return tuple(self._onnx.get_providers())
+
     def reset(self, rows: ArrayLike | None = None) -> None:
         """Begins a new episode: state and previous action take their initial values.
 

@@ -178,7 +178,7 @@ class Maker:
         contract = contract_of(policy, **changes)
         model = model_of(policy, contract)
         if edit is not None:
-            model = edit(model) or model
+            edit(model)
         return self.raw(sign(model, contract, hashed))
 
     def raw(self, data):

@@ -1,0 +1,33 @@
+"""Errors say what would have been valid, and carry the exit code of the command line."""
+
+import pickle
+
+import pytest
+
+from sami_runtime import errors
+from sami_runtime.errors import SamiError, SignalError, UnknownName
+
+
+def test_an_unknown_name_lists_the_valid_ones_and_the_nearest():
+    text = str(UnknownName("environment", "Pandas", ["panda", "ant"], "See: sami envs"))
+    assert text == "unknown environment 'Pandas'. Did you mean 'panda'? Valid: ant, panda. See: sami envs"
+
+
+def test_an_unknown_name_like_none_of_the_valid_ones_gets_no_guess():
+    assert str(UnknownName("method", "xyz", ["pearl", "ccm"])) == "unknown method 'xyz'. Valid: ccm, pearl."
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("SamiError", 1), ("ContractError", 1), ("SignalError", 1), ("SafetyStop", 3), ("CheckFailed", 4)],
+)
+def test_exit_codes(name, code):
+    assert getattr(errors, name).exit_code == code
+    assert issubclass(getattr(errors, name), SamiError)
+
+
+@pytest.mark.parametrize("error", [UnknownName("method", "x", ["y"], "z."), SignalError("fact", "position")])
+def test_errors_cross_processes(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
