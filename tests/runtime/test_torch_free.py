@@ -1,0 +1,61 @@
+"""The runtime works where torch, the trainer and the simulators are not installed."""
+
+import subprocess
+import sys
+
+import pytest
+
+ABSENT = (
+    "torch",
+    "stable_baselines3",
+    "sami_train",
+    "sami_cli",
+    "gymnasium",
+    "panda_gym",
+    "pybullet",
+    "onnx",
+)
+
+SCRIPT = """
+import importlib, pkgutil, sys
+for name in {absent!r}:
+    sys.modules[name] = None
+import sami_runtime
+for module in pkgutil.walk_packages(sami_runtime.__path__, "sami_runtime."):
+    importlib.import_module(module.name)
+print("onnxruntime" in sys.modules)
+session = sami_runtime.Session.load(sys.argv[1])
+print(session.step({{"position": [0.1, 0.2], "goal": [0.5]}}).action.shape)
+"""
+
+
+@pytest.fixture
+def run(make):
+    def run(script):
+        command = [sys.executable, "-c", script, str(make.write(make.recurrent()))]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split("\n")[:-1]
+
+    return run
+
+
+def test_every_module_imports_and_a_policy_steps_without_torch(run):
+    assert run(SCRIPT.format(absent=ABSENT)) == ["False", "(2,)"]
+
+
+def test_importing_the_runtime_loads_neither_torch_nor_a_simulator_nor_onnxruntime(run):
+    script = "import sys, sami_runtime; print(sorted({absent!r} & sys.modules.keys()))"
+    assert run(script.format(absent={*ABSENT, "onnxruntime"})) == ["[]"]
+
+
+def test_every_public_name_exists():
+    import sami_runtime
+
+    assert sami_runtime.__all__ == sorted(
+        sami_runtime.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name)
+    )
+    for name in sami_runtime.__all__:
+        assert (
+            getattr(sami_runtime, name).__module__.startswith("sami_runtime") if not name.isupper() else True
+        )

@@ -1,0 +1,128 @@
+"""`verify` passes what was exported and fails what was changed, at whatever step the change shows."""
+
+import re
+
+import numpy as np
+import pytest
+
+from sami_runtime.contract import Golden
+from sami_runtime.errors import CheckFailed
+from sami_runtime.verify import verify
+
+NAMES = ["file", "operators", "contract", "weights", "inputs and outputs", "golden", "session"]
+NAMES += ["golden replay", "closed loop", "reset", "batch"]
+
+
+@pytest.fixture
+def policy(make):
+    return make.recurrent()
+
+
+def failed(verification):
+    return {check.name: check.detail for check in verification.checks if not check.passed}
+
+
+def test_an_exported_policy_passes_every_check(make, policy):
+    found = verify(make.write(policy, golden=make.golden_of(policy)))
+    assert [check.name for check in found.checks] == NAMES
+    assert found.passed, str(found)
+    assert str(found).endswith("all 11 checks passed")
+    found.require()
+
+
+def test_a_memoryless_policy_passes_too(make):
+    policy = make.memoryless()
+    seen = make.observations(8)
+    actions, contexts = policy.reference(seen)
+    found = verify(make.write(policy, golden=Golden.encode(seen, actions, actions, contexts, (0, 3))))
+    assert found.passed, str(found)
+    assert "own action fed back at 8 of 8 steps" in str(found)
+
+
+def test_the_closed_loop_feeds_back_the_policys_own_actions(make, policy):
+    seen = make.observations(20)
+    actions, contexts = policy.reference(seen, resets=(0, 9))
+    found = verify(make.write(policy, golden=Golden.encode(seen, actions, actions, contexts, (0, 9))))
+    assert found.passed, str(found)
+    assert "own action fed back at 20 of 20 steps" in str(found)
+
+
+@pytest.mark.parametrize("weight", ["Wx", "Wm", "Wc", "Wa"])
+def test_one_changed_weight_fails_although_the_hash_was_rewritten(make, policy, onnx_tools, weight):
+    to_array, from_array = onnx_tools[2].to_array, onnx_tools[2].from_array
+    generator = np.random.default_rng(3)
+
+    def perturb(model):
+        tensor = next(t for t in model.graph.initializer if t.name == weight)
+        value = to_array(tensor).copy()
+        value.flat[generator.integers(value.size)] += 1e-3
+        tensor.CopyFrom(from_array(value, weight))
+
+    found = verify(make.write(policy, edit=perturb, golden=make.golden_of(policy)))
+    assert {"golden replay", "closed loop"} <= failed(found).keys() <= {"golden replay", "closed loop"}
+    assert re.search(r"largest error \d\.\de-0\d in (action|context)\[\d\] at step \d+ \(", str(found))
+    with pytest.raises(CheckFailed, match="2 of 11 checks failed"):
+        found.require()
+
+
+@pytest.mark.parametrize("step", [0, 6, 15])
+def test_an_error_at_any_step_fails_and_is_located(make, policy, step):
+    steps = make.contract_of(policy, golden=make.golden_of(policy)).golden_steps()
+    action = steps.action.copy()
+    action[step, 1] += 0.5
+    golden = Golden.encode(steps.observation, steps.executed, action, steps.context, steps.resets)
+    found = verify(make.write(policy, golden=golden))
+    assert f"largest error 5.0e-01 in action[1] at step {step} (" in failed(found)["golden replay"]
+
+
+def test_a_forgotten_reset_fails(make, policy):
+    whole = make.golden_of(policy, resets=(0,))
+    steps = whole.decode()
+    split = Golden.encode(steps.observation, steps.executed, steps.action, steps.context, (0, 7))
+    assert verify(make.write(policy, golden=whole)).passed
+    assert "golden replay" in failed(verify(make.write(policy, golden=split)))
+
+
+def test_a_graph_that_mixes_the_rows_of_a_batch_fails(make, policy, onnx_tools):
+    def mix(model):
+        helper, numpy_helper = onnx_tools[1], onnx_tools[2]
+        model.graph.initializer.append(numpy_helper.from_array(np.array([0], np.int64), "rows"))
+        nodes = model.graph.node
+        nodes[8 - 1].output[0] = "own_context"  # the MatMul with Wc
+        nodes.insert(8, helper.make_node("ReduceMean", ["own_context", "rows"], ["mean"], keepdims=1))
+        nodes.insert(9, helper.make_node("Sub", ["own_context", "mean"], ["centred"]))
+        nodes.insert(10, helper.make_node("Add", ["centred", "mean_once"], ["context"]))
+        nodes.insert(8, helper.make_node("Slice", ["own_context", "rows", "one", "rows"], ["mean_once"]))
+
+    found = verify(make.write(policy, edit=mix, golden=make.golden_of(policy)))
+    assert failed(found).keys() == {"batch"}, str(found)
+
+
+def test_a_model_without_golden_steps_fails(make, policy):
+    found = verify(make.write(policy))
+    assert failed(found) == {
+        "golden": "the file carries no golden steps to compare with. Export the model again."
+    }
+
+
+def test_a_tampered_file_fails_and_nothing_is_run(make, policy):
+    path = make.write(policy, golden=make.golden_of(policy))
+    data = bytearray(path.read_bytes())
+    data[data.index(policy.weights["Wm"].tobytes())] ^= 1
+    found = verify(make.raw(bytes(data)))
+    assert failed(found).keys() == {"weights"}
+    assert found.checks[-1].name == "weights"
+
+
+def test_a_missing_file_is_a_failed_check(make):
+    found = verify(make.folder / "nowhere.onnx")
+    assert "does not exist" in failed(found)["file"]
+
+
+def test_a_policy_that_fails_in_the_middle_is_a_failed_check(make):
+    policy = make.inverse()
+    seen = make.observations(4)
+    seen["goal"][2] = 0.0
+    actions = np.zeros((4, 2))
+    found = verify(make.write(policy, golden=Golden.encode(seen, actions, actions, np.zeros((4, 0)))))
+    assert "tick 2: output 'action' contains infinity" in failed(found)["golden replay"]
