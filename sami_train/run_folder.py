@@ -55,8 +55,8 @@ class RunFolder:
             raise RunError(f"{path} exists and is not empty; {hint} choose another --out.")
         path.mkdir(parents=True, exist_ok=True)
         run = cls(path)
-        _write_json(path / "config.json", config.to_dict())
-        _write_json(
+        write_json(path / "config.json", config.to_dict())
+        write_json(
             path / "run.json",
             {
                 "version": RUN_VERSION,
@@ -91,15 +91,15 @@ class RunFolder:
 
     def config(self) -> TrainConfig:
         """The resolved configuration."""
-        return from_dict(_read_json(self.path / "config.json"))
+        return from_dict(read_json(self.path / "config.json"))
 
     def facts(self) -> dict[str, Any]:
         """What run.json holds."""
-        return _read_json(self.path / "run.json")
+        return read_json(self.path / "run.json")
 
     def update(self, **facts: Any) -> None:
         """Change some of run.json's facts."""
-        _write_json(self.path / "run.json", {**self.facts(), **facts})
+        write_json(self.path / "run.json", {**self.facts(), **facts})
 
     @property
     def metrics(self) -> Path:
@@ -165,7 +165,7 @@ def versions() -> dict[str, str]:
 
 
 def git_state() -> dict[str, Any]:
-    """Commit of the checkout that this package runs from, and whether it has changes; empty outside a checkout."""
+    """Commit of the checkout that this package runs from, and whether it has changes; empty outside one."""
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str:
@@ -173,6 +173,8 @@ def git_state() -> dict[str, Any]:
         return result.stdout.strip()
 
     try:
+        # An installed copy may lie inside some other repository; only files that git knows are a checkout.
+        git("ls-files", "--error-unmatch", Path(__file__).name)
         return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
     except (OSError, subprocess.CalledProcessError):
         return {}
@@ -182,14 +184,19 @@ def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def _write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any) -> None:
     """Write a JSON file whole or not at all."""
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
     unfinished.replace(path)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        RunError: it cannot be read or is none.
+    """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

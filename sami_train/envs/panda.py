@@ -11,14 +11,17 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from panda_gym.envs.core import RobotTaskEnv
-from panda_gym.envs.robots.panda import Panda
-from panda_gym.envs.tasks.pick_and_place import PickAndPlace
-from panda_gym.pybullet import PyBullet
 
 from sami_runtime.errors import UnknownName
 
 from ..tasks import PANDA_TASKS, Task, draw
+from .quiet import quiet_c_output
+
+with quiet_c_output():
+    from panda_gym.envs.core import RobotTaskEnv
+    from panda_gym.envs.robots.panda import Panda
+    from panda_gym.envs.tasks.pick_and_place import PickAndPlace
+    from panda_gym.pybullet import PyBullet
 
 HALF_WIDTH = 0.02
 """Half the cube's width [m]: the height of its centre while it lies on the table."""
@@ -42,6 +45,7 @@ class PandaSkillEnv(RobotTaskEnv):
         end_on_fall: also terminate when the cube has fallen off the table. Not in the paper; it saves a
             learner the rest of a lost episode.
         render_mode: None, `"rgb_array"` (software renderer, no display needed) or `"human"`.
+        render_size: width and height of rendered images, in pixels.
 
     Raises:
         TaskError, UnknownName: the tasks or the reward are not valid.
@@ -53,6 +57,7 @@ class PandaSkillEnv(RobotTaskEnv):
         reward: str = "sparse",
         end_on_fall: bool = False,
         render_mode: str | None = None,
+        render_size: tuple[int, int] = (480, 360),
     ) -> None:
         self.tasks = PANDA_TASKS.resolve(tasks)
         if reward not in ("sparse", "dense"):
@@ -60,11 +65,21 @@ class PandaSkillEnv(RobotTaskEnv):
         if render_mode not in (None, "rgb_array", "human"):
             raise UnknownName("render mode", render_mode, ["rgb_array", "human"])
         self.end_on_fall = end_on_fall
-        sim = PyBullet(render_mode=render_mode or "rgb_array", renderer="Tiny")
+        with quiet_c_output():
+            sim = PyBullet(render_mode=render_mode or "rgb_array", renderer="Tiny")
         robot = Panda(sim, block_gripper=False, base_position=np.array([-0.6, 0.0, 0.0]), control_type="ee")
         task = PickAndPlace(sim, reward_type=reward, goal_z_range=0.0)
-        super().__init__(robot, task, render_target_position=np.array([-0.1, 0.0, 0.05]), render_distance=1.0)
+        super().__init__(
+            robot,
+            task,
+            render_width=render_size[0],
+            render_height=render_size[1],
+            render_target_position=np.array([-0.1, 0.0, 0.05]),
+            render_distance=0.75,
+        )
         self.render_mode = render_mode
+        # The software renderer draws no transparency: a goal of the cube's own green would look like a second cube.
+        self.sim.physics_client.changeVisualShape(self.sim._bodies_idx["target"], -1, rgbaColor=[1.0, 0.7, 0.1, 0.5])
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

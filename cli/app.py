@@ -1,0 +1,59 @@
+"""The `sami` command: train, evaluate, export and run skill-aware policies.
+
+Commands import what they need when they run, so that `sami --help` and `sami run` load no torch.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from . import evaluate, export, inspect, run, train
+
+app = typer.Typer(
+    name="sami",
+    help=__doc__.splitlines()[0] if __doc__ else None,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error. May stand anywhere.")] = False,
+) -> None:
+    """Skill-aware policies that adapt within one episode: train, evaluate, export, run."""
+
+
+app.command("train")(train.train)
+app.command("eval")(evaluate.evaluate)
+app.command("export")(export.export)
+app.command("inspect")(inspect.inspect)
+app.command("verify")(inspect.verify)
+app.command("run")(run.run)
+
+
+def main() -> None:
+    """Run the command; turn errors into one message and an exit code."""
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        app(arguments)
+    except KeyboardInterrupt:
+        print("sami: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        if debug:
+            raise
+        code = getattr(error, "exit_code", None)
+        if code is None:
+            missing = isinstance(error, ModuleNotFoundError)
+            hint = "install it, or see the extras in the README" if missing else "--debug shows where"
+            print(f"sami: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
+            sys.exit(1)
+        print(f"sami: {error}", file=sys.stderr)
+        sys.exit(code)

@@ -1,0 +1,65 @@
+"""`sami eval`."""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def evaluate(
+    run: Annotated[Path | None, typer.Option(help="Run folder to evaluate.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model file to evaluate, instead of a run.")] = None,
+    env: Annotated[str, typer.Option(help="Environment, for a model file.")] = "panda",
+    tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training,moderate,extreme",
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes per task.")] = 100,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 is one for each core.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Measure success by task; with --run also write evaluation.json into the run folder."""
+    if (run is None) == (model is None):
+        raise typer.BadParameter("give either --run or --model")
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sami_train.envs.catalog import environment
+    from sami_train.evaluate import Evaluation, Source, TaskResult
+    from sami_train.evaluate import evaluate as measure
+
+    source: Source
+    if run is not None:
+        from sami_train.run_folder import RunFolder
+        from sami_train.train import load_agent
+
+        folder = RunFolder.open(run)
+        agent = load_agent(folder)
+        source, env = agent.policy.numpy_weights(), agent.config.env
+    else:
+        assert model is not None
+        from sami_runtime.artifact import read_artifact
+
+        read_artifact(model)  # refuses here what a worker process would refuse with less grace
+        source = model
+    names = [name.strip() for name in tasks.split(",") if name.strip()]
+    spec = environment(env)
+    total = sum(len(spec.tasks.resolve(name)) for name in names)
+    with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
+        shown = bar.add_task("evaluating", total=total)
+
+        def arrived(_: TaskResult) -> None:
+            bar.advance(shown)
+
+        result: Evaluation = measure(source, env, names, episodes, workers or os.cpu_count() or 1, arrived)
+    if run is not None and names == list(spec.tasks.sets):
+        (run / "evaluation.json").write_text(json_module.dumps(result.to_dict(), indent=2) + "\n", encoding="utf-8")
+    if json:
+        print(json_module.dumps(result.to_dict(), indent=2))
+        return
+    from .tables import evaluation_table
+
+    console = Console()
+    for name in result.sets:
+        console.print(evaluation_table(result, name))

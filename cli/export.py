@@ -1,0 +1,41 @@
+"""`sami export`."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    run: Annotated[Path, typer.Option(help="Run folder to export.")],
+    out: Annotated[Path, typer.Option(help="Model file to write, NAME.onnx.")],
+    card: Annotated[bool, typer.Option(help="Also write NAME.md and NAME.png: how it was made, what it measured.")] = True,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a trained run as one ONNX file, once it has agreed with torch."""
+    from sami_runtime.errors import SamiError
+
+    if out.suffix != ".onnx":
+        raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
+    if out.exists() and not force:
+        raise SamiError(f"{out} exists; choose another --out, or replace it with --force.")
+    from sami_train.export import export as write
+    from sami_train.model_card import training_facts, write_card
+    from sami_train.run_folder import RunFolder
+    from sami_train.train import load_agent
+
+    folder = RunFolder.open(run)
+    agent = load_agent(folder)
+    measured = folder.path / "evaluation.json"
+    evaluation = json_module.loads(measured.read_text(encoding="utf-8")) if measured.is_file() else None
+    contract = write(agent, out, training_facts(folder, agent), evaluation)
+    print(f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
+          if contract.golden else f"wrote {out}")
+    if evaluation is None:
+        print(f"it carries no success rates: run `sami eval --run {run}` first to have them inside")
+    if card:
+        for path in write_card(folder, contract, out):
+            print(f"wrote {path}")

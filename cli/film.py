@@ -1,0 +1,55 @@
+"""A GIF of a policy at work: the scene, the hidden task, and the context as bars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL.Image import Image
+
+    from sami_runtime.loop import StepRecord
+
+BAR = 16
+"""Width of one context bar, in pixels."""
+HOLD = 12
+"""Frames that an episode's last image stays."""
+
+
+class Film:
+    """Collects frames and writes them.
+
+    Args:
+        path: the file.
+        rate_hz: frames a second.
+    """
+
+    def __init__(self, path: Path, rate_hz: float) -> None:
+        self.path, self._rate = path, rate_hz
+        self.frames: list[Image] = []
+
+    def add(self, image: np.ndarray, record: StepRecord) -> None:
+        """Add a frame: an image (H, W, 3) and what happened at this step."""
+        from PIL import Image, ImageDraw
+
+        frame = Image.fromarray(image)
+        draw = ImageDraw.Draw(frame)
+        task = "   ".join(f"{name} {value:g}" for name, value in record.info["task"].items())
+        skill = str(record.info["skill"]).replace("_and_", " & ")
+        won = bool(record.info["is_success"])
+        draw.rectangle((0, 0, frame.width, 22), fill=(20, 20, 24))
+        draw.text((8, 5), f"{task}   (hidden from the policy)", fill=(235, 235, 235))
+        draw.text((frame.width - 120, 5), "reached the goal" if won else skill, fill=(120, 230, 140) if won else (240, 200, 90))
+        base = frame.height - 34
+        for i, value in enumerate(record.context):
+            left = 10 + i * (BAR + 4)
+            height = max(-24.0, min(24.0, float(value) * 8.0))
+            draw.rectangle((left, base - max(height, 0.0), left + BAR, base - min(height, 0.0)), fill=(80, 160, 240))
+        draw.text((10, frame.height - 60 - 12), "context", fill=(120, 120, 130))
+        self.frames += [frame] * (HOLD if won else 1)
+
+    def save(self, **options: Any) -> None:
+        """Write the GIF."""
+        first, *rest = [frame.quantize(64) for frame in self.frames]
+        first.save(self.path, save_all=True, append_images=rest, duration=round(1000 / self._rate), loop=0, optimize=True, **options)

@@ -1,0 +1,56 @@
+"""`sami train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    env: Annotated[str, typer.Option(help="Environment, e.g. panda.")] = "panda",
+    method: Annotated[str, typer.Option(help="Method, e.g. satesac or tesac.")] = "satesac",
+    preset: Annotated[str, typer.Option(help="Set of hyperparameters: fast-cpu or paper.")] = "fast-cpu",
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/ENV-METHOD-SEED if left out.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Environment steps, instead of the preset's.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    override: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a config key, e.g. learning.discount=0.97.")
+    ] = None,
+    deterministic: Annotated[
+        bool, typer.Option(help="Collect and learn in step: the same seed gives the same weights, bit for bit. Slower.")
+    ] = False,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on with an interrupted run; the other options stay as they were.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+) -> None:
+    """Train a policy. Ctrl-C stops at a safe place, and `--resume RUN` goes on from there."""
+    from sami_train.config import parse_override, resolve
+
+    if resume is None:
+        overrides = dict(parse_override(text) for text in override or [])
+        overrides |= {"env": env, "method": method, "seed": seed, "device": device}
+        if steps is not None:
+            overrides["steps"] = steps
+        if deterministic:
+            overrides["collection.collectors"] = 0
+        config = resolve(preset, overrides)  # before torch loads: a typing error should not have to wait for it
+        folder = out or Path("runs") / f"{env}-{method}-{seed}"
+        from sami_train.train import start
+
+        agent = start(config, folder, show=not quiet)
+    else:
+        folder = resume
+        from sami_train.train import resume as go_on
+
+        agent = go_on(folder, show=not quiet)
+    if agent.num_timesteps >= agent.config.steps:
+        print(f"trained {agent.num_timesteps:,} steps, success while exploring {agent.success():.2f}. Next:")
+        print(f"  sami eval --run {folder}\n  sami export --run {folder} --out {folder.name}.onnx")
+    else:
+        print(f"stopped after {agent.num_timesteps:,} of {agent.config.steps:,} steps. Go on with:")
+        print(f"  sami train --resume {folder}")
+        raise typer.Exit(130)

@@ -1,0 +1,128 @@
+"""The card of a shipped model: how it was made and what it measured, all of it read from the run folder."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from sami_runtime.contract import Contract
+
+from .agent import ContextSAC
+from .evaluate import Evaluation
+from .metrics import read_metrics
+from .run_folder import RunFolder, read_json
+from .tasks import label
+
+PAPER = {
+    "SaTESAC": {"training": 0.92, "moderate": 0.56, "extreme": 0.37},
+    "TESAC": {"training": 0.50, "moderate": 0.31, "extreme": 0.22},
+}
+"""Success on Panda in the paper's table (five seeds, 1.6 million steps)."""
+
+
+def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
+    """What the contract tells of the training."""
+    config, facts = agent.config, run.facts()
+    return {
+        "method": agent.learner.method.title,
+        "env": config.env,
+        "preset": config.preset,
+        "steps": agent.num_timesteps,
+        "updates": agent._n_updates,
+        "seed": config.seed,
+        "minutes": round(float(facts["seconds"]) / 60, 1),
+        "cpus": facts["machine"]["cpus"],
+        "commit": facts["git"].get("commit", "unknown"),
+        "dirty": facts["git"].get("dirty"),
+        "versions": facts["versions"],
+        "tasks": [dict(task) for task in agent.environment.tasks.sets["training"]] if agent.environment else [],
+        "config": config.to_dict(),
+    }
+
+
+def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
+    """Write NAME.md beside the model, and NAME.png where matplotlib is installed.
+
+    Returns:
+        The files written.
+    """
+    training = contract.training
+    command = ["sami", *(Path(word).name if i == 0 else word for i, word in enumerate(run.facts()["command"]))][1:]
+    lines = [
+        f"# {model.stem}",
+        "",
+        f"{training['method']} on `{training['env']}`, seed {training['seed']}: {training['steps']:,} environment steps and "
+        f"{training['updates']:,} gradient steps in {training['minutes']} minutes on {training['cpus']} cores.",
+        "",
+        "Made with:",
+        "",
+        "```",
+        shlex.join(command),
+        f"sami eval --run {training_out(run)}",
+        f"sami export --run {training_out(run)} --out {model.name}",
+        "```",
+        "",
+        f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
+        "",
+    ]
+    written = [model.with_suffix(".md")]
+    if _plot(run, model.with_suffix(".png")):
+        lines += [f"![Success while exploring]({model.stem}.png)", ""]
+        written.append(model.with_suffix(".png"))
+    if contract.evaluation is not None:
+        lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
+    lines += [f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.", ""]
+    written[0].write_text("\n".join(lines), encoding="utf-8")
+    return written
+
+
+def training_out(run: RunFolder) -> str:
+    """The run folder as the training's command named it."""
+    return run.path.as_posix()
+
+
+def _results(result: Evaluation, title: str) -> list[str]:
+    paper = PAPER.get(title, {})
+    lines = [
+        f"Success, {result.results[0].episodes} episodes per task, deterministic, the same starts in every task "
+        f"({result.results[0].solved_at_start:.0%} of them solved already: the floor).",
+        "",
+        "| task set | success | above the floor | paper |",
+        "|---|---|---|---|",
+    ]
+    for name in result.sets:
+        theirs = f"{paper[name]:.2f}" if name in paper else ""
+        lines.append(f"| {name} | {result.success(name):.3f} | {result.above_floor(name):.3f} | {theirs} |")
+    lines += ["", "| task set | task | success | above the floor | lifted | steps |", "|---|---|---|---|---|---|"]
+    for row in result.results:
+        lines.append(
+            f"| {row.task_set} | {label(row.task)} | {row.success:.2f} | {row.above_floor:.2f} | {row.lifted:.2f} | {row.steps:.1f} |"
+        )
+    return [*lines, ""]
+
+
+def _plot(run: RunFolder, path: Path) -> bool:
+    """Draw success over minutes; False where matplotlib is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        return False
+    rows = [row for row in read_metrics(run.metrics) if "time/seconds" in row and "rollout/success" in row]
+    figure = Figure(figsize=(7, 3.5), layout="constrained")
+    axes = figure.subplots()
+    minutes = [row["time/seconds"] / 60 for row in rows]
+    for name in sorted({key for row in rows for key in row if key.startswith("success/")}):
+        axes.plot(minutes, [row.get(name, float("nan")) for row in rows], lw=1, alpha=0.6, label=name.removeprefix("success/"))
+    axes.plot(minutes, [row["rollout/success"] for row in rows], "k", lw=2, label="mean")
+    axes.set(xlabel="minutes", ylabel="success while exploring", ylim=(0, 1))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7, loc="lower right")
+    figure.savefig(path, dpi=110)
+    return True
+
+
+def read_evaluation(run: RunFolder) -> Evaluation | None:
+    """The run's stored evaluation, if there is one."""
+    path = run.path / "evaluation.json"
+    return Evaluation.from_dict(read_json(path)) if path.is_file() else None
