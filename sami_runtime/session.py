@@ -15,9 +15,11 @@ from sami_runtime.artifact import Artifact, read_artifact
 from sami_runtime.contract import ACTION, PREVIOUS_ACTION, Contract, observation_input, state_input
 from sami_runtime.errors import ArtifactError, SamiError
 from sami_runtime.inference import build
-from sami_runtime.values import fill, require_finite, row_mask, wrong_names
+from sami_runtime.values import all_finite, fill, require_finite, row_mask, wrong_names
 
 Array = NDArray[np.float32]
+
+_FLOAT32 = np.dtype(np.float32)
 
 _UNCHANGED = "The policy produced it; the state was not advanced. Check the observation's units and ranges."
 
@@ -82,12 +84,14 @@ class Session:
         # One buffer for all signals, so that one pass looks for NaN; each signal's share of it is contiguous.
         self._observed = np.zeros(batch * sum(sizes), np.float32)
         shares = np.split(self._observed, np.cumsum(sizes)[:-1] * batch)
-        self._signals = {
-            signal.name: (signal, share.reshape(batch, signal.size))
+        self._shares = {
+            signal.name: share.reshape(batch, signal.size)
             for signal, share in zip(self.contract.observation, shares, strict=True)
         }
-        self._fed = {observation_input(name): share for name, (_, share) in self._signals.items()}
+        self._fed = {observation_input(name): share for name, share in self._shares.items()}
         self._rowless = batch == 1  # whether callers give and get (size,) instead of (N, size)
+        # Where each signal goes, in the shape that callers give.
+        self._targets = [(n, share[0] if self._rowless else share) for n, share in self._shares.items()]
         # What the graph reads next. It is replaced as a whole, so that no interruption leaves half a step.
         self._memory = self._initial_memory()
         self._context = np.zeros((batch, self.contract.context_size), np.float32)
@@ -149,7 +153,7 @@ class Session:
             ) from error
         inference_s = time.perf_counter() - start
         for name, value in zip(self._output_names, outputs, strict=True):
-            if not np.isfinite(value).all():
+            if not all_finite(value):
                 elements = self.contract.action.elements if name == ACTION else ()
                 require_finite(value, name, elements, f"{self._where} output", _UNCHANGED)
         action = outputs[0]
@@ -274,17 +278,20 @@ class Session:
 
     def _observe(self, observation: Mapping[str, ArrayLike]) -> None:
         """Copies the observation to where the graph reads it."""
-        if observation.keys() != self._signals.keys():
-            raise wrong_names(observation, self._signals, self._where)
-        for name, (signal, share) in self._signals.items():
-            value = observation[name]
-            target = share[0] if self._rowless else share
+        if len(observation) != len(self._targets):
+            raise wrong_names(observation, self._shares, self._where)
+        for at, (name, target) in enumerate(self._targets):
+            try:
+                value = observation[name]
+            except KeyError:
+                raise wrong_names(observation, self._shares, self._where) from None
             # The common case, without the checks that only other types and shapes need.
-            if type(value) is np.ndarray and value.dtype == np.float32 and value.shape == target.shape:
+            if type(value) is np.ndarray and value.dtype is _FLOAT32 and value.shape == target.shape:
                 target[...] = value
             else:
-                fill(share, value, signal, f"{self._where} observation")
-        if not np.isfinite(self._observed).all():
-            for signal, share in self._signals.values():
+                fill(self._shares[name], value, self.contract.observation[at], f"{self._where} observation")
+        if not all_finite(self._observed):
+            for signal in self.contract.observation:
                 blame = "The adapter's read() produced it."
+                share = self._shares[signal.name]
                 require_finite(share, signal.name, signal.elements, f"{self._where} observation", blame)

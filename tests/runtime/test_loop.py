@@ -5,12 +5,9 @@ import pytest
 
 from sami_runtime.adapters import Executed, FakeAdapter
 from sami_runtime.clock import ManualClock
-from sami_runtime.contract import Signal
 from sami_runtime.errors import AdapterError, SamiError, SignalError
 from sami_runtime.loop import run_episode
 from sami_runtime.session import Session
-
-VELOCITY = Signal(name="velocity", size=1, unit="m/s", elements=("x",), low=(None,), high=(None,))
 
 
 class Arm(FakeAdapter):
@@ -87,10 +84,6 @@ def test_info_is_that_of_the_last_step(session):
 def test_a_memoryless_policy_runs_too(make):
     report = run_episode(Session.load(make.write(make.memoryless())), Arm())
     assert report.contexts.shape == (10, 0)
-
-
-def interrupt(*_):
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(

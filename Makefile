@@ -1,0 +1,50 @@
+# One command per intention. `make run` and `make test` each work alone on a fresh clone.
+
+# PyBullet has wheels for Python 3.10 and 3.11: take the newest of them that is there, unless PYTHON is given.
+PYTHON ?= $(shell for p in python3.11 python3.10 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 10), (3, 11)))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: run test lint format type bench build clean
+
+run: .venv/runtime  ## watch the shipped policy push and lift cubes
+	$(BIN)/sami run --env panda --model models/panda-satesac.onnx --episodes 20
+
+test: .venv/dev  ## the whole test suite
+	$(BIN)/python -m pytest
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: .venv/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+type: .venv/dev
+	$(BIN)/mypy
+
+bench: .venv/dev  ## every measurement that the README quotes
+	$(BIN)/python benchmarks/session_step.py
+	$(BIN)/python benchmarks/training_speed.py
+
+build: .venv/dev  ## wheel and sdist, and the runtime's tests against the wheel, from another directory
+	sh tests/built_wheel.sh $(abspath $(BIN)/python)
+
+clean:
+	rm -rf .venv build dist *.egg-info
+
+.venv/python:
+	@test -n "$(PYTHON)" || { echo "No Python 3.10 or 3.11 found (PyBullet has wheels for these). Install one, or give its path: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@touch $@
+
+# The runtime and the simulator; no torch.
+.venv/runtime: .venv/python pyproject.toml constraints.txt
+	$(PIP) -e '.[panda]'
+	@touch $@
+
+.venv/dev: .venv/python pyproject.toml constraints.txt
+	$(PIP) -e '.[all]'
+	@touch $@ .venv/runtime
