@@ -96,6 +96,7 @@ class Session:
         self._memory = self._initial_memory()
         self._context = np.zeros((batch, self.contract.context_size), np.float32)
         self._acted = np.zeros(batch, np.bool_)
+        self._everyone = np.ones(batch, np.bool_)  # never written into
         self._warm_up()
 
     @classmethod
@@ -162,7 +163,7 @@ class Session:
         # A copy: the caller owns the returned action and may write into it.
         self._memory = {PREVIOUS_ACTION: action.copy(), **dict(zip(self._state_inputs, state, strict=True))}
         self._context = context
-        self._acted = np.ones(self.batch, np.bool_)
+        self._acted = self._everyone
         self.tick += 1
         return self._answer(action, context.copy(), inference_s)
 

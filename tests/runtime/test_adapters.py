@@ -335,8 +335,8 @@ def test_an_incompatible_adapter_is_refused_with_both_sides(make):
         "observation 'position' has elements (x, y), the adapter's has (x); observation 'goal' is not "
         "provided; action 'force' has size 2, the adapter's has 1; action 'force' has elements (fx, fy), the "
         "adapter's has (fx). The model reads position (2, m), goal (1, m) and writes force (2, N); "
-        "FakeAdapter provides position (1, m), velocity (1, m/s) and takes force (1, N). Use the adapter that "
-        "the model was trained for, or declare the same signals."
+        "FakeAdapter provides position (1, m), velocity (1, m/s) and takes force (1, N). Use the adapter "
+        "that the model was trained for, or declare the same signals."
     )
 
 
