@@ -144,6 +144,11 @@ class TrainConfig:
                 "learning.hindsight is on and network.encoder_reads_goal is true: hindsight changes goals of single "
                 "transitions, which an encoder that reads goals would have seen. Set one of them off."
             )
+        if self.learning.hindsight > 0 and self.collection.reward != "sparse":
+            raise ConfigError(
+                f"learning.hindsight is on and collection.reward is {self.collection.reward!r}: hindsight rewrites rewards as "
+                "-1 or 0, so it needs the sparse reward. Set collection.reward=sparse or learning.hindsight=0."
+            )
         for name, value, low in (
             ("steps", self.steps, 1),
             ("learning.batch_episodes", self.learning.batch_episodes, 1),

@@ -139,7 +139,7 @@ class PandaSkillEnv(RobotTaskEnv):
 
     def _info(self, observation: dict[str, np.ndarray]) -> dict[str, Any]:
         return {
-            "task": self.current_task,
+            "task": dict(self.current_task),
             "is_success": bool(self.task.is_success(observation["achieved_goal"], self.task.get_goal())),
             "skill": self.skill(),
             "fallen": bool(observation["achieved_goal"][2] < 0.0),

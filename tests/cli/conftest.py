@@ -1,0 +1,123 @@
+"""A tiny trained run, and the `sami` command called as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import onnx
+import pytest
+from onnx import helper
+from sami_cli.app import main
+
+from sami_runtime.artifact import graph_sha256
+from sami_runtime.contract import METADATA_KEY
+
+SMALL = {
+    "collection.collectors": "0",
+    "exploration.warmup_steps": "300",
+    "learning.train_every": "60",
+    "learning.buffer_episodes": "200",
+    "network.net_arch": "[32,32]",
+}
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Trained(NamedTuple):
+    """A finished run with its evaluation, and the model made of it. Tests copy what they change."""
+
+    run: Path
+    model: Path
+
+
+def settings(**changes):
+    """`--set` options of a run that trains within seconds; changes by key with `__` for a dot."""
+    values = SMALL | {key.replace("__", "."): str(value) for key, value in changes.items()}
+    return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+
+
+def call(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["sami", *map(str, arguments)])
+    try:
+        main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    run, model = folder / "run", folder / "tiny.onnx"
+    with pytest.MonkeyPatch.context() as patch:
+        assert call(patch, "train", "--steps", 700, *settings(), "--out", run, "-q") == 0
+        assert call(patch, "eval", "--run", run, "--episodes", 1, "--workers", 1, "--json") == 0
+        assert call(patch, "export", "--run", run, "--out", model) == 0
+    return Trained(run, model)
+
+
+@pytest.fixture
+def sami(monkeypatch, capfd, tmp_path):
+    """Calls `sami` in an empty folder; the captured output is that of the file descriptors, C code's too."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def run(*arguments):
+        capfd.readouterr()
+        code = call(monkeypatch, *arguments)
+        return Done(code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def run_copy(trained, tmp_path):
+    """A copy of the trained run that a test may break."""
+    return Path(shutil.copytree(trained.run, tmp_path / "copy"))
+
+
+@pytest.fixture
+def rewritten(trained, tmp_path):
+    """Writes a model like the trained one, with a changed contract and perhaps a changed graph."""
+
+    def write(change, edit=None):
+        model = onnx.load(trained.model)
+        contract = json.loads(next(p.value for p in model.metadata_props if p.key == METADATA_KEY))
+        if edit is not None:
+            edit(model.graph)
+            contract["weights_sha256"] = graph_sha256(model.SerializeToString())
+        change(contract)
+        helper.set_model_props(model, {METADATA_KEY: json.dumps(contract)})
+        path = tmp_path / "rewritten.onnx"
+        path.write_bytes(model.SerializeToString())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def small():
+    return settings
+
+
+@pytest.fixture
+def contents():
+    """Every file below a folder (or one file) with its bytes."""
+
+    def read(path):
+        if path.is_file():
+            return path.read_bytes()
+        return {p.relative_to(path): p.is_file() and p.read_bytes() for p in path.rglob("*")}
+
+    return read

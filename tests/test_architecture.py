@@ -1,0 +1,158 @@
+"""Rules that keep the packages apart, read from the sources; docs/architecture.md says why."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {"sami_runtime": "sami_runtime", "sami_train": "sami_train", "cli": "sami_cli"}
+MAX_LINES = 320
+
+TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
+SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
+BRIDGE = ("contract", "errors", "artifact", "session", "verify", "adapters")
+"""Modules of the runtime that training may use: the file's format, and what judges its own exports."""
+
+TORCH_FREE = (
+    "sami_train",
+    "sami_train.config",
+    "sami_train.envs",
+    "sami_train.rollout",
+    "sami_train.collectors",
+    "sami_train.evaluate",
+)
+
+
+def sources(folder):
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def tracked():
+    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def imports(path, module_level=False):
+    """(line, dotted name) of each absolute import; what is imported for type checking only is left out."""
+    found = []
+
+    def visit(node):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for other in node.orelse:
+                visit(other)
+            return
+        if module_level and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return
+        if isinstance(node, ast.Import):
+            found.extend((node.lineno, name.name) for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.extend((node.lineno, f"{node.module}.{name.name}") for name in node.names)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(path.read_text(encoding="utf-8")))
+    return found
+
+
+def offences(folder, banned, module_level=False):
+    """Each import of a banned package, as `file:line name`."""
+    return [
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path in sources(folder)
+        for line, name in imports(path, module_level)
+        if name.split(".")[0] in banned
+    ]
+
+
+def test_the_rules_see_imports():
+    """A guard of the guards: they would also pass if `imports` found nothing."""
+    assert "torch" in {name for _, name in imports(ROOT / "sami_train" / "agent.py")}
+    late = ROOT / "sami_runtime" / "inference.py"
+    assert "onnxruntime" in {name for _, name in imports(late)}
+    assert "onnxruntime" not in {name for _, name in imports(late, module_level=True)}
+
+
+def test_the_runtime_knows_nothing_of_training():
+    assert offences("sami_runtime", TRAINING) == []
+
+
+def test_the_runtime_imports_simulators_only_where_they_are_used():
+    assert offences("sami_runtime", SIMULATORS, module_level=True) == []
+
+
+def test_training_uses_of_the_runtime_only_what_its_files_need():
+    used = [
+        (path.relative_to(ROOT), line, name)
+        for path in sources("sami_train")
+        for line, name in imports(path)
+        if name.split(".")[0] == "sami_runtime"
+    ]
+    assert used
+    assert [found for found in used if found[2].split(".")[1] not in BRIDGE] == []
+    assert offences("sami_train", ("sami_cli", "cli")) == []
+
+
+def test_the_command_line_imports_both_only_inside_its_commands():
+    heavy = ("sami_runtime", "sami_train", "torch", "stable_baselines3", "onnxruntime", "onnx", *SIMULATORS)
+    assert offences("cli", heavy, module_level=True) == []
+
+
+def test_nothing_imports_cli_by_the_name_of_its_folder():
+    assert offences(".", ("cli",)) == []
+
+
+def test_collectors_evaluation_and_configuration_load_no_torch(tmp_path):
+    pytest.importorskip("panda_gym")
+    script = f"""
+import importlib, sys
+for name in {TORCH_FREE!r}:
+    importlib.import_module(name)
+    assert not {{"torch", "stable_baselines3"}} & sys.modules.keys(), name
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_public_name_exists_once():
+    declaring = 0
+    for folder, package in PACKAGES.items():
+        for path in sources(folder):
+            if "__all__ =" not in path.read_text(encoding="utf-8"):
+                continue
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            module = importlib.import_module(
+                ".".join([package, *(part for part in parts if part != "__init__")])
+            )
+            assert [name for name in module.__all__ if not hasattr(module, name)] == []
+            assert len(set(module.__all__)) == len(module.__all__)
+            declaring += 1
+    assert declaring >= 3
+
+
+def test_files_stay_short():
+    paths = [path for path in tracked() if path.suffix == ".py"]
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in paths}
+    assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
+
+
+def test_no_file_names_a_place_of_one_machine():
+    """Also not the models and pictures: what they carry was written by a program on some machine."""
+    homes = "|".join(("home", "root", "Users", "mnt", "work", "workspace"))
+    place = re.compile(
+        rb"(?<![\w.~$)}>*/:-])/(?:" + homes.encode() + rb")/[\w.]|index" + rb"-url|/simp" + rb"le/?[\s\"']"
+    )
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group().decode()}"
+        for path in tracked()
+        for match in place.finditer(path.read_bytes())
+    ]
+    assert found == []

@@ -1,0 +1,194 @@
+"""ContextSAC: an algorithm in stable-baselines3's sense, reproducible to the bit, that learns to remember."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import SubprocVecEnv
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_train.agent import ContextSAC
+from sami_train.config import resolve
+from tests.train import toy
+
+toy.register()
+
+TOY = {
+    "network.net_arch": [32, 32],
+    "network.hidden_size": 16,
+    "network.encoder_reads_goal": True,
+    "network.relative_goal": False,
+    "learning.hindsight": 0.0,
+    "learning.clip_targets": False,
+    "learning.batch_transitions": 96,
+    "learning.train_every": 12,
+    "learning.buffer_episodes": 500,
+    "learning.target_entropy": -1.0,
+    "learning.bf16": False,
+    "exploration.warmup_steps": 120,
+    "exploration.reach_episodes": 0.0,
+    "contrast.trajectories": 16,
+    "collection.collectors": 0,
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def agent(seed=0, envs=1, **changes):
+    config = resolve("fast-cpu", TOY | {"seed": seed} | {k.replace("__", "."): v for k, v in changes.items()})
+    env = make_vec_env("sami-tests/HiddenSign-v0", envs, wrapper_class=None) if envs > 1 else gym.make("sami-tests/HiddenSign-v0")
+    return ContextSAC("ContextPolicy", env, config, device="cpu")
+
+
+def weights(agent):
+    return {name: tensor.clone() for name, tensor in agent.policy.state_dict().items()}
+
+
+def same(a, b):
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+class Stop(BaseCallback):
+    """Stops a run at a number of steps."""
+
+    def __init__(self, at):
+        super().__init__()
+        self.at = at
+
+    def _on_step(self):
+        return self.num_timesteps < self.at
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_does_not():
+    first, second, other = (agent(seed).learn(600) for seed in (0, 0, 1))
+    assert first._n_updates == 40
+    assert same(weights(first), weights(second))
+    assert not same(weights(first), weights(other))
+
+
+@pytest.mark.parametrize("method", ["tesac", "satesac"])
+def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method, tmp_path):
+    whole = agent(method=method).learn(900)
+
+    interrupted = agent(method=method)
+    interrupted.learn(900, Stop(400))
+    interrupted.save(tmp_path / "agent.zip")
+    interrupted.save_buffer(tmp_path / "buffer.npz")
+    torch.manual_seed(1234)  # a new process has another global state
+    resumed = ContextSAC.load(tmp_path / "agent.zip", env=gym.make("sami-tests/HiddenSign-v0"), device="cpu")
+    resumed.load_buffer(tmp_path / "buffer.npz")
+    assert resumed.num_timesteps < 900
+    resumed.learn(900 - resumed.num_timesteps, reset_num_timesteps=False)
+
+    assert resumed.num_timesteps == whole.num_timesteps
+    assert resumed._n_updates == whole._n_updates
+    assert same(weights(whole), weights(resumed))
+    for name in ("actor_optimizer", "critic_optimizer", "temperature_optimizer"):
+        a, b = getattr(whole.learner, name).state_dict(), getattr(resumed.learner, name).state_dict()
+        for key, state in a["state"].items():
+            assert all(torch.equal(state[k], b["state"][key][k]) for k in state)
+
+
+def test_sance_changes_the_encoder_and_its_bound_is_logged():
+    with_sance, without = agent().learn(600), agent(method="tesac").learn(600)
+    assert "sance_bound" in with_sance._last_scalars
+    assert "sance_bound" not in without._last_scalars
+    assert not same(weights(with_sance), weights(without))
+
+
+def test_padding_gives_exactly_no_gradient():
+    trained = agent().learn(300)
+    where = np.array([0, 1, 2])
+    buffer, learner = trained.buffer, trained.learner
+    buffer.lengths[:3] = (4, 7, 12)
+
+    def gradients():
+        learner.policy.zero_grad()
+        learner._embed(learner.policy.encoder, buffer.sequences(where)).sum().backward()
+        return [p.grad.clone() for p in learner.policy.encoder.parameters()]
+
+    clean = gradients()
+    buffer.observations[0, 5:], buffer.observations[1, 8:] = 7.0, -7.0
+    buffer.actions[0, 4:], buffer.actions[1, 7:] = 0.9, 0.9
+    assert all(torch.equal(a, b) for a, b in zip(clean, gradients(), strict=True))
+
+
+def test_a_saved_agent_acts_alike_and_needs_no_environment(tmp_path):
+    trained = agent().learn(300)
+    trained.save(tmp_path / "agent.zip")
+    loaded = ContextSAC.load(tmp_path / "agent.zip", device="cpu")
+    a_state = b_state = None
+    for observation in np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32):
+        a, a_state = trained.predict(observation, a_state, deterministic=True)
+        b, b_state = loaded.predict(observation, b_state, deterministic=True)
+        assert np.array_equal(a, b)
+
+
+def test_several_environments_step_side_by_side():
+    several = agent(envs=3).learn(400)
+    assert several._episode_num % 3 == 0
+    assert set(several.task_success) == {"sign=-1", "sign=1"}
+
+
+def test_callbacks_see_every_round_and_can_stop_the_run():
+    stopped = agent()
+    stopped.learn(10_000, Stop(200))
+    assert 200 <= stopped.num_timesteps < 200 + toy.EPISODE_STEPS
+
+
+def test_updates_keep_the_configured_ratio_to_environment_steps():
+    trained = agent(learning__gradient_steps=2).learn(480)
+    assert trained._n_updates == (480 - 120) // 12 * 2
+
+
+def test_learning_rates_fall_linearly_to_their_share():
+    learner = agent(learning__decay_from=0.5, learning__decay_to=0.1).learner
+    rates = []
+    for done in (0.0, 0.5, 0.75, 1.0):
+        learner.set_progress(done)
+        rates.append([group["lr"] for group in learner.critic_optimizer.param_groups])
+    assert np.array(rates) == pytest.approx(np.outer([1, 1, 0.55, 0.1], [1e-3, 3e-4]))
+
+
+def test_a_policy_with_memory_learns_which_way_its_push_works():
+    trained = agent(learning__encoder_rate=1e-3, learning__train_every=4, learning__discount=0.9, contrast__every=8)
+    trained.learn(9_000)
+    mean, _ = evaluate_policy(trained, make_vec_env("sami-tests/HiddenSign-v0", 4), 40, deterministic=True)
+    # Standing still returns -12 and pushing the wrong way less. Knowing the sign takes 2 steps: -0.5. Finding it out
+    # costs a first wrong push in half of the episodes, -1.5 - 1 - 0.5. No memoryless policy can do both signs.
+    assert mean > -4.0
+
+
+def test_collectors_run_without_torch_and_bring_what_in_step_collection_brings():
+    beside, in_step = agent(collection__collectors=1, collection__envs=1), agent()
+    beside.learn(150)
+    in_step.learn(150)
+    assert (in_step.buffer.observations[0, :12, 2] == 1.0).all()
+    assert (beside.buffer.observations[0, :12, 2] == 0.0).all()
+    # The first episodes use the same weights and the same seeds on either side.
+    assert np.array_equal(beside.buffer.actions[0], in_step.buffer.actions[0])
+    assert np.array_equal(beside.buffer.observations[0, :, 0], in_step.buffer.observations[0, :, 0])
+
+
+def test_what_it_cannot_learn_on_is_refused():
+    with pytest.raises(SamiError, match="has no time limit"):
+        ContextSAC("ContextPolicy", toy.HiddenSign(), resolve("fast-cpu", TOY)).learn(10)
+    with pytest.raises(SamiError, match="SubprocVecEnv; ContextSAC takes a Gymnasium environment or a DummyVecEnv"):
+        vec = make_vec_env("sami-tests/HiddenSign-v0", 1, vec_env_cls=SubprocVecEnv)
+        try:
+            ContextSAC("ContextPolicy", vec, resolve("fast-cpu", TOY))
+        finally:
+            vec.close()
+    with pytest.raises(SamiError, match="needs a Box from -1 to 1"):
+        ContextSAC("ContextPolicy", gym.make("Pendulum-v1"), resolve("fast-cpu", TOY))
+    with pytest.raises(UnknownName, match="Did you mean 'satesac'"):
+        agent(method="satsac")

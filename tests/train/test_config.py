@@ -1,0 +1,85 @@
+"""Configuration: what a preset means, and how a wrong key or value is answered."""
+
+import pytest
+
+from sami_runtime.errors import UnknownName
+from sami_train.config import ConfigError, from_dict, keys, parse_override, presets, resolve
+
+
+def test_the_paper_preset_is_the_papers_table():
+    paper = resolve("paper")
+    learning = paper.learning
+    assert paper.steps == 1_600_000
+    assert (paper.network.hidden_size, paper.network.context_size) == (128, 6)
+    assert {learning.actor_rate, learning.critic_rate, learning.encoder_rate} == {1e-3}
+    assert (learning.train_every, learning.gradient_steps) == (128, 16)
+    assert (learning.momentum_rate, learning.critic_target_rate) == (0.05, 0.01)
+    assert (learning.batch_episodes, learning.discount) == (256, 0.99)
+    assert learning.buffer_episodes * 50 == 100_000
+    assert (paper.contrast.coefficient, paper.contrast.trajectories) == (0.01, 256)
+    assert paper.learning.hindsight == 0.0
+
+
+@pytest.mark.parametrize("name", presets())
+def test_a_configuration_comes_back_from_its_plain_values(name):
+    config = resolve(name, {"seed": 3})
+    assert from_dict(config.to_dict()) == config
+    assert config.preset == name
+
+
+def test_overrides_change_one_key():
+    changed = resolve("fast-cpu", dict(map(parse_override, ["learning.discount=0.97", "network.net_arch=[64, 64]", "env=panda"])))
+    assert changed.learning.discount == 0.97
+    assert changed.network.net_arch == (64, 64)
+    assert changed.learning.actor_rate == resolve("fast-cpu").learning.actor_rate
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"learning.discout": 0.9}, "unknown config key 'learning.discout'. Did you mean 'learning.discount'"),
+        ({"lerning.discount": 0.9}, "unknown config key 'lerning'"),
+        ({"steps.many": 1}, "unknown config key 'steps.many'"),
+        ({"env": "pandas"}, "unknown environment 'pandas'. Did you mean 'panda'"),
+        ({"method": "sac"}, "unknown method 'sac'.*Valid: satesac, tesac"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest(overrides, message):
+    with pytest.raises(UnknownName) as caught:
+        resolve("fast-cpu", overrides)
+    import re
+
+    assert re.search(message, str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"learning.discount": "high"}, "learning.discount is 'high'; it must be of type float"),
+        ({"learning.bf16": 1}, "learning.bf16 is 1; it must be of type bool"),
+        ({"steps": 0}, "steps is 0; it must be at least 1"),
+        ({"steps": 1.5}, "steps is 1.5; it must be of type int"),
+        ({"learning.hindsight": 1.5}, "learning.hindsight is 1.5; it must lie between 0 and 1"),
+        ({"network.net_arch": "256"}, "network.net_arch is '256'; it must be a list of whole numbers"),
+        ({"network.encoder_reads_goal": True}, "hindsight changes goals"),
+        ({"collection.reward": "dense"}, "hindsight.*sparse"),
+        ({"learning": 3}, "learning is 3; it must be a table"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(overrides, message):
+    with pytest.raises(ConfigError, match=message):
+        resolve("fast-cpu", overrides)
+
+
+def test_an_unknown_preset_lists_the_presets():
+    with pytest.raises(UnknownName, match=r"unknown preset 'fast'.*Valid: fast-cpu, paper"):
+        resolve("fast")
+
+
+def test_an_override_without_a_value_is_refused():
+    with pytest.raises(ConfigError, match="'learning.discount' is not KEY=VALUE"):
+        parse_override("learning.discount")
+
+
+def test_every_key_can_be_listed():
+    assert {"seed", "learning.discount", "exploration.reach_steps", "network.net_arch"} <= set(keys())

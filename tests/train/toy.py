@@ -1,0 +1,44 @@
+"""A toy world for the agent's tests: a mass on a line whose push works forwards or backwards, and nothing says which.
+
+A policy without memory cannot do better than chance; one that remembers what its last push did can.
+"""
+
+import sys
+
+import gymnasium as gym
+import numpy as np
+
+EPISODE_STEPS = 12
+
+
+class HiddenSign(gym.Env):
+    """Observation: position and velocity; action: push; reward: minus the distance to the origin."""
+
+    observation_space = gym.spaces.Box(-10.0, 10.0, (3,), np.float32)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self):
+        self.tasks = ({"sign": -1.0}, {"sign": 1.0})
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        task = (options or {}).get("task")
+        self.sign = task["sign"] if task else float(self.np_random.choice([-1.0, 1.0]))
+        self.position = float(self.np_random.choice([-1.0, 1.0]))
+        return self._observation(), {}
+
+    def step(self, action):
+        self.position += 0.5 * self.sign * float(action[0])
+        return self._observation(), -abs(self.position), False, False, {"is_success": abs(self.position) < 0.3}
+
+    def _observation(self):
+        # The last number tells where it runs: whether torch is in this process.
+        return np.array([self.position, 0.0, float("torch" in sys.modules)], np.float32)
+
+
+def register():
+    """Register the toy with Gymnasium."""
+    if "sami-tests/HiddenSign-v0" not in gym.registry:
+        gym.register(
+            "sami-tests/HiddenSign-v0", "tests.train.toy:HiddenSign", max_episode_steps=EPISODE_STEPS, disable_env_checker=True
+        )
