@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"sami_runtime": "sami_runtime", "sami_train": "sami_train", "cli": "sami_cli"}
 MAX_LINES = 320
+MAX_TEST_LINES = 360
 
 TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
@@ -139,17 +140,18 @@ def test_every_public_name_exists_once():
 
 
 def test_files_stay_short():
-    paths = [path for path in tracked() if path.suffix == ".py"]
-    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in paths}
-    assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
+    for path in tracked():
+        if path.suffix == ".py":
+            limit = MAX_TEST_LINES if path.is_relative_to(ROOT / "tests") else MAX_LINES
+            assert len(path.read_text(encoding="utf-8").splitlines()) <= limit, path.relative_to(ROOT)
 
 
 def test_no_file_names_a_place_of_one_machine():
     """Also not the models and pictures: what they carry was written by a program on some machine."""
     homes = "|".join(("home", "root", "Users", "mnt", "work", "workspace"))
-    place = re.compile(
-        rb"(?<![\w.~$)}>*/:-])/(?:" + homes.encode() + rb")/[\w.]|index" + rb"-url|/simp" + rb"le/?[\s\"']"
-    )
+    # Joined from parts, so that this file does not offend itself.
+    patterns = [rf"(?<![\w.~$)}}>*/:-])/(?:{homes})/[\w.]", "index" + "-url", "/simp" + "le/?[\\s\"']"]
+    place = re.compile("|".join(patterns).encode())
     found = [
         f"{path.relative_to(ROOT)}: {match.group().decode()}"
         for path in tracked()
