@@ -77,7 +77,7 @@ class LearningConfig:
     """Probability of a hindsight goal."""
     clip_targets: bool = True
     """Keep target values in what a reward of -1 or 0 a step can give, [-1 / (1 - discount), 0]."""
-    train_every: int = 20
+    train_every: int = 16
     """Environment steps that `gradient_steps` updates wait for."""
     gradient_steps: int = 1
     buffer_episodes: int = 24_000
@@ -165,6 +165,7 @@ class TrainConfig:
             ("learning.discount", self.learning.discount),
             ("learning.hindsight", self.learning.hindsight),
             ("exploration.random_action", self.exploration.random_action),
+            ("exploration.greedy_episodes", self.exploration.greedy_episodes),
         ):
             if not 0.0 <= share <= 1.0:
                 raise ConfigError(f"{name} is {share}; it must lie between 0 and 1.")

@@ -34,6 +34,14 @@ class Exploration:
     """Environment steps after which no episode begins so; the share falls linearly to there."""
     reach_steps: tuple[int, int] = (6, 13)
     """Shortest and longest scripted reach, in steps."""
+    greedy_episodes: float = 0.0
+    """Share of episodes that act as a deployed policy does, without any exploration, grown linearly until `greedy_from`.
+
+    Noise frees an arm that is stuck; a deployed policy has none. Only from episodes like these can it learn what
+    being stuck costs, and to try something else.
+    """
+    greedy_from: int = 1
+    """Environment steps after which the share is the full one."""
 
 
 Reach = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -68,15 +76,21 @@ class _Explorer:
         self._random = 1.0 if steps_done < plan.warmup_steps else plan.random_action
         share = plan.reach_episodes * max(0.0, 1.0 - steps_done / plan.reach_until)
         self._reach_steps = 0
-        if reach is not None and rng.random() < share:
+        warm = steps_done >= plan.warmup_steps
+        self._greedy = warm and rng.random() < plan.greedy_episodes * min(1.0, steps_done / plan.greedy_from)
+        if reach is not None and not self._greedy and rng.random() < share:
             self._reach_steps = int(rng.integers(plan.reach_steps[0], plan.reach_steps[1] + 1))
+
+    def noise(self) -> np.ndarray:
+        """What the policy's sampling uses at this step, (A,): standard normal, or zero for its most likely action."""
+        return np.zeros_like(self._low) if self._greedy else self.rng.standard_normal(self._low.size, np.float32)
 
     def act(self, step: int, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
         """Return the action to execute in place of the policy's `action` (A,)."""
         if step < self._reach_steps:
             assert self._reach is not None
             return self._reach(observation, self.rng)
-        if self.rng.random() < self._random:
+        if not self._greedy and self.rng.random() < self._random:
             return self.rng.uniform(self._low, self._high).astype(np.float32)
         return action
 
@@ -132,7 +146,7 @@ class Rollout:
         noise = None
         while running:
             if self.exploration is not None:
-                noise = np.stack([r.explorer.rng.standard_normal(self._low.size, np.float32) for r in recorders])
+                noise = np.stack([recorder.explorer.noise() for recorder in recorders])
             actions, _ = self.policy.step(observation, noise)
             for row in list(running):
                 recorder = recorders[row]
