@@ -1,0 +1,250 @@
+"""How fast training is: the environment, collection, and gradient steps by preset.
+
+    python benchmarks/training_speed.py [--device cuda] [--updates N] [--paper-updates N] [--json]
+    python benchmarks/training_speed.py --run RUN [--target 0.9] [--json]
+
+Measured one after the other in one process, so run it on an idle machine; training itself overlaps collecting
+and learning, each on a core of its own.
+
+    environment   one Panda environment, uniformly random actions, its resets included
+    collection    what a collector does: rounds of six environments, the policy in numpy, and the preset's
+                  exploration
+    update        one gradient step, `Learner.update`: sampling from the buffer, all losses, all optimisers,
+                  targets. The buffer holds the episodes that were collected just before. Three updates warm
+                  up; the median of the others counts. On a GPU the clock is read once it has finished
+                  (torch.cuda.synchronize).
+
+The preset fast-cpu contrasts at every fourth update, so both kinds are measured and its speed is that of the
+mix. The preset paper updates on 256 whole episodes and costs seconds on a CPU: few updates are measured. On a
+GPU, the time of all of the paper's 1.6 million environment steps follows: updates due times the median, or
+the environment steps over the speed of its collectors, whichever takes longer.
+
+`--run RUN` measures nothing: it reads from a run's metrics after how many minutes and environment steps the
+success while exploring, the mean over the training tasks of their last 50 episodes, first reached the target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from sami_train.agent import ContextSAC
+    from sami_train.episode import Episode
+
+WARM_UP = 3
+ENVS = 6
+
+
+def environment_speed(steps: int) -> float:
+    """Environment steps a second of one environment, resets included."""
+    from sami_train.envs import environment
+
+    env = environment("panda").make(tasks="training")
+    rng = np.random.default_rng(0)
+    env.reset(seed=0)
+    actions = rng.uniform(-1, 1, (steps, 4)).astype(np.float32)
+    start = time.perf_counter()
+    for action in actions:
+        *_, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            env.reset()
+    speed = steps / (time.perf_counter() - start)
+    env.close()
+    return speed
+
+
+def make_agent(preset: str, device: str, episodes: int) -> ContextSAC:
+    """A fresh agent of a preset, with a buffer for these episodes, on the threads that training would use."""
+    from sami_train.agent import ContextSAC
+    from sami_train.config import resolve
+    from sami_train.train import make_env, prepare_torch
+
+    config = resolve(preset, {"learning.buffer_episodes": episodes, "device": device})
+    prepare_torch(config)
+    return ContextSAC("ContextPolicy", make_env(config), config, device=device)
+
+
+def collect(agent: ContextSAC, count: int) -> tuple[list[Episode], float]:
+    """Episodes by real rollouts, and environment steps a second while they were collected."""
+    from sami_train.envs import environment
+    from sami_train.numpy_policy import NumpyPolicy
+    from sami_train.rollout import Rollout
+
+    spec = environment("panda")
+    envs = [spec.make(tasks="training", end_on_fall=True) for _ in range(ENVS)]
+    policy = NumpyPolicy(agent.policy.numpy_weights(), ENVS)
+    rollout = Rollout(envs, policy, 0, agent.config.exploration, spec.reach)
+    episodes: list[Episode] = []
+    start = time.perf_counter()
+    while len(episodes) < count:
+        first = len(episodes)
+        # Past the warm-up, so that the policy acts and not chance alone.
+        episodes += rollout.round(range(first, first + ENVS), agent.config.exploration.warmup_steps)
+    seconds = time.perf_counter() - start
+    for env in envs:
+        env.close()
+    return episodes, sum(len(episode) for episode in episodes) / seconds
+
+
+def update_seconds(agent: ContextSAC, episodes: list[Episode], updates: int, contrast: bool) -> float:
+    """Median time of one gradient step [s]."""
+    import torch
+
+    buffer = agent.make_buffer()
+    if not len(buffer):
+        for episode in episodes:
+            buffer.add(episode)
+            agent.policy.features.update(episode.observations)
+    rng = np.random.default_rng(0)
+    on_gpu = agent.device.type == "cuda"
+    times = []
+    for _ in range(WARM_UP + updates):
+        if on_gpu:
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        agent.learner.update(buffer, rng, contrast)
+        if on_gpu:
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times[WARM_UP:]))
+
+
+def paper_estimate(agent: ContextSAC, seconds: float, collection: float) -> dict[str, float]:
+    """Hours that all of the preset's environment steps take, for learning and for collecting."""
+    cfg = agent.config
+    updates = (
+        (cfg.steps - cfg.exploration.warmup_steps) // cfg.learning.train_every * cfg.learning.gradient_steps
+    )
+    learning = updates * seconds / 3600
+    collecting = cfg.steps / (collection * cfg.collection.collectors) / 3600
+    return {
+        "steps": cfg.steps,
+        "updates": updates,
+        "learning_hours": learning,
+        "collecting_hours": collecting,
+        "hours": max(learning, collecting),
+    }
+
+
+def measure(device: str, updates: int, paper_updates: int, env_steps: int, episodes: int) -> dict[str, Any]:
+    """All speeds, by name."""
+    import torch
+
+    found: dict[str, Any] = {"environment_steps_per_s": environment_speed(env_steps)}
+    fast = make_agent("fast-cpu", device, episodes)
+    collected, collection = collect(fast, episodes)
+    found["collection_steps_per_s"] = collection
+    plain = update_seconds(fast, collected, updates, contrast=False)
+    contrasted = update_seconds(fast, collected, updates, contrast=True)
+    share = 1.0 / fast.config.contrast.every
+    found["updates_per_s"] = {
+        "fast-cpu without contrast": 1.0 / plain,
+        "fast-cpu with contrast": 1.0 / contrasted,
+        "fast-cpu mixed": 1.0 / ((1.0 - share) * plain + share * contrasted),
+    }
+    if paper_updates > 0:
+        paper = make_agent("paper", device, episodes)
+        seconds = update_seconds(paper, collected, paper_updates, contrast=True)
+        found["updates_per_s"]["paper"] = 1.0 / seconds
+        if paper.device.type == "cuda":
+            found["paper_estimate"] = paper_estimate(paper, seconds, collection)
+            found["gpu"] = torch.cuda.get_device_name(paper.device)
+    found["threads"] = torch.get_num_threads()
+    found["torch"] = torch.__version__
+    return found
+
+
+def time_to(run: Path, target: float) -> dict[str, Any]:
+    """When a run's success while exploring first reached a target."""
+    from sami_train.metrics import read_metrics
+
+    rows = [r for r in read_metrics(run / "metrics.jsonl") if "rollout/success" in r and "time/seconds" in r]
+    if not rows:
+        raise SystemExit(f"{run / 'metrics.jsonl'} holds no line with rollout/success and time/seconds.")
+    best = max(rows, key=lambda row: row["rollout/success"])
+    reached = next((row for row in rows if row["rollout/success"] >= target), None)
+    return {
+        "run": run.name,
+        "target": target,
+        "minutes": reached and reached["time/seconds"] / 60,
+        "steps": reached and int(reached["step"]),
+        "best": best["rollout/success"],
+        "best_minutes": best["time/seconds"] / 60,
+        "total_minutes": rows[-1]["time/seconds"] / 60,
+        "total_steps": int(rows[-1]["step"]),
+    }
+
+
+def told_run(found: dict[str, Any]) -> str:
+    """`time_to` as text."""
+    total = f"of {found['total_minutes']:.1f} minutes and {found['total_steps']:,} environment steps"
+    if found["minutes"] is None:
+        at = f"its best was {found['best']:.3f}, after {found['best_minutes']:.1f} minutes"
+        missed = f"{found['run']} did not reach {found['target']:g} training success while exploring"
+        return f"{missed}; {at}, {total}"
+    at = f"after {found['minutes']:.1f} minutes and {found['steps']:,} steps"
+    return f"{found['run']} reached {found['target']:g} training success while exploring {at}, {total}"
+
+
+def told_speeds(found: dict[str, Any]) -> str:
+    """`measure` as text."""
+    threads = f"torch {found['torch']} on {found['threads']} threads"
+    lines = [
+        f"{found['machine']}, {found.get('gpu', threads)}",
+        "",
+        f"{'environment, one':<28}{found['environment_steps_per_s']:>10.0f} steps/s",
+        f"{'collection, six side by side':<28}{found['collection_steps_per_s']:>10.0f} steps/s",
+    ]
+    lines += [f"{name:<28}{speed:>10.2f} updates/s" for name, speed in found["updates_per_s"].items()]
+    if "paper_estimate" in found:
+        e = found["paper_estimate"]
+        lines += [
+            "",
+            f"paper, {e['steps']:,} steps with {e['updates']:,} updates: {e['hours']:.1f} hours "
+            f"(learning {e['learning_hours']:.1f} beside collecting {e['collecting_hours']:.1f})",
+        ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, or read a run, and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--run", type=Path, help="read a run's time to the target instead of measuring")
+    parser.add_argument("--target", type=float, default=0.9, help="training success for --run (0.9)")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--updates", type=int, default=60, help="updates of fast-cpu, of each kind (60)")
+    parser.add_argument("--paper-updates", type=int, help="updates of paper (3, on a GPU 60)")
+    parser.add_argument("--env-steps", type=int, default=3000, help="steps of the one environment (3000)")
+    parser.add_argument("--episodes", type=int, default=240, help="episodes in the buffer (240)")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    arguments = parser.parse_args()
+    if arguments.run is not None:
+        found = time_to(arguments.run, arguments.target)
+        print(json.dumps(found, indent=2) if arguments.json else told_run(found))
+        return
+    if arguments.device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            parser.error(f"--device cuda: torch {torch.__version__} finds no GPU; use --device cpu")
+    paper_updates = arguments.paper_updates
+    if paper_updates is None:
+        paper_updates = 60 if arguments.device == "cuda" else 3
+    found = measure(
+        arguments.device, arguments.updates, paper_updates, arguments.env_steps, arguments.episodes
+    )
+    processor = platform.processor() or platform.machine()
+    found["machine"] = f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    print(json.dumps(found, indent=2) if arguments.json else told_speeds(found))
+
+
+if __name__ == "__main__":
+    main()
