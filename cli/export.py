@@ -12,7 +12,9 @@ import typer
 def export(
     run: Annotated[Path, typer.Option(help="Run folder to export.")],
     out: Annotated[Path, typer.Option(help="Model file to write, NAME.onnx.")],
-    card: Annotated[bool, typer.Option(help="Also write NAME.md and NAME.png: how it was made, what it measured.")] = True,
+    card: Annotated[
+        bool, typer.Option(help="Also write NAME.md and NAME.png: how it was made, what it measured.")
+    ] = True,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a trained run as one ONNX file, once it has agreed with torch."""
@@ -32,8 +34,11 @@ def export(
     measured = folder.path / "evaluation.json"
     evaluation = json_module.loads(measured.read_text(encoding="utf-8")) if measured.is_file() else None
     contract = write(agent, out, training_facts(folder, agent), evaluation)
-    print(f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
-          if contract.golden else f"wrote {out}")
+    print(
+        f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
+        if contract.golden
+        else f"wrote {out}"
+    )
     if evaluation is None:
         print(f"it carries no success rates: run `sami eval --run {run}` first to have them inside")
     if card:

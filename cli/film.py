@@ -40,7 +40,11 @@ class Film:
         won = bool(record.info["is_success"])
         draw.rectangle((0, 0, frame.width, 22), fill=(20, 20, 24))
         draw.text((8, 5), f"{task}   (hidden from the policy)", fill=(235, 235, 235))
-        draw.text((frame.width - 120, 5), "reached the goal" if won else skill, fill=(120, 230, 140) if won else (240, 200, 90))
+        draw.text(
+            (frame.width - 120, 5),
+            "reached the goal" if won else skill,
+            fill=(120, 230, 140) if won else (240, 200, 90),
+        )
         base = frame.height - 34
         for i, value in enumerate(record.context):
             left = 10 + i * (BAR + 4)
@@ -52,4 +56,12 @@ class Film:
     def save(self, **options: Any) -> None:
         """Write the GIF."""
         first, *rest = [frame.quantize(64) for frame in self.frames]
-        first.save(self.path, save_all=True, append_images=rest, duration=round(1000 / self._rate), loop=0, optimize=True, **options)
+        first.save(
+            self.path,
+            save_all=True,
+            append_images=rest,
+            duration=round(1000 / self._rate),
+            loop=0,
+            optimize=True,
+            **options,
+        )

@@ -11,7 +11,9 @@ import typer
 Model = Annotated[Path, typer.Argument(help="Model file.")]
 
 
-def inspect(model: Model, json: Annotated[bool, typer.Option("--json", help="Print the contract as JSON.")] = False) -> None:
+def inspect(
+    model: Model, json: Annotated[bool, typer.Option("--json", help="Print the contract as JSON.")] = False
+) -> None:
     """Show a model's contract: signals, units, rate, training, evaluation."""
     from sami_runtime.artifact import read_artifact
 

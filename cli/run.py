@@ -27,8 +27,12 @@ def run(
     friction: Annotated[float | None, typer.Option(help="Fix the table's lateral friction.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the first episode; the next ones count on.")] = 0,
     render: Annotated[str | None, typer.Option(help="gif writes a file, human opens a window.")] = None,
-    gif: Annotated[Path | None, typer.Option(help="Where --render gif writes; NAME.gif of the model if left out.")] = None,
-    real_time: Annotated[bool, typer.Option("--real-time", help="Act at the policy's rate instead of as fast as possible.")] = False,
+    gif: Annotated[
+        Path | None, typer.Option(help="Where --render gif writes; NAME.gif of the model if left out.")
+    ] = None,
+    real_time: Annotated[
+        bool, typer.Option("--real-time", help="Act at the policy's rate instead of as fast as possible.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Run a policy and watch it adapt: mass, friction, skill, steps, success, and how its context moves."""

@@ -17,13 +17,16 @@ def train(
     steps: Annotated[int | None, typer.Option(help="Environment steps, instead of the preset's.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     override: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a config key, e.g. learning.discount=0.97.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a config key, e.g. learning.discount=0.97."),
     ] = None,
     deterministic: Annotated[
-        bool, typer.Option(help="Collect and learn in step: the same seed gives the same weights, bit for bit. Slower.")
+        bool,
+        typer.Option(help="Collect and learn in step: the same seed gives the same weights, bit for bit. Slower."),
     ] = False,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Go on with an interrupted run; the other options stay as they were.")
+        Path | None,
+        typer.Option(metavar="RUN", help="Go on with an interrupted run; the other options stay as they were."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:

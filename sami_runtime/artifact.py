@@ -76,9 +76,7 @@ def read_bytes(path: str | Path) -> bytes:
             f"{path} does not exist. Give the path of a .onnx file; sami export writes one from a run folder."
         ) from None
     except OSError as error:
-        raise ArtifactError(
-            f"{path} cannot be read: {error.strerror or error}. Check its permissions."
-        ) from error
+        raise ArtifactError(f"{path} cannot be read: {error.strerror or error}. Check its permissions.") from error
     if not data:
         raise ArtifactError(f"{path} is empty (0 bytes). Copy or download the file again.")
     if len(data) > MAX_MODEL_BYTES:
@@ -132,9 +130,7 @@ def require_safe(scan: ModelScan, source: str | Path) -> None:
             f"{len(OPERATORS)} allowed (sami_runtime.operators.OPERATORS)"
         )
     if faults:
-        raise ArtifactError(
-            f"{source} is refused; it has {'; '.join(faults)}. Use a file that sami export wrote."
-        )
+        raise ArtifactError(f"{source} is refused; it has {'; '.join(faults)}. Use a file that sami export wrote.")
 
 
 def read_contract(scan: ModelScan, source: str | Path) -> Contract:
@@ -148,8 +144,7 @@ def read_contract(scan: ModelScan, source: str | Path) -> Contract:
     if not texts:
         found = ", ".join(sorted({key for key, _ in scan.metadata})) or "none"
         raise ArtifactError(
-            f'{source} carries no "{METADATA_KEY}" metadata, so it was not written by sami export. '
-            f"Found keys: {found}."
+            f'{source} carries no "{METADATA_KEY}" metadata, so it was not written by sami export. Found keys: {found}.'
         )
     if len(texts) > 1 or len(texts[0]) > MAX_CONTRACT_CHARACTERS:
         raise ArtifactError(
@@ -183,17 +178,13 @@ def require_tensors(scan: ModelScan, contract: Contract, source: str | Path) -> 
     faults = _differences("input", scan.inputs, contract.inputs)
     faults += _differences("output", scan.outputs, contract.outputs)
     if faults:
-        raise ArtifactError(
-            f"{source} does not keep its contract: {'; '.join(faults)}. Export the model again."
-        )
+        raise ArtifactError(f"{source} does not keep its contract: {'; '.join(faults)}. Export the model again.")
 
 
 def _differences(kind: str, declared: list[TensorType], expected: dict[str, tuple[int, ...]]) -> list[str]:
     """What is wrong with the declared tensors, one phrase for each."""
     names = [tensor.name for tensor in declared]
-    faults = [
-        f"{kind} {name!r} is declared twice" for name in sorted({n for n in names if names.count(n) > 1})
-    ]
+    faults = [f"{kind} {name!r} is declared twice" for name in sorted({n for n in names if names.count(n) > 1})]
     faults += [f"{kind} {name!r} is missing" for name in expected if name not in names]
     faults += [f"{kind} {name!r} is not in the contract" for name in names if name not in expected]
     for name, dtype, shape in declared:
@@ -202,9 +193,7 @@ def _differences(kind: str, declared: list[TensorType], expected: dict[str, tupl
         if dtype != FLOAT32:
             faults.append(f"{kind} {name!r} has ONNX element type {dtype}, expected {FLOAT32} (float32)")
         if not shape or isinstance(shape[0], int) or shape[1:] != expected[name]:
-            faults.append(
-                f"{kind} {name!r} has shape {_shown(shape)}, expected {_shown(('batch', *expected[name]))}"
-            )
+            faults.append(f"{kind} {name!r} has shape {_shown(shape)}, expected {_shown(('batch', *expected[name]))}")
     return faults
 
 

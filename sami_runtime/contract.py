@@ -260,9 +260,7 @@ def _version(text: str, source: str) -> Any:
     try:
         document = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise ContractError(
-            f"{source} has a contract that is not JSON: {error}. Export the model again."
-        ) from error
+        raise ContractError(f"{source} has a contract that is not JSON: {error}. Export the model again.") from error
     if not isinstance(document, dict) or "version" not in document:
         raise ContractError(f"{source} has a contract without a version. Export the model again.")
     return document["version"]

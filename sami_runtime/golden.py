@@ -65,9 +65,7 @@ class Golden(BaseModel):
     def _resets_are_step_indices(self) -> Golden:
         ascending = list(self.resets) == sorted(set(self.resets))
         if not self.resets or self.resets[0] != 0 or not ascending or self.resets[-1] >= self.steps:
-            raise ValueError(
-                f"resets {list(self.resets)} must ascend, begin with 0 and stay below steps {self.steps}"
-            )
+            raise ValueError(f"resets {list(self.resets)} must ascend, begin with 0 and stay below steps {self.steps}")
         return self
 
     @classmethod
@@ -113,9 +111,7 @@ class Golden(BaseModel):
             raise ContractError(f"the golden steps lack {', '.join(missing)}. Export the model again.")
         _check(arrays, self.steps)
         prefix = "observation."
-        observation = {
-            key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)
-        }
+        observation = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
         return GoldenSteps(
             observation=observation,
             executed=arrays["executed"],
@@ -139,9 +135,7 @@ def _load(data: str) -> dict[str, NDArray[np.float32]]:
         with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
             return {key: np.asarray(archive[key], dtype=np.float32) for key in archive.files}
     except _UNREADABLE as error:
-        raise ContractError(
-            f"the golden steps cannot be unpacked: {error}. Export the model again."
-        ) from error
+        raise ContractError(f"the golden steps cannot be unpacked: {error}. Export the model again.") from error
 
 
 def _check(arrays: Mapping[str, NDArray[np.float32]], steps: int) -> None:
@@ -149,8 +143,7 @@ def _check(arrays: Mapping[str, NDArray[np.float32]], steps: int) -> None:
     for name, value in arrays.items():
         if value.ndim != 2 or len(value) != steps:
             raise ContractError(
-                f"golden array {name!r} has shape {value.shape}, expected ({steps}, size). "
-                "Export the model again."
+                f"golden array {name!r} has shape {value.shape}, expected ({steps}, size). Export the model again."
             )
         if not np.isfinite(value).all():
             step = int(np.argwhere(~np.isfinite(value))[0, 0])

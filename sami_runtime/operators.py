@@ -22,15 +22,7 @@ _SHAPES |= {"Tile", "Transpose", "Unsqueeze"}
 _LOGIC = {"And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Where", "Xor"}
 
 OPERATORS = frozenset(
-    _LINEAR
-    | _RECURRENT
-    | _ARITHMETIC
-    | _FUNCTIONS
-    | _ACTIVATIONS
-    | _NORMALISATION
-    | _REDUCTIONS
-    | _SHAPES
-    | _LOGIC
+    _LINEAR | _RECURRENT | _ARITHMETIC | _FUNCTIONS | _ACTIVATIONS | _NORMALISATION | _REDUCTIONS | _SHAPES | _LOGIC
 )
 """Operators of the default domain that a model file may use."""
 

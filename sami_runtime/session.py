@@ -69,9 +69,7 @@ class Session:
 
     def __init__(self, artifact: Artifact, batch: int = 1, providers: Sequence[str] | None = None) -> None:
         if batch < 1:
-            raise SamiError(
-                f"batch is {batch}; a session steps at least 1 episode. Pass batch=1 for a robot."
-            )
+            raise SamiError(f"batch is {batch}; a session steps at least 1 episode. Pass batch=1 for a robot.")
         self.artifact = artifact
         self.contract: Contract = artifact.contract
         self.batch = batch
@@ -149,8 +147,7 @@ class Session:
             outputs = self._onnx.run(self._output_names, {**self._fed, **self._memory})
         except Exception as error:
             raise SamiError(
-                f"tick {self.tick}: inference failed: {error}. "
-                "The state was not advanced; stop, or hold and try again."
+                f"tick {self.tick}: inference failed: {error}. The state was not advanced; stop, or hold and try again."
             ) from error
         inference_s = time.perf_counter() - start
         for name, value in zip(self._output_names, outputs, strict=True):
@@ -207,9 +204,7 @@ class Session:
         return SessionState(
             weights_sha256=self.artifact.graph_sha256,
             previous_action=self._memory[PREVIOUS_ACTION].copy(),
-            tensors={
-                tensor.name: self._memory[state_input(tensor.name)].copy() for tensor in self.contract.state
-            },
+            tensors={tensor.name: self._memory[state_input(tensor.name)].copy() for tensor in self.contract.state},
             context=self._context.copy(),
             acted=self._acted.copy(),
         )
@@ -253,9 +248,7 @@ class Session:
     def _initial_memory(self) -> dict[str, Array]:
         memory = {PREVIOUS_ACTION: np.zeros((self.batch, self.contract.action.size), np.float32)}
         for tensor in self.contract.state:
-            memory[state_input(tensor.name)] = np.full(
-                (self.batch, *tensor.shape), tensor.initial, np.float32
-            )
+            memory[state_input(tensor.name)] = np.full((self.batch, *tensor.shape), tensor.initial, np.float32)
         return memory
 
     def _warm_up(self) -> None:
@@ -266,8 +259,7 @@ class Session:
                 outputs = self._onnx.run(self._output_names, feeds)
         except Exception as error:
             raise ArtifactError(
-                f"{self.artifact.path} cannot be run with a batch of {self.batch}: {error}. "
-                "Export the model again."
+                f"{self.artifact.path} cannot be run with a batch of {self.batch}: {error}. Export the model again."
             ) from error
         for (name, shape), value in zip(self.contract.outputs.items(), outputs, strict=True):
             if value.shape != (self.batch, *shape):

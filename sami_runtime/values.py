@@ -52,9 +52,7 @@ def all_finite(value: NDArray[np.float32]) -> bool:
     return 0 not in np.isfinite(value).tobytes()
 
 
-def require_finite(
-    value: NDArray[np.float32], name: str, elements: Sequence[str], where: str, blame: str
-) -> None:
+def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str], where: str, blame: str) -> None:
     """Refuses NaN and infinity, and says in which elements they are.
 
     Args:
@@ -88,9 +86,7 @@ def wrong_names(given: Iterable[str], expected: Collection[str], where: str) -> 
     for name in names:
         if name not in expected:
             near = nearest(name, missing or expected)
-            faults.append(
-                f"{name!r} is not read by this policy" + (f" (did you mean {near!r}?)" if near else "")
-            )
+            faults.append(f"{name!r} is not read by this policy" + (f" (did you mean {near!r}?)" if near else ""))
     signal = missing[0] if len(missing) == 1 else None
     return SignalError(f"{where} {'; '.join(faults)}. Give exactly: {', '.join(expected)}.", signal)
 

@@ -55,13 +55,10 @@ class Verification:
     def __str__(self) -> str:
         width = max(len(check.name) for check in self.checks)
         lines = [
-            f"{'ok    ' if check.passed else 'FAILED'}  {check.name:<{width}}  {check.detail}"
-            for check in self.checks
+            f"{'ok    ' if check.passed else 'FAILED'}  {check.name:<{width}}  {check.detail}" for check in self.checks
         ]
         failed = sum(not check.passed for check in self.checks)
-        verdict = (
-            f"{failed} of {len(self.checks)} checks failed" if failed else f"all {len(lines)} checks passed"
-        )
+        verdict = f"{failed} of {len(self.checks)} checks failed" if failed else f"all {len(lines)} checks passed"
         return "\n".join([str(self.path), *lines, verdict])
 
 
@@ -199,9 +196,7 @@ class _Replay:
         """Two episodes stepped together, resets at different steps, answer as two sessions do."""
         golden, count = self.golden, len(self.golden)
         backward = np.arange(count)[::-1]
-        orders = np.stack(
-            [np.arange(count), backward]
-        )  # (2, T): the golden steps, and the same ones backward
+        orders = np.stack([np.arange(count), backward])  # (2, T): the golden steps, and the same ones backward
         resets: tuple[set[int], set[int]] = (set(golden.resets), {0, count // 3})
         pair = Session(self.artifact, batch=2, providers=self.providers)
         single = [Session(self.artifact, providers=self.providers) for _ in orders]
@@ -260,9 +255,7 @@ class _Worst:
         element = int(errors.argmax())
         if errors[element] > self.error:
             self.error = float(errors[element])
-            self.where = (
-                f"{name}[{element}] at step {step} ({value[element]:.6g}, expected {expected[element]:.6g})"
-            )
+            self.where = f"{name}[{element}] at step {step} ({value[element]:.6g}, expected {expected[element]:.6g})"
 
     def __str__(self) -> str:
         return f"largest error {self.error:.1e} in {self.where}" if self.where else "nothing to compare"

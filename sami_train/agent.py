@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -27,7 +27,7 @@ from .learner import Learner
 from .methods import method
 from .numpy_policy import NumpyPolicy
 from .policy import ContextPolicy
-from .rollout import Rollout, tasks_of
+from .rollout import Rollout
 
 Self = TypeVar("Self", bound="ContextSAC")
 
@@ -95,7 +95,9 @@ class ContextSAC(BaseAlgorithm):
         if not isinstance(self.action_space, spaces.Box) or not (
             np.all(self.action_space.low == -1.0) and np.all(self.action_space.high == 1.0)
         ):
-            raise SamiError(f"the action space is {self.action_space}; ContextSAC needs a Box from -1 to 1 (RescaleAction).")
+            raise SamiError(
+                f"the action space is {self.action_space}; ContextSAC needs a Box from -1 to 1 (RescaleAction)."
+            )
         size = _flat_size(self.observation_space)
         self.environment = self._find_environment()
         goal = self.environment.goal if self.environment else None
@@ -107,7 +109,7 @@ class ContextSAC(BaseAlgorithm):
             relative_goal=net.relative_goal,
             normalize=net.normalize,
         )
-        self.policy = self.policy_class(
+        self.policy = ContextPolicy(
             self.observation_space,
             self.action_space,
             layout=layout,
@@ -129,14 +131,17 @@ class ContextSAC(BaseAlgorithm):
     def _envs(self) -> list[gym.Env]:
         if not isinstance(self.env, DummyVecEnv):
             raise SamiError(
-                f"env is a {type(self.env).__name__}; ContextSAC takes a Gymnasium environment or a DummyVecEnv of several. "
+                f"env is a {type(self.env).__name__}; ContextSAC takes a Gymnasium environment or a "
+                "DummyVecEnv of several. "
                 "For collection in parallel set collection.collectors to the number of processes."
             )
         return self.env.envs
 
     def _horizon(self, env: gym.Env) -> int:
         if env.spec is None or env.spec.max_episode_steps is None:
-            raise SamiError("the environment has no time limit; register it with max_episode_steps, or wrap it in TimeLimit.")
+            raise SamiError(
+                "the environment has no time limit; register it with max_episode_steps, or wrap it in TimeLimit."
+            )
         return env.spec.max_episode_steps
 
     def make_buffer(self) -> EpisodeBuffer:
@@ -310,7 +315,9 @@ def _flat_size(space: spaces.Space) -> int:
     if isinstance(space, spaces.Dict):
         missing = [key for key in FLAT_KEYS if key not in space.spaces]
         if missing or len(space.spaces) != len(FLAT_KEYS):
-            raise SamiError(f"the observation has {sorted(space.spaces)}; a dictionary must have exactly {sorted(FLAT_KEYS)}.")
-        return sum(int(np.prod(space[key].shape)) for key in FLAT_KEYS)  # type: ignore[arg-type]
+            raise SamiError(
+                f"the observation has {sorted(space.spaces)}; a dictionary must have exactly {sorted(FLAT_KEYS)}."
+            )
+        return sum(int(np.prod(space[key].shape or ())) for key in FLAT_KEYS)
     assert space.shape is not None
     return int(np.prod(space.shape))

@@ -64,7 +64,9 @@ class EpisodeBuffer:
         self, capacity: int, horizon: int, observation_size: int, action_size: int, goal: Goal | None = None
     ) -> None:
         if capacity < 1 or horizon < 1:
-            raise ReplayError(f"a buffer of {capacity} episodes of {horizon} steps holds nothing; both must be at least 1.")
+            raise ReplayError(
+                f"a buffer of {capacity} episodes of {horizon} steps holds nothing; both must be at least 1."
+            )
         self.capacity, self.horizon, self.goal = capacity, horizon, goal
         self.observations = np.zeros((capacity, horizon + 1, observation_size), np.float32)
         self.actions = np.zeros((capacity, horizon, action_size), np.float32)
@@ -193,12 +195,23 @@ class EpisodeBuffer:
         return self.goal
 
     def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
-        for name in ("observations", "actions", "rewards", "lengths", "terminated", "success", "tasks", "returns"):
+        for name in (
+            "observations",
+            "actions",
+            "rewards",
+            "lengths",
+            "terminated",
+            "success",
+            "tasks",
+            "returns",
+        ):
             yield name, getattr(self, name)
 
     def save(self, path: Path) -> None:
         """Write the stored episodes to an .npz file."""
-        np.savez(path, added=self.added, **{name: array[: len(self)] for name, array in self._arrays()})
+        np.savez(
+            path, allow_pickle=False, added=self.added, **{name: array[: len(self)] for name, array in self._arrays()}
+        )
 
     def restore(self, path: Path) -> None:
         """Read back what `save` wrote, into a buffer of the same shape.
@@ -210,6 +223,8 @@ class EpisodeBuffer:
             size = min(int(stored["added"]), self.capacity)
             for name, array in self._arrays():
                 if stored[name].shape != array[:size].shape:
-                    raise ReplayError(f"{path}: {name} is {stored[name].shape}; this buffer needs {array[:size].shape}.")
+                    raise ReplayError(
+                        f"{path}: {name} is {stored[name].shape}; this buffer needs {array[:size].shape}."
+                    )
                 array[:size] = stored[name]
             self.added = int(stored["added"])

@@ -183,7 +183,9 @@ class Processes:
     def _check_alive(self) -> None:
         for process in self._processes:
             if not process.is_alive():
-                raise CollectorError(f"{process.name} died with exit code {process.exitcode}; was it killed for memory?")
+                raise CollectorError(
+                    f"{process.name} died with exit code {process.exitcode}; was it killed for memory?"
+                )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Configuration: frozen dataclasses, filled from a preset (TOML) and overrides, written resolved into the run folder."""
+"""Configuration: frozen dataclasses, filled from a preset (TOML) and overrides; resolved in the run folder."""
 
 from __future__ import annotations
 
@@ -146,8 +146,9 @@ class TrainConfig:
             )
         if self.learning.hindsight > 0 and self.collection.reward != "sparse":
             raise ConfigError(
-                f"learning.hindsight is on and collection.reward is {self.collection.reward!r}: hindsight rewrites rewards as "
-                "-1 or 0, so it needs the sparse reward. Set collection.reward=sparse or learning.hindsight=0."
+                f"learning.hindsight is on and collection.reward is {self.collection.reward!r}: hindsight "
+                "rewrites rewards as -1 or 0, so it needs the sparse reward. Set collection.reward=sparse "
+                "or learning.hindsight=0."
             )
         for name, value, low in (
             ("steps", self.steps, 1),
@@ -177,7 +178,9 @@ class TrainConfig:
 
 def presets() -> list[str]:
     """Names of the presets that come with the package."""
-    return sorted(p.name[: -len(".toml")] for p in files("sami_train").joinpath("presets").iterdir() if p.name.endswith(".toml"))
+    return sorted(
+        p.name[: -len(".toml")] for p in files("sami_train").joinpath("presets").iterdir() if p.name.endswith(".toml")
+    )
 
 
 def load_preset(name: str) -> dict[str, Any]:
@@ -232,7 +235,7 @@ def parse_override(text: str) -> tuple[str, Any]:
     return key.strip(), value
 
 
-def keys(kind: type = TrainConfig, prefix: str = "") -> list[str]:
+def keys(kind: Any = TrainConfig, prefix: str = "") -> list[str]:
     """Every dotted key of the configuration."""
     found: list[str] = []
     hints = typing.get_type_hints(kind)

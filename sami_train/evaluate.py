@@ -151,7 +151,10 @@ def evaluate(
     if workers <= 1:
         _start_worker(*arguments)
         return _gather(env, jobs, map(_run_task, jobs), on_task)
-    with one_thread(), mp.get_context("spawn").Pool(min(workers, len(jobs)), _start_worker, arguments) as pool:
+    with (
+        one_thread(),
+        mp.get_context("spawn").Pool(min(workers, len(jobs)), _start_worker, arguments) as pool,
+    ):
         return _gather(env, jobs, pool.imap_unordered(_run_task, jobs), on_task)
 
 

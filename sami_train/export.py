@@ -74,7 +74,9 @@ class Steps:
     """(T, C)"""
 
 
-def export(agent: ContextSAC, path: Path, training: Mapping[str, Any], evaluation: Mapping[str, Any] | None) -> Contract:
+def export(
+    agent: ContextSAC, path: Path, training: Mapping[str, Any], evaluation: Mapping[str, Any] | None
+) -> Contract:
     """Write a trained agent as one model file.
 
     Args:
@@ -101,8 +103,8 @@ def export(agent: ContextSAC, path: Path, training: Mapping[str, Any], evaluatio
         error = closed_loop_error(Session.load(unfinished), policy, spec)
         if not error <= TOLERANCE:
             raise CheckFailed(
-                f"in closed loop the exported file differs from torch by {error:.2e}; at most {TOLERANCE:.0e} is accepted. "
-                f"{path} was not written."
+                f"in closed loop the exported file differs from torch by {error:.2e}; "
+                f"at most {TOLERANCE:.0e} is accepted. {path} was not written."
             )
         unfinished.replace(path)
     finally:
@@ -119,13 +121,13 @@ def _graph(module: Exportable, spec: EnvironmentSpec, name: str) -> onnx.ModelPr
     output_names = ["action", "context", "state.hidden.out", "state.cell.out"]
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        # The tracing exporter keeps the LSTM as one node and the file as one file; torch warns that it is the older one,
-        # and that an LSTM's batch must be dynamic in its state too, which it is here.
+        # The tracing exporter keeps the LSTM as one node and the file as one file; torch warns that it is the older
+        # one, and that an LSTM's batch must be dynamic in its state too, which it is here.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             module,
             tuple(inputs),
-            buffer,
+            buffer,  # type: ignore[arg-type] # any binary file works
             input_names=input_names,
             output_names=output_names,
             dynamic_axes={name: {0: "batch"} for name in input_names + output_names},
@@ -204,7 +206,10 @@ class TorchSession:
     def step(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Action (A,) and context (C,) for a flat observation (D,); set `previous_action` to what was executed."""
         action, context, self.hidden, self.cell = self.policy.step(
-            torch.as_tensor(observation)[None], torch.as_tensor(self.previous_action)[None], self.hidden, self.cell
+            torch.as_tensor(observation)[None],
+            torch.as_tensor(self.previous_action)[None],
+            self.hidden,
+            self.cell,
         )
         self.previous_action = action[0].numpy()
         return action[0].numpy(), context[0].numpy()
@@ -248,7 +253,7 @@ def _steps(
 
 
 def closed_loop_error(session: Session, policy: ContextPolicy, spec: EnvironmentSpec) -> float:
-    """Largest difference in action or context while the file drives whole episodes and torch follows on its own state."""
+    """Largest difference in action or context: the file drives whole episodes, torch follows on its own state."""
     env = spec.make()
     reference = TorchSession(policy)
     worst = 0.0

@@ -40,7 +40,9 @@ class Learner:
             ],
             fused=fused,
         )
-        self.temperature_optimizer = torch.optim.Adam([policy.log_temperature], lr=learning.temperature_rate, fused=fused)
+        self.temperature_optimizer = torch.optim.Adam(
+            [policy.log_temperature], lr=learning.temperature_rate, fused=fused
+        )
         self._rates = [
             (group, float(group["lr"]))
             for optimizer in (self.actor_optimizer, self.critic_optimizer, self.temperature_optimizer)
@@ -84,7 +86,9 @@ class Learner:
             target_context = policy.momentum_encoder(x)[0][rows, steps + 1]
             temperature = policy.log_temperature.exp()
             with self._autocast():
-                next_actions, next_log_prob = policy.actor.sample(torch.cat([next_features, next_context], -1), self.noise)
+                next_actions, next_log_prob = policy.actor.sample(
+                    torch.cat([next_features, next_context], -1), self.noise
+                )
                 q1, q2 = policy.critic_target(torch.cat([next_features, target_context, next_actions], -1))
             target = rewards + alive * cfg.discount * (torch.minimum(q1, q2) - temperature * next_log_prob)
             if cfg.clip_targets:
@@ -172,5 +176,5 @@ class Learner:
 
 @torch.no_grad()
 def _soft_update(target: torch.nn.Module, source: torch.nn.Module, rate: float) -> None:
-    """target <- rate * source + (1 - rate) * target (paper, equation of the momentum encoder)."""
+    """Target <- rate * source + (1 - rate) * target (paper, equation of the momentum encoder)."""
     torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), rate)

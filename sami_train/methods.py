@@ -25,7 +25,10 @@ class Method:
 
 METHODS = {
     method.name: method
-    for method in (Method("tesac", "TESAC", contrastive=False), Method("satesac", "SaTESAC", contrastive=True))
+    for method in (
+        Method("tesac", "TESAC", contrastive=False),
+        Method("satesac", "SaTESAC", contrastive=True),
+    )
 }
 
 

@@ -48,12 +48,15 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
         The files written.
     """
     training = contract.training
-    command = ["sami", *(Path(word).name if i == 0 else word for i, word in enumerate(run.facts()["command"]))][1:]
+    command = [
+        "sami",
+        *(Path(word).name if i == 0 else word for i, word in enumerate(run.facts()["command"])),
+    ][1:]
     lines = [
         f"# {model.stem}",
         "",
-        f"{training['method']} on `{training['env']}`, seed {training['seed']}: {training['steps']:,} environment steps and "
-        f"{training['updates']:,} gradient steps in {training['minutes']} minutes on {training['cpus']} cores.",
+        f"{training['method']} on `{training['env']}`, seed {training['seed']}: {training['steps']:,} environment "
+        f"steps and {training['updates']:,} gradient steps in {training['minutes']} minutes on {training['cpus']} cores.",
         "",
         "Made with:",
         "",
@@ -72,7 +75,10 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
         written.append(model.with_suffix(".png"))
     if contract.evaluation is not None:
         lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
-    lines += [f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.", ""]
+    lines += [
+        f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.",
+        "",
+    ]
     written[0].write_text("\n".join(lines), encoding="utf-8")
     return written
 
@@ -94,10 +100,15 @@ def _results(result: Evaluation, title: str) -> list[str]:
     for name in result.sets:
         theirs = f"{paper[name]:.2f}" if name in paper else ""
         lines.append(f"| {name} | {result.success(name):.3f} | {result.above_floor(name):.3f} | {theirs} |")
-    lines += ["", "| task set | task | success | above the floor | lifted | steps |", "|---|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| task set | task | success | above the floor | lifted | steps |",
+        "|---|---|---|---|---|---|",
+    ]
     for row in result.results:
         lines.append(
-            f"| {row.task_set} | {label(row.task)} | {row.success:.2f} | {row.above_floor:.2f} | {row.lifted:.2f} | {row.steps:.1f} |"
+            f"| {row.task_set} | {label(row.task)} | {row.success:.2f} | {row.above_floor:.2f} "
+            f"| {row.lifted:.2f} | {row.steps:.1f} |"
         )
     return [*lines, ""]
 
@@ -113,7 +124,13 @@ def _plot(run: RunFolder, path: Path) -> bool:
     axes = figure.subplots()
     minutes = [row["time/seconds"] / 60 for row in rows]
     for name in sorted({key for row in rows for key in row if key.startswith("success/")}):
-        axes.plot(minutes, [row.get(name, float("nan")) for row in rows], lw=1, alpha=0.6, label=name.removeprefix("success/"))
+        axes.plot(
+            minutes,
+            [row.get(name, float("nan")) for row in rows],
+            lw=1,
+            alpha=0.6,
+            label=name.removeprefix("success/"),
+        )
     axes.plot(minutes, [row["rollout/success"] for row in rows], "k", lw=2, label="mean")
     axes.set(xlabel="minutes", ylabel="success while exploring", ylim=(0, 1))
     axes.grid(alpha=0.3)

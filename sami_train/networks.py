@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -81,9 +82,7 @@ class ContextEncoder(nn.Module):
         self.lstm = nn.LSTM(input_size, hidden_size, batch_first=True)
         self.head = nn.Linear(hidden_size, context_size)
 
-    def forward(
-        self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Encode sequences.
 
         Args:
@@ -100,7 +99,7 @@ class ContextEncoder(nn.Module):
 def mlp(sizes: Sequence[int], layer_norm: bool = False) -> nn.Sequential:
     """Linear layers with ReLU between them (after an optional LayerNorm); none after the last."""
     layers: list[nn.Module] = []
-    for i, (before, after) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (before, after) in enumerate(pairwise(sizes)):
         layers.append(nn.Linear(before, after))
         if i < len(sizes) - 2:
             if layer_norm:

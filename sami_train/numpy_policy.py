@@ -18,7 +18,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 class NumpyPolicy:
-    """Steps n episodes at once: LSTM encoder, context, squashed Gaussian actor (paper appendix, "Encoder architecture").
+    """Steps n episodes at once: LSTM encoder, context, squashed Gaussian actor (paper appendix).
 
     Args:
         weights: see `ContextPolicy.numpy_weights`.
@@ -60,7 +60,9 @@ class NumpyPolicy:
             actions (n, A) in [-1, 1] and contexts (n, C). The caller sets `previous_action` if it executes others.
         """
         w = self._w
-        features = np.clip((observation @ w["features.projection"] - w["features.mean"]) * w["features.scale"], -5.0, 5.0)
+        features = np.clip(
+            (observation @ w["features.projection"] - w["features.mean"]) * w["features.scale"], -5.0, 5.0
+        )
         seen = features[:, : self._encoder_columns]
         gates = np.concatenate([seen, self.previous_action, self.hidden], axis=1) @ self._gates + self._gate_bias
         i, f, g, o = np.split(gates, 4, axis=1)

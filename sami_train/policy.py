@@ -53,7 +53,12 @@ class ContextPolicy(BasePolicy):
     ) -> None:
         super().__init__(observation_space, action_space, squash_output=True)
         actions = int(np.prod(action_space.shape))
-        self.layout, self.hidden_size, self.context_size, self.action_size = layout, hidden_size, context_size, actions
+        self.layout, self.hidden_size, self.context_size, self.action_size = (
+            layout,
+            hidden_size,
+            context_size,
+            actions,
+        )
         self.features = Features(layout)
         encoder_input = layout.encoder_columns + actions
         self.encoder = ContextEncoder(encoder_input, hidden_size, context_size)
@@ -80,7 +85,8 @@ class ContextPolicy(BasePolicy):
         Args:
             observation: flat, (B, D).
             previous_action: (B, A).
-            hidden, cell: (B, 1, H) each.
+            hidden: of the LSTM, (B, 1, H).
+            cell: of the LSTM, (B, 1, H).
 
         Returns:
             Action (B, A), context (B, C), next hidden and cell (B, 1, H).
@@ -147,7 +153,7 @@ class ContextPolicy(BasePolicy):
         """The weights that `NumpyPolicy` needs, as arrays that share no memory with the module."""
         lstm = self.encoder.lstm
         linears = [module for module in self.actor.body.modules() if isinstance(module, nn.Linear)]
-        tensors = {
+        tensors: dict[str, Any] = {
             "features.projection": self.features.projection,
             "features.mean": self.features.mean,
             "features.scale": self.features.scale,

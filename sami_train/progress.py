@@ -10,7 +10,8 @@ from types import TracebackType
 import numpy as np
 from rich.console import Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress as Bar, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 from rich.text import Text
 
 from .config import TrainConfig

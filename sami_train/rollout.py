@@ -35,7 +35,7 @@ class Exploration:
     reach_steps: tuple[int, int] = (6, 13)
     """Shortest and longest scripted reach, in steps."""
     greedy_episodes: float = 0.0
-    """Share of episodes that act as a deployed policy does, without any exploration, grown linearly until `greedy_from`.
+    """Share of episodes that act as a deployed policy does, without exploration; grows linearly until `greedy_from`.
 
     Noise frees an arm that is stuck; a deployed policy has none. Only from episodes like these can it learn what
     being stuck costs, and to try something else.
@@ -164,7 +164,7 @@ class Rollout:
         task_index = index % len(self.tasks)
         task = self.tasks[task_index]
         options = {"task": dict(task)} if task else None
-        observation, info = env.reset(seed=int(start.generate_state(1)[0]), options=options)
+        observation, _ = env.reset(seed=int(start.generate_state(1)[0]), options=options)
         explorer = _Explorer(
             self.exploration or Exploration(),
             np.random.default_rng(explore),

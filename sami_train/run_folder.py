@@ -1,12 +1,12 @@
 """The run folder: everything that one training leaves behind.
 
-    config.json       the resolved configuration
-    run.json          versions, git state, machine, state of the run (running, stopped, finished)
-    metrics.jsonl     one line of numbers for each stretch of the run
-    tensorboard/      the same for TensorBoard
-    checkpoints/N/    agent.zip and buffer.npz after N environment steps; complete or absent
-    agent.zip         the trained agent, once the run has finished
-    evaluation.json   success by task, once `sami eval` has run
+config.json       the resolved configuration
+run.json          versions, git state, machine, state of the run (running, stopped, finished)
+metrics.jsonl     one line of numbers for each stretch of the run
+tensorboard/      the same for TensorBoard
+checkpoints/N/    agent.zip and buffer.npz after N environment steps; complete or absent
+agent.zip         the trained agent, once the run has finished
+evaluation.json   success by task, once `sami eval` has run
 """
 
 from __future__ import annotations
@@ -26,7 +26,17 @@ from sami_runtime.errors import SamiError
 from .config import TrainConfig, from_dict
 
 RUN_VERSION = 1
-PACKAGES = ("sami", "torch", "stable-baselines3", "gymnasium", "panda-gym", "pybullet", "numpy", "onnx", "onnxruntime")
+PACKAGES = (
+    "sami",
+    "torch",
+    "stable-baselines3",
+    "gymnasium",
+    "panda-gym",
+    "pybullet",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+)
 
 
 class RunError(SamiError):
@@ -82,7 +92,10 @@ class RunFolder:
             raise RunError(f"there is no run folder {path}; `sami train --out {path}` makes one.")
         for name in ("run.json", "config.json"):
             if not (path / name).is_file():
-                raise RunError(f"{path} has no {name}: it is no run folder, or its making was cut off. Train again with a new --out.")
+                raise RunError(
+                    f"{path} has no {name}: it is no run folder, or its making was cut off. "
+                    "Train again with a new --out."
+                )
         run = cls(path)
         found = run.facts().get("version")
         if found != RUN_VERSION:
@@ -121,7 +134,9 @@ class RunFolder:
             return self.agent
         checkpoint = self.newest_checkpoint()
         if checkpoint is None:
-            raise RunError(f"{self.path} holds no agent and no checkpoint yet; train on with: sami train --resume {self.path}")
+            raise RunError(
+                f"{self.path} holds no agent and no checkpoint yet; train on with: sami train --resume {self.path}"
+            )
         return checkpoint / "agent.zip"
 
     def newest_checkpoint(self) -> Path | None:

@@ -113,9 +113,7 @@ def load_agent(run: RunFolder) -> ContextSAC:
 def make_env(config: TrainConfig) -> Any:
     """The environment that a run trains in, on its training tasks."""
     spec = environment(config.env)
-    return spec.make(
-        tasks="training", reward=config.collection.reward, end_on_fall=config.collection.end_on_fall
-    )
+    return spec.make(tasks="training", reward=config.collection.reward, end_on_fall=config.collection.end_on_fall)
 
 
 def prepare_torch(config: TrainConfig) -> None:

@@ -102,9 +102,7 @@ class FakeAdapter:
             raise AdapterError(f"FakeAdapter: write {write} fails, as scripted by raise_at_writes.")
         asked = np.array(action, np.float32)
         if asked.shape != (self.action.size,) or not np.isfinite(asked).all():
-            raise AdapterError(
-                f"FakeAdapter: action {asked.tolist()} is not {self.action.size} finite numbers [N]."
-            )
+            raise AdapterError(f"FakeAdapter: action {asked.tolist()} is not {self.action.size} finite numbers [N].")
         self.written.append(asked)
         force = np.clip(asked, -self._limit, self._limit)
         self._velocity = self._velocity + force / self.mass * self.period

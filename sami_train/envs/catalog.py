@@ -16,9 +16,9 @@ from sami_runtime.adapters.panda import (
 )
 from sami_runtime.contract import Signal
 from sami_runtime.errors import AdapterError, UnknownName
+from sami_train.goals import Goal
+from sami_train.tasks import PANDA_TASKS, TaskSpace
 
-from ..goals import Goal
-from ..tasks import PANDA_TASKS, TaskSpace
 from .panda_reach import reach_action
 
 

@@ -13,8 +13,8 @@ import gymnasium as gym
 import numpy as np
 
 from sami_runtime.errors import UnknownName
+from sami_train.tasks import PANDA_TASKS, Task, draw
 
-from ..tasks import PANDA_TASKS, Task, draw
 from .quiet import quiet_c_output
 
 with quiet_c_output():

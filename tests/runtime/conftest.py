@@ -32,9 +32,7 @@ class Recurrent:
 
     def nodes(self):
         return [
-            helper.make_node(
-                "Concat", ["observation.position", "observation.goal", "previous_action"], ["x"], axis=1
-            ),
+            helper.make_node("Concat", ["observation.position", "observation.goal", "previous_action"], ["x"], axis=1),
             helper.make_node("Squeeze", ["state.memory.in", "one"], ["memory"]),
             helper.make_node("MatMul", ["x", "Wx"], ["from_x"]),
             helper.make_node("MatMul", ["memory", "Wm"], ["from_memory"]),
@@ -42,9 +40,7 @@ class Recurrent:
             helper.make_node("Tanh", ["sum"], ["next"]),
             helper.make_node("Unsqueeze", ["next", "one"], ["state.memory.out"]),
             helper.make_node("MatMul", ["next", "Wc"], ["context"]),
-            helper.make_node(
-                "Concat", ["observation.position", "observation.goal", "context"], ["seen"], axis=1
-            ),
+            helper.make_node("Concat", ["observation.position", "observation.goal", "context"], ["seen"], axis=1),
             helper.make_node("MatMul", ["seen", "Wa"], ["raw"]),
             helper.make_node("Tanh", ["raw"], ["action"]),
         ]

@@ -135,9 +135,7 @@ def test_write_says_what_was_executed(adapter):
     adapter.reset(seed=1)
     action = np.full(adapter.action.size, 0.25, np.float32)
     np.testing.assert_array_equal(adapter.write(action).action, action)
-    beyond = (
-        adapter.write(np.full(adapter.action.size, 7.0, np.float32)) if adapter_goes_on(adapter) else None
-    )
+    beyond = adapter.write(np.full(adapter.action.size, 7.0, np.float32)) if adapter_goes_on(adapter) else None
     if beyond:
         np.testing.assert_array_equal(beyond.action, np.ones(adapter.action.size))
 
@@ -348,8 +346,6 @@ def test_units_are_compared_and_more_signals_than_needed_are_fine(make):
     millimetres = make.contract_of(policy, observation=(position.model_copy(update={"unit": "mm"}),))
     with pytest.raises(AdapterError, match="observation 'position' has unit mm, the adapter's has m"):
         require_compatible(millimetres, FakeAdapter(axes=2))
-    other = make.contract_of(
-        policy, observation=(position,), action=force.model_copy(update={"name": "velocity"})
-    )
+    other = make.contract_of(policy, observation=(position,), action=force.model_copy(update={"name": "velocity"}))
     with pytest.raises(AdapterError, match="action 'velocity' is not taken"):
         require_compatible(other, FakeAdapter(axes=2))

@@ -139,9 +139,7 @@ PLACES = [
 @pytest.mark.parametrize("place", PLACES)
 def test_external_data_is_refused_wherever_it_hides(make, policy, onnx_tools, place):
     path = make.write(policy, edit=place(onnx_tools, external))
-    with pytest.raises(
-        ArtifactError, match=r"tensors with external data \('w'|tensors with external data \('Wx'"
-    ):
+    with pytest.raises(ArtifactError, match=r"tensors with external data \('w'|tensors with external data \('Wx'"):
         read_artifact(path)
 
 

@@ -53,9 +53,7 @@ def test_the_table_shows_names_indices_units_and_elements(contract):
 
 def test_a_newer_version_says_how_to_upgrade(contract):
     text = contract.dumps().replace('"version":1', '"version":2', 1)
-    message = (
-        "m.onnx has contract version 2; this sami_runtime reads version 1. Upgrade with: pip install -U sami"
-    )
+    message = "m.onnx has contract version 2; this sami_runtime reads version 1. Upgrade with: pip install -U sami"
     with pytest.raises(ContractError) as error:
         Contract.parse(text, "m.onnx")
     assert str(error.value) == message
@@ -145,16 +143,12 @@ def test_golden_data_that_cannot_be_unpacked_is_refused(data):
 
 def test_golden_steps_of_other_signals_are_refused(make, contract):
     golden = Golden.encode({"position": np.zeros((3, 2))}, *[np.zeros((3, 2))] * 3)
-    with pytest.raises(
-        ContractError, match=r"hold observation.position 2, .*its signals are .*observation.goal 1"
-    ):
+    with pytest.raises(ContractError, match=r"hold observation.position 2, .*its signals are .*observation.goal 1"):
         contract.model_copy(update={"golden": golden}).golden_steps()
 
 
 def test_golden_steps_of_different_lengths_or_with_nan_are_refused():
-    with pytest.raises(
-        ContractError, match=r"golden array 'executed' has shape \(2, 1\), expected \(3, size\)"
-    ):
+    with pytest.raises(ContractError, match=r"golden array 'executed' has shape \(2, 1\), expected \(3, size\)"):
         Golden.encode({"a": np.zeros((3, 1))}, np.zeros((2, 1)), np.zeros((3, 1)), np.zeros((3, 0)))
     with pytest.raises(ContractError, match=r"'observation.a' holds a number that is not finite at step 1"):
         Golden.encode({"a": [[0], [np.nan]]}, np.zeros((2, 1)), np.zeros((2, 1)), np.zeros((2, 0)))

@@ -210,9 +210,7 @@ def test_a_batch_refuses_the_observation_of_one(path, seen):
 def test_other_number_types_are_converted(path, seen, convert):
     exact = {name: np.float32(np.float16(value[0])) for name, value in seen.items()}
     given = {name: convert(value) if isinstance(convert, type) else value for name, value in exact.items()}
-    np.testing.assert_array_equal(
-        Session.load(path).step(given).action, Session.load(path).step(exact).action
-    )
+    np.testing.assert_array_equal(Session.load(path).step(given).action, Session.load(path).step(exact).action)
 
 
 def test_integers_are_converted(path):
@@ -225,9 +223,7 @@ def test_an_answer_that_is_not_finite_is_refused_and_advances_nothing(make):
     session = Session.load(make.write(make.inverse()))
     session.step({"position": [0.5, 0.25], "goal": [1.0]})
     before = session.state
-    with pytest.raises(
-        SignalError, match=r"output 'action' contains infinity at fx\. .*state was not advanced"
-    ):
+    with pytest.raises(SignalError, match=r"output 'action' contains infinity at fx\. .*state was not advanced"):
         session.step({"position": [1.0, 0.0], "goal": [1e-39]})
     with pytest.raises(SignalError, match=r"tick 1: output 'action' contains NaN and infinity at fx, fy"):
         session.step({"position": [0.0, 1.0], "goal": [0.0]})
@@ -321,9 +317,7 @@ def test_a_state_moves_only_between_the_same_weights_and_batch(make, path, seen)
 
 
 def test_a_provider_that_is_not_installed_is_refused(path):
-    with pytest.raises(
-        UnknownName, match=r"unknown execution provider 'CUDAExecutionProvidr'.*CPUExecutionProvider"
-    ):
+    with pytest.raises(UnknownName, match=r"unknown execution provider 'CUDAExecutionProvidr'.*CPUExecutionProvider"):
         Session.load(path, providers=["CUDAExecutionProvidr"])
 
 
@@ -332,9 +326,7 @@ def test_a_provider_that_does_not_start_is_refused(path, monkeypatch):
     monkeypatch.setattr("onnxruntime.InferenceSession.__init__", lambda *a, **k: None)
     monkeypatch.setattr("onnxruntime.InferenceSession.get_providers", lambda self: ["CPUExecutionProvider"])
     monkeypatch.setattr("onnxruntime.InferenceSession.__del__", lambda self: None, raising=False)
-    with pytest.raises(
-        SamiError, match=r"FakeExecutionProvider was asked for and did not start; active: CPU"
-    ):
+    with pytest.raises(SamiError, match=r"FakeExecutionProvider was asked for and did not start; active: CPU"):
         Session.load(path, providers=["FakeExecutionProvider"])
 
 

@@ -100,9 +100,7 @@ def test_a_graph_that_mixes_the_rows_of_a_batch_fails(make, policy, onnx_tools):
 
 def test_a_model_without_golden_steps_fails(make, policy):
     found = verify(make.write(policy))
-    assert failed(found) == {
-        "golden": "the file carries no golden steps to compare with. Export the model again."
-    }
+    assert failed(found) == {"golden": "the file carries no golden steps to compare with. Export the model again."}
 
 
 def test_a_tampered_file_fails_and_nothing_is_run(make, policy):

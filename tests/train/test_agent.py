@@ -45,7 +45,11 @@ def _one_thread():
 
 def agent(seed=0, envs=1, **changes):
     config = resolve("fast-cpu", TOY | {"seed": seed} | {k.replace("__", "."): v for k, v in changes.items()})
-    env = make_vec_env("sami-tests/HiddenSign-v0", envs, wrapper_class=None) if envs > 1 else gym.make("sami-tests/HiddenSign-v0")
+    env = (
+        make_vec_env("sami-tests/HiddenSign-v0", envs, wrapper_class=None)
+        if envs > 1
+        else gym.make("sami-tests/HiddenSign-v0")
+    )
     return ContextSAC("ContextPolicy", env, config, device="cpu")
 
 
@@ -182,12 +186,10 @@ def test_collectors_run_without_torch_and_bring_what_in_step_collection_brings()
 def test_what_it_cannot_learn_on_is_refused():
     with pytest.raises(SamiError, match="has no time limit"):
         ContextSAC("ContextPolicy", toy.HiddenSign(), resolve("fast-cpu", TOY)).learn(10)
+    vec = make_vec_env("sami-tests/HiddenSign-v0", 1, vec_env_cls=SubprocVecEnv)
     with pytest.raises(SamiError, match="SubprocVecEnv; ContextSAC takes a Gymnasium environment or a DummyVecEnv"):
-        vec = make_vec_env("sami-tests/HiddenSign-v0", 1, vec_env_cls=SubprocVecEnv)
-        try:
-            ContextSAC("ContextPolicy", vec, resolve("fast-cpu", TOY))
-        finally:
-            vec.close()
+        ContextSAC("ContextPolicy", vec, resolve("fast-cpu", TOY))
+    vec.close()
     with pytest.raises(SamiError, match="needs a Box from -1 to 1"):
         ContextSAC("ContextPolicy", gym.make("Pendulum-v1"), resolve("fast-cpu", TOY))
     with pytest.raises(UnknownName, match="Did you mean 'satesac'"):

@@ -28,7 +28,10 @@ def test_a_configuration_comes_back_from_its_plain_values(name):
 
 
 def test_overrides_change_one_key():
-    changed = resolve("fast-cpu", dict(map(parse_override, ["learning.discount=0.97", "network.net_arch=[64, 64]", "env=panda"])))
+    changed = resolve(
+        "fast-cpu",
+        dict(map(parse_override, ["learning.discount=0.97", "network.net_arch=[64, 64]", "env=panda"])),
+    )
     assert changed.learning.discount == 0.97
     assert changed.network.net_arch == (64, 64)
     assert changed.learning.actor_rate == resolve("fast-cpu").learning.actor_rate
@@ -37,7 +40,10 @@ def test_overrides_change_one_key():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"learning.discout": 0.9}, "unknown config key 'learning.discout'. Did you mean 'learning.discount'"),
+        (
+            {"learning.discout": 0.9},
+            "unknown config key 'learning.discout'. Did you mean 'learning.discount'",
+        ),
         ({"lerning.discount": 0.9}, "unknown config key 'lerning'"),
         ({"steps.many": 1}, "unknown config key 'steps.many'"),
         ({"env": "pandas"}, "unknown environment 'pandas'. Did you mean 'panda'"),
@@ -77,7 +83,7 @@ def test_an_unknown_preset_lists_the_presets():
 
 
 def test_an_override_without_a_value_is_refused():
-    with pytest.raises(ConfigError, match="'learning.discount' is not KEY=VALUE"):
+    with pytest.raises(ConfigError, match=r"'learning\.discount' is not KEY=VALUE"):
         parse_override("learning.discount")
 
 

@@ -29,7 +29,13 @@ class HiddenSign(gym.Env):
 
     def step(self, action):
         self.position += 0.5 * self.sign * float(action[0])
-        return self._observation(), -abs(self.position), False, False, {"is_success": abs(self.position) < 0.3}
+        return (
+            self._observation(),
+            -abs(self.position),
+            False,
+            False,
+            {"is_success": abs(self.position) < 0.3},
+        )
 
     def _observation(self):
         # The last number tells where it runs: whether torch is in this process.
@@ -40,5 +46,8 @@ def register():
     """Register the toy with Gymnasium."""
     if "sami-tests/HiddenSign-v0" not in gym.registry:
         gym.register(
-            "sami-tests/HiddenSign-v0", "tests.train.toy:HiddenSign", max_episode_steps=EPISODE_STEPS, disable_env_checker=True
+            "sami-tests/HiddenSign-v0",
+            "tests.train.toy:HiddenSign",
+            max_episode_steps=EPISODE_STEPS,
+            disable_env_checker=True,
         )
