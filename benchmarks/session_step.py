@@ -61,8 +61,7 @@ def bare(path: Path, observations: dict[str, np.ndarray]) -> Candidate:
     shapes = {value.name: [1, *value.shape[1:]] for value in session.get_inputs()}
     carried = [name for name in shapes if not name.startswith("observation.")]
     feeds = [
-        {f"observation.{name}": value[i : i + 1] for name, value in observations.items()}
-        for i in range(OBSERVATIONS)
+        {f"observation.{name}": value[i : i + 1] for name, value in observations.items()} for i in range(OBSERVATIONS)
     ]
     memory: dict[str, np.ndarray] = {}
 
@@ -205,9 +204,7 @@ def main() -> None:
                 notes.append("torch is left out: --model gives no torch policy; --run does")
             signals = read_artifact(path).contract.observation
         except ModuleNotFoundError as error:
-            parser.error(
-                f"{error.name} is not installed, so no policy can be made; give a model file: --model FILE"
-            )
+            parser.error(f"{error.name} is not installed, so no policy can be made; give a model file: --model FILE")
         except SamiError as error:
             parser.error(str(error))
         rng = np.random.default_rng(0)

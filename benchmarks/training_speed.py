@@ -120,9 +120,7 @@ def update_seconds(agent: ContextSAC, episodes: list[Episode], updates: int, con
 def paper_estimate(agent: ContextSAC, seconds: float, collection: float) -> dict[str, float]:
     """Hours that all of the preset's environment steps take, for learning and for collecting."""
     cfg = agent.config
-    updates = (
-        (cfg.steps - cfg.exploration.warmup_steps) // cfg.learning.train_every * cfg.learning.gradient_steps
-    )
+    updates = (cfg.steps - cfg.exploration.warmup_steps) // cfg.learning.train_every * cfg.learning.gradient_steps
     learning = updates * seconds / 3600
     collecting = cfg.steps / (collection * cfg.collection.collectors) / 3600
     return {
@@ -238,9 +236,7 @@ def main() -> None:
     paper_updates = arguments.paper_updates
     if paper_updates is None:
         paper_updates = 60 if arguments.device == "cuda" else 3
-    found = measure(
-        arguments.device, arguments.updates, paper_updates, arguments.env_steps, arguments.episodes
-    )
+    found = measure(arguments.device, arguments.updates, paper_updates, arguments.env_steps, arguments.episodes)
     processor = platform.processor() or platform.machine()
     found["machine"] = f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}"
     print(json.dumps(found, indent=2) if arguments.json else told_speeds(found))

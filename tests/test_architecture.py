@@ -117,9 +117,7 @@ for name in {TORCH_FREE!r}:
     importlib.import_module(name)
     assert not {{"torch", "stable_baselines3"}} & sys.modules.keys(), name
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=tmp_path
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -130,9 +128,7 @@ def test_every_public_name_exists_once():
             if "__all__ =" not in path.read_text(encoding="utf-8"):
                 continue
             parts = path.relative_to(ROOT / folder).with_suffix("").parts
-            module = importlib.import_module(
-                ".".join([package, *(part for part in parts if part != "__init__")])
-            )
+            module = importlib.import_module(".".join([package, *(part for part in parts if part != "__init__")]))
             assert [name for name in module.__all__ if not hasattr(module, name)] == []
             assert len(set(module.__all__)) == len(module.__all__)
             declaring += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import sys
@@ -121,3 +122,10 @@ def contents():
         return {p.relative_to(path): p.is_file() and p.read_bytes() for p in path.rglob("*")}
 
     return read
+
+
+@pytest.fixture
+def nothing_leaks():
+    """Files that a failed training leaves open are found in its own test, not in a later one."""
+    yield
+    gc.collect()

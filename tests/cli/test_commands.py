@@ -49,9 +49,7 @@ def test_evaluating_one_set_prints_json_only_and_leaves_the_run_as_it_was(sami, 
 
 
 def test_evaluating_in_processes_prints_json_only(sami, trained):
-    done = sami(
-        "eval", "--model", trained.model, "--episodes", 1, "--workers", 2, "--tasks", "training", "--json"
-    )
+    done = sami("eval", "--model", trained.model, "--episodes", 1, "--workers", 2, "--tasks", "training", "--json")
     assert (done.code, done.err) == (0, "")
     assert list(json.loads(done.out)["sets"]) == ["training"]
 
@@ -102,8 +100,7 @@ def test_run_really_runs_the_task_that_was_asked_for(sami, trained):
     assert "2 episodes" in shown.out
     assert shown.out.splitlines()[1].split()[:2] == ["10", "0.1"]
     same = [
-        {k: v for k, v in json.loads(r).items() if k != "infer_us"}
-        for r in sami(*arguments, "--json").out.splitlines()
+        {k: v for k, v in json.loads(r).items() if k != "infer_us"} for r in sami(*arguments, "--json").out.splitlines()
     ]
     assert same == [{k: v for k, v in row.items() if k != "infer_us"} for row in rows]
 
@@ -161,24 +158,36 @@ main()
 
 
 @pytest.mark.xfail(strict=True, reason="divides by 1 - decay_from once the last episode goes past the steps")
-def test_learning_rates_that_never_fall_train_to_the_end(sami, small):
+def test_learning_rates_that_never_fall_train_to_the_end(nothing_leaks, sami, small):
     done = sami("train", "--steps", 310, *small(learning__decay_from=1.0), "--out", "never", "-q")
     assert (done.code, done.err) == (0, "")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-def test_ctrl_c_stops_training_where_resume_goes_on(sami, small, tmp_path):
+@pytest.mark.parametrize(
+    "collectors",
+    [
+        0,
+        pytest.param(
+            1, marks=pytest.mark.xfail(strict=True, reason="loading wraps in Monitor, which a spec cannot recreate")
+        ),
+    ],
+)
+def test_ctrl_c_stops_training_where_resume_goes_on(nothing_leaks, sami, small, tmp_path, collectors):
     run = tmp_path / "run"
     script = "from sami_cli.app import main; main()"
-    options = ["--steps", "2000", *small(checkpoint_every=300), "--out", str(run), "-q"]
-    command = [sys.executable, "-c", script, "train", *options]
-    training = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    options = ["--steps", "2000", *small(checkpoint_every=300, collection__collectors=collectors)]
+    command = [sys.executable, "-c", script, "train", *options, "--out", str(run), "-q"]
+    # A session of its own, and the signal to all of it: a terminal's Ctrl-C reaches the collectors too.
+    training = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
         deadline = time.monotonic() + 60
         while not list(run.glob("checkpoints/*/buffer.npz")) and training.poll() is None:
             assert time.monotonic() < deadline, "no checkpoint appeared"
             time.sleep(0.02)
-        training.send_signal(signal.SIGINT)
+        os.killpg(training.pid, signal.SIGINT)
         out, err = training.communicate(timeout=60)
     finally:
         training.kill()

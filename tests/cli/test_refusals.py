@@ -71,9 +71,7 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("run --model MODEL --friction -0.1", "friction is -0.1; it must be a number at least 0"),
     ],
 )
-def test_a_refusal_is_one_message_and_leaves_nothing_behind(
-    sami, trained, contents, tmp_path, arguments, message
-):
+def test_a_refusal_is_one_message_and_leaves_nothing_behind(sami, trained, contents, tmp_path, arguments, message):
     before = contents(trained.run), contents(tmp_path)
     words = [{"MODEL": trained.model, "RUN": trained.run}.get(word, word) for word in arguments.split()]
     assert message in refused(sami(*words))
@@ -165,9 +163,7 @@ def test_a_model_of_a_newer_contract_is_refused(sami, rewritten):
     path = rewritten(lambda contract: contract.update(version=2))
     for command in ("inspect NEW", "run --model NEW", "eval --model NEW"):
         message = refused(sami(*command.replace("NEW", str(path)).split()))
-        expected = (
-            "has contract version 2; this sami_runtime reads version 1. Upgrade with: pip install -U sami"
-        )
+        expected = "has contract version 2; this sami_runtime reads version 1. Upgrade with: pip install -U sami"
         assert message.endswith(expected)
 
 
@@ -205,7 +201,7 @@ def test_debug_raises_the_error(sami):
 )
 @pytest.mark.xfail(strict=True, reason="not refused, or only after work was done")
 def test_what_cannot_work_is_refused_before_anything_is_done(
-    sami, trained, contents, tmp_path, arguments, message, small
+    nothing_leaks, sami, trained, contents, tmp_path, small, arguments, message
 ):
     before = contents(tmp_path)
     words = [str(trained.model) if word == "MODEL" else word for word in arguments.split()]
@@ -215,4 +211,27 @@ def test_what_cannot_work_is_refused_before_anything_is_done(
     assert message in refused(done)
     assert "Error" not in done.err
     assert done.out == ""
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["agent.zip", "buffer.npz"])
+@pytest.mark.xfail(strict=True, reason="the zip reader's own error, not one that says what to do")
+def test_resuming_from_a_damaged_checkpoint_says_which_file(nothing_leaks, sami, run_copy, contents, name):
+    checkpoint = run_copy / "checkpoints" / "300"
+    checkpoint.mkdir(parents=True)
+    agent = (run_copy / "agent.zip").rename(checkpoint / "agent.zip")
+    (checkpoint / "buffer.npz").write_bytes(b"")
+    (checkpoint / name).write_bytes(agent.read_bytes()[:1000])
+    before = contents(run_copy)
+    message = refused(sami("train", "--resume", run_copy, "-q"))
+    assert f"{name} cannot be loaded: " in message
+    assert contents(run_copy) == before
+
+
+@pytest.mark.parametrize("text", ['{"env": ', "{}"])
+@pytest.mark.xfail(strict=True, reason="read as it is; with {} the model is written and the card then fails")
+def test_a_damaged_evaluation_is_refused_before_a_model_is_written(sami, run_copy, contents, tmp_path, text):
+    (run_copy / "evaluation.json").write_text(text)
+    before = contents(tmp_path)
+    assert "evaluation.json" in refused(sami("export", "--run", run_copy, "--out", "x.onnx"))
     assert contents(tmp_path) == before
