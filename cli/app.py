@@ -12,6 +12,9 @@ import typer
 
 from . import evaluate, export, inspect, run, train
 
+PANDA_MODULES = ("gymnasium", "panda_gym", "pybullet", "PIL")
+"""Modules that the extra `panda` brings; the others come with `train`."""
+
 app = typer.Typer(
     name="sami",
     help=__doc__.splitlines()[0] if __doc__ else None,
@@ -42,17 +45,16 @@ def main() -> None:
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        app(arguments)
-    except KeyboardInterrupt:
-        print("sami: interrupted", file=sys.stderr)
-        sys.exit(130)
+        app(arguments, prog_name="sami")
     except Exception as error:
         if debug:
             raise
         code = getattr(error, "exit_code", None)
         if code is None:
-            missing = isinstance(error, ModuleNotFoundError)
-            hint = "install it, or see the extras in the README" if missing else "--debug shows where"
+            hint = "--debug shows where"
+            if isinstance(error, ModuleNotFoundError):
+                extra = "panda" if error.name in PANDA_MODULES else "train"
+                hint = f"install it with: pip install 'sami[{extra}]'"
             print(f"sami: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
             sys.exit(1)
         print(f"sami: {error}", file=sys.stderr)

@@ -25,13 +25,14 @@ def evaluate(
     from rich.console import Console
     from rich.progress import Progress
 
+    from sami_runtime.errors import SamiError
     from sami_train.envs.catalog import environment
     from sami_train.evaluate import Evaluation, Source, TaskResult
     from sami_train.evaluate import evaluate as measure
 
     source: Source
     if run is not None:
-        from sami_train.run_folder import RunFolder
+        from sami_train.run_folder import RunFolder, write_json
         from sami_train.train import load_agent
 
         folder = RunFolder.open(run)
@@ -44,6 +45,8 @@ def evaluate(
         read_artifact(model)  # refuses here what a worker process would refuse with less grace
         source = model
     names = [name.strip() for name in tasks.split(",") if name.strip()]
+    if not names:
+        raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate,extreme.")
     spec = environment(env)
     total = sum(len(spec.tasks.resolve(name)) for name in names)
     with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
@@ -54,7 +57,7 @@ def evaluate(
 
         result: Evaluation = measure(source, env, names, episodes, workers or os.cpu_count() or 1, arrived)
     if run is not None and names == list(spec.tasks.sets):
-        (run / "evaluation.json").write_text(json_module.dumps(result.to_dict(), indent=2) + "\n", encoding="utf-8")
+        write_json(folder.evaluation, result.to_dict())
     if json:
         print(json_module.dumps(result.to_dict(), indent=2))
         return

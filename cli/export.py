@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated
 
@@ -24,15 +23,20 @@ def export(
         raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
     if out.exists() and not force:
         raise SamiError(f"{out} exists; choose another --out, or replace it with --force.")
+    from sami_train.evaluate import Evaluation
     from sami_train.export import export as write
     from sami_train.model_card import training_facts, write_card
-    from sami_train.run_folder import RunFolder
+    from sami_train.run_folder import RunFolder, read_json
     from sami_train.train import load_agent
 
     folder = RunFolder.open(run)
     agent = load_agent(folder)
-    measured = folder.path / "evaluation.json"
-    evaluation = json_module.loads(measured.read_text(encoding="utf-8")) if measured.is_file() else None
+    evaluation = None
+    if folder.evaluation.is_file():
+        try:
+            evaluation = Evaluation.from_dict(read_json(folder.evaluation)).to_dict()
+        except SamiError as error:
+            raise SamiError(f"{folder.evaluation}: {error}") from error
     contract = write(agent, out, training_facts(folder, agent), evaluation)
     print(
         f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"

@@ -25,7 +25,7 @@ def run(
     tasks: Annotated[str, typer.Option(help="Task set to draw from: training, moderate, extreme, or all.")] = "all",
     mass: Annotated[float | None, typer.Option(help="Fix the cube's mass, kg.")] = None,
     friction: Annotated[float | None, typer.Option(help="Fix the table's lateral friction.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the first episode; the next ones count on.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first episode; the next ones count on.")] = 0,
     render: Annotated[str | None, typer.Option(help="gif writes a file, human opens a window.")] = None,
     gif: Annotated[
         Path | None, typer.Option(help="Where --render gif writes; NAME.gif of the model if left out.")
@@ -38,7 +38,7 @@ def run(
     """Run a policy and watch it adapt: mass, friction, skill, steps, success, and how its context moves."""
     from sami_runtime.adapters.panda import PandaAdapter
     from sami_runtime.clock import MonotonicClock
-    from sami_runtime.errors import UnknownName
+    from sami_runtime.errors import SamiError, UnknownName
     from sami_runtime.loop import StepRecord, run_episode
     from sami_runtime.session import Session
     from sami_train.envs import environment
@@ -47,13 +47,18 @@ def run(
 
     if render not in (None, "gif", "human"):
         raise UnknownName("renderer", str(render), ["gif", "human"])
+    if gif is not None and render is None:
+        render = "gif"
+    film_path = gif or Path(f"{model.stem}.gif")
+    if render == "gif" and (film_path.suffix != ".gif" or not film_path.parent.is_dir()):
+        raise SamiError(f"cannot write {film_path}; --gif must be NAME.gif in a folder that exists.")
     spec = environment(env)
     session = Session.load(model)
     chosen = _tasks(spec.tasks, tasks, {"mass": mass, "friction": friction})
     world = spec.make(tasks=chosen, render_mode={"gif": "rgb_array", None: None}.get(render, render))
     adapter = PandaAdapter(world)
     clock = MonotonicClock() if real_time or render == "human" else None
-    film = Film(gif or Path(f"{model.stem}.gif"), session.contract.rate_hz) if render == "gif" else None
+    film = Film(film_path, session.contract.rate_hz) if render == "gif" else None
     rows: list[dict[str, Any]] = []
     try:
         if not json:
@@ -85,6 +90,10 @@ def run(
 
 def _tasks(space: Any, name: str, fixed: Mapping[str, float | None]) -> list[Task]:
     """The tasks to draw from: a set's (or all sets'), with some features fixed."""
+    from sami_runtime.errors import UnknownName
+
+    if name not in (*space.sets, "all"):
+        raise UnknownName("task set", name, [*space.sets, "all"])
     names = list(space.sets) if name == "all" else [name]
     tasks = [task for each in names for task in space.resolve(each)]
     given = {feature: value for feature, value in fixed.items() if value is not None}

@@ -51,7 +51,8 @@ def train(
 
         agent = go_on(folder, show=not quiet)
     if agent.num_timesteps >= agent.config.steps:
-        print(f"trained {agent.num_timesteps:,} steps, success while exploring {agent.success():.2f}. Next:")
+        success = agent.task_record.mean_success
+        print(f"trained {agent.num_timesteps:,} steps, success while exploring {success:.2f}. Next:")
         print(f"  sami eval --run {folder}\n  sami export --run {folder} --out {folder.name}.onnx")
     else:
         print(f"stopped after {agent.num_timesteps:,} of {agent.config.steps:,} steps. Go on with:")

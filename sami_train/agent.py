@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+import dataclasses
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -28,6 +28,7 @@ from .methods import method
 from .numpy_policy import NumpyPolicy
 from .policy import ContextPolicy
 from .rollout import Rollout
+from .task_record import TaskRecord
 
 Self = TypeVar("Self", bound="ContextSAC")
 
@@ -35,8 +36,6 @@ MAX_BACKLOG = 500
 """Updates that the learner may owe before collectors have to wait for it."""
 BURST = 10
 """Updates between two looks at what collectors have brought."""
-WINDOW = 50
-"""Episodes of each task that the success rate is averaged over."""
 
 
 class ContextSAC(BaseAlgorithm):
@@ -81,10 +80,7 @@ class ContextSAC(BaseAlgorithm):
             supported_action_spaces=(spaces.Box,),
         )
         self.rng: np.random.Generator | None = None
-        self.task_success: dict[str, deque[float]] = {}
-        """Success of the last episodes, by task."""
-        self.task_skills: dict[str, deque[float]] = {}
-        """Whether the cube was lifted in the last episodes, by task."""
+        self.task_record = TaskRecord()
         if _init_setup_model:
             self._setup_model()
 
@@ -230,7 +226,7 @@ class ContextSAC(BaseAlgorithm):
             policy = NumpyPolicy(weights, len(envs))
             return InStep(Rollout(envs, policy, int(self.seed or 0), exploration, reach), policy, self._episode_num)
         return Processes(
-            envs[0].spec,
+            _without_monitor(envs[0].spec),
             collection.envs,
             collection.collectors,
             weights,
@@ -251,10 +247,7 @@ class ContextSAC(BaseAlgorithm):
         self.policy.features.update(episode.observations)
         self.num_timesteps += len(episode)
         self._episode_num += 1
-        name = _task_name(episode)
-        self.task_success.setdefault(name, deque(maxlen=WINDOW)).append(float(episode.success))
-        lifted = "pick_and_place" in episode.skills
-        self.task_skills.setdefault(name, deque(maxlen=WINDOW)).append(float(lifted))
+        self.task_record.add(episode)
         assert self.ep_info_buffer is not None
         assert self.ep_success_buffer is not None
         self.ep_info_buffer.append({"r": episode.ret, "l": len(episode), "t": 0.0})
@@ -271,18 +264,14 @@ class ContextSAC(BaseAlgorithm):
         if self._n_updates % self.config.collection.publish_every == 0:
             source.publish(self.policy.numpy_weights())
 
-    def success(self) -> float:
-        """Success while exploring: mean over tasks of the mean over each task's last episodes."""
-        return float(np.mean([np.mean(window) for window in self.task_success.values()])) if self.task_success else 0.0
-
     def _dump_logs(self) -> None:
         assert self.ep_info_buffer is not None
         record = self.logger.record
-        record("rollout/success", self.success())
-        for name, window in self.task_success.items():
-            record(f"success/{name}", float(np.mean(window)))
-        for name, window in self.task_skills.items():
-            record(f"lifted/{name}", float(np.mean(window)))
+        record("rollout/success", self.task_record.mean_success)
+        for name, share in self.task_record.success.items():
+            record(f"success/{name}", share)
+        for name, share in self.task_record.lifted.items():
+            record(f"lifted/{name}", share)
         record("rollout/ep_rew_mean", float(np.mean([info["r"] for info in self.ep_info_buffer])))
         record("rollout/ep_len_mean", float(np.mean([info["l"] for info in self.ep_info_buffer])))
         record("time/updates", self._n_updates)
@@ -307,8 +296,10 @@ class ContextSAC(BaseAlgorithm):
         return ["policy", *[f"learner.{name}" for name in optimizers]], []
 
 
-def _task_name(episode: Episode) -> str:
-    return " ".join(f"{name}={value:g}" for name, value in episode.task.items()) or "all"
+def _without_monitor(spec: Any) -> Any:
+    """The spec of an environment without stable-baselines3's Monitor, which a spec cannot make again."""
+    kept = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
+    return dataclasses.replace(spec, additional_wrappers=kept)
 
 
 def _flat_size(space: spaces.Space) -> int:

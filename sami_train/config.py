@@ -150,6 +150,11 @@ class TrainConfig:
                 "rewrites rewards as -1 or 0, so it needs the sparse reward. Set collection.reward=sparse "
                 "or learning.hindsight=0."
             )
+        if self.learning.clip_targets and self.learning.discount >= 1.0:
+            raise ConfigError(
+                f"learning.discount is {self.learning.discount}; with learning.clip_targets it must be below 1, since "
+                "targets are kept above -1 / (1 - discount)."
+            )
         for name, value, low in (
             ("steps", self.steps, 1),
             ("learning.batch_episodes", self.learning.batch_episodes, 1),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sami_runtime.errors import SamiError
 from sami_runtime.session import Session
 
 from .collectors import one_thread
@@ -82,12 +83,17 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Evaluation:
-        """Back from `to_dict`."""
+        """Back from `to_dict`.
+
+        Raises:
+            SamiError: something is missing.
+        """
         names = TaskResult.__dataclass_fields__
-        return cls(
-            values["env"],
-            tuple(TaskResult(**{name: row[name] for name in names}) for row in values["tasks"]),
-        )
+        try:
+            results = tuple(TaskResult(**{name: row[name] for name in names}) for row in values["tasks"])
+            return cls(values["env"], results)
+        except (KeyError, TypeError) as error:
+            raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error
 
 
 class SessionPolicy:

@@ -43,18 +43,22 @@ class Learner:
         self.temperature_optimizer = torch.optim.Adam(
             [policy.log_temperature], lr=learning.temperature_rate, fused=fused
         )
-        self._rates = [
-            (group, float(group["lr"]))
-            for optimizer in (self.actor_optimizer, self.critic_optimizer, self.temperature_optimizer)
-            for group in optimizer.param_groups
-        ]
 
     def set_progress(self, done: float) -> None:
         """Set the learning rates for a share `done` of the run in [0, 1]."""
-        begin, end = self.learning.decay_from, self.learning.decay_to
-        share = 0.0 if done <= begin else (done - begin) / (1.0 - begin)
-        for group, rate in self._rates:
-            group["lr"] = rate * (1.0 - share * (1.0 - end))
+        cfg = self.learning
+        done = min(done, 1.0)  # the last episode goes past the end
+        past = 0.0 if done <= cfg.decay_from else (done - cfg.decay_from) / (1.0 - cfg.decay_from)
+        left = 1.0 - past * (1.0 - cfg.decay_to)
+        # The groups are looked up each time: loading an optimiser's state replaces them.
+        critic, encoder = self.critic_optimizer.param_groups
+        for group, rate in (
+            (self.actor_optimizer.param_groups[0], cfg.actor_rate),
+            (critic, cfg.critic_rate),
+            (encoder, cfg.encoder_rate),
+            (self.temperature_optimizer.param_groups[0], cfg.temperature_rate),
+        ):
+            group["lr"] = rate * left
 
     def update(self, buffer: EpisodeBuffer, rng: np.random.Generator, with_contrast: bool) -> dict[str, Tensor]:
         """Take one gradient step of encoder, critics, actor and temperature, and move the targets.

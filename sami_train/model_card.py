@@ -11,7 +11,7 @@ from sami_runtime.contract import Contract
 from .agent import ContextSAC
 from .evaluate import Evaluation
 from .metrics import read_metrics
-from .run_folder import RunFolder, read_json
+from .run_folder import RunFolder
 from .tasks import label
 
 PAPER = {
@@ -56,7 +56,8 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
         f"# {model.stem}",
         "",
         f"{training['method']} on `{training['env']}`, seed {training['seed']}: {training['steps']:,} environment "
-        f"steps and {training['updates']:,} gradient steps in {training['minutes']} minutes on {training['cpus']} cores.",
+        f"steps and {training['updates']:,} gradient steps in {training['minutes']} minutes "
+        f"on {training['cpus']} cores.",
         "",
         "Made with:",
         "",
@@ -137,9 +138,3 @@ def _plot(run: RunFolder, path: Path) -> bool:
     axes.legend(fontsize=7, loc="lower right")
     figure.savefig(path, dpi=110)
     return True
-
-
-def read_evaluation(run: RunFolder) -> Evaluation | None:
-    """The run's stored evaluation, if there is one."""
-    path = run.path / "evaluation.json"
-    return Evaluation.from_dict(read_json(path)) if path.is_file() else None

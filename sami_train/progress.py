@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
 from types import TracebackType
 
-import numpy as np
 from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -15,6 +13,7 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from .config import TrainConfig
+from .task_record import TaskRecord
 
 RATE_WINDOW = 30.0
 """Seconds that the shown speed is averaged over."""
@@ -53,14 +52,13 @@ class Progress:
     ) -> None:
         self._live.stop()
 
-    def update(self, steps: int, updates: int, success: float, by_task: Mapping[str, deque[float]]) -> None:
+    def update(self, steps: int, updates: int, record: TaskRecord) -> None:
         """Show where the run is.
 
         Args:
             steps: environment steps done.
             updates: gradient steps done.
-            success: mean over tasks.
-            by_task: success of the last episodes of each task.
+            record: success of the last episodes.
         """
         now = time.monotonic()
         self._history.append((now, steps, updates))
@@ -74,9 +72,9 @@ class Progress:
         left = (self._total - steps) / speed / 60 if speed > 0 else float("nan")
         line = (
             f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} gradient steps/s, "
-            f"{left:.1f} min left; success while exploring {success:.2f}"
+            f"{left:.1f} min left; success while exploring {record.mean_success:.2f}"
         )
-        tasks = "   ".join(f"{name} {np.mean(window):.2f}" for name, window in sorted(by_task.items()))
+        tasks = "   ".join(f"{name} {share:.2f}" for name, share in record.success.items())
         if self._live.is_started:
             self._bar.update(self._task, completed=min(steps, self._total))
             self._live.update(Group(self._bar, Text(line), Text(tasks, style="dim")))

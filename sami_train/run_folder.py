@@ -61,7 +61,7 @@ class RunFolder:
             RunError: something is there already.
         """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            hint = "continue it with --resume, or" if (path / "run.json").exists() else "please"
+            hint = "go on with it by --resume, or" if cls(path).newest_checkpoint() else "please"
             raise RunError(f"{path} exists and is not empty; {hint} choose another --out.")
         path.mkdir(parents=True, exist_ok=True)
         run = cls(path)
@@ -120,6 +120,11 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
+    def evaluation(self) -> Path:
+        """The evaluation of the newest agent."""
+        return self.path / "evaluation.json"
+
+    @property
     def agent(self) -> Path:
         """The trained agent."""
         return self.path / "agent.zip"
@@ -134,9 +139,7 @@ class RunFolder:
             return self.agent
         checkpoint = self.newest_checkpoint()
         if checkpoint is None:
-            raise RunError(
-                f"{self.path} holds no agent and no checkpoint yet; train on with: sami train --resume {self.path}"
-            )
+            raise RunError(f"{self.path} holds no agent and no checkpoint yet; train again with a new --out.")
         return checkpoint / "agent.zip"
 
     def newest_checkpoint(self) -> Path | None:

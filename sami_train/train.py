@@ -15,6 +15,8 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
 
+from sami_runtime.errors import UnknownName
+
 from .agent import ContextSAC
 from .config import TrainConfig
 from .envs.catalog import environment
@@ -48,7 +50,7 @@ class _Keeper(BaseCallback):
         agent = self.model
         assert isinstance(agent, ContextSAC)
         agent.logger.record("time/seconds", self.seconds)
-        self.progress.update(agent.num_timesteps, agent._n_updates, agent.success(), agent.task_success)
+        self.progress.update(agent.num_timesteps, agent._n_updates, agent.task_record)
         if agent.num_timesteps >= self._next or self.stop_requested:
             self._next += self.config.checkpoint_every
             self.run.checkpoint(agent.num_timesteps, agent)
@@ -69,12 +71,12 @@ def start(config: TrainConfig, out: Path, *, show: bool = True) -> ContextSAC:
 
     Raises:
         RunError: the folder is taken.
+        UnknownName: there is no such device.
     """
-    env = make_env(config)  # fails before anything is written
-    run = RunFolder.create(out, config, sys.argv)
     prepare_torch(config)
-    agent = ContextSAC("ContextPolicy", env, config, device=config.device)
-    return _run(run, config, agent, show)
+    # Everything that can fail, fails before anything is written.
+    agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
+    return _run(RunFolder.create(out, config, sys.argv), config, agent, show)
 
 
 def resume(out: Path, *, show: bool = True) -> ContextSAC:
@@ -91,9 +93,13 @@ def resume(out: Path, *, show: bool = True) -> ContextSAC:
     if checkpoint is None:
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
     prepare_torch(config)
-    agent = ContextSAC.load(checkpoint / "agent.zip", env=make_env(config), device=config.device)
-    agent.load_buffer(checkpoint / "buffer.npz")
+    env = make_env(config)
+    with _readable(checkpoint / "agent.zip"):
+        agent = ContextSAC.load(checkpoint / "agent.zip", env=env, device=config.device)
+    with _readable(checkpoint / "buffer.npz"):
+        agent.load_buffer(checkpoint / "buffer.npz")
     run.update(state="running")
+    run.evaluation.unlink(missing_ok=True)  # it measured an agent that is about to change
     return _run(run, config, agent, show)
 
 
@@ -104,8 +110,15 @@ def load_agent(run: RunFolder) -> ContextSAC:
         RunError: the run has none, or its file cannot be read.
     """
     path = run.newest_agent()
-    try:
+    with _readable(path):
         return ContextSAC.load(path, device="cpu")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say which file it was that could not be read, whatever its reader raised."""
+    try:
+        yield
     except Exception as error:
         raise RunError(f"{path} cannot be loaded: {error}. Was it half written, or by other versions?") from error
 
@@ -118,6 +131,12 @@ def make_env(config: TrainConfig) -> Any:
 
 def prepare_torch(config: TrainConfig) -> None:
     """Leave a core to each collector, skip denormal numbers (they only cost time), let a GPU use its fast float32."""
+    try:
+        usable = torch.device("cpu" if config.device == "auto" else config.device).type != "cuda"
+    except RuntimeError as error:
+        raise UnknownName("device", config.device, ["auto", "cpu", "cuda"]) from error
+    if not usable and not torch.cuda.is_available():
+        raise RunError(f"device is {config.device!r}, and torch finds no GPU here; use --device cpu or auto.")
     torch.set_flush_denormal(True)
     torch.set_num_threads(max(1, (os.cpu_count() or 1) - max(1, config.collection.collectors)))
     torch.set_float32_matmul_precision("high")
@@ -129,13 +148,18 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
         TensorBoardOutputFormat(str(run.path / "tensorboard")),
     ]
     agent.set_logger(Logger(str(run.path), writers))
-    with Progress(config, agent.num_timesteps, show) as progress:
-        keeper = _Keeper(run, config, progress, float(run.facts().get("seconds", 0.0)))
-        with _stops_on_signal(keeper):
-            remaining = config.steps - agent.num_timesteps
-            agent.learn(remaining, keeper, LOG_EVERY, reset_num_timesteps=agent.num_timesteps == 0)
-    agent._dump_logs()
-    agent.logger.close()
+    try:
+        with Progress(config, agent.num_timesteps, show) as progress:
+            keeper = _Keeper(run, config, progress, float(run.facts().get("seconds", 0.0)))
+            with _stops_on_signal(keeper):
+                remaining = config.steps - agent.num_timesteps
+                agent.learn(remaining, keeper, LOG_EVERY, reset_num_timesteps=agent.num_timesteps == 0)
+        agent._dump_logs()
+    except BaseException:
+        run.update(state="failed")
+        raise
+    finally:
+        agent.logger.close()
     finished = agent.num_timesteps >= config.steps
     if finished:
         unfinished = run.path / "agent.unfinished.zip"

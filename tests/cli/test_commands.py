@@ -157,7 +157,6 @@ main()
     assert [json.loads(line)["episode"] for line in done.stdout.splitlines()] == [0, 1]
 
 
-@pytest.mark.xfail(strict=True, reason="divides by 1 - decay_from once the last episode goes past the steps")
 def test_learning_rates_that_never_fall_train_to_the_end(nothing_leaks, sami, small):
     done = sami("train", "--steps", 310, *small(learning__decay_from=1.0), "--out", "never", "-q")
     assert (done.code, done.err) == (0, "")
@@ -166,12 +165,7 @@ def test_learning_rates_that_never_fall_train_to_the_end(nothing_leaks, sami, sm
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 @pytest.mark.parametrize(
     "collectors",
-    [
-        0,
-        pytest.param(
-            1, marks=pytest.mark.xfail(strict=True, reason="loading wraps in Monitor, which a spec cannot recreate")
-        ),
-    ],
+    [0, 1],
 )
 def test_ctrl_c_stops_training_where_resume_goes_on(nothing_leaks, sami, small, tmp_path, collectors):
     run = tmp_path / "run"

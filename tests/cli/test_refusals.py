@@ -199,7 +199,6 @@ def test_debug_raises_the_error(sami):
         ("run --model MODEL --episodes 1 --render gif --gif nowhere/film.gif", "nowhere"),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="not refused, or only after work was done")
 def test_what_cannot_work_is_refused_before_anything_is_done(
     nothing_leaks, sami, trained, contents, tmp_path, small, arguments, message
 ):
@@ -215,7 +214,6 @@ def test_what_cannot_work_is_refused_before_anything_is_done(
 
 
 @pytest.mark.parametrize("name", ["agent.zip", "buffer.npz"])
-@pytest.mark.xfail(strict=True, reason="the zip reader's own error, not one that says what to do")
 def test_resuming_from_a_damaged_checkpoint_says_which_file(nothing_leaks, sami, run_copy, contents, name):
     checkpoint = run_copy / "checkpoints" / "300"
     checkpoint.mkdir(parents=True)
@@ -229,7 +227,6 @@ def test_resuming_from_a_damaged_checkpoint_says_which_file(nothing_leaks, sami,
 
 
 @pytest.mark.parametrize("text", ['{"env": ', "{}"])
-@pytest.mark.xfail(strict=True, reason="read as it is; with {} the model is written and the card then fails")
 def test_a_damaged_evaluation_is_refused_before_a_model_is_written(sami, run_copy, contents, tmp_path, text):
     (run_copy / "evaluation.json").write_text(text)
     before = contents(tmp_path)

@@ -4,6 +4,7 @@ A policy without memory cannot do better than chance; one that remembers what it
 """
 
 import sys
+from typing import ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -14,6 +15,7 @@ EPISODE_STEPS = 12
 class HiddenSign(gym.Env):
     """Observation: position and velocity; action: push; reward: minus the distance to the origin."""
 
+    metadata: ClassVar = {"render_modes": ["rgb_array"]}  # make_vec_env asks for one
     observation_space = gym.spaces.Box(-10.0, 10.0, (3,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
