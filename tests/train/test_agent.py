@@ -167,9 +167,9 @@ def test_a_policy_with_memory_learns_which_way_its_push_works():
     trained = agent(learning__encoder_rate=1e-3, learning__train_every=4, learning__discount=0.9, contrast__every=8)
     trained.learn(9_000)
     mean, _ = evaluate_policy(trained, make_vec_env("sami-tests/HiddenSign-v0", 4), 40, deterministic=True)
-    # Standing still returns -12 and pushing the wrong way less. Knowing the sign takes 2 steps: -0.5. Finding it out
-    # costs a first wrong push in half of the episodes, -1.5 - 1 - 0.5. No memoryless policy can do both signs.
-    assert mean > -4.0
+    # Without memory nothing beats standing still, -12: what helps with one sign hurts more with the other. Knowing the
+    # sign would give -0.5; finding it out costs a first push the wrong way in half of the episodes, -1.75 on average.
+    assert mean > -8.0
 
 
 def test_collectors_run_without_torch_and_bring_what_in_step_collection_brings():

@@ -1,0 +1,148 @@
+"""Export: the file answers as torch does, whatever state the agent was in, and nothing wrong is ever written."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from sami_runtime.artifact import read_artifact
+from sami_runtime.errors import CheckFailed
+from sami_runtime.session import Session
+from sami_train.agent import ContextSAC
+from sami_train.config import resolve
+from sami_train.envs.catalog import environment
+from sami_train.evaluate import evaluate
+from sami_train.export import GOLDEN_RESET, TorchSession, export, record
+
+SPEC = environment("panda")
+
+
+@pytest.fixture(scope="module")
+def agent():
+    config = resolve("fast-cpu", {"network.net_arch": [32, 32], "seed": 3})
+    agent = ContextSAC("ContextPolicy", SPEC.make(), config, device="cpu")
+    rng = np.random.default_rng(0)
+    agent.policy.features.update(rng.normal(0.1, 0.3, (500, 25)).astype(np.float32))
+    with torch.no_grad():  # an untrained actor hardly moves
+        agent.policy.actor.mean.weight.mul_(20.0)
+    return agent
+
+
+@pytest.fixture(scope="module")
+def model(agent, tmp_path_factory):
+    path = tmp_path_factory.mktemp("export") / "tiny.onnx"
+    export(agent, path, {"method": "SaTESAC"}, None)
+    return path
+
+
+def test_the_file_equals_torch_over_sixty_steps_fed_back_with_a_reset_in_the_middle(agent, model):
+    session, reference = Session.load(model), TorchSession(agent.policy)
+    rng = np.random.default_rng(1)
+    worst = 0.0
+    for step in range(60):
+        if step == 30:
+            session.reset()
+            reference.reset()
+        flat = rng.normal(0.1, 0.3, 25).astype(np.float32)
+        answer = session.step({item.signal.name: flat[item.indices] for item in SPEC.signals})
+        action, context = reference.step(flat)
+        worst = max(worst, np.abs(answer.action - action).max(), np.abs(answer.context - context).max())
+        executed = np.clip(answer.action, -0.5, 0.5)  # what a limit would do
+        session.executed(executed)
+        reference.previous_action = executed
+    assert worst < 1e-5
+
+
+def test_one_file_with_weights_inside_and_a_dynamic_batch(model):
+    assert [path.name for path in model.parent.iterdir()] == ["tiny.onnx"]
+    graph = onnx.load(model).graph
+    assert {value.type.tensor_type.shape.dim[0].dim_param for value in graph.input} == {"batch"}
+    assert "LSTM" in {node.op_type for node in graph.node}
+    many = Session.load(model, batch=7)
+    observation = {item.signal.name: np.zeros((7, item.signal.size), np.float32) for item in SPEC.signals}
+    assert many.step(observation).action.shape == (7, 4)
+
+
+def test_the_contract_names_signals_units_and_rate(model):
+    contract = read_artifact(model).contract
+    assert {signal.name: signal.size for signal in contract.observation} == {
+        "cube_position": 3,
+        "cube_rotation": 3,
+        "cube_velocity": 3,
+        "cube_angular_velocity": 3,
+        "ee_position": 3,
+        "ee_velocity": 3,
+        "gripper_width": 1,
+        "desired_goal": 3,
+        "achieved_goal": 3,
+    }
+    assert (contract.rate_hz, contract.episode_steps, contract.action.size) == (25.0, 50, 4)
+    assert contract.golden.steps >= 60
+    assert contract.golden.resets == (0, GOLDEN_RESET)
+
+
+def test_golden_steps_hold_executed_actions_that_were_not_proposed(agent):
+    steps = record(agent.policy, SPEC)
+    different = np.abs(steps.executed - steps.actions).max(1) > 1e-3
+    assert 0.2 < different.mean() < 0.8
+
+
+def test_each_signal_reaches_the_policy_in_its_own_place(agent, model):
+    # A permuted observation would pass every test that only looks at shapes.
+    session = Session.load(model)
+    flat = np.random.default_rng(2).normal(0.1, 0.3, 25).astype(np.float32)
+    base = session.step({item.signal.name: flat[item.indices] for item in SPEC.signals}).action
+    for item in SPEC.signals:
+        session.reset()
+        changed = flat.copy()
+        changed[item.indices] += 0.3
+        answer = session.step({s.signal.name: changed[s.indices] for s in SPEC.signals}).action
+        expected, _ = TorchSession(agent.policy).step(changed)
+        assert answer == pytest.approx(expected, abs=1e-5)
+        assert np.abs(answer - base).max() > 1e-6
+
+
+def test_exporting_in_training_mode_changes_nothing(agent, model, tmp_path):
+    agent.policy.train()
+    export(agent, tmp_path / "tiny.onnx", {"method": "SaTESAC"}, None)
+    assert read_artifact(tmp_path / "tiny.onnx").graph_sha256 == read_artifact(model).graph_sha256
+
+
+def test_a_file_that_differs_from_torch_is_not_written(agent, tmp_path, monkeypatch):
+    import sami_train.export as module
+
+    honest = module.record
+
+    def wrong(policy, spec):
+        steps = honest(policy, spec)
+        steps.actions[50, 2] += 1e-4  # one number at one step
+        return steps
+
+    monkeypatch.setattr(module, "record", wrong)
+    with pytest.raises(CheckFailed, match=r"FAILED.*golden replay.*action\[2\] at step 50"):
+        export(agent, tmp_path / "bad.onnx", {"method": "SaTESAC"}, None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_differs_in_closed_loop_is_not_written(agent, tmp_path, monkeypatch):
+    import sami_train.export as module
+
+    monkeypatch.setattr(module, "closed_loop_error", lambda *_: float("nan"))
+    with pytest.raises(CheckFailed, match="in closed loop the exported file differs from torch by nan"):
+        export(agent, tmp_path / "bad.onnx", {"method": "SaTESAC"}, None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_and_its_file_evaluate_alike(agent, model):
+    from_run = evaluate(agent.policy.numpy_weights(), "panda", ["training"], episodes=2)
+    from_file = evaluate(model, "panda", ["training"], episodes=2)
+    assert [r.success for r in from_run.results] == [r.success for r in from_file.results]
+    assert [r.task for r in from_run.results] == [dict(task) for task in SPEC.tasks.sets["training"]]
+
+
+def test_the_floor_is_what_starts_solved(agent):
+    result = evaluate(agent.policy.numpy_weights(), "panda", ["training"], episodes=20).results
+    assert len({r.solved_at_start for r in result}) == 1  # the same starts in every task
+    for r in result:
+        assert r.success >= r.solved_at_start
+        assert r.above_floor == pytest.approx((r.success - r.solved_at_start) / (1 - r.solved_at_start))

@@ -1,0 +1,101 @@
+"""Rollouts: episode k is a function of the seed, k and the weights alone."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import sami_train.envs  # noqa: F401 (registers the environments)
+from sami_train.envs.catalog import environment
+from sami_train.numpy_policy import NumpyPolicy
+from sami_train.rollout import Exploration, Rollout
+from tests.train.test_networks import layout
+
+SPEC = environment("panda")
+
+
+@pytest.fixture(scope="module")
+def weights():
+    import torch
+
+    from sami_train.policy import ContextPolicy
+
+    torch.manual_seed(0)
+    env = SPEC.make()
+    policy = ContextPolicy(env.observation_space, env.action_space, layout=layout(), net_arch=(32, 32))
+    env.close()
+    return policy.numpy_weights()
+
+
+@pytest.fixture(scope="module")
+def envs():
+    envs = [gym.make("sami/PandaSkill-v0") for _ in range(3)]
+    yield envs
+    for env in envs:
+        env.close()
+
+
+def rollout(envs, weights, seed=0, **plan):
+    exploration = Exploration(**plan) if plan else None
+    return Rollout(envs, NumpyPolicy(weights, len(envs)), seed, exploration, SPEC.reach)
+
+
+def same(a, b):
+    return np.array_equal(a.observations, b.observations) and np.array_equal(a.actions, b.actions)
+
+
+def test_an_episode_depends_on_seed_and_number_only(envs, weights):
+    plan = {"random_action": 0.2}
+    first = rollout(envs, weights, **plan).round([4, 5, 6])
+    again = rollout(envs, weights, **plan)
+    again.round([0, 1, 2])
+    assert all(same(a, b) for a, b in zip(first, again.round([4, 5, 6]), strict=True))
+    assert not same(first[0], rollout(envs, weights, seed=1, **plan).round([4, 5, 6])[0])
+
+
+def test_tasks_are_visited_in_turn(envs, weights):
+    episodes = rollout(envs, weights).round([5, 6, 7])
+    tasks = SPEC.tasks.sets["training"]
+    assert [e.task for e in episodes] == [tasks[5], tasks[0], tasks[1]]
+    assert [e.task_index for e in episodes] == [5, 0, 1]
+
+
+def test_without_exploration_actions_are_the_policys_own(envs, weights):
+    episode = rollout(envs, weights).round([0, 1, 2])[1]
+    policy = NumpyPolicy(weights, 1)
+    for observation, action in zip(episode.observations, episode.actions, strict=False):
+        assert policy.step(observation[None])[0][0] == pytest.approx(action, abs=1e-5)
+
+
+def test_a_greedy_episode_acts_as_deployed(envs, weights):
+    greedy = rollout(envs, weights, greedy_episodes=1.0, random_action=0.5).round([0, 1, 2], steps_done=10)
+    assert all(same(a, b) for a, b in zip(greedy, rollout(envs, weights).round([0, 1, 2]), strict=True))
+
+
+def test_the_policy_is_told_the_action_that_was_executed(envs, weights):
+    episode = rollout(envs, weights, random_action=0.5).round([0, 1, 2])[0]
+    policy = NumpyPolicy(weights, 1)
+    agreed = 0
+    noise_free = []
+    for observation, action in zip(episode.observations, episode.actions, strict=False):
+        noise_free.append(policy.step(observation[None])[0][0])
+        policy.previous_action = action[None]
+        agreed += bool(np.allclose(noise_free[-1], action, atol=1e-5))
+    assert agreed < len(episode)  # random and sampled actions were executed ...
+    assert rollout(envs, weights, random_action=0.5).round([0, 1, 2])[0].actions[-1] == pytest.approx(
+        episode.actions[-1]
+    )  # ... and the whole history repeats
+
+
+def test_warm_up_is_uniform_and_reaches_touch_the_cube(envs, weights):
+    warm = rollout(envs, weights, warmup_steps=1000, random_action=0.0)
+    actions = np.concatenate([e.actions for k in range(0, 12, 3) for e in warm.round([k, k + 1, k + 2])])
+    assert actions.mean(0) == pytest.approx(np.zeros(4), abs=0.12)
+    assert actions.std(0) == pytest.approx(np.full(4, 1 / np.sqrt(3)), abs=0.06)
+
+    def moved(plan):
+        runner = rollout(envs, weights, **plan)
+        episodes = [e for k in range(0, 18, 3) for e in runner.round([k, k + 1, k + 2])]
+        return np.mean([np.linalg.norm(np.ptp(e.observations[:, 7:9], axis=0)) > 0.01 for e in episodes])
+
+    reaching = moved({"warmup_steps": 1000, "reach_episodes": 1.0, "reach_until": 10_000, "reach_steps": (12, 13)})
+    assert reaching > 0.8 > moved({"warmup_steps": 1000})
