@@ -219,7 +219,8 @@ class EpisodeBuffer:
         Raises:
             ReplayError: the file belongs to a buffer of another shape.
         """
-        with np.load(path, allow_pickle=False) as stored:
+        # np.load leaves a file open that it cannot read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             size = min(int(stored["added"]), self.capacity)
             for name, array in self._arrays():
                 if stored[name].shape != array[:size].shape:

@@ -150,7 +150,7 @@ class TrainConfig:
                 "rewrites rewards as -1 or 0, so it needs the sparse reward. Set collection.reward=sparse "
                 "or learning.hindsight=0."
             )
-        if self.learning.clip_targets and self.learning.discount >= 1.0:
+        if self.learning.clip_targets and self.learning.discount == 1.0:
             raise ConfigError(
                 f"learning.discount is {self.learning.discount}; with learning.clip_targets it must be below 1, since "
                 "targets are kept above -1 / (1 - discount)."

@@ -7,7 +7,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.vec_env import VecMonitor
+from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.agent import ContextSAC
@@ -186,7 +186,7 @@ def test_collectors_run_without_torch_and_bring_what_in_step_collection_brings()
 def test_what_it_cannot_learn_on_is_refused():
     with pytest.raises(SamiError, match="has no time limit"):
         ContextSAC("ContextPolicy", toy.HiddenSign(), resolve("fast-cpu", TOY)).learn(10)
-    vec = VecMonitor(make_vec_env("sami-tests/HiddenSign-v0", 1))
+    vec = VecMonitor(DummyVecEnv([lambda: gym.make("sami-tests/HiddenSign-v0")]))
     with pytest.raises(SamiError, match="VecMonitor; ContextSAC takes a Gymnasium environment or a DummyVecEnv"):
         ContextSAC("ContextPolicy", vec, resolve("fast-cpu", TOY))
     with pytest.raises(SamiError, match="needs a Box from -1 to 1"):
