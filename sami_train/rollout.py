@@ -25,7 +25,12 @@ class Exploration:
     """How actions are made more varied than the policy's own sampling (training only)."""
 
     random_action: float = 0.0
-    """Probability of a uniformly random action at each step."""
+    """Share of steps, outside greedy episodes, that act uniformly at random."""
+    random_hold: tuple[int, int] = (1, 1)
+    """Shortest and longest time, in steps, that a random action is held once the warm-up is over.
+
+    Held ones bring the arm and the cube into places from which the policy has to learn to recover.
+    """
     warmup_steps: int = 0
     """Environment steps at the start of a run that act uniformly at random."""
     reach_episodes: float = 0.0
@@ -73,12 +78,16 @@ class _Explorer:
         reach: Reach | None,
     ) -> None:
         self.rng, self._low, self._high, self._reach = rng, low, high, reach
-        self._random = 1.0 if steps_done < plan.warmup_steps else plan.random_action
-        share = plan.reach_episodes * max(0.0, 1.0 - steps_done / plan.reach_until)
-        self._reach_steps = 0
         warm = steps_done >= plan.warmup_steps
+        self._hold = plan.random_hold if warm else (1, 1)
+        # A held action lasts h steps on average, so it has to begin less often for the same share of steps.
+        share, h = plan.random_action, sum(self._hold) / 2
+        self._begin = share / (share + h * (1.0 - share)) if warm else 1.0
+        self._held_action, self._held_until = np.zeros_like(low), 0
+        reaching = plan.reach_episodes * max(0.0, 1.0 - steps_done / plan.reach_until)
+        self._reach_steps = 0
         self._greedy = warm and rng.random() < plan.greedy_episodes * min(1.0, steps_done / plan.greedy_from)
-        if reach is not None and not self._greedy and rng.random() < share:
+        if reach is not None and not self._greedy and rng.random() < reaching:
             self._reach_steps = int(rng.integers(plan.reach_steps[0], plan.reach_steps[1] + 1))
 
     def noise(self) -> np.ndarray:
@@ -90,9 +99,12 @@ class _Explorer:
         if step < self._reach_steps:
             assert self._reach is not None
             return self._reach(observation, self.rng)
-        if not self._greedy and self.rng.random() < self._random:
-            return self.rng.uniform(self._low, self._high).astype(np.float32)
-        return action
+        if self._greedy:
+            return action
+        if step >= self._held_until and self.rng.random() < self._begin:
+            self._held_action = self.rng.uniform(self._low, self._high).astype(np.float32)
+            self._held_until = step + int(self.rng.integers(self._hold[0], self._hold[1] + 1))
+        return self._held_action if step < self._held_until else action
 
 
 def tasks_of(env: gym.Env) -> Sequence[Task]:
