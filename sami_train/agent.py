@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import gymnasium as gym
 import numpy as np
@@ -80,6 +80,7 @@ class ContextSAC(BaseAlgorithm):
             supported_action_spaces=(spaces.Box,),
         )
         self.rng: np.random.Generator | None = None
+        self._updates_before = 0
         self.task_record = TaskRecord()
         if _init_setup_model:
             self._setup_model()
@@ -105,7 +106,8 @@ class ContextSAC(BaseAlgorithm):
             relative_goal=net.relative_goal,
             normalize=net.normalize,
         )
-        self.policy = ContextPolicy(
+        policy_class = cast(type[ContextPolicy], self.policy_class)
+        self.policy = policy_class(
             self.observation_space,
             self.action_space,
             layout=layout,
@@ -127,9 +129,8 @@ class ContextSAC(BaseAlgorithm):
     def _envs(self) -> list[gym.Env]:
         if not isinstance(self.env, DummyVecEnv):
             raise SamiError(
-                f"env is a {type(self.env).__name__}; ContextSAC takes a Gymnasium environment or a "
-                "DummyVecEnv of several. "
-                "For collection in parallel set collection.collectors to the number of processes."
+                f"env is a {type(self.env).__name__}; ContextSAC takes a Gymnasium environment or a DummyVecEnv of "
+                "several. For collection in parallel set collection.collectors to the number of processes."
             )
         return self.env.envs
 
@@ -179,7 +180,8 @@ class ContextSAC(BaseAlgorithm):
         """
         total, callback = self._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
         buffer = self.make_buffer()
-        cfg = self.config.learning
+        if reset_num_timesteps:
+            self._updates_before = self._n_updates
         next_log = self.num_timesteps + log_interval
         callback.on_training_start(locals(), globals())
         source = self._source()
@@ -237,10 +239,10 @@ class ContextSAC(BaseAlgorithm):
         )
 
     def _due(self) -> int:
-        """Updates owed for the environment steps done so far."""
+        """Updates owed for the environment steps since the counter began."""
         cfg = self.config.learning
         past_warmup = max(0, self.num_timesteps - self.config.exploration.warmup_steps)
-        return past_warmup // cfg.train_every * cfg.gradient_steps - self._n_updates
+        return past_warmup // cfg.train_every * cfg.gradient_steps - (self._n_updates - self._updates_before)
 
     def _store(self, buffer: EpisodeBuffer, episode: Episode) -> None:
         buffer.add(episode)

@@ -156,6 +156,7 @@ class TrainConfig:
                 "targets are kept above -1 / (1 - discount)."
             )
         for name, value, low in (
+            ("seed", self.seed, 0),
             ("steps", self.steps, 1),
             ("learning.batch_episodes", self.learning.batch_episodes, 1),
             ("learning.train_every", self.learning.train_every, 1),

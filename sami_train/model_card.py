@@ -64,7 +64,7 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
         "```",
         shlex.join(command),
         f"sami eval --run {training_out(run)}",
-        f"sami export --run {training_out(run)} --out {model.name}",
+        f"sami export --run {training_out(run)} --out {model.as_posix()}",
         "```",
         "",
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",

@@ -6,13 +6,15 @@ task to task and are not observed: the robot has to find out whether to push the
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from sami_runtime.errors import UnknownName
+from sami_runtime.errors import SamiError, UnknownName
 from sami_train.tasks import PANDA_TASKS, Task, draw
 
 from .quiet import quiet_c_output
@@ -49,6 +51,7 @@ class PandaSkillEnv(RobotTaskEnv):
 
     Raises:
         TaskError, UnknownName: the tasks or the reward are not valid.
+        SamiError: there is no display for `"human"`.
     """
 
     def __init__(
@@ -64,6 +67,9 @@ class PandaSkillEnv(RobotTaskEnv):
             raise UnknownName("reward", reward, ["sparse", "dense"])
         if render_mode not in (None, "rgb_array", "human"):
             raise UnknownName("render mode", render_mode, ["rgb_array", "human"])
+        if render_mode == "human" and sys.platform == "linux" and not os.environ.get("DISPLAY"):
+            # PyBullet would end the whole process.
+            raise SamiError('render mode "human" needs a display and DISPLAY is not set; use "rgb_array" instead.')
         self.end_on_fall = end_on_fall
         with quiet_c_output():
             sim = PyBullet(render_mode=render_mode or "rgb_array", renderer="Tiny")

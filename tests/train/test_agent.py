@@ -154,6 +154,13 @@ def test_updates_keep_the_configured_ratio_to_environment_steps():
     assert trained._n_updates == (480 - 120) // 12 * 2
 
 
+def test_learning_again_from_zero_owes_updates_for_the_new_steps_only():
+    trained = agent().learn(240)
+    before = trained._n_updates
+    trained.learn(240)
+    assert trained._n_updates == 2 * before == 20
+
+
 def test_learning_rates_fall_linearly_to_their_share():
     learner = agent(learning__decay_from=0.5, learning__decay_to=0.1).learner
     rates = []

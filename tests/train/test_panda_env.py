@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sami_train.envs  # noqa: F401 (registers the environments)
-from sami_runtime.errors import UnknownName
+from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs.catalog import environment, flatten
 from sami_train.tasks import PANDA_TASKS, TaskError
 
@@ -251,6 +251,21 @@ def test_unknown_names_list_the_valid_ones():
         make(tasks={"mass": 1.0, "frictoin": 1.0})
     with pytest.raises(UnknownName, match="dense, sparse"):
         make(reward="shaped")
+
+
+def test_a_window_without_a_display_is_refused(monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    with pytest.raises(SamiError, match="DISPLAY is not set"):
+        make(render_mode="human")
+
+
+def test_images_show_the_scene_without_a_display():
+    env = make(render_mode="rgb_array", render_size=(64, 48))
+    env.reset(seed=0)
+    image = env.render()
+    assert image.shape == (48, 64, 3)
+    assert len(np.unique(image.reshape(-1, 3), axis=0)) > 10
+    env.close()
 
 
 def test_gymnasium_finds_nothing_wrong():

@@ -1,0 +1,107 @@
+"""Training runs on Panda as users start them: what they leave behind, and that interruption changes nothing."""
+
+import json
+import os
+import signal
+import threading
+
+import pytest
+import torch
+
+from sami_train import train
+from sami_train.config import resolve
+from sami_train.metrics import MetricsFile, read_metrics
+from sami_train.run_folder import RunError, RunFolder
+
+TINY = {
+    "steps": 900,
+    "checkpoint_every": 300,
+    "network.net_arch": [32, 32],
+    "learning.train_every": 30,
+    "learning.batch_transitions": 64,
+    "learning.buffer_episodes": 100,
+    "exploration.warmup_steps": 300,
+    "contrast.every": 2,
+    "contrast.trajectories": 8,
+    "collection.collectors": 0,
+}
+
+
+@pytest.fixture(autouse=True)
+def _keep_torch_settings():
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(False)
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    agent = train.start(resolve("fast-cpu", TINY), folder, show=False)
+    return folder, agent
+
+
+def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one_to_the_bit(finished, tmp_path):
+    _, whole = finished
+    # Ctrl-C at whatever moment it falls: the run stops at its next safe place.
+    threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT)).start()
+    stopped = train.start(resolve("fast-cpu", TINY), tmp_path / "run", show=False)
+    assert stopped.num_timesteps < 900
+    assert RunFolder.open(tmp_path / "run").facts()["state"] == "stopped"
+    resumed = train.resume(tmp_path / "run", show=False)
+    assert resumed.num_timesteps == whole.num_timesteps
+    assert resumed._n_updates == whole._n_updates > 15
+    expected = whole.policy.state_dict()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in resumed.policy.state_dict().items())
+    whole_rows, rows = (read_metrics(path / "metrics.jsonl") for path in (finished[0], tmp_path / "run"))
+    assert [row["rollout/success"] for row in rows][-1] == [row["rollout/success"] for row in whole_rows][-1]
+
+
+def test_a_run_folder_tells_what_was_run(finished):
+    folder, agent = finished
+    run = RunFolder.open(folder)
+    facts = run.facts()
+    assert run.config() == agent.config
+    assert facts["state"] == "finished"
+    assert facts["steps"] == agent.num_timesteps >= 900
+    assert facts["versions"]["torch"] == torch.__version__
+    assert facts["seconds"] > 0
+    assert run.newest_agent() == folder / "agent.zip"
+    assert list((folder / "tensorboard").iterdir())
+    row = read_metrics(run.metrics)[-1]
+    assert {"step", "time/seconds", "rollout/success", "success/mass=10 friction=0.1", "train/critic_loss"} <= set(row)
+
+
+def test_only_the_newest_checkpoint_keeps_its_buffer(finished):
+    checkpoints = sorted((finished[0] / "checkpoints").iterdir(), key=lambda path: int(path.name))
+    assert len(checkpoints) >= 2
+    assert [(path / "buffer.npz").exists() for path in checkpoints] == [False] * (len(checkpoints) - 1) + [True]
+    assert all((path / "agent.zip").exists() for path in checkpoints)
+
+
+def test_a_finished_run_is_not_resumed_and_a_taken_folder_not_overwritten(finished):
+    folder, _ = finished
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(RunError, match="has finished its 900 steps"):
+        train.resume(folder, show=False)
+    with pytest.raises(RunError, match="exists and is not empty; go on with it by --resume"):
+        train.start(resolve("fast-cpu", TINY), folder, show=False)
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_unfinished_checkpoint_is_as_good_as_none(finished, tmp_path):
+    run = RunFolder.create(tmp_path / "run", resolve("fast-cpu", TINY), [])
+    (run.path / "checkpoints" / "600.unfinished").mkdir(parents=True)
+    assert run.newest_checkpoint() is None
+    with pytest.raises(RunError, match="has no checkpoint to resume from"):
+        train.resume(run.path, show=False)
+
+
+def test_metrics_are_cut_back_to_the_checkpoint_and_survive_a_torn_line(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({"step": step}) + "\n" for step in (10, 20, 30)) + '{"step": 4')
+    assert [row["step"] for row in read_metrics(path)] == [10, 20, 30]
+    MetricsFile(path, upto=20).close()
+    assert [row["step"] for row in read_metrics(path)] == [10, 20]
