@@ -30,7 +30,9 @@ TORCH_FREE = (
 
 
 def sources(folder):
-    return sorted((ROOT / folder).rglob("*.py"))
+    """Python files in a folder, without those of environments, builds and caches."""
+    found = sorted((ROOT / folder).rglob("*.py"))
+    return [path for path in found if not {".venv", "build"} & set(path.relative_to(ROOT).parts)]
 
 
 def tracked():

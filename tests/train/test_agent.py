@@ -35,14 +35,6 @@ TOY = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def agent(seed=0, envs=1, **changes):
     config = resolve("fast-cpu", TOY | {"seed": seed} | {k.replace("__", "."): v for k, v in changes.items()})
     env = (

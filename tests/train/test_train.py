@@ -27,15 +27,6 @@ TINY = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _keep_torch_settings():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(False)
-    torch.set_float32_matmul_precision("highest")
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "whole"
