@@ -25,7 +25,7 @@ format: .venv/dev
 type: .venv/dev
 	$(BIN)/mypy
 
-bench: .venv/dev  ## every measurement that the README quotes
+bench: .venv/dev  ## the speeds that the README quotes
 	$(BIN)/python benchmarks/session_step.py
 	$(BIN)/python benchmarks/training_speed.py
 

@@ -14,10 +14,10 @@ and learning, each on a core of its own.
                   up; the median of the others counts. On a GPU the clock is read once it has finished
                   (torch.cuda.synchronize).
 
-The preset fast-cpu contrasts at every fourth update, so both kinds are measured and its speed is that of the
-mix. The preset paper updates on 256 whole episodes and costs seconds on a CPU: few updates are measured. On a
-GPU, the time of all of the paper's 1.6 million environment steps follows: updates due times the median, or
-the environment steps over the speed of its collectors, whichever takes longer.
+The preset fast-cpu contrasts at some of its updates only (contrast.every), so both kinds are measured and its speed
+is that of the mix. The preset paper updates on 256 whole episodes and costs seconds on a CPU: few updates are
+measured. On a GPU, the time of all of the paper's 1.6 million environment steps follows: updates due times the
+median, or the environment steps over the speed of its collectors, whichever takes longer.
 
 `--run RUN` measures nothing: it reads from a run's metrics after how many minutes and environment steps the
 success while exploring, the mean over the training tasks of their last 50 episodes, first reached the target.

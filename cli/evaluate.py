@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +28,7 @@ def evaluate(
     from sami_train.envs.catalog import environment
     from sami_train.evaluate import Evaluation, Source, TaskResult
     from sami_train.evaluate import evaluate as measure
+    from sami_train.run_folder import usable_cores
 
     source: Source
     if run is not None:
@@ -55,9 +55,9 @@ def evaluate(
         def arrived(_: TaskResult) -> None:
             bar.advance(shown)
 
-        result: Evaluation = measure(source, env, names, episodes, workers or os.cpu_count() or 1, arrived)
+        result: Evaluation = measure(source, env, names, episodes, workers or usable_cores(), arrived)
     if run is not None and names == list(spec.tasks.sets):
-        write_json(folder.evaluation, result.to_dict())
+        write_json(folder.evaluation, result.to_dict() | {"agent_steps": agent.num_timesteps})
     if json:
         print(json_module.dumps(result.to_dict(), indent=2))
         return

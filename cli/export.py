@@ -21,8 +21,9 @@ def export(
 
     if out.suffix != ".onnx":
         raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
-    if out.exists() and not force:
-        raise SamiError(f"{out} exists; choose another --out, or replace it with --force.")
+    for path in (out, *((out.with_suffix(".md"), out.with_suffix(".png")) if card else ())):
+        if path.exists() and not force:
+            raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
     from sami_train.evaluate import Evaluation
     from sami_train.export import export as write
     from sami_train.model_card import training_facts, write_card
@@ -34,9 +35,12 @@ def export(
     evaluation = None
     if folder.evaluation.is_file():
         try:
-            evaluation = Evaluation.from_dict(read_json(folder.evaluation)).to_dict()
+            stored = read_json(folder.evaluation)
+            evaluation = Evaluation.from_dict(stored).to_dict()
         except SamiError as error:
             raise SamiError(f"{folder.evaluation}: {error}") from error
+        if stored.get("agent_steps") != agent.num_timesteps:
+            evaluation = None  # it measured an earlier agent of this run
     contract = write(agent, out, training_facts(folder, agent), evaluation)
     print(
         f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"

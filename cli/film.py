@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +53,7 @@ class Film:
         draw.text((10, frame.height - 60 - 12), "context", fill=(120, 120, 130))
         self.frames += [frame] * (HOLD if won else 1)
 
-    def save(self, **options: Any) -> None:
+    def save(self) -> None:
         """Write the GIF."""
         first, *rest = [frame.quantize(64) for frame in self.frames]
         first.save(
@@ -63,5 +63,4 @@ class Film:
             duration=round(1000 / self._rate),
             loop=0,
             optimize=True,
-            **options,
         )

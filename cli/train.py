@@ -31,10 +31,14 @@ def train(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Train a policy. Ctrl-C stops at a safe place, and `--resume RUN` goes on from there."""
+    from sami_runtime.errors import SamiError
     from sami_train.config import parse_override, resolve
 
     if resume is None:
         overrides = dict(parse_override(text) for text in override or [])
+        for name in ("env", "method", "preset", "seed", "device"):
+            if name in overrides:
+                raise SamiError(f"{name} has an option of its own; give --{name} instead of --set {name}=...")
         overrides |= {"env": env, "method": method, "seed": seed, "device": device}
         if steps is not None:
             overrides["steps"] = steps
@@ -50,7 +54,7 @@ def train(
         from sami_train.train import resume as go_on
 
         agent = go_on(folder, show=not quiet)
-    if agent.num_timesteps >= agent.config.steps:
+    if agent.finished:
         success = agent.task_record.mean_success
         print(f"trained {agent.num_timesteps:,} steps, success while exploring {success:.2f}. Next:")
         print(f"  sami eval --run {folder}\n  sami export --run {folder} --out {folder.name}.onnx")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import gymnasium as gym
 import numpy as np
@@ -20,7 +19,7 @@ from sami_runtime.errors import SamiError
 from .buffer import EpisodeBuffer
 from .collectors import InStep, Processes, Source
 from .config import TrainConfig
-from .envs.catalog import FLAT_KEYS, EnvironmentSpec, find
+from .envs.catalog import EnvironmentSpec, find, flat_size
 from .episode import Episode
 from .features import feature_layout
 from .learner import Learner
@@ -75,7 +74,7 @@ class ContextSAC(BaseAlgorithm):
             seed=self.config.seed if seed is None else seed,
             device=device,
             support_multi_env=True,
-            # Episodes are counted where they are collected, and Monitor refuses to be reset in mid-episode.
+            # Episodes are counted where they are collected.
             monitor_wrapper=False,
             supported_action_spaces=(spaces.Box,),
         )
@@ -95,7 +94,7 @@ class ContextSAC(BaseAlgorithm):
             raise SamiError(
                 f"the action space is {self.action_space}; ContextSAC needs a Box from -1 to 1 (RescaleAction)."
             )
-        size = _flat_size(self.observation_space)
+        size = flat_size(self.observation_space)
         self.environment = self._find_environment()
         goal = self.environment.goal if self.environment else None
         net = self.config.network
@@ -149,7 +148,7 @@ class ContextSAC(BaseAlgorithm):
             self.buffer = EpisodeBuffer(
                 self.config.learning.buffer_episodes,
                 self._horizon(env),
-                _flat_size(self.observation_space),
+                flat_size(self.observation_space),
                 int(np.prod(env.action_space.shape)),
                 self.environment.goal if self.environment else None,
             )
@@ -167,9 +166,9 @@ class ContextSAC(BaseAlgorithm):
         """Collect and learn for a number of environment steps.
 
         Args:
-            total_timesteps: environment steps to add (or to reach in all, where the counter is not reset and the
-                agent continues: stable-baselines3's meaning).
-            callback: stable-baselines3 callbacks; `on_step` is called after each arrival of episodes.
+            total_timesteps: environment steps to add.
+            callback: stable-baselines3 callbacks; `on_step` is called after each round that is collected in step, and
+                after every few updates where collectors run beside.
             log_interval: environment steps between two lines of the log.
             tb_log_name: folder for TensorBoard.
             reset_num_timesteps: False continues a run.
@@ -194,6 +193,8 @@ class ContextSAC(BaseAlgorithm):
                 self.learner.set_progress(1.0 - self._current_progress_remaining)
                 for _ in range(self._due() if in_step else min(self._due(), BURST)):
                     self._update(buffer, source)
+                if not in_step and not callback.on_step():
+                    break
                 if self.num_timesteps >= next_log:
                     next_log += log_interval
                     self._dump_logs()
@@ -212,7 +213,7 @@ class ContextSAC(BaseAlgorithm):
                     self._store(buffer, episode)
                 callback.update_locals(locals())
                 callback.on_rollout_end()
-                if episodes and not callback.on_step():
+                if in_step and not callback.on_step():
                     break
         finally:
             source.close()
@@ -228,7 +229,7 @@ class ContextSAC(BaseAlgorithm):
             policy = NumpyPolicy(weights, len(envs))
             return InStep(Rollout(envs, policy, int(self.seed or 0), exploration, reach), policy, self._episode_num)
         return Processes(
-            _without_monitor(envs[0].spec),
+            envs[0].spec,
             collection.envs,
             collection.collectors,
             weights,
@@ -282,6 +283,11 @@ class ContextSAC(BaseAlgorithm):
             record(f"train/{name}", float(value))
         self.logger.dump(self.num_timesteps)
 
+    @property
+    def finished(self) -> bool:
+        """Whether the steps of the configured run are done, and every update that they owe."""
+        return self.num_timesteps >= self.config.steps and self._due() < 1
+
     def save_buffer(self, path: Path) -> None:
         """Write the stored episodes (`.npz`)."""
         self.make_buffer().save(path)
@@ -296,21 +302,3 @@ class ContextSAC(BaseAlgorithm):
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         optimizers = ["actor_optimizer", "critic_optimizer", "temperature_optimizer"]
         return ["policy", *[f"learner.{name}" for name in optimizers]], []
-
-
-def _without_monitor(spec: Any) -> Any:
-    """The spec of an environment without stable-baselines3's Monitor, which a spec cannot make again."""
-    kept = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
-    return dataclasses.replace(spec, additional_wrappers=kept)
-
-
-def _flat_size(space: spaces.Space) -> int:
-    if isinstance(space, spaces.Dict):
-        missing = [key for key in FLAT_KEYS if key not in space.spaces]
-        if missing or len(space.spaces) != len(FLAT_KEYS):
-            raise SamiError(
-                f"the observation has {sorted(space.spaces)}; a dictionary must have exactly {sorted(FLAT_KEYS)}."
-            )
-        return sum(int(np.prod(space[key].shape or ())) for key in FLAT_KEYS)
-    assert space.shape is not None
-    return int(np.prod(space.shape))

@@ -143,7 +143,8 @@ class EpisodeBuffer:
 
         Returns:
             At most N transitions: those that begin where their new goal is already reached teach nothing and
-            are left out, after drawing half as many again to make up for them.
+            are left out, after drawing half as many again to make up for them. Where none would be left, all keep
+            their own goals.
         """
         lengths = self.lengths[where]
         ends = np.cumsum(lengths)
@@ -176,6 +177,8 @@ class EpisodeBuffer:
             rewards = np.where(relabel, np.where(reached, 0.0, -1.0), rewards).astype(np.float32)
             terminated = np.where(relabel, reached | lost, terminated)
             keep = ~(relabel & already)
+            if not keep.any():
+                return self.transitions(where, count, 0.0, rng)
 
         chosen = np.flatnonzero(keep)[:count]
         return TransitionBatch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing as mp
 import os
 import queue
@@ -9,6 +10,7 @@ import signal
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any, Protocol
 
@@ -26,7 +28,15 @@ QUEUE_ROUNDS = 8
 
 
 class CollectorError(SamiError):
-    """A collector failed; the message holds its traceback."""
+    """A collector failed; the error's cause holds its traceback."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """What a collector sends in place of episodes when it cannot go on."""
+
+    summary: str
+    trace: str
 
 
 class Source(Protocol):
@@ -131,7 +141,7 @@ class Processes:
                 name=f"collector-{i}",
                 daemon=True,
                 args=(
-                    (spec, envs, seed, exploration, reach),
+                    (_without_monitor(spec), envs, seed, exploration, reach),
                     range(next_index + i * envs, 2**62, envs * collectors),
                     self._weights,
                     self._steps,
@@ -157,12 +167,12 @@ class Processes:
             try:
                 arrived = self._queue.get(timeout=1.0 if wait and not episodes else 0.0)
             except queue.Empty:
+                self._check_alive()
                 if episodes or not wait:
                     return episodes
-                self._check_alive()
                 continue
-            if isinstance(arrived, str):
-                raise CollectorError(f"a collector failed:\n{arrived}")
+            if isinstance(arrived, _Failure):
+                raise CollectorError(f"a collector failed: {arrived.summary}") from RuntimeError(arrived.trace)
             episodes += arrived
 
     def publish(self, weights: Weights) -> None:
@@ -182,10 +192,17 @@ class Processes:
 
     def _check_alive(self) -> None:
         for process in self._processes:
-            if not process.is_alive():
+            # One that failed has sent why, and that is in the queue or about to be.
+            if not process.is_alive() and (process.exitcode or self._queue.empty()):
                 raise CollectorError(
                     f"{process.name} died with exit code {process.exitcode}; was it killed for memory?"
                 )
+
+
+def _without_monitor(spec: Any) -> Any:
+    """The spec of an environment without stable-baselines3's Monitor, which a spec cannot make again."""
+    kept = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
+    return dataclasses.replace(spec, additional_wrappers=kept)
 
 
 @contextmanager
@@ -229,12 +246,13 @@ def _collect(
             episodes = rollout.round(range(first, first + count), steps.value)
             if not _put(out, episodes, alive):
                 break
-    except Exception:
-        _put(out, traceback.format_exc(), alive)
+    except Exception as error:
+        if _put(out, _Failure(f"{type(error).__name__}: {error}", traceback.format_exc()), alive):
+            return  # and end only once the message is on its way
     out.cancel_join_thread()
 
 
-def _put(out: Any, item: Sequence[Episode] | str, alive: Callable[[], bool]) -> bool:
+def _put(out: Any, item: Sequence[Episode] | _Failure, alive: Callable[[], bool]) -> bool:
     """Put into the queue, giving up when nobody will read it any more."""
     while alive():
         try:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import UnknownName
 
+from .config_rules import ConfigError, check
 from .envs.catalog import environment
 from .methods import method
 from .rollout import Exploration
@@ -20,10 +21,6 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-
-class ConfigError(SamiError):
-    """A configuration that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ class CollectionConfig:
     collectors: int = 1
     """Processes that collect beside the learner; 0 collects in step with learning (deterministic)."""
     envs: int = 6
-    """Environments that each collector steps side by side."""
+    """Environments that each collector process steps side by side; collection in step uses those of the agent."""
     publish_every: int = 50
     """Updates between new weights for the collectors."""
     reward: str = "sparse"
@@ -139,43 +136,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         environment(self.env)
         method(self.method)
-        if self.learning.hindsight > 0 and self.network.encoder_reads_goal:
-            raise ConfigError(
-                "learning.hindsight is on and network.encoder_reads_goal is true: hindsight changes goals of single "
-                "transitions, which an encoder that reads goals would have seen. Set one of them off."
-            )
-        if self.learning.hindsight > 0 and self.collection.reward != "sparse":
-            raise ConfigError(
-                f"learning.hindsight is on and collection.reward is {self.collection.reward!r}: hindsight "
-                "rewrites rewards as -1 or 0, so it needs the sparse reward. Set collection.reward=sparse "
-                "or learning.hindsight=0."
-            )
-        if self.learning.clip_targets and self.learning.discount == 1.0:
-            raise ConfigError(
-                f"learning.discount is {self.learning.discount}; with learning.clip_targets it must be below 1, since "
-                "targets are kept above -1 / (1 - discount)."
-            )
-        for name, value, low in (
-            ("seed", self.seed, 0),
-            ("steps", self.steps, 1),
-            ("learning.batch_episodes", self.learning.batch_episodes, 1),
-            ("learning.train_every", self.learning.train_every, 1),
-            ("learning.buffer_episodes", self.learning.buffer_episodes, 1),
-            ("contrast.every", self.contrast.every, 1),
-            ("contrast.trajectories", self.contrast.trajectories, 4),
-            ("collection.envs", self.collection.envs, 1),
-            ("collection.collectors", self.collection.collectors, 0),
-        ):
-            if value < low:
-                raise ConfigError(f"{name} is {value}; it must be at least {low}.")
-        for name, share in (
-            ("learning.discount", self.learning.discount),
-            ("learning.hindsight", self.learning.hindsight),
-            ("exploration.random_action", self.exploration.random_action),
-            ("exploration.greedy_episodes", self.exploration.greedy_episodes),
-        ):
-            if not 0.0 <= share <= 1.0:
-                raise ConfigError(f"{name} is {share}; it must lie between 0 and 1.")
+        check(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as they are written to config.json."""

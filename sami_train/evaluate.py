@@ -6,10 +6,11 @@ import multiprocessing as mp
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from sami_runtime.adapters.base import require_compatible
 from sami_runtime.errors import SamiError
 from sami_runtime.session import Session
 
@@ -102,11 +103,16 @@ class SessionPolicy:
     Args:
         path: the model.
         spec: the environment, whose layout names the signals.
-        rows: episodes stepped together.
+        rows: episodes stepped together, at least 2 (a session of one takes and gives arrays without rows).
+
+    Raises:
+        AdapterError: the model reads or writes other signals than the environment has.
     """
 
     def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
         self._session = Session.load(path, batch=rows)
+        self.observation, self.action = tuple(item.signal for item in spec.signals), spec.action
+        require_compatible(self._session.contract, cast(Any, self))
         self._slices = {item.signal.name: item for item in spec.signals}
         self._names = [signal.name for signal in self._session.contract.observation]
         self.previous_action = np.zeros((rows, self._session.contract.action.size), np.float32)
@@ -155,11 +161,11 @@ def evaluate(
     jobs = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
     arguments = (source, env, episodes)
     if workers <= 1:
-        _start_worker(*arguments)
+        _set_arguments(*arguments)
         return _gather(env, jobs, map(_run_task, jobs), on_task)
     with (
         one_thread(),
-        mp.get_context("spawn").Pool(min(workers, len(jobs)), _start_worker, arguments) as pool,
+        mp.get_context("spawn").Pool(min(workers, len(jobs)), _set_arguments, arguments) as pool,
     ):
         return _gather(env, jobs, pool.imap_unordered(_run_task, jobs), on_task)
 
@@ -180,7 +186,7 @@ class _Worker:
 
     def __init__(self, source: Source, env: str, episodes: int) -> None:
         self.spec, self.episodes = environment(env), episodes
-        rows = min(ROWS, episodes)
+        rows = max(2, min(ROWS, episodes))
         self.policy: Policy = (
             SessionPolicy(source, self.spec, rows) if isinstance(source, Path) else NumpyPolicy(source, rows)
         )
@@ -208,14 +214,18 @@ class _Worker:
         )
 
 
+_arguments: tuple[Source, str, int]
 _worker: _Worker | None = None
 
 
-def _start_worker(source: Source, env: str, episodes: int) -> None:
-    global _worker
-    _worker = _Worker(source, env, episodes)
+def _set_arguments(source: Source, env: str, episodes: int) -> None:
+    global _arguments, _worker
+    _arguments, _worker = (source, env, episodes), None
 
 
 def _run_task(job: tuple[str, Task]) -> TaskResult:
-    assert _worker is not None
+    global _worker
+    if _worker is None:
+        # Not in the pool's initializer: an error there respawns workers for ever, here it reaches the caller.
+        _worker = _Worker(*_arguments)
     return _worker.run(*job)

@@ -6,6 +6,7 @@ and in closed loop in the environment.
 
 from __future__ import annotations
 
+import copy
 import io
 import warnings
 from collections.abc import Mapping
@@ -88,8 +89,8 @@ def export(
     Raises:
         CheckFailed: the file would differ from torch by more than 1e-5.
     """
-    spec = environment(agent.config.env)
-    policy = agent.policy.to("cpu").eval()
+    spec = agent.environment or environment(agent.config.env)
+    policy = copy.deepcopy(agent.policy).to("cpu").eval()
     golden = record(policy, spec)
     graph = _graph(Exportable(policy, spec), spec, path.stem)
     contract = _contract(path.stem, policy, spec, golden, training, evaluation, graph_sha256(graph.SerializeToString()))

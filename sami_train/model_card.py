@@ -48,10 +48,7 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
         The files written.
     """
     training = contract.training
-    command = [
-        "sami",
-        *(Path(word).name if i == 0 else word for i, word in enumerate(run.facts()["command"])),
-    ][1:]
+    program, *arguments = run.facts()["command"]
     lines = [
         f"# {model.stem}",
         "",
@@ -62,9 +59,9 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
         "Made with:",
         "",
         "```",
-        shlex.join(command),
-        f"sami eval --run {training_out(run)}",
-        f"sami export --run {training_out(run)} --out {model.as_posix()}",
+        shlex.join([Path(program).name, *arguments]),
+        f"sami eval --run {run.path.as_posix()}",
+        f"sami export --run {run.path.as_posix()} --out {model.as_posix()}",
         "```",
         "",
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
@@ -82,11 +79,6 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
     ]
     written[0].write_text("\n".join(lines), encoding="utf-8")
     return written
-
-
-def training_out(run: RunFolder) -> str:
-    """The run folder as the training's command named it."""
-    return run.path.as_posix()
 
 
 def _results(result: Evaluation, title: str) -> list[str]:

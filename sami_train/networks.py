@@ -72,7 +72,6 @@ class ContextEncoder(nn.Module):
 
     Args:
         input_size: features and previous action together.
-        action_size: numbers in the previous action.
         hidden_size: LSTM units (paper: 128).
         context_size: embedding size (paper: 6).
     """

@@ -69,7 +69,7 @@ class Progress:
         then, steps_then, updates_then = self._history[0]
         elapsed = max(now - then, 1e-9)
         speed = (steps - steps_then) / elapsed
-        left = (self._total - steps) / speed / 60 if speed > 0 else float("nan")
+        left = max(0, self._total - steps) / speed / 60 if speed > 0 else float("nan")
         line = (
             f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} gradient steps/s, "
             f"{left:.1f} min left; success while exploring {record.mean_success:.2f}"

@@ -1,7 +1,7 @@
 """Collecting whole episodes, in rounds: one episode in each of n environments, stepped side by side.
 
-Episode k of a run is a function of (seed, k, weights) alone: its task, its start, its exploration. Nothing is
-carried from one episode to the next, so a run that resumes between two rounds continues exactly.
+Episode k of a run (its task, its start, its exploration) is a function of seed, k, weights and how far the run is.
+Nothing is carried from one episode to the next, so a run that resumes between two rounds continues exactly.
 
 No torch here: collectors run this in processes of their own.
 """

@@ -7,15 +7,19 @@ tensorboard/      the same for TensorBoard
 checkpoints/N/    agent.zip and buffer.npz after N environment steps; complete or absent
 agent.zip         the trained agent, once the run has finished
 evaluation.json   success by task, once `sami eval` has run
+lock              held by the process that trains here
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -75,7 +79,7 @@ class RunFolder:
                 "started": _now(),
                 "versions": versions(),
                 "git": git_state(),
-                "machine": {"cpus": os.cpu_count(), "processor": platform.processor() or platform.machine()},
+                "machine": {"cpus": usable_cores(), "processor": platform.processor() or platform.machine()},
                 "seconds": 0.0,
             },
         )
@@ -142,6 +146,20 @@ class RunFolder:
             raise RunError(f"{self.path} holds no agent and no checkpoint yet; train again with a new --out.")
         return checkpoint / "agent.zip"
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training in this folder.
+
+        Raises:
+            RunError: another process does.
+        """
+        with (self.path / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise RunError(f"{self.path} is in use by another process; wait for it to end, or stop it.") from error
+            yield
+
     def newest_checkpoint(self) -> Path | None:
         """The checkpoint with the most steps; None where there is none."""
         folder = self.path / "checkpoints"
@@ -169,6 +187,11 @@ class RunFolder:
                 # Buffers are large, and a run resumes from its newest checkpoint only.
                 (other / "buffer.npz").unlink(missing_ok=True)
         return target
+
+
+def usable_cores() -> int:
+    """Cores that this process may use; fewer than the machine has where it is confined to some."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def versions() -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -22,7 +21,7 @@ from .config import TrainConfig
 from .envs.catalog import environment
 from .metrics import MetricsFile
 from .progress import Progress
-from .run_folder import RunError, RunFolder
+from .run_folder import RunError, RunFolder, usable_cores
 
 LOG_EVERY = 10_000
 """Environment steps between two lines of the metrics."""
@@ -76,14 +75,16 @@ def start(config: TrainConfig, out: Path, *, show: bool = True) -> ContextSAC:
     prepare_torch(config)
     # Everything that can fail, fails before anything is written.
     agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
-    return _run(RunFolder.create(out, config, sys.argv), config, agent, show)
+    run = RunFolder.create(out, config, sys.argv)
+    with run.locked():
+        return _run(run, config, agent, show)
 
 
 def resume(out: Path, *, show: bool = True) -> ContextSAC:
     """Go on with an interrupted run from its newest checkpoint; buffer, optimisers and random states come back.
 
     Raises:
-        RunError: there is no such run, it has finished, or it has no checkpoint.
+        RunError: there is no such run, it has finished, has no checkpoint, or is in use.
     """
     run = RunFolder.open(out)
     config = run.config()
@@ -93,14 +94,15 @@ def resume(out: Path, *, show: bool = True) -> ContextSAC:
     if checkpoint is None:
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
     prepare_torch(config)
-    env = make_env(config)
-    with _readable(checkpoint / "agent.zip"):
-        agent = ContextSAC.load(checkpoint / "agent.zip", env=env, device=config.device)
-    with _readable(checkpoint / "buffer.npz"):
-        agent.load_buffer(checkpoint / "buffer.npz")
-    run.update(state="running")
-    run.evaluation.unlink(missing_ok=True)  # it measured an agent that is about to change
-    return _run(run, config, agent, show)
+    with run.locked():
+        env = make_env(config)
+        with _readable(checkpoint / "agent.zip"):
+            agent = ContextSAC.load(checkpoint / "agent.zip", env=env, device=config.device)
+        with _readable(checkpoint / "buffer.npz"):
+            agent.load_buffer(checkpoint / "buffer.npz")
+        run.update(state="running")
+        run.evaluation.unlink(missing_ok=True)  # it measured an agent that is about to change
+        return _run(run, config, agent, show)
 
 
 def load_agent(run: RunFolder) -> ContextSAC:
@@ -132,13 +134,13 @@ def make_env(config: TrainConfig) -> Any:
 def prepare_torch(config: TrainConfig) -> None:
     """Leave a core to each collector, skip denormal numbers (they only cost time), let a GPU use its fast float32."""
     try:
-        usable = torch.device("cpu" if config.device == "auto" else config.device).type != "cuda"
+        needs_gpu = config.device != "auto" and torch.device(config.device).type == "cuda"
     except RuntimeError as error:
         raise UnknownName("device", config.device, ["auto", "cpu", "cuda"]) from error
-    if not usable and not torch.cuda.is_available():
+    if needs_gpu and not torch.cuda.is_available():
         raise RunError(f"device is {config.device!r}, and torch finds no GPU here; use --device cpu or auto.")
     torch.set_flush_denormal(True)
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) - max(1, config.collection.collectors)))
+    torch.set_num_threads(max(1, usable_cores() - max(1, config.collection.collectors)))
     torch.set_float32_matmul_precision("high")
 
 
@@ -160,13 +162,12 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
         raise
     finally:
         agent.logger.close()
-    finished = agent.num_timesteps >= config.steps
-    if finished:
+    if agent.finished:
         unfinished = run.path / "agent.unfinished.zip"
         agent.save(unfinished)
         unfinished.rename(run.agent)
     run.update(
-        state="finished" if finished else "stopped",
+        state="finished" if agent.finished else "stopped",
         seconds=keeper.seconds,
         steps=agent.num_timesteps,
         updates=agent._n_updates,

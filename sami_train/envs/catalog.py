@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from sami_runtime.adapters.panda import (
     PANDA_ACTION,
@@ -15,7 +16,7 @@ from sami_runtime.adapters.panda import (
     PANDA_SOURCES,
 )
 from sami_runtime.contract import Signal
-from sami_runtime.errors import AdapterError, UnknownName
+from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_train.goals import Goal
 from sami_train.tasks import PANDA_TASKS, TaskSpace
 
@@ -84,6 +85,23 @@ def flatten(observation: Any) -> np.ndarray:
     if isinstance(observation, dict):
         return np.concatenate([observation[key] for key in FLAT_KEYS]).astype(np.float32, copy=False)
     return np.asarray(observation, dtype=np.float32)
+
+
+def flat_size(space: spaces.Space) -> int:
+    """Length D of a flat observation.
+
+    Raises:
+        SamiError: a dictionary that is no goal environment's.
+    """
+    if isinstance(space, spaces.Dict):
+        missing = [key for key in FLAT_KEYS if key not in space.spaces]
+        if missing or len(space.spaces) != len(FLAT_KEYS):
+            raise SamiError(
+                f"the observation has {sorted(space.spaces)}; a dictionary must have exactly {sorted(FLAT_KEYS)}."
+            )
+        return sum(int(np.prod(space[key].shape or ())) for key in FLAT_KEYS)
+    assert space.shape is not None
+    return int(np.prod(space.shape))
 
 
 _PANDA_OFFSET = {"observation": 0, "achieved_goal": 19, "desired_goal": 22}

@@ -30,6 +30,7 @@ def test_evaluating_all_sets_is_kept_in_the_run_and_in_the_model(sami, trained):
     kept = json.loads((trained.run / "evaluation.json").read_text())
     assert list(kept["sets"]) == ["training", "moderate", "extreme"]
     shown = sami("inspect", trained.model, "--json")
+    assert kept.pop("agent_steps") == json.loads((trained.run / "run.json").read_text())["steps"]
     assert json.loads(shown.out)["evaluation"] == kept
 
 
@@ -105,10 +106,13 @@ def test_run_really_runs_the_task_that_was_asked_for(sami, trained):
     assert same == [{k: v for k, v in row.items() if k != "infer_us"} for row in rows]
 
 
-@pytest.mark.parametrize(("task_set", "masses"), [("training", {1, 5, 10}), ("extreme", {1, 5, 10, 30})])
-def test_run_draws_from_the_task_set_that_was_asked_for(sami, trained, task_set, masses):
-    done = sami("run", "--model", trained.model, "--tasks", task_set, "--episodes", 4, "--json")
-    assert {json.loads(line)["mass"] for line in done.out.splitlines()} <= masses
+@pytest.mark.parametrize("task_set", ["training", "moderate", "extreme"])
+def test_run_draws_from_the_task_set_that_was_asked_for(sami, trained, task_set):
+    from sami_train.tasks import PANDA_TASKS
+
+    done = sami("run", "--model", trained.model, "--tasks", task_set, "--episodes", 3, "--json")
+    drawn = [json.loads(line) for line in done.out.splitlines()]
+    assert all({name: row[name] for name in ("mass", "friction")} in PANDA_TASKS.sets[task_set] for row in drawn)
 
 
 def test_render_gif_writes_a_film(sami, rewritten):

@@ -11,6 +11,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.agent import ContextSAC
+from sami_train.collectors import CollectorError
 from sami_train.config import resolve
 from tests.train import toy
 
@@ -32,6 +33,7 @@ TOY = {
     "exploration.reach_episodes": 0.0,
     "contrast.trajectories": 16,
     "collection.collectors": 0,
+    "collection.end_on_fall": False,
 }
 
 
@@ -94,11 +96,12 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method, tmp_path):
             assert all(torch.equal(state[k], b["state"][key][k]) for k in state)
 
 
-def test_sance_changes_the_encoder_and_its_bound_is_logged():
-    with_sance, without = agent().learn(600), agent(method="tesac").learn(600)
+def test_sance_moves_the_encoder_and_its_bound_is_logged():
+    # The same batches on both sides: with a coefficient of zero the loss is computed and weighs nothing.
+    with_sance, without = agent().learn(300), agent(contrast__coefficient=0.0).learn(300)
     assert "sance_bound" in with_sance._last_scalars
-    assert "sance_bound" not in without._last_scalars
     assert not same(weights(with_sance), weights(without))
+    assert "sance_bound" not in agent(method="tesac").learn(300)._last_scalars
 
 
 def test_padding_gives_exactly_no_gradient():
@@ -180,6 +183,14 @@ def test_collectors_run_without_torch_and_bring_what_in_step_collection_brings()
     # The first episodes use the same weights and the same seeds on either side.
     assert np.array_equal(beside.buffer.actions[0], in_step.buffer.actions[0])
     assert np.array_equal(beside.buffer.observations[0, :, 0], in_step.buffer.observations[0, :, 0])
+
+
+def test_a_collector_that_fails_says_why():
+    config = resolve("fast-cpu", TOY | {"collection.collectors": 1, "collection.envs": 1})
+    broken = ContextSAC("ContextPolicy", gym.make("sami-tests/HiddenSign-v0", fail_after=3), config)
+    with pytest.raises(CollectorError, match="a collector failed: RuntimeError: the toy broke") as caught:
+        broken.learn(500)
+    assert "toy.py" in str(caught.value.__cause__)  # the collector's own traceback
 
 
 def test_what_it_cannot_learn_on_is_refused():

@@ -90,9 +90,11 @@ def test_hindsight_rewards_and_terminals_follow_the_new_goal():
 
 def test_hindsight_leaves_out_transitions_that_begin_at_their_new_goal():
     buffer = filled(*(make_episode(20, success=False, speed=0.0, goal_at=(9, 9, 0.02), seed=s) for s in range(4)))
-    # The cube never moves: every hindsight goal is where it already is.
-    assert len(buffer.transitions(np.arange(4), 200, 1.0, RNG(0)).rows) == 0
-    assert len(buffer.transitions(np.arange(4), 200, 0.0, RNG(0)).rows) == 200
+    # The cube never moves: every hindsight goal is where it already is, and only the episodes' own goals are left.
+    for hindsight in (0.5, 1.0):
+        batch = buffer.transitions(np.arange(4), 200, hindsight, RNG(0))
+        assert len(batch.rows) > 50
+        assert (batch.observations[:, GOAL.desired.start] == 9).all()
 
 
 def test_hindsight_does_not_change_what_is_stored():

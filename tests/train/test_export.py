@@ -1,17 +1,19 @@
 """Export: the file answers as torch does, whatever state the agent was in, and nothing wrong is ever written."""
 
+import dataclasses
+
 import numpy as np
 import onnx
 import pytest
 import torch
 
 from sami_runtime.artifact import read_artifact
-from sami_runtime.errors import CheckFailed
+from sami_runtime.errors import AdapterError, CheckFailed
 from sami_runtime.session import Session
 from sami_train.agent import ContextSAC
 from sami_train.config import resolve
 from sami_train.envs.catalog import environment
-from sami_train.evaluate import evaluate
+from sami_train.evaluate import SessionPolicy, evaluate
 from sami_train.export import GOLDEN_RESET, TorchSession, export, record
 
 SPEC = environment("panda")
@@ -138,6 +140,18 @@ def test_a_run_and_its_file_evaluate_alike(agent, model):
     from_file = evaluate(model, "panda", ["training"], episodes=2)
     assert [r.success for r in from_run.results] == [r.success for r in from_file.results]
     assert [r.task for r in from_run.results] == [dict(task) for task in SPEC.tasks.sets["training"]]
+
+
+def test_one_episode_is_the_first_of_several(agent, model):
+    one, two = (evaluate(model, "panda", ["training"], episodes=n).results[0] for n in (1, 2))
+    assert one == evaluate(agent.policy.numpy_weights(), "panda", ["training"], episodes=1).results[0]
+    assert (one.episodes, two.episodes) == (1, 2)
+
+
+def test_a_model_for_other_signals_is_refused_by_name(model):
+    other = dataclasses.replace(SPEC, signals=SPEC.signals[1:])
+    with pytest.raises(AdapterError, match="observation 'cube_position' is not provided"):
+        SessionPolicy(model, other, 2)
 
 
 def test_the_floor_is_what_starts_solved(agent):

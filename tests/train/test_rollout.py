@@ -72,18 +72,20 @@ def test_a_greedy_episode_acts_as_deployed(envs, weights):
 
 
 def test_the_policy_is_told_the_action_that_was_executed(envs, weights):
-    episode = rollout(envs, weights, random_action=0.5).round([0, 1, 2])[0]
-    policy = NumpyPolicy(weights, 1)
-    agreed = 0
-    noise_free = []
-    for observation, action in zip(episode.observations, episode.actions, strict=False):
-        noise_free.append(policy.step(observation[None])[0][0])
-        policy.previous_action = action[None]
-        agreed += bool(np.allclose(noise_free[-1], action, atol=1e-5))
-    assert agreed < len(episode)  # random and sampled actions were executed ...
-    assert rollout(envs, weights, random_action=0.5).round([0, 1, 2])[0].actions[-1] == pytest.approx(
-        episode.actions[-1]
-    )  # ... and the whole history repeats
+    class Listening(NumpyPolicy):
+        def step(self, observation, noise=None):
+            told.append(self.previous_action.copy())
+            answer = super().step(observation, noise)
+            proposed.append(answer[0].copy())
+            return answer
+
+    told, proposed = [], []
+    runner = Rollout(envs, Listening(weights, 3), 0, Exploration(random_action=0.5), SPEC.reach)
+    episode = runner.round([0, 1, 2], steps_done=1)[0]
+    n = len(episode)
+    assert not told[0].any()
+    assert np.array_equal([row[0] for row in told[1:n]], episode.actions[: n - 1])
+    assert not np.array_equal([row[0] for row in proposed[:n]], episode.actions)
 
 
 def test_warm_up_is_uniform_and_reaches_touch_the_cube(envs, weights):

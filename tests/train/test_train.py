@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import threading
 
 import pytest
 import torch
@@ -34,20 +33,44 @@ def finished(tmp_path_factory):
     return folder, agent
 
 
-def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one_to_the_bit(finished, tmp_path):
-    _, whole = finished
-    # Ctrl-C at whatever moment it falls: the run stops at its next safe place.
-    threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT)).start()
-    stopped = train.start(resolve("fast-cpu", TINY), tmp_path / "run", show=False)
-    assert stopped.num_timesteps < 900
+def interrupt_at(monkeypatch, steps):
+    """Press Ctrl-C once the run has done so many steps."""
+    honest = train.Progress.update
+
+    def update(self, done, *rest):
+        honest(self, done, *rest)
+        if done >= steps:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(train.Progress, "update", update)
+
+
+@pytest.mark.parametrize("at", [400, 900])
+def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one_to_the_bit(finished, tmp_path, monkeypatch, at):
+    folder, whole = finished
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, at)
+        stopped = train.start(resolve("fast-cpu", TINY), tmp_path / "run", show=False)
+    # Also at the very last step: the updates that it still owes are not lost.
+    assert at <= stopped.num_timesteps
+    assert stopped._n_updates < whole._n_updates
     assert RunFolder.open(tmp_path / "run").facts()["state"] == "stopped"
     resumed = train.resume(tmp_path / "run", show=False)
     assert resumed.num_timesteps == whole.num_timesteps
     assert resumed._n_updates == whole._n_updates > 15
     expected = whole.policy.state_dict()
     assert all(torch.equal(tensor, expected[name]) for name, tensor in resumed.policy.state_dict().items())
-    whole_rows, rows = (read_metrics(path / "metrics.jsonl") for path in (finished[0], tmp_path / "run"))
-    assert [row["rollout/success"] for row in rows][-1] == [row["rollout/success"] for row in whole_rows][-1]
+    last, last_whole = (read_metrics(path / "metrics.jsonl")[-1] for path in (tmp_path / "run", folder))
+    assert last["rollout/success"] == last_whole["rollout/success"]
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 400)
+        train.start(resolve("fast-cpu", TINY), tmp_path / "run", show=False)
+    run = RunFolder.open(tmp_path / "run")
+    with run.locked(), pytest.raises(RunError, match="is in use by another process"):
+        train.resume(run.path, show=False)
 
 
 def test_a_run_folder_tells_what_was_run(finished):

@@ -19,7 +19,8 @@ class HiddenSign(gym.Env):
     observation_space = gym.spaces.Box(-10.0, 10.0, (3,), np.float32)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
 
-    def __init__(self):
+    def __init__(self, fail_after=None):
+        self.left = fail_after
         self.tasks = ({"sign": -1.0}, {"sign": 1.0})
 
     def reset(self, *, seed=None, options=None):
@@ -30,6 +31,10 @@ class HiddenSign(gym.Env):
         return self._observation(), {}
 
     def step(self, action):
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise RuntimeError("the toy broke")
         self.position += 0.5 * self.sign * float(action[0])
         return (
             self._observation(),

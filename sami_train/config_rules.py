@@ -1,0 +1,107 @@
+"""What a configuration must keep: ranges of single values, and values that do not go together."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any
+
+from sami_runtime.errors import SamiError
+
+if TYPE_CHECKING:
+    from .config import TrainConfig
+
+
+class ConfigError(SamiError):
+    """A configuration that cannot be used."""
+
+
+_LOWEST: dict[str, int] = {
+    "seed": 0,
+    "steps": 1,
+    "checkpoint_every": 1,
+    "network.hidden_size": 1,
+    "network.context_size": 1,
+    "learning.batch_episodes": 1,
+    "learning.batch_transitions": 0,
+    "learning.train_every": 1,
+    "learning.gradient_steps": 1,
+    "learning.buffer_episodes": 1,
+    "contrast.every": 1,
+    "contrast.trajectories": 4,
+    "collection.envs": 1,
+    "collection.collectors": 0,
+    "collection.publish_every": 1,
+    "exploration.warmup_steps": 0,
+    "exploration.reach_until": 1,
+    "exploration.greedy_from": 1,
+}
+"""Smallest whole number that a key takes."""
+_POSITIVE = (
+    *(f"learning.{name}_rate" for name in ("actor", "critic", "encoder", "temperature", "critic_target", "momentum")),
+    "learning.initial_temperature",
+    "contrast.temperature",
+)
+_SHARES = (
+    *("learning.discount", "learning.hindsight", "learning.decay_from", "learning.decay_to"),
+    *(f"exploration.{name}" for name in ("random_action", "reach_episodes", "greedy_episodes")),
+)
+_SPANS = ("exploration.random_hold", "exploration.reach_steps")
+
+
+def check(config: TrainConfig) -> None:
+    """Refuse what would end a run in its middle, make it do nothing, or teach it something wrong.
+
+    Raises:
+        ConfigError: with the key, its value, and what would be valid.
+    """
+    _check_numbers(config)
+    _check_together(config)
+
+
+def _check_numbers(config: TrainConfig) -> None:
+
+    def value(key: str) -> Any:
+        return functools.reduce(getattr, key.split("."), config)
+
+    for key, low in _LOWEST.items():
+        if value(key) < low:
+            raise ConfigError(f"{key} is {value(key)}; it must be at least {low}.")
+    for key in _POSITIVE:
+        if not 0.0 < value(key) < math.inf:
+            raise ConfigError(f"{key} is {value(key)}; it must be a number greater than 0.")
+    for key in _SHARES:
+        if not 0.0 <= value(key) <= 1.0:
+            raise ConfigError(f"{key} is {value(key)}; it must lie between 0 and 1.")
+    for key in _SPANS:
+        span = value(key)
+        if len(span) != 2 or not 1 <= span[0] <= span[1]:
+            raise ConfigError(f"{key} is {list(span)}; it must be [shortest, longest], each at least 1.")
+    if not config.network.net_arch or min(config.network.net_arch) < 1:
+        raise ConfigError(
+            f"network.net_arch is {list(config.network.net_arch)}; it must list at least one layer's units."
+        )
+
+
+def _check_together(config: TrainConfig) -> None:
+    if config.learning.hindsight > 0 and config.network.encoder_reads_goal:
+        raise ConfigError(
+            "learning.hindsight is on and network.encoder_reads_goal is true: hindsight changes goals of single "
+            "transitions, which an encoder that reads goals would have seen. Set one of them off."
+        )
+    if config.learning.hindsight > 0 and config.collection.reward != "sparse":
+        raise ConfigError(
+            f"learning.hindsight is on and collection.reward is {config.collection.reward!r}: hindsight "
+            "rewrites rewards as -1 or 0, so it needs the sparse reward. Set collection.reward=sparse "
+            "or learning.hindsight=0."
+        )
+    if config.learning.clip_targets and config.learning.discount == 1.0:
+        raise ConfigError(
+            f"learning.discount is {config.learning.discount}; with learning.clip_targets it must be below 1, since "
+            "targets are kept above -1 / (1 - discount)."
+        )
+    if config.collection.end_on_fall and not config.learning.clip_targets:
+        raise ConfigError(
+            "collection.end_on_fall is true and learning.clip_targets false: only clipped targets give a lost "
+            "episode the worst value, without them falling would end all further cost. Set one the other way."
+        )
