@@ -117,13 +117,14 @@ def update_seconds(agent: ContextSAC, episodes: list[Episode], updates: int, con
     return float(np.median(times[WARM_UP:]))
 
 
-def paper_estimate(agent: ContextSAC, seconds: float, collection: float) -> dict[str, float]:
-    """Hours that all of the preset's environment steps take, for learning and for collecting."""
+def paper_estimate(agent: ContextSAC, seconds: float, collection: float, collectors: int) -> dict[str, float]:
+    """Hours that all of the preset's steps take, for learning and for collecting with so many collectors."""
     cfg = agent.config
     updates = (cfg.steps - cfg.exploration.warmup_steps) // cfg.learning.train_every * cfg.learning.gradient_steps
     learning = updates * seconds / 3600
-    collecting = cfg.steps / (collection * cfg.collection.collectors) / 3600
+    collecting = cfg.steps / (collection * collectors) / 3600
     return {
+        "collectors": collectors,
         "steps": cfg.steps,
         "updates": updates,
         "learning_hours": learning,
@@ -132,7 +133,9 @@ def paper_estimate(agent: ContextSAC, seconds: float, collection: float) -> dict
     }
 
 
-def measure(device: str, updates: int, paper_updates: int, env_steps: int, episodes: int) -> dict[str, Any]:
+def measure(
+    device: str, updates: int, paper_updates: int, env_steps: int, episodes: int, collectors: int
+) -> dict[str, Any]:
     """All speeds, by name."""
     import torch
 
@@ -153,7 +156,7 @@ def measure(device: str, updates: int, paper_updates: int, env_steps: int, episo
         seconds = update_seconds(paper, collected, paper_updates, contrast=True)
         found["updates_per_s"]["paper"] = 1.0 / seconds
         if paper.device.type == "cuda":
-            found["paper_estimate"] = paper_estimate(paper, seconds, collection)
+            found["paper_estimate"] = paper_estimate(paper, seconds, collection, collectors)
             found["gpu"] = torch.cuda.get_device_name(paper.device)
     found["threads"] = torch.get_num_threads()
     found["torch"] = torch.__version__
@@ -178,12 +181,15 @@ def time_to(run: Path, target: float) -> dict[str, Any]:
         "best_minutes": best["time/seconds"] / 60,
         "total_minutes": rows[-1]["time/seconds"] / 60,
         "total_steps": int(rows[-1]["step"]),
+        "steps_per_s": rows[-1]["step"] / rows[-1]["time/seconds"],
+        "updates_per_s": rows[-1]["time/updates"] / rows[-1]["time/seconds"],
     }
 
 
 def told_run(found: dict[str, Any]) -> str:
     """`time_to` as text."""
-    total = f"of {found['total_minutes']:.1f} minutes and {found['total_steps']:,} environment steps"
+    speed = f"{found['steps_per_s']:.0f} steps/s and {found['updates_per_s']:.1f} gradient steps/s at the same time"
+    total = f"of {found['total_minutes']:.1f} minutes and {found['total_steps']:,} environment steps ({speed})"
     if found["minutes"] is None:
         at = f"its best was {found['best']:.3f}, after {found['best_minutes']:.1f} minutes"
         missed = f"{found['run']} did not reach {found['target']:g} training success while exploring"
@@ -207,7 +213,8 @@ def told_speeds(found: dict[str, Any]) -> str:
         lines += [
             "",
             f"paper, {e['steps']:,} steps with {e['updates']:,} updates: {e['hours']:.1f} hours "
-            f"(learning {e['learning_hours']:.1f} beside collecting {e['collecting_hours']:.1f})",
+            f"(learning {e['learning_hours']:.1f} beside collecting {e['collecting_hours']:.1f} "
+            f"with {e['collectors']} collectors)",
         ]
     return "\n".join(lines)
 
@@ -218,6 +225,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="read a run's time to the target instead of measuring")
     parser.add_argument("--target", type=float, default=0.9, help="training success for --run (0.9)")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--collectors", type=int, default=14, help="collectors that a GPU's estimate assumes (14)")
     parser.add_argument("--updates", type=int, default=60, help="updates of fast-cpu, of each kind (60)")
     parser.add_argument("--paper-updates", type=int, help="updates of paper (3, on a GPU 60)")
     parser.add_argument("--env-steps", type=int, default=3000, help="steps of the one environment (3000)")
@@ -236,7 +244,14 @@ def main() -> None:
     paper_updates = arguments.paper_updates
     if paper_updates is None:
         paper_updates = 60 if arguments.device == "cuda" else 3
-    found = measure(arguments.device, arguments.updates, paper_updates, arguments.env_steps, arguments.episodes)
+    found = measure(
+        arguments.device,
+        arguments.updates,
+        paper_updates,
+        arguments.env_steps,
+        arguments.episodes,
+        arguments.collectors,
+    )
     processor = platform.processor() or platform.machine()
     found["machine"] = f"{processor}, {os.cpu_count()} cores, Python {platform.python_version()}"
     print(json.dumps(found, indent=2) if arguments.json else told_speeds(found))
