@@ -48,7 +48,6 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
         The files written.
     """
     training = contract.training
-    program, *arguments = run.facts()["command"]
     lines = [
         f"# {model.stem}",
         "",
@@ -59,7 +58,7 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
         "Made with:",
         "",
         "```",
-        shlex.join([Path(program).name, *arguments]),
+        shlex.join(run.facts()["command"]),
         f"sami eval --run {run.path.as_posix()}",
         f"sami export --run {run.path.as_posix()} --out {model.as_posix()}",
         "```",

@@ -75,7 +75,7 @@ def start(config: TrainConfig, out: Path, *, show: bool = True) -> ContextSAC:
     prepare_torch(config)
     # Everything that can fail, fails before anything is written.
     agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
-    run = RunFolder.create(out, config, sys.argv)
+    run = RunFolder.create(out, config, [Path(sys.argv[0]).name, *sys.argv[1:]])
     with run.locked():
         return _run(run, config, agent, show)
 
