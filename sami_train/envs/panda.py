@@ -69,7 +69,9 @@ class PandaSkillEnv(RobotTaskEnv):
             raise UnknownName("render mode", render_mode, ["rgb_array", "human"])
         if render_mode == "human" and sys.platform == "linux" and not os.environ.get("DISPLAY"):
             # PyBullet would end the whole process.
-            raise SamiError('render mode "human" needs a display and DISPLAY is not set; use "rgb_array" instead.')
+            raise SamiError(
+                'render mode "human" needs a display and DISPLAY is not set; use "rgb_array" (sami run --render gif).'
+            )
         self.end_on_fall = end_on_fall
         with quiet_c_output():
             sim = PyBullet(render_mode=render_mode or "rgb_array", renderer="Tiny")
@@ -112,6 +114,11 @@ class PandaSkillEnv(RobotTaskEnv):
         observation, reward, terminated, truncated, _ = super().step(np.asarray(action, dtype=np.float32))
         info = self._info(observation)
         return observation, reward, terminated or (self.end_on_fall and info["fallen"]), truncated, info
+
+    def close(self) -> None:
+        """Give the simulator back."""
+        with quiet_c_output():
+            super().close()
 
     def set_dynamics(self, task: Task) -> None:
         """Give the cube its mass [kg] and the table its lateral friction, also in the middle of an episode."""
