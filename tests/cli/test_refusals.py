@@ -48,6 +48,7 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("train --set learning.discount=2", "learning.discount is 2.0; it must lie between 0 and 1."),
         ("train --set learning=3", "learning is 3; it must be a table of values."),
         ("train --steps 0", "steps is 0; it must be at least 1."),
+        ("train --set method=tesac", "method has an option of its own; give --method instead of --set method=..."),
         ("train --resume nothing", "there is no run folder nothing; `sami train --out nothing` makes one."),
         ("eval --run nothing", "there is no run folder nothing"),
         (

@@ -70,6 +70,16 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
         ({"network.encoder_reads_goal": True}, "hindsight changes goals"),
         ({"collection.reward": "dense"}, "hindsight.*sparse"),
         ({"learning": 3}, "learning is 3; it must be a table"),
+        ({"seed": -1}, "seed is -1; it must be at least 0"),
+        ({"collection.publish_every": 0}, "collection.publish_every is 0; it must be at least 1"),
+        ({"learning.gradient_steps": 0}, "learning.gradient_steps is 0; it must be at least 1"),
+        ({"learning.actor_rate": float("nan")}, "learning.actor_rate is nan; it must be a number greater than 0"),
+        ({"contrast.temperature": 0.0}, "contrast.temperature is 0.0; it must be a number greater than 0"),
+        ({"exploration.random_hold": [5]}, r"exploration.random_hold is \[5\]; it must be \[shortest, longest\]"),
+        ({"exploration.reach_steps": [13, 6]}, r"exploration.reach_steps is \[13, 6\]"),
+        ({"network.net_arch": []}, r"network.net_arch is \[\]; it must list at least one layer"),
+        ({"learning.discount": 1.0}, "with learning.clip_targets it must be below 1"),
+        ({"learning.clip_targets": False}, "only clipped targets give a lost episode the worst value"),
     ],
 )
 def test_values_that_cannot_work_are_refused(overrides, message):
