@@ -80,6 +80,7 @@ class ContextSAC(BaseAlgorithm):
         )
         self.rng: np.random.Generator | None = None
         self._updates_before = 0
+        self._last_scalars: dict[str, Tensor] = {}
         self.task_record = TaskRecord()
         if _init_setup_model:
             self._setup_model()
@@ -259,10 +260,7 @@ class ContextSAC(BaseAlgorithm):
     def _update(self, buffer: EpisodeBuffer, source: Source) -> None:
         assert self.rng is not None
         contrast = self.learner.method.contrastive and self._n_updates % self.config.contrast.every == 0
-        self._last_scalars: dict[str, Tensor] = {
-            **getattr(self, "_last_scalars", {}),
-            **self.learner.update(buffer, self.rng, contrast),
-        }
+        self._last_scalars |= self.learner.update(buffer, self.rng, contrast)
         self._n_updates += 1
         if self._n_updates % self.config.collection.publish_every == 0:
             source.publish(self.policy.numpy_weights())
@@ -279,7 +277,7 @@ class ContextSAC(BaseAlgorithm):
         record("rollout/ep_len_mean", float(np.mean([info["l"] for info in self.ep_info_buffer])))
         record("time/updates", self._n_updates)
         record("time/total_timesteps", self.num_timesteps)
-        for name, value in getattr(self, "_last_scalars", {}).items():
+        for name, value in self._last_scalars.items():
             record(f"train/{name}", float(value))
         self.logger.dump(self.num_timesteps)
 

@@ -91,12 +91,18 @@ class ContextPolicy(BasePolicy):
         Returns:
             Action (B, A), context (B, C), next hidden and cell (B, 1, H).
         """
+        (mean, _), context, hidden, cell = self._advance(observation, previous_action, hidden, cell)
+        return torch.tanh(mean), context, hidden, cell
+
+    def _advance(
+        self, observation: Tensor, previous_action: Tensor, hidden: Tensor, cell: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor, Tensor]:
+        """As `step`, with the actor's mean and log standard deviation in place of an action."""
         features = self.features(observation)
         x = self.encoder_input(features, previous_action).unsqueeze(1)
         context, (h, c) = self.encoder(x, (hidden.transpose(0, 1), cell.transpose(0, 1)))
         context = context.squeeze(1)
-        mean, _ = self.actor(torch.cat([features, context], -1))
-        return torch.tanh(mean), context, h.transpose(0, 1), c.transpose(0, 1)
+        return self.actor(torch.cat([features, context], -1)), context, h.transpose(0, 1), c.transpose(0, 1)
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         raise NotImplementedError("a recurrent policy acts with predict(observation, state, episode_start)")
@@ -132,13 +138,11 @@ class ContextPolicy(BasePolicy):
             state = tuple(part * keep.reshape(n, *[1] * (part.ndim - 1)) for part in state)
         hidden, cell, previous = (torch.as_tensor(part, device=self.device) for part in state)
         with torch.no_grad():
-            features = self.features(torch.as_tensor(flat, device=self.device))
-            x = self.encoder_input(features, previous).unsqueeze(1)
-            context, (h, c) = self.encoder(x, (hidden.transpose(0, 1).contiguous(), cell.transpose(0, 1).contiguous()))
-            mean, log_std = self.actor(torch.cat([features, context.squeeze(1)], -1))
+            observed = torch.as_tensor(flat, device=self.device)
+            (mean, log_std), _, hidden, cell = self._advance(observed, previous, hidden, cell)
             raw = mean if deterministic else mean + log_std.exp() * torch.randn_like(mean)
             action = torch.tanh(raw).cpu().numpy()
-        after = PolicyState(h.transpose(0, 1).cpu().numpy(), c.transpose(0, 1).cpu().numpy(), action)
+        after = PolicyState(hidden.cpu().numpy(), cell.cpu().numpy(), action)
         scaled = self.unscale_action(action)
         return (scaled if batched else scaled[0]), after
 
