@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,22 @@ from sami_runtime.blocks import Block
 from sami_runtime.contract import ACTION, CONTEXT, PREVIOUS_ACTION, Contract, state_input, state_output
 
 Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SessionState:
+    """All that a session remembers of an episode; it can be restored into a session of the same weights."""
+
+    weights_sha256: str
+    """Which weights it belongs to: a state means nothing to other ones."""
+    previous_action: Array
+    """(N, A): the action executed last."""
+    tensors: Mapping[str, Array]
+    """By the state's name in the contract, each (N, ...)."""
+    context: Array
+    """(N, C): the context inferred last."""
+    acted: NDArray[np.bool_]
+    """(N,): which rows made a step since their reset."""
 
 
 class Memory:

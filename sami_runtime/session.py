@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from sami_runtime.blocks import Block
 from sami_runtime.contract import ACTION, Contract, observation_input
 from sami_runtime.errors import ArtifactError, SamiError
 from sami_runtime.inference import build, runner
-from sami_runtime.memory import Memory
+from sami_runtime.memory import Memory, SessionState
 from sami_runtime.values import all_finite, fill, require_finite, row_mask, wrong_names
 
 Array = NDArray[np.float32]
@@ -36,22 +35,6 @@ class Step(NamedTuple):
     """(C,) inferred skill context; (N, C) for a batch. C is 0 for a memoryless policy."""
     inference_s: float
     """Time that onnxruntime took [s]."""
-
-
-@dataclass(frozen=True)
-class SessionState:
-    """All that a session remembers of an episode; it can be restored into a session of the same weights."""
-
-    weights_sha256: str
-    """Which weights it belongs to: a state means nothing to other ones."""
-    previous_action: Array
-    """(N, A): the action executed last."""
-    tensors: Mapping[str, Array]
-    """By the state's name in the contract, each (N, ...)."""
-    context: Array
-    """(N, C): the context inferred last."""
-    acted: NDArray[np.bool_]
-    """(N,): which rows made a step since their reset."""
 
 
 class Session:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sami_runtime.errors import SamiError, SignalError, UnknownName
+from sami_runtime.errors import SamiError, SignalError
 from sami_runtime.session import Session
 
 
