@@ -42,7 +42,7 @@ clean:
 
 # The runtime and the simulator; no torch.
 .venv/runtime: .venv/python pyproject.toml constraints.txt
-	$(PIP) -e '.[panda]'
+	$(PIP) -e '.[cpu,panda]'
 	@touch $@
 
 .venv/dev: .venv/python pyproject.toml constraints.txt

@@ -35,15 +35,18 @@ def inspect(
 def verify(
     model: Model,
     tolerance: Annotated[float, typer.Option(help="Largest difference that passes.")] = 1e-5,
+    provider: Annotated[
+        str, typer.Option(help="What runs the graph: cpu, cuda, ... Each rounds in its own way.")
+    ] = "cpu",
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Check a model file against the golden steps inside it. Exit code 4 if anything differs."""
     from sami_runtime.verify import verify as check
 
-    result = check(model, tolerance)
+    result = check(model, tolerance, provider)
     if json:
         checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
-        print(json_module.dumps({"passed": result.passed, "checks": checks}, indent=2))
+        print(json_module.dumps({"passed": result.passed, "provider": provider, "checks": checks}, indent=2))
     else:
         print(result)
     if not result.passed:

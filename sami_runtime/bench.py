@@ -37,10 +37,10 @@ random numbers in [-1, 1], the recurrent state is fed back.
   {PLAIN}                 the call with a dictionary of arrays in and new arrays out, outputs fed back
   {SESSION}                    the whole step: observation in, names, shapes and numbers checked, answer copied out
   {SESSION} after prewarm()    the same, with one call of prewarm() in the last millisecond before a paced step
-All take turns within one run, in another order each round ({BACK_TO_BACK_TURN} steps back to back, one second paced), so
-that whatever else the machine does falls on all alike; the first steps of a turn are not counted. Paced means asleep
-until each deadline, so caches and the core are as cold as on a robot. Read the ratios to the first line: they move far
-less than the times. Worst is the worst of all steps, the machine's pauses included."""
+All take turns within one run, in another order each round ({BACK_TO_BACK_TURN} steps back to back, one second paced),
+so that whatever else the machine does falls on all alike; the first steps of a turn are not counted. Paced means
+asleep until each deadline, so caches and the core are as cold as on a robot. Read the ratios to the first line: they
+move far less than the times. Worst is the worst of all steps, the machine's pauses included."""
 
 
 @dataclass(frozen=True)
@@ -260,6 +260,9 @@ def _stepped(session: Session, seen: Mapping[str, Array], prewarm: bool = False)
     feeds = [{name: value[i] for name, value in seen.items()} for i in range(OBSERVATIONS)]
     if prewarm:
         return Candidate(
-            f"{SESSION} after prewarm()", session.reset, lambda i: session.step(feeds[i]).action, prewarm=session.prewarm
+            f"{SESSION} after prewarm()",
+            session.reset,
+            lambda i: session.step(feeds[i]).action,
+            prewarm=session.prewarm,
         )
     return Candidate(SESSION, session.reset, lambda i: session.step(feeds[i]).action)

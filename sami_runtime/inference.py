@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import os
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
@@ -12,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.artifact import Artifact
-from sami_runtime.errors import ArtifactError, SamiError, UnknownName
+from sami_runtime.errors import ArtifactError, ProviderError, SamiError, UnknownName
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -70,7 +72,8 @@ def build(artifact: Artifact, provider: str = "cpu") -> ort.InferenceSession:
     Raises:
         ArtifactError: onnxruntime refuses the graph.
         UnknownName: The provider is not part of the installed onnxruntime.
-        SamiError: The provider did not start, or would have left a part of the graph to the CPU.
+        ProviderError: The provider did not start, or would have left a part of the graph to the CPU.
+        SamiError: onnxruntime is not installed.
     """
     onnxruntime = import_onnxruntime()
     name = _full_name(provider, onnxruntime.get_available_providers())
@@ -87,10 +90,11 @@ def build(artifact: Artifact, provider: str = "cpu") -> ort.InferenceSession:
     # change silently.
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     chosen = (name, _OPTIONS.get(name, {}))
+    complaints = _load_libraries(onnxruntime)
     try:
         session = onnxruntime.InferenceSession(artifact.model_bytes, options, providers=[chosen], enable_fallback=0)
     except Exception as error:
-        raise _not_started(name, artifact, str(error)) from error
+        raise _not_started(name, artifact, f"{complaints} {error}") from error
     if name not in session.get_providers():
         raise _not_started(name, artifact, f"active: {', '.join(session.get_providers())}")
     return session
@@ -130,15 +134,27 @@ def _full_name(provider: str, available: Iterable[str]) -> str:
     short = {name.removesuffix("ExecutionProvider").lower(): name for name in available}
     asked = provider.removesuffix("ExecutionProvider").lower()
     if asked not in short:
-        hint = f"GPU providers come with the other build of onnxruntime: {INSTALL}. `sami doctor` shows what is there."
+        hint = (
+            "cuda comes with the other build of onnxruntime: pip uninstall onnxruntime, then pip install 'sami[gpu]'. "
+            "`sami doctor` shows what is there."
+        )
         raise UnknownName("execution provider", provider, short, hint)
     return short[asked]
 
 
-def _not_started(name: str, artifact: Artifact, reason: str) -> SamiError:
-    return SamiError(
-        f"execution provider {name} was asked for and does not run {artifact.path}: {reason} Nothing is run on the CPU "
-        "in its place. `sami doctor` shows whether the provider and its driver load; or ask for the provider cpu."
+def _load_libraries(onnxruntime: ModuleType) -> str:
+    """Loads the CUDA libraries that pip installed, and returns what onnxruntime prints where it finds none."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        onnxruntime.preload_dlls()
+    return printed.getvalue()
+
+
+def _not_started(name: str, artifact: Artifact, reason: str) -> ProviderError:
+    return ProviderError(
+        f"execution provider {name} was asked for and does not run {artifact.path}: {' '.join(reason.split())} Nothing "
+        "is run on the CPU in its place. `sami doctor` shows whether the provider and its driver load; or ask for the "
+        "provider cpu."
     )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sami_runtime import artifact as files
 from sami_runtime.artifact import Artifact
 from sami_runtime.contract import ACTION, CONTEXT, Contract
-from sami_runtime.errors import CheckFailed, SamiError
+from sami_runtime.errors import CheckFailed, ProviderError, SamiError, UnknownName
 from sami_runtime.golden import GoldenSteps
 from sami_runtime.session import Session
 
@@ -79,12 +79,18 @@ def verify(path: str | Path, tolerance: float = 1e-5, provider: str = "cpu") -> 
 
     Returns:
         What was found. A file that cannot even be read is a failed check, not an error.
+
+    Raises:
+        UnknownName: There is no such provider.
+        ProviderError: The provider does not run the file, so that nothing can be said of it.
     """
     checks: list[Check] = []
 
     def run(name: str, check: Callable[[], tuple[bool, str]]) -> bool:
         try:
             passed, detail = check()
+        except (ProviderError, UnknownName):
+            raise
         except SamiError as error:
             passed, detail = False, str(error)
         checks.append(Check(name, passed, detail))

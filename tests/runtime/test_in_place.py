@@ -11,15 +11,19 @@ import pytest
 from sami_runtime.artifact import read_artifact
 from sami_runtime.blocks import ALIGNMENT, Block
 from sami_runtime.contract import observation_input
-from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.inference import build, runner
 from sami_runtime.memory import Memory
 from sami_runtime.session import Session
 
 
 @pytest.fixture
-def path(make):
-    return make.write(make.recurrent())
+def policy(make):
+    return make.recurrent()
+
+
+@pytest.fixture
+def path(make, policy):
+    return make.write(policy)
 
 
 @pytest.fixture
@@ -151,35 +155,6 @@ def test_a_device_with_memory_of_its_own_reads_each_observation_anew(path, seen)
             answers.append(memories[1].numbers.copy())
     np.testing.assert_array_equal(answers[:3], answers[3:])
     assert np.abs(answers[0] - answers[1]).max() > 0.01
-
-
-# --- providers
-
-
-def test_a_provider_has_a_short_and_a_full_name(path, seen):
-    first = Session.load(path, provider="cpu").step(at(seen, 0)).action
-    for name in ("CPU", "CPUExecutionProvider"):
-        session = Session.load(path, provider=name)
-        assert session.active_providers == ("CPUExecutionProvider",)
-        np.testing.assert_array_equal(session.step(at(seen, 0)).action, first)
-
-
-def test_a_provider_that_is_not_installed_is_refused_with_what_to_install(path):
-    with pytest.raises(UnknownName, match=r"provider 'cdua'.*Valid: .*cpu.*pip install 'sami\[gpu\]'.*sami doctor"):
-        Session.load(path, provider="cdua")
-
-
-def test_a_provider_that_leaves_the_work_to_the_cpu_is_refused(path, capfd):
-    """Azure's provider is in the plain package, starts, reports itself active, and runs no operator of a policy."""
-    import onnxruntime
-
-    if "AzureExecutionProvider" not in onnxruntime.get_available_providers():
-        pytest.skip("this onnxruntime has no second provider")
-    with pytest.raises(
-        SamiError, match=r"AzureExecutionProvider was asked for and does not run .*Nothing is run on the"
-    ):
-        Session.load(path, provider="azure")
-    assert capfd.readouterr() == ("", "")
 
 
 # --- who embeds a session
