@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from . import bench, evaluate, export, inspect, run, train
+from . import bench, doctor, evaluate, export, inspect, run, train
 
 PANDA_MODULES = ("gymnasium", "panda_gym", "pybullet", "PIL")
 """Modules that the extra `panda` brings; the others come with `train`."""
@@ -39,6 +39,7 @@ app.command("inspect")(inspect.inspect)
 app.command("verify")(inspect.verify)
 app.command("run")(run.run)
 app.command("bench")(bench.bench)
+app.command("doctor")(doctor.doctor)
 
 
 def main() -> None:

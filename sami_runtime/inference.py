@@ -90,7 +90,7 @@ def build(artifact: Artifact, provider: str = "cpu") -> ort.InferenceSession:
     # change silently.
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     chosen = (name, _OPTIONS.get(name, {}))
-    complaints = _load_libraries(onnxruntime)
+    complaints = load_libraries(onnxruntime)
     try:
         session = onnxruntime.InferenceSession(artifact.model_bytes, options, providers=[chosen], enable_fallback=0)
     except Exception as error:
@@ -142,7 +142,7 @@ def _full_name(provider: str, available: Iterable[str]) -> str:
     return short[asked]
 
 
-def _load_libraries(onnxruntime: ModuleType) -> str:
+def load_libraries(onnxruntime: ModuleType) -> str:
     """Loads the CUDA libraries that pip installed, and returns what onnxruntime prints where it finds none."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
