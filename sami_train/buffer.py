@@ -1,4 +1,4 @@
-"""Episode buffer: whole episodes by task, sampled as sequences, as transitions with hindsight, and by rank."""
+"""Episode buffer: whole episodes by task, sampled as sequences and as transitions with hindsight."""
 
 from __future__ import annotations
 
@@ -122,12 +122,6 @@ class EpisodeBuffer:
         if not len(self):
             raise ReplayError("the buffer is empty; collect at least one episode before sampling.")
         return rng.integers(len(self), size=episodes)
-
-    def ranked(self, task: int, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw up to `count` different episodes of a task, best return first (ties in random order)."""
-        where = self.of_task(task)
-        drawn = rng.choice(where, size=min(count, len(where)), replace=False)
-        return drawn[np.argsort(-self.returns[drawn], kind="stable")]
 
     def transitions(
         self, where: np.ndarray, count: int | None, hindsight: float, rng: np.random.Generator

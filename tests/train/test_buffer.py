@@ -6,7 +6,6 @@ import pytest
 from sami_train.buffer import EpisodeBuffer, ReplayError
 from sami_train.envs.catalog import environment
 from sami_train.episode import Episode
-from sami_train.methods import METHODS, method, ranked_halves
 
 GOAL = environment("panda").goal
 
@@ -132,26 +131,6 @@ def test_the_oldest_episode_makes_room_and_leaves_nothing_behind():
     assert not buffer.rewards[0, 2:].any()
 
 
-def test_positives_and_negatives_come_from_one_task_ranked_by_return():
-    episodes = [make_episode(length, task, seed=length) for task in range(3) for length in range(1, 21)]
-    buffer = filled(*episodes)
-    tasks = set()
-    for seed in range(20):
-        good, bad = ranked_halves(buffer, 12, RNG(seed))
-        assert len(good) == len(bad) == 6
-        assert len(set(buffer.tasks[np.concatenate([good, bad])])) == 1
-        assert buffer.returns[good].min() >= buffer.returns[bad].max()
-        assert not set(good) & set(bad)
-        tasks.add(int(buffer.tasks[good[0]]))
-    assert tasks == {0, 1, 2}
-
-
-def test_tied_returns_and_scarce_tasks_do_not_crash():
-    assert ranked_halves(filled(make_episode(), make_episode()), 64, RNG(0)) is None
-    good, bad = ranked_halves(filled(*[make_episode(seed=s) for s in range(5)]), 64, RNG(0))
-    assert len(good) == len(bad) == 2
-
-
 def test_a_saved_buffer_comes_back_and_another_shape_is_refused(tmp_path):
     buffer = filled(*(make_episode(length, seed=length) for length in (3, 9)))
     buffer.save(tmp_path / "buffer.npz")
@@ -169,9 +148,3 @@ def test_an_empty_buffer_and_an_episode_that_is_too_long_are_refused():
         EpisodeBuffer(4, 50, 25, 4, GOAL).sample(1, RNG(0))
     with pytest.raises(ReplayError, match="an episode has 51 steps; this buffer takes at most 50"):
         filled(make_episode(51))
-
-
-def test_methods_differ_only_in_data():
-    assert list(METHODS) == ["tesac", "satesac"]
-    assert not method("tesac").contrastive
-    assert method("satesac").contrastive

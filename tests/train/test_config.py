@@ -47,7 +47,7 @@ def test_overrides_change_one_key():
         ({"lerning.discount": 0.9}, "unknown config key 'lerning'"),
         ({"steps.many": 1}, "unknown config key 'steps.many'"),
         ({"env": "pandas"}, "unknown environment 'pandas'. Did you mean 'panda'"),
-        ({"method": "sac"}, "unknown method 'sac'.*Valid: satesac, tesac"),
+        ({"method": "sac"}, "unknown method 'sac'.*Valid: ccm, pearl, saccm, satesac, tesac"),
     ],
 )
 def test_unknown_names_are_answered_with_the_nearest(overrides, message):

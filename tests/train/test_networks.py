@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from sami_train.encoders import LSTMEncoder
 from sami_train.envs.catalog import environment
 from sami_train.features import feature_layout
-from sami_train.networks import ContextEncoder, Features
+from sami_train.networks import Features
 from sami_train.numpy_policy import NumpyPolicy
 from sami_train.policy import ContextPolicy
 
@@ -34,7 +35,7 @@ def observations(steps, rows=3):
 
 def test_stepping_t_times_equals_one_pass_over_t():
     torch.manual_seed(0)
-    encoder = ContextEncoder(23, 128, 6)
+    encoder = LSTMEncoder(19, 4, 128, 6)
     x = torch.randn(4, 50, 23)
     whole, _ = encoder(x)
     state, steps = None, []
@@ -46,7 +47,7 @@ def test_stepping_t_times_equals_one_pass_over_t():
 
 def test_what_comes_later_does_not_change_earlier_contexts():
     torch.manual_seed(0)
-    encoder = ContextEncoder(23, 128, 6)
+    encoder = LSTMEncoder(19, 4, 128, 6)
     x = torch.randn(2, 20, 23)
     padded = x.clone()
     padded[:, 12:] = 0.0
