@@ -136,6 +136,30 @@ def test_padding_gives_exactly_no_gradient(pairing):
     assert all(torch.equal(a, b) for a, b in zip(clean, gradients(), strict=True))
 
 
+def test_ranking_by_value_scores_what_the_critic_thinks_of_what_was_done_and_no_padding():
+    trained = agent(contrast__ranking="value").learn(300)
+    buffer, policy = trained.buffer, trained.policy
+    where = np.arange(4)
+    buffer.lengths[:4] = (12, 3, 7, 1)
+    values = trained.learner.contrast._values(buffer.sequences(where))
+    for i, length in enumerate(buffer.lengths[:4]):
+        one = buffer.sequences(where[i : i + 1])
+        contexts, _ = policy.momentum_encoder(policy.sequence_input(one))
+        features, actions = policy.features(torch.as_tensor(one.observations)), torch.as_tensor(one.actions)
+        inputs = torch.cat([features[0, :length], contexts[0, :length], actions[0, :length]], -1)
+        with torch.no_grad():
+            q1, q2 = policy.critic_target(inputs)
+        assert values[i] == pytest.approx(torch.minimum(q1, q2).mean().item(), abs=1e-5)
+
+
+def test_a_contrastive_loss_reaches_the_encoder_and_nothing_else():
+    trained = agent().learn(300)
+    trained.policy.zero_grad()
+    trained.learner.contrast.loss(trained.buffer, np.random.default_rng(0)).loss.backward()
+    moved = {name.split(".")[0] for name, p in trained.policy.named_parameters() if p.grad is not None}
+    assert moved == {"encoder"}
+
+
 def test_a_saved_agent_acts_alike_and_needs_no_environment(tmp_path):
     trained = agent().learn(300)
     trained.save(tmp_path / "agent.zip")
