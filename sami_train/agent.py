@@ -29,6 +29,7 @@ from .numpy_policy import NumpyPolicy
 from .policy import ContextPolicy
 from .rollout import Rollout, tasks_of
 from .task_record import TaskRecord
+from .windows import WindowPlan
 
 Self = TypeVar("Self", bound="ContextSAC")
 
@@ -162,8 +163,13 @@ class ContextSAC(BaseAlgorithm):
                 flat_size(self.observation_space),
                 int(np.prod(env.action_space.shape)),
                 self.environment.goal if self.environment else None,
+                self._window_plan(),
             )
         return self.buffer
+
+    def _window_plan(self) -> WindowPlan | None:
+        cfg = self.config.learning
+        return WindowPlan(cfg.window, cfg.burn_in, self.policy.encoder.state) if cfg.window else None
 
     def learn(
         self: Self,
@@ -234,11 +240,12 @@ class ContextSAC(BaseAlgorithm):
     def _source(self) -> Source:
         collection, exploration = self.config.collection, self.config.exploration
         reach = self.environment.reach if self.environment else None
-        weights = self.policy.numpy_weights()
-        envs = self._envs()
+        weights, envs, plan = self.policy.numpy_weights(), self._envs(), self._window_plan()
+        state_every = plan.stride if plan else 0
         if collection.collectors == 0:
             policy = NumpyPolicy(weights, len(envs))
-            return InStep(Rollout(envs, policy, int(self.seed or 0), exploration, reach), policy, self._episode_num)
+            rollout = Rollout(envs, policy, int(self.seed or 0), exploration, reach, state_every=state_every)
+            return InStep(rollout, policy, self._episode_num)
         return Processes(
             envs[0].spec,
             collection.envs,
@@ -248,6 +255,7 @@ class ContextSAC(BaseAlgorithm):
             exploration,
             reach,
             self._episode_num,
+            state_every,
         )
 
     def _due(self) -> int:

@@ -71,9 +71,13 @@ class LearningConfig:
     initial_temperature: float = 0.135
     minimum_temperature: float = 0.005
     batch_episodes: int = 16
-    """Episodes that one update runs through the encoder."""
+    """Episodes (or windows of them) that one update runs through the encoder."""
     batch_transitions: int = 512
     """Transitions of them that it learns from; 0 takes all."""
+    window: int = 0
+    """Longest stretch of an episode, in steps, that the encoder runs over at once; 0 takes whole episodes."""
+    burn_in: int = 0
+    """First steps of a window that are not learned from; see `buffer.WindowPlan`."""
     hindsight: float = 0.8
     """Probability of a hindsight goal."""
     clip_targets: bool = True

@@ -24,6 +24,8 @@ _LOWEST: dict[str, int] = {
     "network.context_size": 1,
     "learning.batch_episodes": 1,
     "learning.batch_transitions": 0,
+    "learning.window": 0,
+    "learning.burn_in": 0,
     "learning.train_every": 1,
     "learning.gradient_steps": 1,
     "learning.buffer_episodes": 1,
@@ -91,6 +93,11 @@ def _check_numbers(config: TrainConfig) -> None:
 
 
 def _check_together(config: TrainConfig) -> None:
+    if config.learning.burn_in and config.learning.burn_in >= config.learning.window:
+        raise ConfigError(
+            f"learning.burn_in is {config.learning.burn_in} and learning.window {config.learning.window}: the burn-in "
+            "must be shorter than the window, or nothing is left to learn from. Whole episodes (window 0) need none."
+        )
     if config.learning.hindsight > 0 and config.network.encoder_reads_goal:
         raise ConfigError(
             "learning.hindsight is on and network.encoder_reads_goal is true: hindsight changes goals of single "

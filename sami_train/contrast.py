@@ -36,18 +36,20 @@ class Contrast:
         assert self.method.strategy is not None
 
         def score(where: np.ndarray) -> np.ndarray:
-            return buffer.returns[where] if config.ranking == "return" else self._values(buffer.sequences(where))
+            return buffer.returns[where] if config.ranking == "return" else self._values(sequences(where))
+
+        def sequences(where: np.ndarray) -> SequenceBatch:
+            return buffer.sequences(buffer.windows(where, rng))
 
         drawn = self.method.strategy(buffer, config.trajectories, rng, score)
         if drawn is None:
             return None
-        good = buffer.sequences(drawn.positives)
-        queries = self._embed(self.policy.encoder, good, rng)
+        queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
         with torch.no_grad():
             # A query's positive is another good trajectory, not the query's own embedding.
             partners = drawn.positives[np.roll(np.arange(len(drawn.positives)), 1)]
-            positives = self._embed(self.policy.momentum_encoder, buffer.sequences(partners), rng)
-            negatives = self._embed(self.policy.momentum_encoder, buffer.sequences(drawn.negatives), rng)
+            positives = self._embed(self.policy.momentum_encoder, sequences(partners), rng)
+            negatives = self._embed(self.policy.momentum_encoder, sequences(drawn.negatives), rng)
         if config.pairing == "all_steps":
             # As many positives as there are queries: the partners' steps, in random order and repeated as needed.
             positives = positives[rng.permutation(np.arange(len(queries)) % len(positives))]
@@ -56,7 +58,7 @@ class Contrast:
         )
 
     def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch, rng: np.random.Generator) -> Tensor:
-        contexts, _ = encoder(self.policy.sequence_input(sequences))
+        contexts, _ = encoder(*self.policy.sequence_input(sequences))
         embeddings = embeddings_of(contexts, sequences.lengths, self.config.pairing, rng)
         return F.normalize(embeddings, dim=-1) if self.config.unit_length else embeddings
 
@@ -64,7 +66,7 @@ class Contrast:
     def _values(self, sequences: SequenceBatch) -> np.ndarray:
         """The critics' mean value of what each trajectory did, (B,)."""
         policy = self.policy
-        contexts, _ = policy.momentum_encoder(policy.sequence_input(sequences))
+        contexts, _ = policy.momentum_encoder(*policy.sequence_input(sequences))
         features = policy.features(torch.from_numpy(sequences.observations).to(policy.device))
         actions = torch.from_numpy(sequences.actions).to(policy.device)
         done = torch.from_numpy(np.arange(actions.shape[1]) < sequences.lengths[:, None]).to(policy.device)  # (B, L)

@@ -60,9 +60,9 @@ class LSTMEncoder(nn.Module):
         hidden, (h, c) = self.lstm(x, before)
         return self.head(torch.relu(hidden)), (h.transpose(0, 1), c.transpose(0, 1))
 
-    def infer(self, x: Tensor, generator: torch.Generator) -> Inference:
-        """Contexts of whole episodes (B, T, features + A); deterministic."""
-        return Inference(self(x)[0], None)
+    def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
+        """Contexts of windows (B, T, features + A); deterministic."""
+        return Inference(self(x, state)[0], None)
 
     def arrays(self) -> dict[str, Tensor]:
         """The weights that `numpy_policy.LSTM` needs."""
@@ -117,9 +117,9 @@ class GaussianEncoder(nn.Module):
         mean, _, state = self.posterior(x, state)
         return mean, state
 
-    def infer(self, x: Tensor, generator: torch.Generator) -> Inference:
-        """Samples of the posterior, one noise for each episode, and its KL divergence from the prior."""
-        mean, variance, _ = self.posterior(x)
+    def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
+        """Samples of the posterior, one noise for each window, and its KL divergence from the prior."""
+        mean, variance, _ = self.posterior(x, state)
         noise = torch.empty_like(mean[:, :1]).normal_(generator=generator)
         divergence = 0.5 * (variance + mean**2 - 1.0 - variance.log()).sum(-1)
         return Inference(mean + variance.sqrt() * noise, divergence)

@@ -1,4 +1,4 @@
-"""One gradient step: SAC on transitions whose context comes from whole episodes, and a contrastive loss on them."""
+"""One gradient step: SAC on transitions whose context comes from whole episodes or windows, and a contrastive loss."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ class Learner:
         """
         cfg, policy = self.learning, self.policy
         self.noise.manual_seed(int(rng.integers(2**63)))
-        where = buffer.sample(cfg.batch_episodes, rng)
-        batch = buffer.transitions(where, cfg.batch_transitions or None, cfg.hindsight, rng)
+        windows = buffer.windows(buffer.sample(cfg.batch_episodes, rng), rng)
+        batch = buffer.transitions(windows, cfg.batch_transitions or None, cfg.hindsight, rng)
         rows, steps = self._tensor(batch.rows), self._tensor(batch.steps)
         features = policy.features(self._tensor(batch.observations))  # (N, F)
         next_features = policy.features(self._tensor(batch.next_observations))  # (N, F)
         actions, rewards = self._tensor(batch.actions), self._tensor(batch.rewards)
         alive = 1.0 - self._tensor(batch.terminated).float()
 
-        x = policy.sequence_input(buffer.sequences(where))
-        contexts, divergence = policy.encoder.infer(x, self.noise)  # (B, L + 1, C)
+        x, state = policy.sequence_input(buffer.sequences(windows))
+        contexts, divergence = policy.encoder.infer(x, state, self.noise)  # (B, L + 1, C)
         context = contexts[rows, steps]  # (N, C), with gradient
         next_context = contexts[rows, steps + 1].detach()
         with torch.no_grad():
-            target_context = policy.momentum_encoder(x)[0][rows, steps + 1]
+            target_context = policy.momentum_encoder(x, state)[0][rows, steps + 1]
             temperature = policy.log_temperature.exp()
             with self._autocast():
                 next_actions, next_log_prob = policy.actor.sample(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 SMALLEST_VARIANCE = 1e-4
 """Of one Gaussian factor of PEARL's context: a single transition must not fix it for good."""
 
-State = tuple[Any, ...]
+State = tuple[np.ndarray, ...]
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -34,16 +33,16 @@ class LSTM:
 
     def start(self, rows: int) -> State:
         """State of n episodes that begin."""
-        return tuple(np.zeros((2, rows, len(self._bias) // 4), np.float32))
+        return tuple(np.zeros((2, rows, 1, len(self._bias) // 4), np.float32))
 
     def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
         """Context (n, C) and next state for features (n, F), previous action (n, A) and state."""
-        hidden, cell = state
+        hidden, cell = state[0][:, 0], state[1][:, 0]
         gates = np.concatenate([features, action, hidden], axis=1) @ self._gates + self._bias
         i, f, g, o = np.split(gates, 4, axis=1)
         cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(g)
         hidden = _sigmoid(o) * np.tanh(cell)
-        return np.maximum(hidden, 0.0) @ self._head + self._head_bias, (hidden, cell)
+        return np.maximum(hidden, 0.0) @ self._head + self._head_bias, (hidden[:, None], cell[:, None])
 
 
 class Gaussians:
@@ -51,21 +50,21 @@ class Gaussians:
 
     def __init__(self, weights: Weights) -> None:
         self._layers = _layers(weights, "encoder.factor")
+        self._features = int(weights["features.encoder_columns"].item())
 
     def start(self, rows: int) -> State:
         """No transition yet, and no observation."""
-        nothing = np.zeros((rows, len(self._layers[-1][1]) // 2), np.float32)
-        return nothing, nothing, None
+        size = len(self._layers[-1][1]) // 2
+        return tuple(np.zeros((rows, n), np.float32) for n in (size, size, self._features, 1))
 
     def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
         """Mean of the posterior (n, C), and next state."""
-        precision, weighted, previous = state
-        if previous is not None:
-            x = _mlp(np.concatenate([previous, features, action], axis=1), self._layers)
-            mean, spread = np.split(x, 2, axis=1)
-            factor = 1.0 / (np.logaddexp(0.0, spread) + np.float32(SMALLEST_VARIANCE))
-            precision, weighted = precision + factor, weighted + factor * mean
-        return weighted / (1.0 + precision), (precision, weighted, features)
+        precision, weighted, previous, begun = state
+        x = _mlp(np.concatenate([previous, features, action], axis=1), self._layers)
+        mean, spread = np.split(x, 2, axis=1)
+        factor = begun / (np.logaddexp(0.0, spread) + np.float32(SMALLEST_VARIANCE))
+        precision, weighted = precision + factor, weighted + factor * mean
+        return weighted / (1.0 + precision), (precision, weighted, features, np.ones_like(begun))
 
 
 def _layers(weights: Weights, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -99,13 +98,14 @@ class NumpyPolicy:
         """Take new weights; the recurrent state stays."""
         self._w = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
         self._encoder = (LSTM if "encoder.weight_hh" in self._w else Gaussians)(self._w)
-        self._encoder_columns = int(weights["features.encoder_columns"])
+        self._encoder_columns = int(weights["features.encoder_columns"].item())
         self._actor = _layers(self._w, "actor")
         self.action_size = self._w["actor.log_std.weight"].shape[0]
 
     def reset(self) -> None:
         """Forget everything: zero state and zero previous action in every row."""
-        self._state = self._encoder.start(self.rows)
+        self.state = self._encoder.start(self.rows)
+        """The encoder's, (n, ...) each, shaped as `encoders` shapes it."""
         self.previous_action = np.zeros((self.rows, self.action_size), np.float32)
 
     def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +123,7 @@ class NumpyPolicy:
             (observation @ w["features.projection"] - w["features.mean"]) * w["features.scale"], -5.0, 5.0
         )
         seen = features[:, : self._encoder_columns]
-        context, self._state = self._encoder.step(seen, self.previous_action, self._state)
+        context, self.state = self._encoder.step(seen, self.previous_action, self.state)
         x = np.maximum(_mlp(np.concatenate([features, context], axis=1), self._actor), 0.0)
         action = x @ w["actor.mean.weight"].T + w["actor.mean.bias"]
         if noise is not None:

@@ -10,7 +10,6 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
 
 from .buffer import SequenceBatch
 from .encoders import GaussianEncoder, LSTMEncoder, State
@@ -76,12 +75,15 @@ class ContextPolicy(BasePolicy):
         """What the encoder reads at each step: its share of the features, and the previous executed action."""
         return torch.cat([features[..., : self.layout.encoder_columns], previous_action], -1)
 
-    def sequence_input(self, sequences: SequenceBatch) -> Tensor:
-        """What the encoder reads over whole episodes, (B, L + 1, features + A), with the action before each state."""
-        actions = torch.from_numpy(sequences.actions).to(self.device)
-        previous = F.pad(actions, (0, 0, 1, 0))  # nothing was done before the first observation
-        observations = torch.from_numpy(sequences.observations).to(self.device)
-        return self.encoder_input(self.features(observations), previous)
+    def sequence_input(self, sequences: SequenceBatch) -> tuple[Tensor, State | None]:
+        """What the encoder reads over windows, (B, L + 1, features + A), and its state before them."""
+
+        def tensor(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(array).to(self.device)
+
+        previous = torch.cat([tensor(sequences.previous_action).unsqueeze(1), tensor(sequences.actions)], 1)
+        x = self.encoder_input(self.features(tensor(sequences.observations)), previous)
+        return x, tuple(tensor(part) for part in sequences.state) or None
 
     def step(self, observation: Tensor, previous_action: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         """One deterministic step, as it is exported.

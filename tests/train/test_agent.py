@@ -72,11 +72,12 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_does_not():
     assert not same(weights(first), weights(other))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method, tmp_path):
-    whole = agent(method=method).learn(900)
+@pytest.mark.parametrize(("method", "window"), [*((name, 0) for name in METHODS), ("satesac", 6)])
+def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method, window, tmp_path):
+    changes = {"method": method, "learning__window": window, "learning__burn_in": window // 3}
+    whole = agent(**changes).learn(900)
 
-    interrupted = agent(method=method)
+    interrupted = agent(**changes)
     interrupted.learn(900, Stop(400))
     interrupted.save(tmp_path / "agent.zip")
     interrupted.save_buffer(tmp_path / "buffer.npz")
@@ -89,6 +90,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method, tmp_path):
     assert resumed.num_timesteps == whole.num_timesteps
     assert resumed._n_updates == whole._n_updates
     assert same(weights(whole), weights(resumed))
+    assert resumed.buffer.states or not window
     for name in ("actor_optimizer", "critic_optimizer", "temperature_optimizer"):
         a, b = getattr(whole.learner, name).state_dict(), getattr(resumed.learner, name).state_dict()
         for key, state in a["state"].items():
@@ -141,10 +143,10 @@ def test_ranking_by_value_scores_what_the_critic_thinks_of_what_was_done_and_no_
     buffer, policy = trained.buffer, trained.policy
     where = np.arange(4)
     buffer.lengths[:4] = (12, 3, 7, 1)
-    values = trained.learner.contrast._values(buffer.sequences(where))
+    values = trained.learner.contrast._values(buffer.sequences(buffer.windows(where, None)))
     for i, length in enumerate(buffer.lengths[:4]):
-        one = buffer.sequences(where[i : i + 1])
-        contexts, _ = policy.momentum_encoder(policy.sequence_input(one))
+        one = buffer.sequences(buffer.windows(where[i : i + 1], None))
+        contexts, _ = policy.momentum_encoder(*policy.sequence_input(one))
         features, actions = policy.features(torch.as_tensor(one.observations)), torch.as_tensor(one.actions)
         inputs = torch.cat([features[0, :length], contexts[0, :length], actions[0, :length]], -1)
         with torch.no_grad():
