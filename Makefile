@@ -26,7 +26,7 @@ type: .venv/dev
 	$(BIN)/mypy
 
 bench: .venv/dev  ## the speeds that the README quotes
-	$(BIN)/python benchmarks/session_step.py
+	$(BIN)/sami bench models/panda-satesac.onnx --seconds 11
 	$(BIN)/python benchmarks/training_speed.py
 
 build: .venv/dev  ## wheel and sdist, and the runtime's tests against the wheel, from another directory

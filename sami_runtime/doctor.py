@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import ProviderError
 from sami_runtime.inference import CUDA, INSTALL, TELEMETRY, import_onnxruntime, load_libraries
 
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen")
@@ -91,7 +91,7 @@ def onnxruntime() -> Iterator[Finding]:
     """Whether onnxruntime can be imported, what it could run on, and whether it reports to its maker."""
     try:
         module = import_onnxruntime()
-    except (SamiError, ImportError) as error:
+    except (ProviderError, ImportError) as error:
         yield Finding("onnxruntime", "fail", str(error), f"Install it again: {INSTALL}.")
         return
     providers = module.get_available_providers()

@@ -25,7 +25,7 @@ class ArtifactError(SamiError):
 
 
 class ProviderError(SamiError):
-    """An execution provider was asked for and does not run the model. Nothing else runs it in its place."""
+    """What should run a model is not there: onnxruntime, or an execution provider. Nothing runs it in its place."""
 
 
 class SignalError(SamiError):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.artifact import Artifact
-from sami_runtime.errors import ArtifactError, ProviderError, SamiError, UnknownName
+from sami_runtime.errors import ArtifactError, ProviderError, UnknownName
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -39,7 +39,7 @@ def import_onnxruntime() -> ModuleType:
     environment says otherwise. A program that imports onnxruntime before this package decides for itself.
 
     Raises:
-        SamiError: onnxruntime is not installed.
+        ProviderError: onnxruntime is not installed, or damaged.
     """
     chosen = os.environ.get(TELEMETRY)
     if chosen is None:
@@ -48,12 +48,12 @@ def import_onnxruntime() -> ModuleType:
         # Here, because it costs a quarter of a second that whoever only reads a contract should not pay.
         import onnxruntime
     except ModuleNotFoundError as error:
-        raise SamiError(f"onnxruntime is not installed ({error}). Install it with: {INSTALL}.") from error
+        raise ProviderError(f"onnxruntime is not installed ({error}). Install it with: {INSTALL}.") from error
     finally:
         if chosen is None:
             del os.environ[TELEMETRY]
     if not hasattr(onnxruntime, "InferenceSession"):
-        raise SamiError(
+        raise ProviderError(
             f"onnxruntime at {list(onnxruntime.__path__)} is damaged, as it is after one of two installed builds was "
             "removed. Remove onnxruntime and onnxruntime-gpu with pip uninstall, then install one of them: "
             f"{INSTALL}."
@@ -72,8 +72,8 @@ def build(artifact: Artifact, provider: str = "cpu") -> ort.InferenceSession:
     Raises:
         ArtifactError: onnxruntime refuses the graph.
         UnknownName: The provider is not part of the installed onnxruntime.
-        ProviderError: The provider did not start, or would have left a part of the graph to the CPU.
-        SamiError: onnxruntime is not installed.
+        ProviderError: The provider did not start, or would have left a part of the graph to the CPU; or onnxruntime is
+            not installed.
     """
     onnxruntime = import_onnxruntime()
     name = _full_name(provider, onnxruntime.get_available_providers())

@@ -52,8 +52,7 @@ class Session:
     Raises:
         ArtifactError: onnxruntime cannot build or run the graph.
         UnknownName: The provider is not part of the installed onnxruntime.
-        ProviderError: The provider does not run the graph.
-        SamiError: onnxruntime is not installed.
+        ProviderError: The provider does not run the graph, or onnxruntime is not installed.
     """
 
     def __init__(self, artifact: Artifact, batch: int = 1, provider: str = "cpu") -> None:

@@ -62,7 +62,7 @@ def stepping(path, before):
 
 def test_without_onnxruntime_the_two_ways_to_install_it_are_named(path):
     said = stepping(path, "sys.modules['onnxruntime'] = None")
-    assert said.startswith("sami_runtime.errors.SamiError: onnxruntime is not installed")
+    assert said.startswith("sami_runtime.errors.ProviderError: onnxruntime is not installed")
     assert "pip install 'sami[cpu]'" in said
     assert "pip install 'sami[gpu]'" in said
 
