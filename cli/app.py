@@ -10,10 +10,12 @@ from typing import Annotated
 
 import typer
 
-from . import evaluate, export, inspect, run, train
+from . import compare, evaluate, export, inspect, run, sweep, train
 
 PANDA_MODULES = ("gymnasium", "panda_gym", "pybullet", "PIL")
-"""Modules that the extra `panda` brings; the others come with `train`."""
+"""Modules that the extra `panda` brings."""
+REPORT_MODULES = ("arch", "matplotlib", "scipy")
+"""Modules that the extra `report` brings; the others come with `train`."""
 
 app = typer.Typer(
     name="sami",
@@ -33,7 +35,9 @@ def options(
 
 
 app.command("train")(train.train)
+app.command("sweep")(sweep.sweep)
 app.command("eval")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.command("export")(export.export)
 app.command("inspect")(inspect.inspect)
 app.command("verify")(inspect.verify)
@@ -53,7 +57,8 @@ def main() -> None:
         if code is None:
             hint = "--debug shows where"
             if isinstance(error, ModuleNotFoundError):
-                extra = "panda" if error.name in PANDA_MODULES else "train"
+                missing = str(error.name).partition(".")[0]
+                extra = "panda" if missing in PANDA_MODULES else "report" if missing in REPORT_MODULES else "train"
                 hint = f"install it with: pip install 'sami[{extra}]'"
             print(f"sami: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
             sys.exit(1)

@@ -198,6 +198,12 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def share_of_cores() -> int:
+    """Cores for this process's threads: the usable ones, or fewer where OMP_NUM_THREADS says so."""
+    limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return min(usable_cores(), max(1, int(limit))) if limit.isdecimal() else usable_cores()
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that a result depends on."""
     found = {"python": platform.python_version()}
@@ -249,3 +255,16 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RunError(f"{path} holds a {type(value).__name__}; it must hold a JSON object.")
     return value
+
+
+def read_metrics(path: Path) -> list[dict[str, float]]:
+    """All complete lines of a metrics file; a last line that was cut off is left out."""
+    if not path.is_file():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows

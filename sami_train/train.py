@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -22,7 +21,7 @@ from .config import TrainConfig
 from .envs.catalog import environment
 from .metrics import MetricsFile
 from .progress import Progress
-from .run_folder import RunError, RunFolder, usable_cores
+from .run_folder import RunError, RunFolder, share_of_cores
 
 LOG_EVERY = 10_000
 """Environment steps between two lines of the metrics."""
@@ -142,14 +141,8 @@ def prepare_torch(config: TrainConfig) -> None:
     if needs_gpu and not torch.cuda.is_available():
         raise RunError(f"device is {config.device!r}, and torch finds no GPU here; use --device cpu or auto.")
     torch.set_flush_denormal(True)
-    torch.set_num_threads(max(1, _cores() - max(1, config.collection.collectors)))
+    torch.set_num_threads(max(1, share_of_cores() - max(1, config.collection.collectors)))
     torch.set_float32_matmul_precision("high")
-
-
-def _cores() -> int:
-    """Cores for this run: those that the process may use, or fewer where OMP_NUM_THREADS says so."""
-    limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    return min(usable_cores(), int(limit)) if limit.isdecimal() and int(limit) > 0 else usable_cores()
 
 
 def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> ContextSAC:
