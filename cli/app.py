@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from . import evaluate, export, inspect, run, train
+from . import evaluate, export, inspect, replay, run, train
 
 PANDA_MODULES = ("gymnasium", "panda_gym", "pybullet", "PIL")
 """Modules that the extra `panda` brings; the others come with `train`."""
@@ -38,6 +38,7 @@ app.command("export")(export.export)
 app.command("inspect")(inspect.inspect)
 app.command("verify")(inspect.verify)
 app.command("run")(run.run)
+app.command("replay")(replay.replay)
 
 
 def main() -> None:

@@ -30,7 +30,9 @@ class Film:
         self.frames: list[Image] = []
 
     def add(self, image: np.ndarray, record: StepRecord) -> None:
-        """Add a frame: an image (H, W, 3) and what happened at this step."""
+        """Add a frame: an image (H, W, 3) and what happened at this step; none if nothing was written yet."""
+        if not record.info:
+            return
         from PIL import Image, ImageDraw
 
         frame = Image.fromarray(image)
@@ -54,7 +56,9 @@ class Film:
         self.frames += [frame] * (HOLD if won else 1)
 
     def save(self) -> None:
-        """Write the GIF."""
+        """Write the GIF, if there are frames."""
+        if not self.frames:
+            return
         first, *rest = [frame.quantize(64) for frame in self.frames]
         first.save(
             self.path,
