@@ -16,7 +16,7 @@ def replay(
 ) -> None:
     """Step a model over a recording and name the first step that differs, to the last bit. Exits with 4 if one does."""
     from sami_runtime.errors import CheckFailed
-    from sami_runtime.record import read_recording
+    from sami_runtime.recording import read_recording
     from sami_runtime.replay import conditions
     from sami_runtime.replay import replay as check
     from sami_runtime.session import Session

@@ -29,7 +29,8 @@ from sami_runtime.errors import (
 from sami_runtime.golden import Golden, GoldenSteps
 from sami_runtime.limits import Limits
 from sami_runtime.loop import EpisodeReport, run_episode
-from sami_runtime.record import RecordedStep, Recorder, Recording, read_recording
+from sami_runtime.record import Recorder
+from sami_runtime.recording import RecordedStep, Recording, read_recording
 from sami_runtime.replay import Comparison, Difference, Shadow
 from sami_runtime.report import LoopReport
 from sami_runtime.safety import Ruling, SafetyGate

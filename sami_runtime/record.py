@@ -11,28 +11,21 @@ import hashlib
 import json
 import math
 import platform
-import struct
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
-from sami_runtime.adapters.base import Observation
-from sami_runtime.contract import Contract
 from sami_runtime.errors import RecordingError
 from sami_runtime.limits import Limits
 from sami_runtime.session import Session, SessionState
-from sami_runtime.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.tick import StepRecord
 
 RECORDING_VERSION = 1
-MAX_RECORD_BYTES = 64 * 1024 * 1024
-"""Largest record that is read, so that a damaged length does not fill the memory."""
-
 TOPIC, METADATA = "/step", "sami"
 PACKAGES = ("sami", "numpy", "onnxruntime")
 
@@ -49,38 +42,6 @@ SCHEMA = {
     },
 }
 """What a message holds. A number that is not finite is the string "nan", "inf" or "-inf"."""
-
-
-class RecordedStep(NamedTuple):
-    """One tick of a recording."""
-
-    episode: int
-    """Number of the episode in the recording, from 0."""
-    record: StepRecord
-    state: str
-    """Digest of the session's state after the tick."""
-
-
-@dataclass(frozen=True)
-class Recording:
-    """A recording that was read."""
-
-    path: Path
-    about: Mapping[str, Any]
-    """Of what it is one: model (path, name, weights_sha256), contract, limits, providers, versions, machine."""
-    contract: Contract
-    """Of the model that was recorded."""
-    steps: tuple[RecordedStep, ...]
-    closed: bool
-    """False if the process that wrote it was killed; all whole ticks before that are there."""
-
-    def __str__(self) -> str:
-        model = self.about["model"]
-        episodes = len({step.episode for step in self.steps})
-        return (
-            f"{self.path}: {episodes} episodes, {len(self.steps)} ticks of {model['name']} "
-            f"({model['weights_sha256'][:12]})"
-        )
 
 
 def digest(state: SessionState) -> str:
@@ -112,7 +73,7 @@ class Recorder:
         self._episode = self._sequence = -1
         if self.path.suffix != ".mcap":
             raise RecordingError(f"cannot record to {path}; a recording is NAME.mcap.")
-        writer = _mcap().Writer
+        writer = mcap_parts().Writer
         try:
             self._file: IO[bytes] = open(self.path, "xb")  # noqa: SIM115 - closed by close()
         except FileExistsError:
@@ -122,9 +83,10 @@ class Recorder:
         # Without chunks, every message is whole in the file as soon as it is flushed.
         self._writer = writer(self._file, use_chunking=False, enable_data_crcs=True)
         self._writer.start(library=f"sami {_version('sami')}")
-        self._writer.add_metadata(METADATA, {"about": json.dumps({**_plain(facts or {}), **describe(session, limits)})})
         schema = self._writer.register_schema(SCHEMA["title"], "jsonschema", json.dumps(SCHEMA).encode())
         self._channel = self._writer.register_channel(TOPIC, "json", schema)
+        # Last, because only metadata and messages take what was registered before them to the file.
+        self._writer.add_metadata(METADATA, {"about": json.dumps({**_plain(facts or {}), **describe(session, limits)})})
         self._file.flush()
 
     def __call__(self, record: StepRecord) -> None:
@@ -156,44 +118,6 @@ class Recorder:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.close()
-
-
-def read_recording(path: str | Path) -> Recording:
-    """Reads a recording, also one whose process was killed.
-
-    Raises:
-        RecordingError: The file cannot be read, was changed, or is none of ours.
-    """
-    mcap = _mcap()
-    about: Mapping[str, Any] | None = None
-    steps: list[RecordedStep] = []
-    closed = False
-    try:
-        with open(path, "rb") as file:
-            try:
-                for record in mcap.StreamReader(file, validate_crcs=True, record_size_limit=MAX_RECORD_BYTES).records:
-                    if isinstance(record, mcap.Metadata) and record.name == METADATA:
-                        about = json.loads(record.metadata["about"])
-                    elif isinstance(record, mcap.Message):
-                        steps.append(_recorded(json.loads(record.data)))
-                    closed = closed or isinstance(record, mcap.DataEnd)
-            except mcap.EndOfFile:
-                pass  # the process was killed while it wrote
-    except OSError as error:
-        raise RecordingError(f"{path} cannot be read: {error.strerror}. Give the path of a recording.") from None
-    except (mcap.McapError, struct.error, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise RecordingError(f"{path} is damaged, or no recording of sami run: {error}. Copy it again.") from error
-    if about is None or about.get("version") != RECORDING_VERSION:
-        found = "none" if about is None else about.get("version")
-        raise RecordingError(
-            f"{path} has recording version {found}; this sami_runtime reads version {RECORDING_VERSION}. "
-            "Give a file that sami run --record wrote."
-        )
-    try:
-        contract = Contract.model_validate(about["contract"])
-    except (ValueError, LookupError) as error:
-        raise RecordingError(f"{path} holds no contract that can be read: {error}. Copy it again.") from error
-    return Recording(Path(path), about, contract, tuple(steps), closed)
 
 
 def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
@@ -236,34 +160,6 @@ def _message(episode: int, record: StepRecord, state: str) -> dict[str, Any]:
     }
 
 
-def _recorded(message: dict[str, Any]) -> RecordedStep:
-    observation = None
-    if message["observation"] is not None:
-        # As wide as they were read: the session is what converts to float32, now as then.
-        values: dict[str, Any] = {name: _array(value, np.float64) for name, value in message["observation"].items()}
-        observation = Observation(values, float(message["measured"]))
-    record = StepRecord(
-        step=message["step"],
-        outcome=Outcome(message["outcome"]),
-        observation=observation,
-        action=_array(message["action"]),
-        executed=_array(message["executed"]),
-        context=_array(message["context"]),
-        info=message["info"],
-        times=SectionTimes(**message["times"]),
-        reason=message["reason"],
-        limited_by=tuple(message["limited_by"]),
-        time=message["time"],
-        lag=message["lag"],
-        missed=message["missed"],
-    )
-    return RecordedStep(message["episode"], record, message["state"])
-
-
-def _array(value: Any, dtype: Any = np.float32) -> Any:
-    return None if value is None else np.array(value, dtype)  # "nan" and "inf" are read as what they say
-
-
 def _plain(value: Any) -> Any:
     """What JSON has for a value; the text of what it has nothing for."""
     if isinstance(value, np.ndarray | np.generic):
@@ -286,7 +182,7 @@ def _version(package: str) -> str:
         return "unknown"
 
 
-def _mcap() -> Any:
+def mcap_parts() -> Any:
     """The parts of mcap that are used. Imported here, because the runtime works without it."""
     try:
         from mcap import exceptions, records, stream_reader, writer

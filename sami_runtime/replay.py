@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from sami_runtime.contract import ACTION, CONTEXT, Contract, Signal
 from sami_runtime.errors import CheckFailed, SamiError
-from sami_runtime.record import Recording, describe, digest
+from sami_runtime.record import describe, digest
+from sami_runtime.recording import Recording
 from sami_runtime.session import Session, Step
 from sami_runtime.tick import Outcome, StepRecord
 
