@@ -30,9 +30,9 @@ class Film:
         self.frames: list[Image] = []
 
     def add(self, image: np.ndarray, record: StepRecord) -> None:
-        """Add a frame: an image (H, W, 3) and what happened at this step; none if nothing was written yet."""
+        """Add a frame: an image (H, W, 3) and what happened at this step."""
         if not record.info:
-            return
+            return  # nothing was executed yet
         from PIL import Image, ImageDraw
 
         frame = Image.fromarray(image)

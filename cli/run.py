@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sami_runtime.adapters import Adapter
+    from sami_runtime.limits import Limits
     from sami_runtime.loop import EpisodeReport, OnStep
     from sami_runtime.replay import Shadow
     from sami_runtime.report import LoopReport
@@ -55,8 +56,6 @@ def run(
     """Run a policy and watch it adapt: mass, friction, skill, steps, success, and how its context moves."""
     from sami_runtime.adapters import DryRun, PandaAdapter
     from sami_runtime.clock import ManualClock, MonotonicClock
-    from sami_runtime.errors import SamiError, UnknownName
-    from sami_runtime.limits import Limits
     from sami_runtime.loop import run_episode
     from sami_runtime.record import Recorder
     from sami_runtime.replay import Shadow
@@ -67,24 +66,16 @@ def run(
 
     from .film import Film
 
-    if render not in (None, "gif", "human"):
-        raise UnknownName("renderer", str(render), ["gif", "human"])
-    if gif is not None and render is None:
-        render = "gif"
-    film_path = gif or Path(f"{model.stem}.gif")
-    if render == "gif" and (film_path.suffix != ".gif" or not film_path.parent.is_dir()):
-        raise SamiError(f"cannot write {film_path}; --gif must be NAME.gif in a folder that exists.")
+    render = _renderer(render, gif, dry_run)
+    film_path = _film_path(gif, model) if render == "gif" else None
     spec = environment(env)
     session = Session.load(model)
-    allowed = Limits.load(limits) if limits else Limits()
-    if allowed.max_age_s is None:
-        # A simulator stands still while nothing is written: what it observes does not age.
-        allowed = allowed.model_copy(update={"max_age_s": math.inf})
+    allowed = _limits(limits)
     follower = Shadow(Session.load(shadow), session.contract, shadow_tolerance) if shadow else None
     chosen = _tasks(spec.tasks, tasks, {"mass": mass, "friction": friction})
     # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
     clock = MonotonicClock() if real_time or render == "human" else ManualClock()
-    film = Film(film_path, session.contract.rate_hz) if render == "gif" else None
+    film = Film(film_path, session.contract.rate_hz) if film_path else None
     rows: list[dict[str, Any]] = []
     total = LoopReport()
     with ExitStack() as closing:
@@ -118,6 +109,36 @@ def run(
             print(json_module.dumps(rows[-1]) if json else _line(rows[-1], report), flush=True)
         if not json and not dry_run:
             _summary(rows)
+
+
+def _renderer(render: str | None, gif: Path | None, dry_run: bool) -> str | None:
+    from sami_runtime.errors import SamiError, UnknownName
+
+    if render not in (None, "gif", "human"):
+        raise UnknownName("renderer", str(render), ["gif", "human"])
+    render = render or ("gif" if gif else None)
+    if render == "gif" and dry_run:
+        raise SamiError("--dry-run moves nothing that could be filmed; leave out --render gif.")
+    return render
+
+
+def _film_path(gif: Path | None, model: Path) -> Path:
+    from sami_runtime.errors import SamiError
+
+    path = gif or Path(f"{model.stem}.gif")
+    if path.suffix != ".gif" or not path.parent.is_dir():
+        raise SamiError(f"cannot write {path}; --gif must be NAME.gif in a folder that exists.")
+    return path
+
+
+def _limits(path: Path | None) -> Limits:
+    from sami_runtime.limits import Limits
+
+    limits = Limits.load(path) if path else Limits()
+    if limits.max_age_s is None:
+        # A simulator stands still while nothing is written: what it observes does not age.
+        limits = limits.model_copy(update={"max_age_s": math.inf})
+    return limits
 
 
 def _tasks(space: Any, name: str, fixed: Mapping[str, float | None]) -> list[Task]:
