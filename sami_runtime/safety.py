@@ -193,8 +193,9 @@ class SafetyGate:
                 f"{type(self.adapter).__name__} says it executed an action of shape {executed.shape}, expected "
                 f"{ruling.action.shape}. Correct what its write() returns."
             )
-        blame = "The adapter's write() returned it as executed."
-        require_finite(executed[None], self._action.name, self._action.elements, "executed", blame)
+        if not all_finite(executed):
+            blame = "The adapter's write() returned it as executed."
+            require_finite(executed[None], self._action.name, self._action.elements, "executed", blame)
         if (start := self._start()) is not None:
             self._memory.speed = (executed.astype(np.float64) - start) / self._elapsed(ruling.time)
         self._memory.executed, self._memory.executed_at = executed, ruling.time

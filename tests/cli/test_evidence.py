@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
+from sami_runtime.artifact import read_artifact
+from sami_runtime.limits import Limits
 from sami_runtime.recording import read_recording
 
 
@@ -108,6 +110,15 @@ def test_limits_from_a_file_are_kept_and_reported(sami, trained, rows):
     assert (np.abs(np.diff(executed[:, 3])) <= 0.04 + 1e-6).all()
     assert (executed[:, 0] <= np.float32(0.1)).all()
     assert "limited: " in sami("run", "--model", trained.model, "--episodes", 1, "--limits", "limits.toml").out
+
+
+def test_the_limits_that_the_documentation_shows_fit_the_panda_policy(trained, tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "runtime.md").read_text()
+    path = tmp_path / "shown.toml"
+    path.write_text(text.split("```toml\n")[1].split("```")[0])
+    limits = Limits.load(path)
+    limits.require_fit(read_artifact(trained.model).contract)
+    assert set(limits.model_dump(exclude_unset=True)) == set(Limits.model_fields)
 
 
 def test_a_dry_run_writes_nothing(rows):
