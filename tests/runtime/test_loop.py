@@ -183,6 +183,13 @@ def test_the_last_action_stands_for_its_whole_period(session, arm):
     np.testing.assert_allclose(adapter.written_at, [0.0, 0.02, 0.04, 0.06])
 
 
+def test_a_late_last_period_does_not_let_another_step_in(session, arm):
+    clock = ManualClock()
+    adapter = arm(clock, writing=[0.0] * 2 + [0.1])  # the write of the second step lasts past the third's tick
+    report = run_episode(session, adapter, clock=clock, loop_hz=50.0, max_steps=2)
+    assert (report.steps, adapter.reads, adapter.writes) == (2, 2, 3)
+
+
 # --- a dry run
 
 

@@ -71,6 +71,15 @@ def test_every_tick_comes_back_as_it_was(session, arm, path):
                 np.testing.assert_array_equal(found.observation.values[name].astype(np.float32), value)
 
 
+def test_a_digest_tells_any_bit_of_the_state_from_any_other(session):
+    state, found = session.state, set()
+    for array in (state.previous_action, *state.tensors.values()):
+        for at in range(array.size):
+            found.add(digest(state))
+            array.reshape(-1).view(np.uint32)[at] ^= 1
+    assert len(found) == state.previous_action.size + 3
+
+
 def test_a_recording_says_what_it_is_one_of(session, path):
     Recorder(path, session, Limits(rest=0.0, max_age_s=float("inf")), {"env": "fake", "seed": 3}).close()
     about = read_recording(path).about

@@ -207,6 +207,23 @@ def test_falling_back_keeps_the_rate(gate):
     np.testing.assert_allclose(armed.stand(3 * PERIOD).action, 0.0, atol=1e-8)
 
 
+def test_an_action_that_was_on_its_way_stops_where_it_is_held(gate):
+    armed = gate(rest=0.0, rate=1.0)
+    drive(armed, [(1.0, 1.0)], [0.0])
+    armed.write(armed.hold("age: too old", PERIOD))
+    np.testing.assert_allclose(armed.stand(2 * PERIOD).action, 0.04, rtol=1e-6)
+
+
+def test_what_is_held_and_where_the_next_step_begins_is_what_the_adapter_executed(gate):
+    adapter = FakeAdapter(axes=2, limit=0.25)
+    adapter.reset()
+    armed = gate(adapter, rest=0.0, rate=25.0)
+    _, limited = drive(armed, [(1.0, 0.1)], [0.0])
+    assert limited == [("adapter fx",)]
+    np.testing.assert_array_equal(armed.hold("late: ...", PERIOD).action, action(0.25, 0.1))
+    np.testing.assert_allclose(armed.propose(action(-1, 0.1), PERIOD).action, [-0.75, 0.1])
+
+
 def test_without_a_rest_the_last_action_is_held_until_the_stop(gate):
     armed = gate(hold_ticks=1, stop_after=5)
     drive(armed, [(0.2, 0.2)], [0.0])
