@@ -25,7 +25,7 @@ def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
     """What the contract tells of the training."""
     config, facts = agent.config, run.facts()
     return {
-        "method": agent.learner.method.title,
+        "method": agent.method.title,
         "env": config.env,
         "preset": config.preset,
         "steps": agent.num_timesteps,

@@ -128,6 +128,10 @@ class RunFolder:
         """The evaluation of the newest agent."""
         return self.path / "evaluation.json"
 
+    def keep_evaluation(self, result: dict[str, Any], agent_steps: int) -> None:
+        """Write the evaluation of all task sets, beside the steps that its agent had trained for."""
+        write_json(self.evaluation, result | {"agent_steps": agent_steps})
+
     @property
     def agent(self) -> Path:
         """The trained agent."""

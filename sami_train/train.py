@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -57,13 +58,14 @@ class _Keeper(BaseCallback):
         return not self.stop_requested
 
 
-def start(config: TrainConfig, out: Path, *, show: bool = True) -> ContextSAC:
+def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[str] | None = None) -> ContextSAC:
     """Train in a new run folder.
 
     Args:
         config: the run.
         out: the folder; must not hold anything yet.
         show: whether to draw the progress display.
+        command: what to note as the command that repeats the run; this process's own if left out.
 
     Returns:
         The agent, trained to the end or as far as the user let it.
@@ -75,7 +77,7 @@ def start(config: TrainConfig, out: Path, *, show: bool = True) -> ContextSAC:
     prepare_torch(config)
     # Everything that can fail, fails before anything is written.
     agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
-    run = RunFolder.create(out, config, [Path(sys.argv[0]).name, *sys.argv[1:]])
+    run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
     with run.locked():
         return _run(run, config, agent, show)
 
@@ -140,8 +142,14 @@ def prepare_torch(config: TrainConfig) -> None:
     if needs_gpu and not torch.cuda.is_available():
         raise RunError(f"device is {config.device!r}, and torch finds no GPU here; use --device cpu or auto.")
     torch.set_flush_denormal(True)
-    torch.set_num_threads(max(1, usable_cores() - max(1, config.collection.collectors)))
+    torch.set_num_threads(max(1, _cores() - max(1, config.collection.collectors)))
     torch.set_float32_matmul_precision("high")
+
+
+def _cores() -> int:
+    """Cores for this run: those that the process may use, or fewer where OMP_NUM_THREADS says so."""
+    limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return min(usable_cores(), int(limit)) if limit.isdecimal() and int(limit) > 0 else usable_cores()
 
 
 def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> ContextSAC:
