@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from . import compare, evaluate, export, inspect, run, sweep, train
+from . import compare, evaluate, export, inspect, replay, run, sweep, train
 
 PANDA_MODULES = ("gymnasium", "panda_gym", "pybullet", "PIL")
 """Modules that the extra `panda` brings."""
@@ -42,6 +42,7 @@ app.command("export")(export.export)
 app.command("inspect")(inspect.inspect)
 app.command("verify")(inspect.verify)
 app.command("run")(run.run)
+app.command("replay")(replay.replay)
 
 
 def main() -> None:

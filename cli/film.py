@@ -31,6 +31,8 @@ class Film:
 
     def add(self, image: np.ndarray, record: StepRecord) -> None:
         """Add a frame: an image (H, W, 3) and what happened at this step."""
+        if not record.info:
+            return  # nothing was executed yet
         from PIL import Image, ImageDraw
 
         frame = Image.fromarray(image)
@@ -54,7 +56,9 @@ class Film:
         self.frames += [frame] * (HOLD if won else 1)
 
     def save(self) -> None:
-        """Write the GIF."""
+        """Write the GIF, if there are frames."""
+        if not self.frames:
+            return
         first, *rest = [frame.quantize(64) for frame in self.frames]
         first.save(
             self.path,

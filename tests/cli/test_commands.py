@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("train", "eval", "export", "inspect", "verify", "run")
+COMMANDS = ("train", "eval", "export", "inspect", "verify", "run", "replay")
 
 
 def python(script, *arguments, cwd):
