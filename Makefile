@@ -26,7 +26,7 @@ type: .venv/dev
 	$(BIN)/mypy
 
 bench: .venv/dev  ## the speeds that the README quotes
-	$(BIN)/python benchmarks/session_step.py
+	$(BIN)/sami bench models/panda-satesac.onnx --seconds 11
 	$(BIN)/python benchmarks/training_speed.py
 
 build: .venv/dev  ## wheel and sdist, and the runtime's tests against the wheel, from another directory
@@ -42,7 +42,7 @@ clean:
 
 # The runtime, recordings and the simulator; no torch.
 .venv/runtime: .venv/python pyproject.toml constraints.txt
-	$(PIP) -e '.[panda,record]'
+	$(PIP) -e '.[cpu,panda,record]'
 	@touch $@
 
 .venv/dev: .venv/python pyproject.toml constraints.txt

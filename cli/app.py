@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from . import compare, evaluate, export, inspect, replay, run, sweep, train
+from . import bench, compare, doctor, evaluate, export, inspect, replay, run, sweep, train
 
 PANDA_MODULES = ("gymnasium", "panda_gym", "pybullet", "PIL")
 """Modules that the extra `panda` brings."""
@@ -43,6 +43,8 @@ app.command("inspect")(inspect.inspect)
 app.command("verify")(inspect.verify)
 app.command("run")(run.run)
 app.command("replay")(replay.replay)
+app.command("bench")(bench.bench)
+app.command("doctor")(doctor.doctor)
 
 
 def main() -> None:

@@ -24,6 +24,10 @@ class ArtifactError(SamiError):
     """A model file cannot be read, is not safe to load, or does not keep its own contract."""
 
 
+class ProviderError(SamiError):
+    """What should run a model is not there: onnxruntime, or an execution provider. Nothing runs it in its place."""
+
+
 class SignalError(SamiError):
     """A number that crosses the border of a session is missing, misshapen or not finite."""
 

@@ -106,6 +106,25 @@ class Inverse(Memoryless):
         return {"unit": np.ones(1, np.float32)}
 
 
+class Table(Inverse):
+    """action = position + row of a table with two rows; for a goal that names no row onnxruntime fails."""
+
+    name = "table"
+
+    def nodes(self):
+        return [
+            helper.make_node("Cast", ["observation.goal"], ["whole"], to=TensorProto.INT64),
+            helper.make_node("Squeeze", ["whole", "one"], ["index"]),
+            helper.make_node("Gather", ["rows", "index"], ["row"]),
+            helper.make_node("Add", ["row", "observation.position"], ["action"]),
+            helper.make_node("Add", ["state.count.in", "unit"], ["state.count.out"]),
+        ]
+
+    def initializers(self):
+        rows = np.array([[0.0, 0.0], [0.5, 0.5]], np.float32)
+        return {"unit": np.ones(1, np.float32), "rows": rows, "one": np.array([1], np.int64)}
+
+
 def contract_of(policy, **changes):
     fields = {
         "name": policy.name,
@@ -162,7 +181,7 @@ def golden_of(policy, steps=16, resets=(0, 7)):
 class Maker:
     """Writes model files of tiny policies into a test's folder."""
 
-    recurrent, memoryless, inverse = Recurrent, Memoryless, Inverse
+    recurrent, memoryless, inverse, table = Recurrent, Memoryless, Inverse, Table
     contract_of, model_of, sign = staticmethod(contract_of), staticmethod(model_of), staticmethod(sign)
     golden_of, observations = staticmethod(golden_of), staticmethod(observations)
     observation_signals, action_signal = (POSITION, GOAL), FORCE
