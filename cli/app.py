@@ -12,8 +12,8 @@ import typer
 
 from . import evaluate, export, inspect, run, train
 
-PANDA_MODULES = ("gymnasium", "panda_gym", "pybullet", "PIL")
-"""Modules that the extra `panda` brings; the others come with `train`."""
+EXTRAS = {"gymnasium": "panda", "panda_gym": "panda", "pybullet": "panda", "PIL": "panda", "mujoco": "mujoco"}
+"""The extra that brings a module; those not named here come with `train`."""
 
 app = typer.Typer(
     name="sami",
@@ -53,8 +53,7 @@ def main() -> None:
         if code is None:
             hint = "--debug shows where"
             if isinstance(error, ModuleNotFoundError):
-                extra = "panda" if error.name in PANDA_MODULES else "train"
-                hint = f"install it with: pip install 'sami[{extra}]'"
+                hint = f"install it with: pip install 'sami[{EXTRAS.get(str(error.name), 'train')}]'"
             print(f"sami: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
             sys.exit(1)
         print(f"sami: {error}", file=sys.stderr)

@@ -89,7 +89,7 @@ class TaskSpace:
     sets: Mapping[str, tuple[Task, ...]]
     """The paper's sets: ``training``, ``moderate``, ``extreme``."""
     hint: str = ""
-    """What to do about a feature that is not there."""
+    """What to do where parts cannot be crippled."""
 
     def check(self, task: Task) -> Task:
         """Return the task with every feature given, numbers as floats.
@@ -102,7 +102,7 @@ class TaskSpace:
         for name in task:
             # Nothing crippled is true of every robot.
             if name not in names and not (name == Crippled.name and len(task[name]) == 0):
-                raise UnknownName("environmental feature", name, names, self.hint)
+                raise UnknownName("environmental feature", name, names, self.hint if name == Crippled.name else "")
         needed = [feature.name for feature in self.features if feature.default is None]
         missing = [name for name in needed if name not in task]
         if missing:

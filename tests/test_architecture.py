@@ -23,6 +23,8 @@ TORCH_FREE = (
     "sami_train",
     "sami_train.config",
     "sami_train.envs",
+    "sami_train.envs.mujoco.env",
+    "sami_train.envs.mujoco.vector",
     "sami_train.rollout",
     "sami_train.collectors",
     "sami_train.evaluate",
@@ -113,6 +115,7 @@ def test_nothing_imports_cli_by_the_name_of_its_folder():
 
 def test_collectors_evaluation_and_configuration_load_no_torch(tmp_path):
     pytest.importorskip("panda_gym")
+    pytest.importorskip("mujoco")
     script = f"""
 import importlib, sys
 for name in {TORCH_FREE!r}:

@@ -112,7 +112,7 @@ class MujocoSkillEnv(gym.Env[np.ndarray, np.ndarray]):
         for name, values in self.robot.dynamics(self.current_task).items():
             getattr(self.model, name)[:] = values
         mujoco.mj_setConst(self.model, self._scratch)
-        self._mask = self.robot.mask(self.current_task)
+        self._mask = self.robot.mask(self.current_task)[None]
         if self._camera is not None:
             self._paint()
 
@@ -129,7 +129,7 @@ class MujocoSkillEnv(gym.Env[np.ndarray, np.ndarray]):
     def _paint(self) -> None:
         """Colour the links behind motors that do not obey red."""
         self.model.geom_rgba[:] = self._colours
-        joints = self.model.actuator_trnid[self._mask == 0.0, 0]
+        joints = self.model.actuator_trnid[self._mask[0] == 0.0, 0]
         silent = np.isin(self.model.geom_bodyid, self.model.jnt_bodyid[joints])
         self.model.geom_rgba[silent] = (0.9, 0.1, 0.1, 1.0)
 

@@ -81,9 +81,15 @@ class Robot:
     def control(self, actions: np.ndarray, mask: Array) -> Array:
         """Control signals (n, A) for actions (n, A) from -1 to 1; what lies beyond is cut off.
 
+        Args:
+            actions: (n, A).
+            mask: (n, A), see `mask`.
+
         Raises:
-            SamiError: an action is not finite.
+            SamiError: the actions have another shape, or one is not finite.
         """
+        if actions.shape != mask.shape:
+            raise SamiError(f"got actions of shape {actions.shape} for {self.row.name}, expected {mask.shape}.")
         if not np.isfinite(actions).all():
             raise SamiError(f"the actions {actions.tolist()} are not all finite; check the policy that produced them.")
         return np.clip(actions, -1.0, 1.0).astype(np.float64) * (self.body.limit * mask)
