@@ -156,7 +156,7 @@ _ANT_OPTIONS = ("contact_cost", "legacy_ant_scaling")
 
 ROWS = (
     Row("half-cheetah", HALF_CHEETAH, _GALLOP, _tasks(_FINE, _NEAR, _FARTHEST), 1000),
-    # The paper prints this row shifted by one column; these are the sets of the training script that comes with it.
+    # The paper prints the moderate set under training and the extreme one under moderate: a slip of one column.
     Row("ant", ANT, _CRAWL, _tasks(_FINE, _NEAR, _FARTHEST), 1000, _ANT_OPTIONS),
     Row("hopper", HOPPER, _HOP, _tasks(_COARSE, _NEAR, _FARTHEST), 1000),
     Row("walker", WALKER, _WALK, _tasks(_COARSE, _NEAR, _FARTHEST), 2000),
