@@ -12,10 +12,12 @@ import typer
 
 from . import bench, compare, doctor, evaluate, export, inspect, replay, run, sweep, train
 
-PANDA_MODULES = ("gymnasium", "panda_gym", "pybullet", "PIL")
-"""Modules that the extra `panda` brings."""
-REPORT_MODULES = ("arch", "matplotlib", "scipy")
-"""Modules that the extra `report` brings; the others come with `train`."""
+EXTRAS = {
+    **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
+    **dict.fromkeys(("arch", "matplotlib", "scipy"), "report"),
+    "mujoco": "mujoco",
+}
+"""The extra that brings a module; those not named here come with `train`."""
 
 app = typer.Typer(
     name="sami",
@@ -60,8 +62,7 @@ def main() -> None:
         if code is None:
             hint = "--debug shows where"
             if isinstance(error, ModuleNotFoundError):
-                missing = str(error.name).partition(".")[0]
-                extra = "panda" if missing in PANDA_MODULES else "report" if missing in REPORT_MODULES else "train"
+                extra = EXTRAS.get(str(error.name).partition(".")[0], "train")
                 hint = f"install it with: pip install 'sami[{extra}]'"
             print(f"sami: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
             sys.exit(1)

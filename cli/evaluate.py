@@ -28,7 +28,7 @@ def evaluate(
     from sami_train.envs.catalog import environment
     from sami_train.evaluate import Evaluation, Source, TaskResult
     from sami_train.evaluate import evaluate as measure
-    from sami_train.run_folder import usable_cores
+    from sami_train.machine import usable_cores
 
     source: Source
     if run is not None:

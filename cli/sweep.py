@@ -69,7 +69,7 @@ def sweep(
 
     from sami_train.config import parse_override
     from sami_train.launcher import Launcher
-    from sami_train.run_folder import usable_cores
+    from sami_train.machine import usable_cores
     from sami_train.sweep import Sweep
 
     if resume is not None:

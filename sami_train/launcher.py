@@ -16,7 +16,7 @@ from sami_runtime.errors import SamiError
 
 from .cell import Outcome, run_cell
 from .grid import Cell
-from .run_folder import share_of_cores
+from .machine import share_of_cores
 
 LOCAL_MINUTES = 60 * 24 * 365
 SLURM_MINUTES = 60 * 24

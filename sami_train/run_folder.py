@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import platform
 import shutil
 import subprocess
@@ -28,6 +27,7 @@ from typing import Any
 from sami_runtime.errors import SamiError
 
 from .config import TrainConfig, from_dict
+from .machine import usable_cores
 
 RUN_VERSION = 1
 PACKAGES = (
@@ -191,17 +191,6 @@ class RunFolder:
                 # Buffers are large, and a run resumes from its newest checkpoint only.
                 (other / "buffer.npz").unlink(missing_ok=True)
         return target
-
-
-def usable_cores() -> int:
-    """Cores that this process may use; fewer than the machine has where it is confined to some."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def share_of_cores() -> int:
-    """Cores for this process's threads: the usable ones, or fewer where OMP_NUM_THREADS says so."""
-    limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    return min(usable_cores(), max(1, int(limit))) if limit.isdecimal() else usable_cores()
 
 
 def versions() -> dict[str, str]:

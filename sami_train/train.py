@@ -19,9 +19,10 @@ from sami_runtime.errors import UnknownName
 from .agent import ContextSAC
 from .config import TrainConfig
 from .envs.catalog import environment
+from .machine import share_of_cores
 from .metrics import MetricsFile
 from .progress import Progress
-from .run_folder import RunError, RunFolder, share_of_cores
+from .run_folder import RunError, RunFolder
 
 LOG_EVERY = 10_000
 """Environment steps between two lines of the metrics."""

@@ -8,13 +8,14 @@ import time
 import pytest
 import torch
 
-from sami_train import run_folder
+from sami_train import machine
 from sami_train import sweep as sweep_module
 from sami_train.cell import Outcome, clear_beginning, held, holder, status
 from sami_train.config import resolve
 from sami_train.grid import Grid
 from sami_train.launcher import Launcher
-from sami_train.run_folder import RunError, RunFolder, share_of_cores, write_json
+from sami_train.machine import share_of_cores
+from sami_train.run_folder import RunError, RunFolder, write_json
 from sami_train.sweep import Sweep
 from sami_train.train import prepare_torch
 
@@ -195,7 +196,7 @@ def test_a_beginning_is_cleared_unless_it_is_in_use_or_holds_something_else(tmp_
     ("limit", "share"), [("4", 4), ("4,2", 4), ("1", 1), ("0", 1), ("99", 16), ("", 16), ("many", 16)]
 )
 def test_a_run_takes_no_more_threads_than_it_is_given(monkeypatch, limit, share):
-    monkeypatch.setattr(run_folder, "usable_cores", lambda: 16)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 16)
     monkeypatch.setenv("OMP_NUM_THREADS", limit)
     assert share_of_cores() == share
     prepare_torch(resolve("fast-cpu", {"collection.collectors": 1}))
