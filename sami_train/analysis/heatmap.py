@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sami_train.envs.catalog import environment
+from sami_train.tasks import Feature
 
 from .comparison import Comparison
 from .groups import Group
@@ -27,7 +28,7 @@ def heat_maps(comparison: Comparison) -> Figure | None:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    features = environment(comparison.env).tasks.features
+    features = [item for item in environment(comparison.env).tasks.features if isinstance(item, Feature)]
     if len(features) != 2:
         return None
     across, down = features
