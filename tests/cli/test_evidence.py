@@ -136,8 +136,8 @@ def test_a_safety_stop_exits_with_3_and_tells_what_was_until_then(sami, trained)
     done = sami("run", "--model", trained.model, "--limits", "limits.toml", "--record", "run.mcap")
     assert done.code == 3
     assert done.err.startswith("sami: no new action at 2 ticks in a row (stop_after), lastly: frozen: desired_goal had")
-    assert "3 ticks: 2 acted, 1 held, 0 late, 0 refused" in done.out
-    assert len(read_recording("run.mcap").steps) == 3
+    assert "4 ticks: 2 acted, 2 held, 0 late, 0 refused" in done.out
+    assert read_recording("run.mcap").steps[-1].record.limited_by == ("stop",)
 
 
 def test_the_end_of_a_run_tells_times_by_section(sami, trained):
