@@ -74,6 +74,17 @@ def test_a_replay_with_another_model_names_the_first_step_that_differs_and_exits
     assert result["differing"] == result["steps"] > 0
 
 
+def test_a_recording_whose_model_is_gone_asks_for_it(sami, trained):
+    model = Path("copy.onnx")
+    model.write_bytes(trained.model.read_bytes())
+    assert sami("run", "--model", model, "--episodes", 1, "--record", "run.mcap").code == 0
+    model.unlink()
+    done = sami("replay", "run.mcap")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "sami: run.mcap was recorded with copy.onnx, which is not there. Give the model with --model.\n"
+    assert sami("replay", "run.mcap", "--model", trained.model).code == 0
+
+
 def test_a_run_that_was_cut_off_is_replayed_and_said_to_be(sami, rows):
     rows("--record", "run.mcap")
     data = Path("run.mcap").read_bytes()
