@@ -15,14 +15,17 @@ def replay(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Step a model over a recording and name the first step that differs, to the last bit. Exits with 4 if one does."""
-    from sami_runtime.errors import CheckFailed
+    from sami_runtime.errors import CheckFailed, SamiError
     from sami_runtime.recording import read_recording
     from sami_runtime.replay import conditions
     from sami_runtime.replay import replay as check
     from sami_runtime.session import Session
 
     recording = read_recording(file)
-    session = Session.load(model or recording.about["model"]["path"])
+    path = model or Path(recording.about["model"]["path"])
+    if model is None and not path.exists():
+        raise SamiError(f"{file} was recorded with {path}, which is not there. Give the model with --model.")
+    session = Session.load(path)
     comparison = check(recording, session)
     if json:
         described = {"path": str(file), "closed": recording.closed, "ticks": len(recording.steps)}

@@ -168,6 +168,7 @@ class _Episode:
         self.counts.add(record)
         if self.on_step:
             self.on_step(record)
+        self.gate.require_armed()
 
     def report(self) -> EpisodeReport:
         contexts = np.array(self.contexts, np.float32).reshape(len(self.contexts), self.session.contract.context_size)

@@ -45,10 +45,10 @@ SCHEMA = {
 
 
 def digest(state: SessionState) -> str:
-    """A short hash of all that a session remembers: equal where every bit is."""
-    whole = hashlib.sha256(np.ascontiguousarray(state.previous_action).tobytes())
+    """A short hash of all that a session's next step depends on: equal where every bit is."""
+    whole = hashlib.sha256(state.acted.tobytes() + state.previous_action.tobytes())
     for name in sorted(state.tensors):
-        whole.update(np.ascontiguousarray(state.tensors[name]).tobytes())
+        whole.update(state.tensors[name].tobytes())
     return whole.hexdigest()[:16]
 
 

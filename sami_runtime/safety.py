@@ -26,9 +26,9 @@ class Ruling(NamedTuple):
     """What the gate lets through at one tick."""
 
     action: Array | None
-    """(A,), or None: nothing is written, because no action has been executed yet that could stand."""
+    """(A,), or None: nothing is written, because no action has been executed yet that could stand, or to stop."""
     limited_by: tuple[str, ...]
-    """Every limit that changed the proposal, as `"rate dx"`; `"blend-in"` and `"rest"` concern all elements."""
+    """Every limit that changed the proposal, as `"rate dx"`; `"blend-in"`, `"rest"`, `"stop"` concern all elements."""
     time: float
     """When it was ruled [s]."""
 
@@ -94,21 +94,22 @@ class SafetyGate:
         Raises:
             SafetyStop: The gate tripped and was not re-armed.
         """
-        if self.tripped is not None:
-            raise SafetyStop(
-                f"the gate has tripped ({self.tripped}) and is latched. Find out why, then call rearm() on it."
-            )
+        self.require_armed()
         self._period = period
         self._memory = self._fresh()
 
     def trip(self, reason: str) -> None:
-        """Latches the gate: from now on it rules and writes nothing but an error.
+        """Latches the gate, also from another thread: it writes nothing more, and the loop stops the robot."""
+        self.tripped = reason
+
+    def require_armed(self) -> None:
+        """Does nothing while the gate is armed.
 
         Raises:
-            SafetyStop: Always, for the loop to stop the adapter.
+            SafetyStop: It tripped.
         """
-        self.tripped = reason
-        raise SafetyStop(f"{reason}. The robot was stopped; nothing more is written until the gate is re-armed.")
+        if self.tripped is not None:
+            raise SafetyStop(f"{self.tripped}. The robot is stopped; nothing is written until the gate is re-armed.")
 
     def rearm(self) -> None:
         """Lets a tripped gate begin another episode. For a person to call, or on a person's behalf."""
@@ -163,12 +164,12 @@ class SafetyGate:
     def hold(self, reason: str, now: float) -> Ruling:
         """Rules on a tick at which there is no new action: the executed one is held, then it falls back to rest.
 
-        Raises:
-            SafetyStop: It was the last of too many in a row.
+        At the last of too many in a row the gate trips, and nothing is to be written.
         """
         self._memory.held += 1
         if self._memory.held >= self.limits.stop_after:
             self.trip(f"no new action at {self._memory.held} ticks in a row (stop_after), lastly: {reason}")
+            return Ruling(None, ("stop",), now)
         self._memory.target = None
         if self._memory.executed is None or self._memory.held <= self.limits.hold_ticks or self._memory.rest is None:
             return Ruling(self._memory.executed, (), now)
@@ -182,10 +183,9 @@ class SafetyGate:
             SafetyStop: The gate is latched.
             SignalError: What the adapter says it executed is not finite.
         """
-        if self.tripped is not None:
-            raise SafetyStop(f"the gate has tripped ({self.tripped}); nothing is written. Call rearm() on it.")
         if ruling.action is None:
             return None
+        self.require_armed()
         sent = self.adapter.write(ruling.action.copy())
         executed = np.array(sent.action, np.float32)
         if executed.shape != ruling.action.shape:

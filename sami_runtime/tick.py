@@ -55,7 +55,7 @@ class StepRecord:
     action: Array | None
     """(A,): what the policy proposed last; None if it never did, or was not asked or could not answer at this tick."""
     executed: Array | None
-    """(A,): what was really sent. None if nothing was: no action has been executed yet that could stand."""
+    """(A,): what was really sent. None if nothing was: there is no action yet that could stand, or the gate tripped."""
     context: Array
     """(C,): the context that the policy inferred last."""
     info: Mapping[str, Any]
@@ -64,7 +64,7 @@ class StepRecord:
     reason: str = ""
     """Why the policy did not act, its kind first: `"age: ..."`, `"frozen: ..."`, `"late: ..."`, `"refused: ..."`."""
     limited_by: tuple[str, ...] = ()
-    """Every limit that changed the action, each as `"rate dx"`."""
+    """Every limit that changed the action, each as `"rate dx"`; `"stop"` where the gate tripped."""
     time: float = 0.0
     """When the tick began [s], by the loop's clock."""
     lag: float = 0.0

@@ -74,6 +74,17 @@ def test_a_replay_with_another_model_names_the_first_step_that_differs_and_exits
     assert result["differing"] == result["steps"] > 0
 
 
+def test_a_recording_whose_model_is_gone_asks_for_it(sami, trained):
+    model = Path("copy.onnx")
+    model.write_bytes(trained.model.read_bytes())
+    assert sami("run", "--model", model, "--episodes", 1, "--record", "run.mcap").code == 0
+    model.unlink()
+    done = sami("replay", "run.mcap")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "sami: run.mcap was recorded with copy.onnx, which is not there. Give the model with --model.\n"
+    assert sami("replay", "run.mcap", "--model", trained.model).code == 0
+
+
 def test_a_run_that_was_cut_off_is_replayed_and_said_to_be(sami, rows):
     rows("--record", "run.mcap")
     data = Path("run.mcap").read_bytes()
@@ -136,8 +147,8 @@ def test_a_safety_stop_exits_with_3_and_tells_what_was_until_then(sami, trained)
     done = sami("run", "--model", trained.model, "--limits", "limits.toml", "--record", "run.mcap")
     assert done.code == 3
     assert done.err.startswith("sami: no new action at 2 ticks in a row (stop_after), lastly: frozen: desired_goal had")
-    assert "3 ticks: 2 acted, 1 held, 0 late, 0 refused" in done.out
-    assert len(read_recording("run.mcap").steps) == 3
+    assert "4 ticks: 2 acted, 2 held, 0 late, 0 refused" in done.out
+    assert read_recording("run.mcap").steps[-1].record.limited_by == ("stop",)
 
 
 def test_the_end_of_a_run_tells_times_by_section(sami, trained):

@@ -5,7 +5,7 @@ import pytest
 
 from sami_runtime.adapters import DryRun, Executed, FakeAdapter, Observation
 from sami_runtime.clock import ManualClock
-from sami_runtime.errors import AdapterError, SamiError, SignalError
+from sami_runtime.errors import AdapterError, SafetyStop, SamiError, SignalError
 from sami_runtime.limits import Limits
 from sami_runtime.loop import run_episode
 from sami_runtime.safety import SafetyGate
@@ -78,6 +78,34 @@ def test_a_gate_of_another_adapter_is_refused_before_anything_moves(session, arm
     with pytest.raises(SamiError, match="the gate writes to another adapter"):
         run_episode(session, adapter, gate=SafetyGate(other, session.contract))
     assert (adapter.resets, adapter.writes, other.writes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("where", ["read", "write", "on_step"])
+def test_a_gate_that_is_tripped_from_outside_stops_the_robot_within_the_tick(session, arm, where):
+    class Watched(arm):
+        def read(self):
+            if where == "read" and self.reads == 3:
+                gate.trip("somebody came too near")
+            return super().read()
+
+        def write(self, action):
+            if where == "write" and self.writes == 3:
+                gate.trip("somebody came too near")
+            return super().write(action)
+
+    def watch(record):
+        if where == "on_step" and record.step == 3:
+            gate.trip("somebody came too near")
+
+    adapter = Watched()
+    gate = SafetyGate(adapter, session.contract)
+    for _ in range(2):  # and it stays latched over episodes
+        with pytest.raises(SafetyStop, match="somebody came too near"):
+            run_episode(session, adapter, gate=gate, on_step=watch)
+    assert (adapter.resets, adapter.writes, adapter.stops) == (1, 3 + (where != "read"), 2)
+    gate.rearm()
+    run_episode(session, adapter, gate=gate, max_steps=2)
+    assert adapter.resets == 2
 
 
 def test_a_signal_that_the_adapter_forgot_is_named(session, arm, monkeypatch):

@@ -119,14 +119,17 @@ def test_what_an_adapter_tells_is_kept_as_far_as_json_goes(session, arm, path):
     assert (info["is_success"], info["odd"]) == (True, "{1, 2}")
 
 
-def test_a_safety_stop_is_in_the_recording_up_to_the_last_tick_before_it(session, arm, path):
+def test_the_tick_of_a_safety_stop_is_in_the_recording_with_its_reason(session, arm, path):
     adapter = arm(nan_at_reads=range(4, 99))
     gate = SafetyGate(adapter, session.contract, Limits(stop_after=3))
     with pytest.raises(SafetyStop):
         record(path, session, adapter, gate=gate)
     recording = read_recording(path)
     assert recording.closed
-    assert [step.record.outcome for step in recording.steps] == ["acted"] * 4 + ["refused"] * 2
+    assert [step.record.outcome for step in recording.steps] == ["acted"] * 4 + ["refused"] * 3
+    last = recording.steps[-1].record
+    assert (last.executed, last.limited_by, last.reason[:24]) == (None, ("stop",), "refused: tick 4: observa")
+    assert replay(recording, session).same
 
 
 def test_a_recording_never_replaces_a_file(session, path):
