@@ -17,16 +17,27 @@ SPARKS_SHOWN = 50
 Row = dict[str, Any]
 
 
-def row_of(number: int, report: EpisodeReport, skills: Counter[str], total: float, follower: Shadow | None) -> Row:
-    """An episode as plain values: its task, what came of it, and how the loop went."""
-    loop = report.loop
-    row: Row = {"episode": number, **report.info.get("task", {})}
+def row_of(
+    number: int, report: EpisodeReport, features: list[str], skills: Counter[str], total: float, follower: Shadow | None
+) -> Row:
+    """An episode as plain values: its task, what came of it, and how the loop went; None for what nobody could tell.
+
+    Args:
+        number: of the episode.
+        report: of the loop.
+        features: the task's.
+        skills: steps by skill; empty where the environment has no goal, and so neither skills nor success.
+        total: the return.
+        follower: a second model that followed.
+    """
+    loop, info = report.loop, report.info
+    row: Row = {"episode": number, **(info["task"] if "task" in info else dict.fromkeys(features))}
     if skills:
         # An episode is named after its rarest skill that it needed: any lifting makes it Pick&Place (paper, C.1).
         row["skill"] = next((s for s in ("pick_and_place", "other", "push") if skills[s]), "none")
     row["steps"] = report.steps
-    if "is_success" in report.info:
-        row["success"] = bool(report.info["is_success"])
+    if skills:
+        row["success"] = bool(info["is_success"]) if "is_success" in info else None
     row |= {
         "return": round(total, 3),
         "context": [round(float(c), 4) for c in report.contexts[-1]],
@@ -44,7 +55,7 @@ def header(features: list[str], goal: bool) -> str:
     return f"{names}  {'skill          ' if goal else ''}steps{'  success' if goal else '    return'}  context moves"
 
 
-def line(row: Mapping[str, Any], features: list[str], goal: bool, report: EpisodeReport) -> str:
+def line(row: Mapping[str, Any], features: list[str], report: EpisodeReport) -> str:
     """An episode in one line."""
     import numpy as np
 
@@ -54,9 +65,9 @@ def line(row: Mapping[str, Any], features: list[str], goal: bool, report: Episod
     scale = max(float(speed.max(initial=0.0)), 1e-9)
     sparks = "".join(SPARKS[min(int(s / scale * len(SPARKS)), len(SPARKS) - 1)] for s in speed)
     task = " ".join(f"{_value(row, name):>8}" for name in features)
-    if goal:
-        won = {True: "yes", False: "no", None: "-"}[row.get("success")]
-        return f"{task}  {row.get('skill', 'none'):<14} {row['steps']:>5}  {won:<7}  {sparks}"
+    if "success" in row:
+        won = {True: "yes", False: "no", None: "-"}[row["success"]]
+        return f"{task}  {row['skill']:<14} {row['steps']:>5}  {won:<7}  {sparks}"
     return f"{task}  {row['steps']:>5}  {row['return']:>8.1f}  {sparks}"
 
 
@@ -82,7 +93,7 @@ def summary(rows: list[Row], features: list[str]) -> None:
 def _value(row: Mapping[str, Any], name: str) -> str:
     from sami_train.tasks import shown
 
-    return shown(row[name]) if name in row else "-"
+    return "-" if row[name] is None else shown(row[name])
 
 
 def _shares(rows: list[Row]) -> list[str]:

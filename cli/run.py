@@ -64,6 +64,7 @@ def run(
     from sami_runtime.report import LoopReport
     from sami_runtime.safety import SafetyGate
     from sami_runtime.session import Session
+    from sami_runtime.stopping import fatal_signals_raise
     from sami_train.envs import environment
 
     from . import episodes as told
@@ -86,6 +87,7 @@ def run(
     rows: list[told.Row] = []
     total = LoopReport()
     with ExitStack() as closing:
+        closing.enter_context(fatal_signals_raise())  # also between two episodes, recordings are closed
         if not json:
             closing.callback(lambda: print(_ending(total, follower, film, record), end=""))
         robot = spec.adapter(spec.make(tasks=chosen, render_mode="rgb_array" if render == "gif" else render), clock)
@@ -116,8 +118,8 @@ def run(
                     film.add(robot.render(), step, sum(rewards))
 
             report = run_episode(session, adapter, seed + number, steps, clock=clock, on_step=watch, gate=gate)
-            rows.append(told.row_of(number, report, skills, sum(rewards), follower))
-            text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], features, goal, report)
+            rows.append(told.row_of(number, report, features, skills, sum(rewards), follower))
+            text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], features, report)
             print(text, flush=True)
         if not json and not dry_run:
             told.summary(rows, features)

@@ -27,7 +27,7 @@ def always_stopped(adapter: Adapter) -> Iterator[None]:
     """
     cause: BaseException | None = None
     stopped = False
-    with _signals_raise():
+    with fatal_signals_raise():
         try:
             try:
                 yield
@@ -56,8 +56,8 @@ def _stop_again(adapter: Adapter, first: BaseException) -> None:
 
 
 @contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Within the block, fatal signals that nobody handles raise SystemExit."""
+def fatal_signals_raise() -> Iterator[None]:
+    """Within the block, fatal signals that nobody handles raise SystemExit, if this is the main thread."""
     replaced = []
     if threading.current_thread() is threading.main_thread():
         for name in FATAL:
