@@ -168,10 +168,10 @@ def test_dt_is_assumed_constant(session, arm):
     """Two writes are 120 ms apart instead of 40: the rate limit allows as much as in two periods, its most."""
     clock = ManualClock()
     adapter = arm(clock, writing=[0.0, 0.1])
-    gate = SafetyGate(adapter, session.contract, Limits(rest=0.0, rate=0.1))
-    run_episode(session, adapter, clock=clock, gate=gate, max_steps=3)
+    gate = SafetyGate(adapter, session.contract, Limits(rest=0.0, rate=0.01))
+    run_episode(session, adapter, seed=0, clock=clock, gate=gate, max_steps=3)
     moves = np.abs(np.diff(np.vstack([np.zeros(2), adapter.written]), axis=0))
-    np.testing.assert_allclose(moves, [[0.004] * 2, [0.004] * 2, [0.008] * 2], rtol=1e-4)
+    np.testing.assert_allclose(moves, [[0.0004] * 2, [0.0004] * 2, [0.0008] * 2], rtol=1e-4)
 
 
 def test_a_detached_loop_dies_silently(session, arm):
