@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -128,6 +129,20 @@ def test_tensors_of_a_block_begin_aligned_and_share_one_memory():
         tensor[...] = np.nan
     assert np.isnan(block.numbers).sum() == 3 + 34
     assert block.numbers.flags.c_contiguous
+
+
+def test_arrays_that_only_onnxruntime_works_on_stay_alive(path):
+    """A binding holds addresses, not arrays."""
+    artifact = read_artifact(path)
+    memory = Memory(artifact.contract, 1)
+    shares = {f"observation.{s.name}": np.zeros((1, s.size), np.float32) for s in artifact.contract.observation}
+    outputs = {name: np.zeros((1, *shape), np.float32) for name, shape in artifact.contract.outputs.items()}
+    arrays = [weakref.ref(array) for array in (*shares.values(), *memory.inputs.values(), *outputs.values())]
+    run = runner(build(artifact), shares | memory.inputs, outputs)
+    del memory, shares, outputs
+    gc.collect()
+    run()
+    assert all(array() is not None for array in arrays)
 
 
 class Elsewhere:

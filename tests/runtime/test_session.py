@@ -153,6 +153,7 @@ REFUSED = {
         {"goal": [1e300]},
         r"observation 'goal' contains infinity at x",
     ),
+    "too large for float32, as float64": ({"goal": np.array([1e300])}, r"observation 'goal' contains infinity at x"),
     "size": (
         {"position": [0.0] * 4},
         r"tick 3: observation 'position' has 4 values, expected 2 \[m\] \(x, y\)\.",
