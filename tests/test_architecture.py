@@ -28,6 +28,8 @@ TORCH_FREE = (
     "sami_train.rollout",
     "sami_train.collectors",
     "sami_train.evaluate",
+    "sami_train.sweep",
+    "sami_train.analysis.comparison",
 )
 
 
