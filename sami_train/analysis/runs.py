@@ -62,7 +62,7 @@ class Run:
         """Environment steps (n,) and success while exploring (n,); empty where the run kept none."""
         rows = read_metrics(RunFolder(self.path).metrics)
         found = {int(row["step"]): row["rollout/success"] for row in rows if "rollout/success" in row}
-        return np.array(sorted(found)), np.array([found[step] for step in sorted(found)])
+        return np.array(list(found)), np.array(list(found.values()))
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:
