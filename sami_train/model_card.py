@@ -15,6 +15,7 @@ from .metrics import read_metrics
 from .run_folder import RunFolder
 from .tasks import label
 
+
 def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
     """What the contract tells of the training."""
     config, facts = agent.config, run.facts()
