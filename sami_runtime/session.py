@@ -83,7 +83,9 @@ class Session:
         self._require_shapes(inputs | self._memories[0].inputs)
         # On copies, so that nothing leaks into a live step.
         copies = {name: value.copy() for name, value in (inputs | self._memories[0].inputs).items()}
-        self._rehearse = runner(self._onnx, copies, Memory(self.contract, batch).outputs)
+        self._rehearsed = Memory(self.contract, batch)
+        self._rehearse = runner(self._onnx, copies, self._rehearsed.outputs)
+        self._nothing = {name: np.zeros_like(target) for name, target in self._targets}
         self.prewarm()
 
     @classmethod
@@ -97,16 +99,19 @@ class Session:
         return tuple(self._onnx.get_providers())
 
     def prewarm(self) -> None:
-        """Runs the graph once on copies, which changes nothing that a step depends on.
+        """Makes a step on copies, which changes nothing that a real one depends on.
 
-        A core that slept until its next tick comes back with cold caches and a low clock. Called shortly before the
-        deadline, this takes their cost out of the step.
+        A core that slept until its next tick comes back with cold caches and a low clock. Called about half a
+        millisecond before the deadline, this takes their cost out of the step.
 
         Raises:
             SamiError: onnxruntime failed.
         """
         try:
+            self._observe(self._nothing)
             self._rehearse()
+            all_finite(self._rehearsed.numbers)
+            self._answer(self._rehearsed, 0.0)
         except Exception as error:
             raise SamiError(f"{self._where} inference failed while warming up: {error}. Stop the robot.") from error
 
