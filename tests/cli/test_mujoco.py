@@ -8,10 +8,14 @@ import pytest
 
 pytest.importorskip("mujoco")
 
+from rich.console import Console
+from sami_cli.tables import evaluation_table
+
 from sami_train import export as export_module
 from sami_train.agent import ContextSAC
 from sami_train.config import resolve
 from sami_train.envs import ENVIRONMENTS
+from sami_train.evaluate import Evaluation
 from sami_train.tasks import TaskSpace
 
 SMALL = {
@@ -154,6 +158,8 @@ def test_evaluation_tells_returns(sami, models, monkeypatch):
     assert result["sets"] == {"training": {"ret": pytest.approx(np.mean(returns))}}
     assert len(set(returns)) == 2
     assert all(row["steps"] == 1000 for row in result["tasks"])
-    table = sami(*arguments, "--workers", 1).out
-    assert f"{returns[0]:.1f}" in table
+    console = Console(record=True, width=100)
+    console.print(evaluation_table(Evaluation.from_dict(result), "training"))
+    table = console.export_text()
+    assert all(f"{number:.1f}" in table for number in (*returns, np.mean(returns)))
     assert "success" not in table

@@ -166,4 +166,3 @@ class MujocoBatch:
     def _place(self, ids: np.ndarray, qpos: np.ndarray, qvel: np.ndarray | float) -> None:
         self._batch.reset(ids, stage=_SKIP)
         self._qpos[ids], self._qvel[ids] = qpos, qvel
-        self._batch.forward(ids)

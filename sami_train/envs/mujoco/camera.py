@@ -15,6 +15,8 @@ from sami_runtime.errors import SamiError
 
 CAMERA = "track"
 """A camera that every model has, and that follows the robot."""
+FLOOR = 2000.0
+"""How far the drawn floor reaches [m]; the models' ends within a few seconds of running."""
 
 
 class Camera(Protocol):
@@ -31,7 +33,7 @@ def open_camera(model: mujoco.MjModel, data: mujoco.MjData, mode: str, size: tup
     """Open a camera on a robot.
 
     Args:
-        model: of the robot; its floor is made endless, which only rendering sees.
+        model: of the robot; its floor is made larger, which only rendering sees.
         data: its state.
         mode: `"rgb_array"` or `"human"`.
         size: width and height of images, in pixels.
@@ -40,8 +42,8 @@ def open_camera(model: mujoco.MjModel, data: mujoco.MjData, mode: str, size: tup
         SamiError: there is no display for `"human"`, or no OpenGL for `"rgb_array"`.
     """
     floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
-    model.geom_size[floor, :2] = 0.0
-    model.mat_texrepeat[model.geom_matid[floor]] = 1.0
+    model.geom_size[floor, :2] = FLOOR
+    model.mat_texrepeat[model.geom_matid[floor]] = FLOOR  # a square each metre or two
     return Window(model, data) if mode == "human" else Offscreen(model, data, size)
 
 
