@@ -26,7 +26,7 @@ type: .venv/dev
 	$(BIN)/mypy
 
 bench: .venv/dev  ## the speeds that the README quotes
-	$(BIN)/python benchmarks/session_step.py
+	$(BIN)/sami bench models/panda-satesac.onnx --seconds 11
 	$(BIN)/python benchmarks/training_speed.py
 
 build: .venv/dev  ## wheel and sdist, and the runtime's tests against the wheel, from another directory
@@ -40,9 +40,9 @@ clean:
 	$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@touch $@
 
-# The runtime and the simulator; no torch.
+# The runtime, recordings and the simulator; no torch.
 .venv/runtime: .venv/python pyproject.toml constraints.txt
-	$(PIP) -e '.[panda]'
+	$(PIP) -e '.[cpu,panda,record]'
 	@touch $@
 
 .venv/dev: .venv/python pyproject.toml constraints.txt

@@ -61,13 +61,13 @@ def environment_speed(steps: int) -> float:
     return speed
 
 
-def make_agent(preset: str, device: str, episodes: int) -> ContextSAC:
+def make_agent(preset: str, device: str, episodes: int, **changes: str) -> ContextSAC:
     """A fresh agent of a preset, with a buffer for these episodes, on the threads that training would use."""
     from sami_train.agent import ContextSAC
     from sami_train.config import resolve
     from sami_train.train import make_env, prepare_torch
 
-    config = resolve(preset, {"learning.buffer_episodes": episodes, "device": device})
+    config = resolve(preset, {"learning.buffer_episodes": episodes, "device": device, **changes})
     prepare_torch(config)
     return ContextSAC("ContextPolicy", make_env(config), config, device=device)
 

@@ -35,8 +35,8 @@ class Film:
         self.frames: list[Image] = []
 
     def wants(self, record: StepRecord) -> bool:
-        """Whether this step is one to film."""
-        return record.step % self._every == 0 and record.step < SECONDS * self._rate
+        """Whether this step is one to film; none before anything was executed."""
+        return bool(record.info) and record.step % self._every == 0 and record.step < SECONDS * self._rate
 
     def add(self, image: np.ndarray, record: StepRecord, ret: float) -> None:
         """Add a frame: an image (H, W, 3), what happened at this step, and the return so far."""
@@ -65,7 +65,9 @@ class Film:
         self.frames += [frame] * (HOLD if won else 1)
 
     def save(self) -> None:
-        """Write the GIF."""
+        """Write the GIF, if there are frames."""
+        if not self.frames:
+            return
         first, *rest = [frame.quantize(64) for frame in self.frames]
         first.save(
             self.path,

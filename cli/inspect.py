@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from sami_runtime.contract import Contract
 
 Model = Annotated[Path, typer.Argument(help="Model file.")]
 
 
 def inspect(
-    model: Model, json: Annotated[bool, typer.Option("--json", help="Print the contract as JSON.")] = False
+    model: Model,
+    golden: Annotated[Path | None, typer.Option(help="Also write the golden steps, as CSV.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the contract as JSON.")] = False,
 ) -> None:
     """Show a model's contract: signals, units, rate, training, evaluation."""
     from sami_runtime.artifact import read_artifact
 
     contract = read_artifact(model).contract
+    if golden is not None:
+        _write_golden(contract, model, golden)
     if json:
         document = json_module.loads(contract.dumps())
         if document.get("golden"):
@@ -35,18 +42,51 @@ def inspect(
             print(f"return {name}: {numbers['ret']:.1f}")
 
 
+def _write_golden(contract: Contract, model: Path, path: Path) -> None:
+    """A row a step: 1 where an episode begins, observation, executed action, and what the trained policy answered."""
+    import csv
+
+    import numpy as np
+
+    from sami_runtime.errors import SamiError
+
+    steps = contract.golden_steps()
+    if steps is None:
+        raise SamiError(f"{model} carries no golden steps to write. Export the model again.")
+    if path.exists():
+        raise SamiError(f"{path} exists; choose another file, or remove it.")
+    action = contract.action.elements
+    names = [f"observation.{signal.name}.{element}" for signal in contract.observation for element in signal.elements]
+    names += [f"{kind}.{element}" for kind in ("executed", "action") for element in action]
+    names += [f"context.{i}" for i in range(contract.context_size)]
+    seen = [steps.observation[signal.name] for signal in contract.observation]
+    rows = np.concatenate([*seen, steps.executed, steps.action, steps.context], axis=1)
+    try:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["reset", *names])
+            for step, row in enumerate(rows):
+                # 9 digits give back the same float32.
+                writer.writerow([int(step in steps.resets), *(f"{number:.9g}" for number in row)])
+    except OSError as error:
+        raise SamiError(f"{path} cannot be written: {error.strerror}. Choose another file.") from error
+
+
 def verify(
     model: Model,
     tolerance: Annotated[float, typer.Option(help="Largest difference that passes.")] = 1e-5,
+    provider: Annotated[
+        str, typer.Option(help="What runs the graph: cpu, cuda, ... Each rounds in its own way.")
+    ] = "cpu",
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Check a model file against the golden steps inside it. Exit code 4 if anything differs."""
     from sami_runtime.verify import verify as check
 
-    result = check(model, tolerance)
+    result = check(model, tolerance, provider)
     if json:
         checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
-        print(json_module.dumps({"passed": result.passed, "checks": checks}, indent=2))
+        print(json_module.dumps({"passed": result.passed, "provider": provider, "checks": checks}, indent=2))
     else:
         print(result)
     if not result.passed:

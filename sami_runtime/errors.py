@@ -24,6 +24,10 @@ class ArtifactError(SamiError):
     """A model file cannot be read, is not safe to load, or does not keep its own contract."""
 
 
+class ProviderError(SamiError):
+    """What should run a model is not there: onnxruntime, or an execution provider. Nothing runs it in its place."""
+
+
 class SignalError(SamiError):
     """A number that crosses the border of a session is missing, misshapen or not finite."""
 
@@ -31,6 +35,10 @@ class SignalError(SamiError):
         super().__init__(message)
         self.signal = signal
         """Name of the offending signal, where there is exactly one."""
+
+
+class NonFiniteError(SignalError):
+    """NaN or infinity in an observation or an answer: a fault of the moment, which a loop may outlast by holding."""
 
 
 class AdapterError(SamiError):
@@ -41,6 +49,10 @@ class SafetyStop(SamiError):  # noqa: N818 - it reports a stop that worked, not 
     """A limit was exceeded and the robot was stopped."""
 
     exit_code = 3
+
+
+class RecordingError(SamiError):
+    """A recording cannot be written, or what should be one cannot be read."""
 
 
 class CheckFailed(SamiError):  # noqa: N818 - the check ran; what it found is the news

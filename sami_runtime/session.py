@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,14 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sami_runtime.artifact import Artifact, read_artifact
-from sami_runtime.contract import ACTION, PREVIOUS_ACTION, Contract, observation_input, state_input
+from sami_runtime.blocks import Block
+from sami_runtime.contract import ACTION, Contract, observation_input
 from sami_runtime.errors import ArtifactError, SamiError
-from sami_runtime.inference import build
+from sami_runtime.inference import build, runner
+from sami_runtime.memory import Memory, SessionState
 from sami_runtime.values import all_finite, fill, require_finite, row_mask, wrong_names
 
 Array = NDArray[np.float32]
 
 _FLOAT32 = np.dtype(np.float32)
+_FLOATS = (_FLOAT32, np.dtype(np.float64))
 
 _UNCHANGED = "The policy produced it; the state was not advanced. Check the observation's units and ranges."
 
@@ -35,39 +37,25 @@ class Step(NamedTuple):
     """Time that onnxruntime took [s]."""
 
 
-@dataclass(frozen=True)
-class SessionState:
-    """All that a session remembers of an episode; it can be restored into a session of the same weights."""
-
-    weights_sha256: str
-    """Which weights it belongs to: a state means nothing to other ones."""
-    previous_action: Array
-    """(N, A): the action executed last."""
-    tensors: Mapping[str, Array]
-    """By the state's name in the contract, each (N, ...)."""
-    context: Array
-    """(N, C): the context inferred last."""
-    acted: NDArray[np.bool_]
-    """(N,): which rows made a step since their reset."""
-
-
 class Session:
     """Steps a policy and carries its recurrent state.
 
-    A step that raises leaves the session as it was: neither the state nor the previous action move.
+    A step that raises leaves the session as it was: neither the state nor the previous action move. onnxruntime works
+    on memory that is allocated here once; whatever a method returns is a copy that the caller may keep and write into.
+    A session belongs to one thread at a time, and starts none.
 
     Args:
         artifact: A model file that was read and checked.
         batch: N, how many episodes are stepped together; a robot uses 1.
-        providers: onnxruntime's execution providers, best first. The CPU if None.
+        provider: What runs the graph: `"cpu"`, `"cuda"`, or another of onnxruntime's execution providers.
 
     Raises:
         ArtifactError: onnxruntime cannot build or run the graph.
-        UnknownName: A provider is not part of the installed onnxruntime.
-        SamiError: A provider was asked for and did not start.
+        UnknownName: The provider is not part of the installed onnxruntime.
+        ProviderError: The provider does not run the graph, or onnxruntime is not installed.
     """
 
-    def __init__(self, artifact: Artifact, batch: int = 1, providers: Sequence[str] | None = None) -> None:
+    def __init__(self, artifact: Artifact, batch: int = 1, provider: str = "cpu") -> None:
         if batch < 1:
             raise SamiError(f"batch is {batch}; a session steps at least 1 episode. Pass batch=1 for a robot.")
         self.artifact = artifact
@@ -75,37 +63,57 @@ class Session:
         self.batch = batch
         self.tick = 0
         """Number of steps since the last reset of all rows; the number of the step that comes next."""
-        self._onnx = build(artifact, providers)
-        self._output_names = list(self.contract.outputs)
-        self._state_inputs = [state_input(tensor.name) for tensor in self.contract.state]
-        sizes = [signal.size for signal in self.contract.observation]
-        # One buffer for all signals, so that one pass looks for NaN; each signal's share of it is contiguous.
-        self._observed = np.zeros(batch * sum(sizes), np.float32)
-        shares = np.split(self._observed, np.cumsum(sizes)[:-1] * batch)
-        self._shares = {
-            signal.name: share.reshape(batch, signal.size)
-            for signal, share in zip(self.contract.observation, shares, strict=True)
-        }
-        self._fed = {observation_input(name): share for name, share in self._shares.items()}
+        self._onnx = build(artifact, provider)
+        seen = Block({signal.name: (batch, signal.size) for signal in self.contract.observation})
+        self._observed, self._shares = seen.numbers, seen.tensors
         self._rowless = batch == 1  # whether callers give and get (size,) instead of (N, size)
         # Where each signal goes, in the shape that callers give.
         self._targets = [(n, share[0] if self._rowless else share) for n, share in self._shares.items()]
-        # What the graph reads next. It is replaced as a whole, so that no interruption leaves half a step.
-        self._memory = self._initial_memory()
-        self._context = np.zeros((batch, self.contract.context_size), np.float32)
-        self._acted = np.zeros(batch, np.bool_)
         self._everyone = np.ones(batch, np.bool_)  # never written into
-        self._warm_up()
+        self._told = np.zeros((batch, self.contract.action.size), np.float32)
+        # A step reads one memory and writes the other. Which of them counts changes in one assignment, so that neither
+        # an error nor an interruption leaves half a step.
+        self._memories = (Memory(self.contract, batch), Memory(self.contract, batch))
+        self._now = 0
+        inputs = {observation_input(name): share for name, share in self._shares.items()}
+        self._runs = tuple(
+            runner(self._onnx, inputs | read.inputs, written.outputs)
+            for read, written in (self._memories, self._memories[::-1])
+        )
+        self._require_shapes(inputs | self._memories[0].inputs)
+        # On copies, so that nothing leaks into a live step.
+        copies = {name: value.copy() for name, value in (inputs | self._memories[0].inputs).items()}
+        self._rehearsed = Memory(self.contract, batch)
+        self._rehearse = runner(self._onnx, copies, self._rehearsed.outputs)
+        self._nothing = {name: np.zeros_like(target) for name, target in self._targets}
+        self.prewarm()
 
     @classmethod
-    def load(cls, path: str | Path, batch: int = 1, providers: Sequence[str] | None = None) -> Session:
+    def load(cls, path: str | Path, batch: int = 1, provider: str = "cpu") -> Session:
         """Reads a model file and makes a session of it. Everything that can be refused, is refused here."""
-        return cls(read_artifact(path), batch, providers)
+        return cls(read_artifact(path), batch, provider)
 
     @property
     def active_providers(self) -> tuple[str, ...]:
         """The execution providers that run the graph, best first."""
         return tuple(self._onnx.get_providers())
+
+    def prewarm(self) -> None:
+        """Makes a step on copies, which changes nothing that a real one depends on.
+
+        A core that slept until its next tick comes back with cold caches and a low clock. Called about half a
+        millisecond before the deadline, this takes their cost out of the step.
+
+        Raises:
+            SamiError: onnxruntime failed.
+        """
+        try:
+            self._observe(self._nothing)
+            self._rehearse()
+            all_finite(self._rehearsed.numbers)
+            self._answer(self._rehearsed, 0.0)
+        except Exception as error:
+            raise SamiError(f"{self._where} inference failed while warming up: {error}. Stop the robot.") from error
 
     def reset(self, rows: ArrayLike | None = None) -> None:
         """Begins a new episode: state and previous action take their initial values.
@@ -116,17 +124,13 @@ class Session:
         Raises:
             SamiError: A row is not in the batch.
         """
-        initial = self._initial_memory()
+        mask = self._everyone if rows is None else row_mask(rows, self.batch)
+        memory, spare = self._memories[self._now], self._memories[1 - self._now]
+        spare.take(memory)
+        spare.begin(mask)
+        self._now = 1 - self._now
         if rows is None:
-            self._memory, self._acted, self.tick = initial, np.zeros(self.batch, np.bool_), 0
-            self._context = np.zeros_like(self._context)
-            return
-        mask = row_mask(rows, self.batch)
-        for name, value in initial.items():
-            value[~mask] = self._memory[name][~mask]
-        context, acted = self._context.copy(), self._acted.copy()
-        context[mask], acted[mask] = 0.0, False
-        self._memory, self._context, self._acted = initial, context, acted
+            self.tick = 0
 
     def step(self, observation: Mapping[str, ArrayLike]) -> Step:
         """Asks the policy for its action, and advances the state.
@@ -144,25 +148,21 @@ class Session:
         self._observe(observation)
         start = time.perf_counter()
         try:
-            outputs = self._onnx.run(self._output_names, {**self._fed, **self._memory})
+            self._runs[self._now]()
         except Exception as error:
             raise SamiError(
                 f"tick {self.tick}: inference failed: {error}. The state was not advanced; stop, or hold and try again."
             ) from error
         inference_s = time.perf_counter() - start
-        for name, value in zip(self._output_names, outputs, strict=True):
-            if not all_finite(value):
+        answer = self._memories[1 - self._now]
+        if not all_finite(answer.numbers):
+            for name, value in answer.outputs.items():
                 elements = self.contract.action.elements if name == ACTION else ()
                 require_finite(value, name, elements, f"{self._where} output", _UNCHANGED)
-        action = outputs[0]
-        context = outputs[1] if self.contract.context else self._context
-        state = outputs[len(outputs) - len(self._state_inputs) :]
-        # A copy: the caller owns the returned action and may write into it.
-        self._memory = {PREVIOUS_ACTION: action.copy(), **dict(zip(self._state_inputs, state, strict=True))}
-        self._context = context
-        self._acted = self._everyone
+        answer.acted = self._everyone
+        self._now = 1 - self._now
         self.tick += 1
-        return self._answer(action, context.copy(), inference_s)
+        return self._answer(answer, inference_s)
 
     def executed(self, action: ArrayLike) -> None:
         """Tells what was really executed since the last step, where that is not the action of the step.
@@ -176,12 +176,12 @@ class Session:
         Raises:
             SignalError: The action is misshapen or not finite.
         """
-        signal = self.contract.action
-        previous = self._memory[PREVIOUS_ACTION]
-        told = np.empty_like(previous)
+        signal, told = self.contract.action, self._told
         fill(told, action, signal, f"{self._where} executed action")
-        require_finite(told, signal.name, signal.elements, self._where, "It was given to executed().")
-        self._memory = {**self._memory, PREVIOUS_ACTION: np.where(self._acted[:, None], told, previous)}
+        if not all_finite(told):
+            require_finite(told, signal.name, signal.elements, self._where, "It was given to executed().")
+        memory = self._memories[self._now]
+        np.copyto(memory.action, told, where=memory.acted[:, None])
 
     def hold(self) -> Step:
         """A held tick: the action executed last stands for one more tick, and the state is not advanced.
@@ -189,24 +189,26 @@ class Session:
         Raises:
             SamiError: No action was executed since the reset, so there is none that could stand.
         """
-        if not self._acted.all():
-            row = int(np.flatnonzero(~self._acted)[0])
+        memory = self._memories[self._now]
+        if not memory.acted.all():
+            row = int(np.flatnonzero(~memory.acted)[0])
             raise SamiError(
                 f"hold() in row {row} before its first step since reset: no action was executed that could "
                 "stand. "
                 "Call step() first, or stop the robot."
             )
-        return self._answer(self._memory[PREVIOUS_ACTION].copy(), self._context.copy(), 0.0)
+        return self._answer(memory, 0.0)
 
     @property
     def state(self) -> SessionState:
         """A copy of all that the session remembers."""
+        memory = self._memories[self._now]
         return SessionState(
             weights_sha256=self.artifact.graph_sha256,
-            previous_action=self._memory[PREVIOUS_ACTION].copy(),
-            tensors={tensor.name: self._memory[state_input(tensor.name)].copy() for tensor in self.contract.state},
-            context=self._context.copy(),
-            acted=self._acted.copy(),
+            previous_action=memory.action.copy(),
+            tensors={name: value.copy() for name, value in memory.state.items()},
+            context=memory.context.copy(),
+            acted=memory.acted.copy(),
         )
 
     def restore(self, state: SessionState) -> None:
@@ -222,50 +224,47 @@ class Session:
                 f"the state belongs to weights {state.weights_sha256[:12]}, this session runs {own[:12]}. "
                 "A state moves only between files of the same weights; call reset() instead."
             )
-        memory = {PREVIOUS_ACTION: np.array(state.previous_action, np.float32)}
-        memory |= {state_input(name): np.array(value, np.float32) for name, value in state.tensors.items()}
-        shapes = {name: value.shape for name, value in memory.items()}
-        expected = {name: value.shape for name, value in self._memory.items()}
-        context, acted = np.array(state.context, np.float32), np.array(state.acted, np.bool_)
-        if shapes != expected or context.shape != self._context.shape or acted.shape != self._acted.shape:
+        spare = self._memories[1 - self._now]
+        own_values = _by_name(spare.action, spare.context, spare.state)
+        given = _by_name(state.previous_action, state.context, state.tensors)
+        values = {name: np.asarray(value, np.float32) for name, value in given.items()}
+        acted = np.array(state.acted, np.bool_)
+        shapes = {name: value.shape for name, value in values.items()}
+        expected = {name: value.shape for name, value in own_values.items()}
+        if shapes != expected or acted.shape != spare.acted.shape:
             raise SamiError(
                 f"the state has shapes {shapes}, expected {expected} for a batch of {self.batch}. "
                 "Restore it into a session of the batch that it was taken from."
             )
-        for name, value in memory.items():
+        for name, value in values.items():
             require_finite(value, name, (), self._where, "It was given to restore().")
-        self._memory, self._context, self._acted = memory, context, acted
+        for name, value in values.items():
+            np.copyto(own_values[name], value)
+        spare.acted = acted
+        self._now = 1 - self._now
 
-    def _answer(self, action: Array, context: Array, inference_s: float) -> Step:
+    def _answer(self, memory: Memory, inference_s: float) -> Step:
         if self._rowless:
-            return Step(action[0], context[0], inference_s)
-        return Step(action, context, inference_s)
+            return Step(memory.action[0].copy(), memory.context[0].copy(), inference_s)
+        return Step(memory.action.copy(), memory.context.copy(), inference_s)
 
     @property
     def _where(self) -> str:
         return f"tick {self.tick}:"
 
-    def _initial_memory(self) -> dict[str, Array]:
-        memory = {PREVIOUS_ACTION: np.zeros((self.batch, self.contract.action.size), np.float32)}
-        for tensor in self.contract.state:
-            memory[state_input(tensor.name)] = np.full((self.batch, *tensor.shape), tensor.initial, np.float32)
-        return memory
-
-    def _warm_up(self) -> None:
-        """Runs the graph on copies: the first live step then allocates nothing, and nothing leaks into it."""
-        feeds = {name: value.copy() for name, value in (self._fed | self._memory).items()}
+    def _require_shapes(self, inputs: Mapping[str, Array]) -> None:
+        """Runs the graph once, and refuses outputs that are not what the contract says."""
+        expected = {name: (self.batch, *shape) for name, shape in self.contract.outputs.items()}
         try:
-            for _ in range(2):
-                outputs = self._onnx.run(self._output_names, feeds)
+            outputs = self._onnx.run(list(expected), dict(inputs))
         except Exception as error:
             raise ArtifactError(
                 f"{self.artifact.path} cannot be run with a batch of {self.batch}: {error}. Export the model again."
             ) from error
-        for (name, shape), value in zip(self.contract.outputs.items(), outputs, strict=True):
-            if value.shape != (self.batch, *shape):
+        for (name, shape), value in zip(expected.items(), outputs, strict=True):
+            if value.shape != shape:
                 raise ArtifactError(
-                    f"{self.artifact.path} gives {name!r} of shape {value.shape}, expected "
-                    f"{(self.batch, *shape)}. "
+                    f"{self.artifact.path} gives {name!r} of shape {value.shape}, expected {shape}. "
                     "Export the model again with a dynamic batch axis."
                 )
 
@@ -278,9 +277,14 @@ class Session:
                 value = observation[name]
             except KeyError:
                 raise wrong_names(observation, self._shares, self._where) from None
-            # The common case, without the checks that only other types and shapes need.
-            if type(value) is np.ndarray and value.dtype is _FLOAT32 and value.shape == target.shape:
-                target[...] = value
+            # The common cases, without the checks that only other types and shapes need.
+            if type(value) is np.ndarray and value.shape == target.shape and value.dtype in _FLOATS:
+                if value.dtype is _FLOAT32:
+                    target[...] = value
+                else:
+                    # A number beyond float32 becomes infinity, which is refused below.
+                    with np.errstate(over="ignore"):
+                        target[...] = value
             else:
                 fill(self._shares[name], value, self.contract.observation[at], f"{self._where} observation")
         if not all_finite(self._observed):
@@ -288,3 +292,8 @@ class Session:
                 blame = "The adapter's read() produced it."
                 share = self._shares[signal.name]
                 require_finite(share, signal.name, signal.elements, f"{self._where} observation", blame)
+
+
+def _by_name(action: Array, context: Array, state: Mapping[str, Array]) -> dict[str, Array]:
+    """The parts of a state, for messages: a recurrent tensor may have any name, also `context`."""
+    return {"previous_action": action, "context": context} | {f"state.{name}": value for name, value in state.items()}

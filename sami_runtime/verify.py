@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sami_runtime import artifact as files
 from sami_runtime.artifact import Artifact
 from sami_runtime.contract import ACTION, CONTEXT, Contract
-from sami_runtime.errors import CheckFailed, SamiError
+from sami_runtime.errors import CheckFailed, ProviderError, SamiError, UnknownName
 from sami_runtime.golden import GoldenSteps
 from sami_runtime.session import Session
 
@@ -69,22 +69,28 @@ class _Answers(NamedTuple):
     """(T, C)"""
 
 
-def verify(path: str | Path, tolerance: float = 1e-5, providers: Sequence[str] | None = None) -> Verification:
+def verify(path: str | Path, tolerance: float = 1e-5, provider: str = "cpu") -> Verification:
     """Checks a model file against the golden steps inside it, at every step and not only at the last.
 
     Args:
         path: The model file.
         tolerance: Largest difference of any number of any output.
-        providers: onnxruntime's execution providers to check; the CPU if None.
+        provider: The execution provider of onnxruntime to check; each of them rounds in its own way.
 
     Returns:
         What was found. A file that cannot even be read is a failed check, not an error.
+
+    Raises:
+        UnknownName: There is no such provider.
+        ProviderError: The provider does not run the file, so that nothing can be said of it.
     """
     checks: list[Check] = []
 
     def run(name: str, check: Callable[[], tuple[bool, str]]) -> bool:
         try:
             passed, detail = check()
+        except (ProviderError, UnknownName):
+            raise
         except SamiError as error:
             passed, detail = False, str(error)
         checks.append(Check(name, passed, detail))
@@ -100,7 +106,7 @@ def verify(path: str | Path, tolerance: float = 1e-5, providers: Sequence[str] |
         "golden": model.unpack,
     }
     if all(run(name, check) for name, check in reading.items()):
-        replay = _Replay(model.artifact, model.golden, tolerance, providers)
+        replay = _Replay(model.artifact, model.golden, tolerance, provider)
         if run("session", replay.load):
             run("golden replay", replay.golden_replay)
             run("closed loop", replay.closed_loop)
@@ -152,17 +158,15 @@ class _Reading:
 class _Replay:
     """The checks that run the policy over its golden steps."""
 
-    def __init__(
-        self, artifact: Artifact, golden: GoldenSteps, tolerance: float, providers: Sequence[str] | None
-    ) -> None:
+    def __init__(self, artifact: Artifact, golden: GoldenSteps, tolerance: float, provider: str) -> None:
         self.artifact = artifact
         self.golden = golden
         self.recorded = _Answers(golden.action, golden.context)
         self.tolerance = tolerance
-        self.providers = providers
+        self.provider = provider
 
     def load(self) -> tuple[bool, str]:
-        self.session = Session(self.artifact, providers=self.providers)
+        self.session = Session(self.artifact, provider=self.provider)
         return True, f"active: {', '.join(self.session.active_providers)}"
 
     def golden_replay(self) -> tuple[bool, str]:
@@ -180,7 +184,7 @@ class _Replay:
         """After a reset, a used session answers as a fresh one does, bit for bit."""
         bounds = [*self.golden.resets, len(self.golden)]
         for start, end in itertools.pairwise(bounds):
-            fresh = Session(self.artifact, providers=self.providers)
+            fresh = Session(self.artifact, provider=self.provider)
             expected = self._play(fresh, start=start, end=end)
             used = self._play(self.session, start=start, end=end)
             for name, value, other in zip((ACTION, CONTEXT), used, expected, strict=True):
@@ -198,8 +202,8 @@ class _Replay:
         backward = np.arange(count)[::-1]
         orders = np.stack([np.arange(count), backward])  # (2, T): the golden steps, and the same ones backward
         resets: tuple[set[int], set[int]] = (set(golden.resets), {0, count // 3})
-        pair = Session(self.artifact, batch=2, providers=self.providers)
-        single = [Session(self.artifact, providers=self.providers) for _ in orders]
+        pair = Session(self.artifact, batch=2, provider=self.provider)
+        single = [Session(self.artifact, provider=self.provider) for _ in orders]
         worst = _Worst()
         for step in range(count):
             if rows := [row for row in (0, 1) if step in resets[row]]:

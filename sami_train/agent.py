@@ -19,6 +19,7 @@ from sami_runtime.errors import SamiError
 from .buffer import EpisodeBuffer
 from .collectors import InStep, Processes, Source
 from .config import TrainConfig
+from .contrast import Contrast
 from .envs.catalog import EnvironmentSpec, find, flat_size
 from .episode import Episode
 from .features import feature_layout
@@ -26,8 +27,9 @@ from .learner import Learner
 from .methods import method
 from .numpy_policy import NumpyPolicy
 from .policy import ContextPolicy
-from .rollout import Rollout
+from .rollout import Rollout, tasks_of
 from .task_record import TaskRecord
+from .windows import WindowPlan
 
 Self = TypeVar("Self", bound="ContextSAC")
 
@@ -38,7 +40,7 @@ BURST = 10
 
 
 class ContextSAC(BaseAlgorithm):
-    """SAC whose actor and critics read a context that an LSTM infers within the episode (TESAC, SaTESAC).
+    """SAC whose actor and critics read a context that an encoder infers within the episode: all five methods.
 
     Collection goes by whole episodes. With `config.collection.collectors` 0 it happens in step with learning and the
     same seed gives the same weights; otherwise processes of their own collect while this one learns.
@@ -78,6 +80,7 @@ class ContextSAC(BaseAlgorithm):
             monitor_wrapper=False,
             supported_action_spaces=(spaces.Box,),
         )
+        self.method = method(self.config.method)
         self.rng: np.random.Generator | None = None
         self._updates_before = 0
         self._last_scalars: dict[str, Tensor] = {}
@@ -97,6 +100,11 @@ class ContextSAC(BaseAlgorithm):
             )
         size = flat_size(self.observation_space)
         self.environment = self._find_environment()
+        if self.env is not None and (tasks := len(tasks_of(self._envs()[0]))) < self.method.least_tasks:
+            raise SamiError(
+                f"{self.method.title} compares tasks with one another, and this environment draws from {tasks}; it "
+                f"needs at least {self.method.least_tasks}. Give it more tasks, or take another --method, e.g. satesac."
+            )
         goal = self.environment.goal if self.environment else None
         net = self.config.network
         layout = feature_layout(
@@ -111,13 +119,16 @@ class ContextSAC(BaseAlgorithm):
             self.observation_space,
             self.action_space,
             layout=layout,
+            encoder=self.method.encoder,
             hidden_size=net.hidden_size,
+            encoder_units=net.encoder_units,
             context_size=net.context_size,
             net_arch=net.net_arch,
             layer_norm=net.layer_norm,
             initial_temperature=self.config.learning.initial_temperature,
         ).to(self.device)
-        self.learner = Learner(self.policy, method(self.config.method), self.config.learning, self.config.contrast)
+        contrast = Contrast(self.policy, self.method, self.config.contrast) if self.method.strategy else None
+        self.learner = Learner(self.policy, self.config.learning, contrast)
         self.buffer: EpisodeBuffer | None = None
 
     def _find_environment(self) -> EnvironmentSpec | None:
@@ -152,8 +163,13 @@ class ContextSAC(BaseAlgorithm):
                 flat_size(self.observation_space),
                 int(np.prod(env.action_space.shape)),
                 self.environment.goal if self.environment else None,
+                self._window_plan(),
             )
         return self.buffer
+
+    def _window_plan(self) -> WindowPlan | None:
+        cfg = self.config.learning
+        return WindowPlan(cfg.window, cfg.burn_in, self.policy.encoder.state) if cfg.window else None
 
     def learn(
         self: Self,
@@ -224,11 +240,12 @@ class ContextSAC(BaseAlgorithm):
     def _source(self) -> Source:
         collection, exploration = self.config.collection, self.config.exploration
         reach = self.environment.reach if self.environment else None
-        weights = self.policy.numpy_weights()
-        envs = self._envs()
+        weights, envs, plan = self.policy.numpy_weights(), self._envs(), self._window_plan()
+        state_every = plan.stride if plan else 0
         if collection.collectors == 0:
             policy = NumpyPolicy(weights, len(envs))
-            return InStep(Rollout(envs, policy, int(self.seed or 0), exploration, reach), policy, self._episode_num)
+            rollout = Rollout(envs, policy, int(self.seed or 0), exploration, reach, state_every=state_every)
+            return InStep(rollout, policy, self._episode_num)
         return Processes(
             envs[0].spec,
             collection.envs,
@@ -238,6 +255,7 @@ class ContextSAC(BaseAlgorithm):
             exploration,
             reach,
             self._episode_num,
+            state_every,
         )
 
     def _due(self) -> int:
@@ -259,7 +277,7 @@ class ContextSAC(BaseAlgorithm):
 
     def _update(self, buffer: EpisodeBuffer, source: Source) -> None:
         assert self.rng is not None
-        contrast = self.learner.method.contrastive and self._n_updates % self.config.contrast.every == 0
+        contrast = self.learner.contrast is not None and self._n_updates % self.config.contrast.every == 0
         self._last_scalars |= self.learner.update(buffer, self.rng, contrast)
         self._n_updates += 1
         if self._n_updates % self.config.collection.publish_every == 0:

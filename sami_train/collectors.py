@@ -117,6 +117,7 @@ class Processes:
         weights: first weights.
         seed, exploration, reach: see `Rollout`.
         next_index: number of the next episode; collector i of n takes every n-th round from there.
+        state_every: see `Rollout`.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class Processes:
         exploration: Exploration,
         reach: Reach | None,
         next_index: int = 0,
+        state_every: int = 0,
     ) -> None:
         context = mp.get_context("spawn")
         self._weights = SharedWeights(weights, context)
@@ -141,7 +143,7 @@ class Processes:
                 name=f"collector-{i}",
                 daemon=True,
                 args=(
-                    (_without_monitor(spec), envs, seed, exploration, reach),
+                    (_without_monitor(spec), envs, seed, exploration, reach, state_every),
                     range(next_index + i * envs, 2**62, envs * collectors),
                     self._weights,
                     self._steps,
@@ -222,7 +224,7 @@ def one_thread() -> Any:
 
 
 def _collect(
-    what: tuple[Any, int, int, Exploration, Reach | None],
+    what: tuple[Any, int, int, Exploration, Reach | None, int],
     indices: range,
     weights: SharedWeights,
     steps: Synchronized[int],
@@ -235,10 +237,11 @@ def _collect(
     parent = mp.parent_process()
     alive: Callable[[], bool] = lambda: not stop.is_set() and (parent is None or parent.is_alive())  # noqa: E731
     try:
-        spec, count, seed, exploration, reach = what
+        spec, count, seed, exploration, reach, state_every = what
         version = weights.version.value
         policy = NumpyPolicy(weights.read(), count)
-        rollout = Rollout([gym.make(spec) for _ in range(count)], policy, seed, exploration, reach)
+        envs = [gym.make(spec) for _ in range(count)]
+        rollout = Rollout(envs, policy, seed, exploration, reach, state_every=state_every)
         for first in indices:
             if version != weights.version.value:
                 version = weights.version.value

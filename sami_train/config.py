@@ -31,6 +31,8 @@ class NetworkConfig:
     """LSTM units (paper: 128)."""
     context_size: int = 6
     """Numbers in the context embedding (paper: 6)."""
+    encoder_units: tuple[int, ...] = (200, 200, 200)
+    """Units of the hidden layers of PEARL's encoder (its authors: three of 200)."""
     net_arch: tuple[int, ...] = (256, 256)
     """Units of the hidden layers of actor and critics."""
     layer_norm: bool = True
@@ -63,13 +65,19 @@ class LearningConfig:
     """Soft-update rate of the critics' targets."""
     momentum_rate: float = 0.05
     """Soft-update rate m of the momentum encoder (paper, equation of the appendix)."""
+    divergence_coefficient: float = 0.1
+    """Weight of the KL divergence of PEARL's context from its prior (its authors: 0.1)."""
     target_entropy: float = -2.0
     initial_temperature: float = 0.135
     minimum_temperature: float = 0.005
     batch_episodes: int = 16
-    """Episodes that one update runs through the encoder."""
+    """Episodes (or windows of them) that one update runs through the encoder."""
     batch_transitions: int = 512
     """Transitions of them that it learns from; 0 takes all."""
+    window: int = 0
+    """Longest stretch of an episode, in steps, that the encoder runs over at once; 0 takes whole episodes."""
+    burn_in: int = 0
+    """First steps of a window that are not learned from; see `buffer.WindowPlan`."""
     hindsight: float = 0.8
     """Probability of a hindsight goal."""
     clip_targets: bool = True
@@ -84,12 +92,18 @@ class LearningConfig:
 
 @dataclass(frozen=True)
 class ContrastConfig:
-    """SaNCE (methods that use it)."""
+    """The contrastive loss (methods that have one)."""
 
     coefficient: float = 0.05
     """Weight alpha of the contrastive loss."""
     trajectories: int = 64
-    """Trajectories of one task that are ranked; half are positives, half negatives."""
+    """Trajectories that one loss compares: half queries and positive keys, half negatives (K is half of it plus 1)."""
+    pairing: str = "last"
+    """Where trajectories are compared: at their "last" step, at a random "prefix" of each, or at "all_steps"."""
+    ranking: str = "return"
+    """What tells good skills from bad: the "return", or the "value" that the critic gives to what was done."""
+    hardness: float = 0.0
+    """How much more those negatives weigh that resemble the query; 0 weighs all alike."""
     temperature: float = 0.1
     """beta."""
     every: int = 4

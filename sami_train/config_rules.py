@@ -6,7 +6,7 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, UnknownName
 
 if TYPE_CHECKING:
     from .config import TrainConfig
@@ -24,6 +24,8 @@ _LOWEST: dict[str, int] = {
     "network.context_size": 1,
     "learning.batch_episodes": 1,
     "learning.batch_transitions": 0,
+    "learning.window": 0,
+    "learning.burn_in": 0,
     "learning.train_every": 1,
     "learning.gradient_steps": 1,
     "learning.buffer_episodes": 1,
@@ -46,6 +48,8 @@ _SHARES = (
     *("learning.discount", "learning.hindsight", "learning.decay_from", "learning.decay_to"),
     *(f"exploration.{name}" for name in ("random_action", "reach_episodes", "greedy_episodes")),
 )
+_NOT_NEGATIVE = ("contrast.coefficient", "contrast.hardness", "learning.divergence_coefficient")
+_CHOICES = {"contrast.pairing": ("last", "prefix", "all_steps"), "contrast.ranking": ("return", "value")}
 _SPANS = ("exploration.random_hold", "exploration.reach_steps")
 
 
@@ -70,6 +74,12 @@ def _check_numbers(config: TrainConfig) -> None:
     for key in _POSITIVE:
         if not 0.0 < value(key) < math.inf:
             raise ConfigError(f"{key} is {value(key)}; it must be a number greater than 0.")
+    for key in _NOT_NEGATIVE:
+        if not 0.0 <= value(key) < math.inf:
+            raise ConfigError(f"{key} is {value(key)}; it must be a number of at least 0.")
+    for key, choices in _CHOICES.items():
+        if value(key) not in choices:
+            raise UnknownName(key, value(key), choices)
     for key in _SHARES:
         if not 0.0 <= value(key) <= 1.0:
             raise ConfigError(f"{key} is {value(key)}; it must lie between 0 and 1.")
@@ -77,13 +87,17 @@ def _check_numbers(config: TrainConfig) -> None:
         span = value(key)
         if len(span) != 2 or not 1 <= span[0] <= span[1]:
             raise ConfigError(f"{key} is {list(span)}; it must be [shortest, longest], each at least 1.")
-    if not config.network.net_arch or min(config.network.net_arch) < 1:
-        raise ConfigError(
-            f"network.net_arch is {list(config.network.net_arch)}; it must list at least one layer's units."
-        )
+    for key in ("network.net_arch", "network.encoder_units"):
+        if not value(key) or min(value(key)) < 1:
+            raise ConfigError(f"{key} is {list(value(key))}; it must list at least one layer's units.")
 
 
 def _check_together(config: TrainConfig) -> None:
+    if config.learning.burn_in and config.learning.burn_in >= config.learning.window:
+        raise ConfigError(
+            f"learning.burn_in is {config.learning.burn_in} and learning.window {config.learning.window}: the burn-in "
+            "must be shorter than the window, or nothing is left to learn from. Whole episodes (window 0) need none."
+        )
     if config.learning.hindsight > 0 and config.network.encoder_reads_goal:
         raise ConfigError(
             "learning.hindsight is on and network.encoder_reads_goal is true: hindsight changes goals of single "

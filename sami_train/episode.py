@@ -29,6 +29,8 @@ class Episode:
     success: bool
     skills: frozenset[str]
     """Skills seen at any step; empty where the environment labels none."""
+    states: tuple[np.ndarray, ...] = ()
+    """The encoder's state before steps 0, n, 2 n, ..., (ceil(T / n), ...) each; empty where none were asked for."""
 
     def __len__(self) -> int:
         return len(self.actions)

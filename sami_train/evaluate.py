@@ -131,6 +131,11 @@ class SessionPolicy:
         self.previous_action = np.zeros((rows, self._session.contract.action.size), np.float32)
         self._acted = False
 
+    @property
+    def state(self) -> tuple[np.ndarray, ...]:
+        """The encoder's state, (n, ...) each."""
+        return tuple(self._session.state.tensors.values())
+
     def reset(self) -> None:
         """Begin new episodes in all rows."""
         self._session.reset()

@@ -54,11 +54,12 @@ class Exportable(nn.Module):
         order = np.argsort([index for item in spec.signals for index in item.indices])
         self.register_buffer("permutation", torch.as_tensor(order))
 
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Signals (B, size) in the contract's order, previous action (B, A), hidden and cell (B, 1, H)."""
-        *signals, previous_action, hidden, cell = inputs
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Signals (B, size) in the contract's order, previous action (B, A), then the encoder's state (B, ...)."""
+        split = len(inputs) - len(self.policy.encoder.state)
+        *signals, previous_action = inputs[:split]
         flat = torch.cat(signals, -1)[:, self.permutation]
-        return self.policy.step(flat, previous_action, hidden, cell)
+        return self.policy.step(flat, previous_action, *inputs[split:])
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,11 @@ def export(
 def _graph(module: Exportable, spec: EnvironmentSpec, name: str) -> onnx.ModelProto:
     policy = module.policy
     inputs = [torch.zeros(2, item.signal.size) for item in spec.signals]
-    inputs += [torch.zeros(2, policy.action_size)] + [torch.zeros(2, 1, policy.hidden_size)] * 2
+    state = policy.encoder.state
+    inputs += [torch.zeros(2, policy.action_size)] + [torch.zeros(2, *shape) for shape in state.values()]
     input_names = [f"observation.{item.signal.name}" for item in spec.signals]
-    input_names += ["previous_action", "state.hidden.in", "state.cell.in"]
-    output_names = ["action", "context", "state.hidden.out", "state.cell.out"]
+    input_names += ["previous_action", *(f"state.{name}.in" for name in state)]
+    output_names = ["action", "context", *(f"state.{name}.out" for name in state)]
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         # The tracing exporter keeps the LSTM as one node and the file as one file; torch warns that it is the older
@@ -148,8 +150,7 @@ def _fix_shapes(model: onnx.ModelProto, policy: ContextPolicy) -> None:
     sizes = {
         "action": (policy.action_size,),
         "context": (policy.context_size,),
-        "state.hidden.out": (1, policy.hidden_size),
-        "state.cell.out": (1, policy.hidden_size),
+        **{f"state.{name}.out": shape for name, shape in policy.encoder.state.items()},
     }
     for output in model.graph.output:
         shape = output.type.tensor_type.shape
@@ -171,10 +172,7 @@ def _contract(
         rate_hz=spec.rate_hz,
         observation=tuple(item.signal for item in spec.signals),
         action=spec.action,
-        state=(
-            StateTensor(name="hidden", shape=(1, policy.hidden_size)),
-            StateTensor(name="cell", shape=(1, policy.hidden_size)),
-        ),
+        state=tuple(StateTensor(name=name, shape=shape) for name, shape in policy.encoder.state.items()),
         context=Context(size=policy.context_size),
         episode_steps=spec.episode_steps,
         training=dict(training),
@@ -199,19 +197,16 @@ class TorchSession:
 
     def reset(self) -> None:
         """Begin an episode."""
-        self.hidden = torch.zeros(1, 1, self.policy.hidden_size)
-        self.cell = torch.zeros(1, 1, self.policy.hidden_size)
+        self.state = tuple(torch.zeros(1, *shape) for shape in self.policy.encoder.state.values())
         self.previous_action = np.zeros(self.policy.action_size, np.float32)
 
     @torch.no_grad()
     def step(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Action (A,) and context (C,) for a flat observation (D,); set `previous_action` to what was executed."""
-        action, context, self.hidden, self.cell = self.policy.step(
-            torch.as_tensor(observation)[None],
-            torch.as_tensor(self.previous_action)[None],
-            self.hidden,
-            self.cell,
+        action, context, *state = self.policy.step(
+            torch.as_tensor(observation)[None], torch.as_tensor(self.previous_action)[None], *self.state
         )
+        self.state = tuple(state)
         self.previous_action = action[0].numpy()
         return action[0].numpy(), context[0].numpy()
 

@@ -1,4 +1,4 @@
-"""One gradient step: SAC on transitions whose context comes from whole episodes, and SaNCE on whole trajectories."""
+"""One gradient step: SAC on transitions whose context comes from whole episodes or windows, and a contrastive loss."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
 
-from .buffer import EpisodeBuffer, SequenceBatch
-from .config import ContrastConfig, LearningConfig
-from .losses import SaNCE, sance
-from .methods import Method, ranked_halves
+from .buffer import EpisodeBuffer
+from .config import LearningConfig
+from .contrast import Contrast
 from .policy import ContextPolicy
 
 
@@ -21,14 +20,12 @@ class Learner:
 
     Args:
         policy: what is trained.
-        method: which contrastive loss is used, if any.
-        learning, contrast: hyperparameters.
+        learning: hyperparameters.
+        contrast: the method's contrastive loss, if it has one.
     """
 
-    def __init__(
-        self, policy: ContextPolicy, method: Method, learning: LearningConfig, contrast: ContrastConfig
-    ) -> None:
-        self.policy, self.method, self.learning, self.contrast = policy, method, learning, contrast
+    def __init__(self, policy: ContextPolicy, learning: LearningConfig, contrast: Contrast | None) -> None:
+        self.policy, self.learning, self.contrast = policy, learning, contrast
         self.device = policy.device
         self.noise = torch.Generator(device=self.device)
         fused = self.device.type in ("cpu", "cuda")
@@ -73,21 +70,20 @@ class Learner:
         """
         cfg, policy = self.learning, self.policy
         self.noise.manual_seed(int(rng.integers(2**63)))
-        where = buffer.sample(cfg.batch_episodes, rng)
-        batch = buffer.transitions(where, cfg.batch_transitions or None, cfg.hindsight, rng)
-        sequences = buffer.sequences(where)
+        windows = buffer.windows(buffer.sample(cfg.batch_episodes, rng), rng)
+        batch = buffer.transitions(windows, cfg.batch_transitions or None, cfg.hindsight, rng)
         rows, steps = self._tensor(batch.rows), self._tensor(batch.steps)
         features = policy.features(self._tensor(batch.observations))  # (N, F)
         next_features = policy.features(self._tensor(batch.next_observations))  # (N, F)
         actions, rewards = self._tensor(batch.actions), self._tensor(batch.rewards)
         alive = 1.0 - self._tensor(batch.terminated).float()
 
-        x = self._encoder_input(sequences)
-        contexts, _ = policy.encoder(x)  # (B, L + 1, C)
+        x, state = policy.sequence_input(buffer.sequences(windows))
+        contexts, divergence = policy.encoder.infer(x, state, self.noise)  # (B, L + 1, C)
         context = contexts[rows, steps]  # (N, C), with gradient
         next_context = contexts[rows, steps + 1].detach()
         with torch.no_grad():
-            target_context = policy.momentum_encoder(x)[0][rows, steps + 1]
+            target_context = policy.momentum_encoder(x, state)[0][rows, steps + 1]
             temperature = policy.log_temperature.exp()
             with self._autocast():
                 next_actions, next_log_prob = policy.actor.sample(
@@ -103,10 +99,13 @@ class Learner:
         with self._autocast():
             q1, q2 = policy.critic(torch.cat([features, context, actions], -1))
         critic_loss = F.mse_loss(q1, target) + F.mse_loss(q2, target)
-        contrastive = self._contrast(buffer, rng) if with_contrast else None
         loss = 0.5 * critic_loss
-        if contrastive is not None:
-            loss = loss + self.contrast.coefficient * contrastive.loss
+        contrastive = self.contrast.loss(buffer, rng) if self.contrast is not None and with_contrast else None
+        if self.contrast is not None and contrastive is not None:
+            loss = loss + self.contrast.config.coefficient * contrastive.loss
+        if divergence is not None:
+            divergence = divergence[rows, steps].mean()
+            loss = loss + cfg.divergence_coefficient * divergence
         self.critic_optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if cfg.encoder_clip > 0:
@@ -142,32 +141,10 @@ class Learner:
             "value": q1.detach().mean(),
         }
         if contrastive is not None:
-            scalars |= {"sance_bound": contrastive.bound, "sance_weight": contrastive.weight}
+            scalars |= {f"contrast_{name}": value for name, value in contrastive._asdict().items() if name != "loss"}
+        if divergence is not None:
+            scalars["divergence"] = divergence.detach()
         return scalars
-
-    def _contrast(self, buffer: EpisodeBuffer, rng: np.random.Generator) -> SaNCE | None:
-        halves = ranked_halves(buffer, self.contrast.trajectories, rng)
-        if halves is None:
-            return None
-        good, bad = halves
-        queries = self._embed(self.policy.encoder, buffer.sequences(good))
-        with torch.no_grad():
-            keys = self._embed(self.policy.momentum_encoder, buffer.sequences(np.concatenate([good, bad])))
-        positives, negatives = keys[: len(good)], keys[len(good) :]
-        # The positive of a query is another good trajectory, not the query's own embedding.
-        return sance(queries, positives.roll(1, 0), negatives, self.contrast.temperature)
-
-    def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch) -> Tensor:
-        """One embedding for each trajectory, (B, C): the context at its last step."""
-        contexts, _ = encoder(self._encoder_input(sequences))
-        last = contexts[torch.arange(len(contexts), device=self.device), self._tensor(sequences.lengths)]
-        return F.normalize(last, dim=-1) if self.contrast.unit_length else last
-
-    def _encoder_input(self, sequences: SequenceBatch) -> Tensor:
-        """(B, L + 1, features + A): what the encoder reads, with the action before each observation."""
-        actions = self._tensor(sequences.actions)
-        previous = F.pad(actions, (0, 0, 1, 0))  # nothing was done before the first observation
-        return self.policy.encoder_input(self.policy.features(self._tensor(sequences.observations)), previous)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device)

@@ -1,33 +1,41 @@
-"""The methods: the same SAC and the same encoder, and what contrasts its embeddings."""
+"""The five methods: the same SAC, buffer and budget, another encoder (PEARL) or another contrastive loss."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Literal
 
 from sami_runtime.errors import UnknownName
 
-from .buffer import EpisodeBuffer
+from .sampling import Strategy, low_returns_of_all_tasks, other_tasks, same_task
 
 
 @dataclass(frozen=True)
 class Method:
-    """One method of the paper."""
+    """One method of the paper (section 5.1)."""
 
     name: str
     """Name on the command line."""
     title: str
     """Name in the paper."""
-    contrastive: bool
-    """Whether SaNCE trains the encoder beside the critic's loss."""
+    encoder: Literal["lstm", "gaussians"] = "lstm"
+    """The LSTM of the paper, or PEARL's product of Gaussians."""
+    strategy: Strategy | None = None
+    """Which trajectories its contrastive loss compares; None has no such loss."""
+    least_tasks: int = 1
+    """How many tasks an environment must have for it."""
+    soft: bool = True
+    """Whether the soft weight of section 4.3 weighs the contrastive loss."""
 
 
 METHODS = {
     method.name: method
     for method in (
-        Method("tesac", "TESAC", contrastive=False),
-        Method("satesac", "SaTESAC", contrastive=True),
+        Method("pearl", "PEARL", encoder="gaussians"),
+        Method("tesac", "TESAC"),
+        Method("ccm", "CCM", strategy=other_tasks, least_tasks=2, soft=False),
+        Method("satesac", "SaTESAC", strategy=same_task),
+        Method("saccm", "SaCCM", strategy=low_returns_of_all_tasks),
     )
 }
 
@@ -41,22 +49,3 @@ def method(name: str) -> Method:
     if name not in METHODS:
         raise UnknownName("method", name, list(METHODS))
     return METHODS[name]
-
-
-def ranked_halves(
-    buffer: EpisodeBuffer, trajectories: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Positive and negative trajectories of one task (paper, section 4.3).
-
-    Draws a task, then trajectories of it, ranks them by return, and takes the upper half as positives (queries and
-    positive keys) and the lower half as negatives.
-
-    Returns:
-        Buffer positions of positives and negatives, best first; None while no task has four trajectories.
-    """
-    ready = [task for task in buffer.task_indices() if len(buffer.of_task(task)) >= 4]
-    if not ready:
-        return None
-    ranked = buffer.ranked(int(rng.choice(ready)), trajectories, rng)
-    half = len(ranked) // 2
-    return ranked[:half], ranked[len(ranked) - half :]

@@ -1,4 +1,4 @@
-"""Context encoder, actor and critics (paper appendix, "Implementation details")."""
+"""Features, actor and critics (paper appendix, "Implementation details")."""
 
 from __future__ import annotations
 
@@ -65,34 +65,6 @@ class Features(nn.Module):
         deviation = (self.running_m2 / total).sqrt().clamp(min=1e-2)
         self.mean[columns] = self.running_mean[columns].float()
         self.scale[columns] = (1.0 / deviation[columns]).float()
-
-
-class ContextEncoder(nn.Module):
-    """LSTM over what was seen and done so far, then one linear layer: the context c_t = psi(tau_0:t).
-
-    Args:
-        input_size: features and previous action together.
-        hidden_size: LSTM units (paper: 128).
-        context_size: embedding size (paper: 6).
-    """
-
-    def __init__(self, input_size: int, hidden_size: int, context_size: int) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(input_size, hidden_size, batch_first=True)
-        self.head = nn.Linear(hidden_size, context_size)
-
-    def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Encode sequences.
-
-        Args:
-            x: (B, T, input_size), features at t with the action executed at t - 1.
-            state: hidden and cell, (1, B, H) each; None is zero, as at the start of an episode.
-
-        Returns:
-            Contexts (B, T, C), and the state after the last step.
-        """
-        hidden, state = self.lstm(x, state)
-        return self.head(torch.relu(hidden)), state
 
 
 def mlp(sizes: Sequence[int], layer_norm: bool = False) -> nn.Sequential:

@@ -10,6 +10,10 @@ Weights = Mapping[str, np.ndarray]
 """Arrays by name, as `ContextPolicy.numpy_weights` gives them."""
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+SMALLEST_VARIANCE = 1e-4
+"""Of one Gaussian factor of PEARL's context: a single transition must not fix it for good."""
+
+State = tuple[np.ndarray, ...]
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -17,8 +21,68 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return 0.5 * (np.tanh(0.5 * x) + 1.0)
 
 
+class LSTM:
+    """`encoders.LSTMEncoder` in numpy, for n episodes at once."""
+
+    def __init__(self, weights: Weights) -> None:
+        # One product for both halves of the gates: [x, h] @ W.
+        halves = [weights["encoder.weight_ih"], weights["encoder.weight_hh"]]
+        self._gates = np.ascontiguousarray(np.concatenate(halves, axis=1).T)
+        self._bias = weights["encoder.bias_ih"] + weights["encoder.bias_hh"]
+        self._head, self._head_bias = weights["encoder.head.weight"].T, weights["encoder.head.bias"]
+
+    def start(self, rows: int) -> State:
+        """State of n episodes that begin."""
+        return tuple(np.zeros((2, rows, 1, len(self._bias) // 4), np.float32))
+
+    def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
+        """Context (n, C) and next state for features (n, F), previous action (n, A) and state."""
+        hidden, cell = state[0][:, 0], state[1][:, 0]
+        gates = np.concatenate([features, action, hidden], axis=1) @ self._gates + self._bias
+        i, f, g, o = np.split(gates, 4, axis=1)
+        cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(g)
+        hidden = _sigmoid(o) * np.tanh(cell)
+        return np.maximum(hidden, 0.0) @ self._head + self._head_bias, (hidden[:, None], cell[:, None])
+
+
+class Gaussians:
+    """`encoders.GaussianEncoder` in numpy, for n episodes at once; methods as those of `LSTM`."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._layers = _layers(weights, "encoder.factor")
+        self._features = int(weights["features.encoder_columns"].item())
+
+    def start(self, rows: int) -> State:
+        """No transition yet, and no observation."""
+        size = len(self._layers[-1][1]) // 2
+        return tuple(np.zeros((rows, n), np.float32) for n in (size, size, self._features, 1))
+
+    def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
+        """Mean of the posterior (n, C), and next state."""
+        precision, weighted, previous, begun = state
+        x = _mlp(np.concatenate([previous, features, action], axis=1), self._layers)
+        mean, spread = np.split(x, 2, axis=1)
+        factor = begun / (np.logaddexp(0.0, spread) + np.float32(SMALLEST_VARIANCE))
+        precision, weighted = precision + factor, weighted + factor * mean
+        return weighted / (1.0 + precision), (precision, weighted, features, np.ones_like(begun))
+
+
+def _layers(weights: Weights, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    count = sum(key.startswith(f"{name}.weight_") for key in weights)
+    return [(weights[f"{name}.weight_{i}"].T, weights[f"{name}.bias_{i}"]) for i in range(count)]
+
+
+def _mlp(x: np.ndarray, layers: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Linear layers with ReLU between them; none after the last."""
+    for i, (weight, bias) in enumerate(layers):
+        x = x @ weight + bias
+        if i < len(layers) - 1:
+            x = np.maximum(x, 0.0)
+    return x
+
+
 class NumpyPolicy:
-    """Steps n episodes at once: LSTM encoder, context, squashed Gaussian actor (paper appendix).
+    """Steps n episodes at once: encoder, context, squashed Gaussian actor (paper appendix).
 
     Args:
         weights: see `ContextPolicy.numpy_weights`.
@@ -33,20 +97,15 @@ class NumpyPolicy:
     def load(self, weights: Weights) -> None:
         """Take new weights; the recurrent state stays."""
         self._w = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.items()}
-        # One product for both halves of the gates: [x, h] @ W.
-        self._gates = np.ascontiguousarray(
-            np.concatenate([self._w["encoder.weight_ih"], self._w["encoder.weight_hh"]], axis=1).T
-        )
-        self._gate_bias = self._w["encoder.bias_ih"] + self._w["encoder.bias_hh"]
-        self._encoder_columns = int(weights["features.encoder_columns"])
-        self._layers = sum(name.startswith("actor.weight_") for name in self._w)
-        self.hidden_size = self._w["encoder.weight_hh"].shape[1]
+        self._encoder = (LSTM if "encoder.weight_hh" in self._w else Gaussians)(self._w)
+        self._encoder_columns = int(weights["features.encoder_columns"].item())
+        self._actor = _layers(self._w, "actor")
         self.action_size = self._w["actor.log_std.weight"].shape[0]
 
     def reset(self) -> None:
         """Forget everything: zero state and zero previous action in every row."""
-        self.hidden = np.zeros((self.rows, self.hidden_size), np.float32)
-        self.cell = np.zeros((self.rows, self.hidden_size), np.float32)
+        self.state = self._encoder.start(self.rows)
+        """The encoder's, (n, ...) each, shaped as `encoders` shapes it."""
         self.previous_action = np.zeros((self.rows, self.action_size), np.float32)
 
     def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -64,15 +123,8 @@ class NumpyPolicy:
             (observation @ w["features.projection"] - w["features.mean"]) * w["features.scale"], -5.0, 5.0
         )
         seen = features[:, : self._encoder_columns]
-        gates = np.concatenate([seen, self.previous_action, self.hidden], axis=1) @ self._gates + self._gate_bias
-        i, f, g, o = np.split(gates, 4, axis=1)
-        self.cell = _sigmoid(f) * self.cell + _sigmoid(i) * np.tanh(g)
-        self.hidden = _sigmoid(o) * np.tanh(self.cell)
-        context = np.maximum(self.hidden, 0.0) @ w["encoder.head.weight"].T + w["encoder.head.bias"]
-
-        x = np.concatenate([features, context], axis=1)
-        for layer in range(self._layers):
-            x = np.maximum(x @ w[f"actor.weight_{layer}"].T + w[f"actor.bias_{layer}"], 0.0)
+        context, self.state = self._encoder.step(seen, self.previous_action, self.state)
+        x = np.maximum(_mlp(np.concatenate([features, context], axis=1), self._actor), 0.0)
         action = x @ w["actor.mean.weight"].T + w["actor.mean.bias"]
         if noise is not None:
             log_std = np.clip(x @ w["actor.log_std.weight"].T + w["actor.log_std.bias"], LOG_STD_MIN, LOG_STD_MAX)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,18 +11,11 @@ from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 from torch import Tensor, nn
 
+from .buffer import SequenceBatch
+from .encoders import GaussianEncoder, LSTMEncoder, State
 from .envs.catalog import FLAT_KEYS
 from .features import FeatureLayout
-from .networks import Actor, ContextEncoder, Features, TwinCritic
-
-
-class PolicyState(NamedTuple):
-    """What `predict` carries from step to step, arrays with one row an episode."""
-
-    hidden: np.ndarray
-    cell: np.ndarray
-    previous_action: np.ndarray
-    """The action executed last; replace it where another one was executed than predicted."""
+from .networks import Actor, Features, TwinCritic
 
 
 class ContextPolicy(BasePolicy):
@@ -32,7 +25,10 @@ class ContextPolicy(BasePolicy):
         observation_space, action_space: of the environment.
         lr_schedule: unused here (the agent owns the optimisers); part of stable-baselines3's signature.
         layout: features of the flat observation.
-        hidden_size, context_size: of the encoder.
+        encoder: "lstm" or "gaussians" (see `encoders`).
+        hidden_size: of the LSTM.
+        encoder_units: of the hidden layers of PEARL's encoder.
+        context_size: of the encoder.
         net_arch: units of the MLPs' hidden layers.
         layer_norm: LayerNorm in the critics.
         initial_temperature: SAC's alpha at the start.
@@ -45,7 +41,9 @@ class ContextPolicy(BasePolicy):
         lr_schedule: Any = None,
         *,
         layout: FeatureLayout,
+        encoder: str = "lstm",
         hidden_size: int = 128,
+        encoder_units: Sequence[int] = (200, 200, 200),
         context_size: int = 6,
         net_arch: Sequence[int] = (256, 256),
         layer_norm: bool = True,
@@ -53,16 +51,16 @@ class ContextPolicy(BasePolicy):
     ) -> None:
         super().__init__(observation_space, action_space, squash_output=True)
         actions = int(np.prod(action_space.shape))
-        self.layout, self.hidden_size, self.context_size, self.action_size = (
-            layout,
-            hidden_size,
-            context_size,
-            actions,
-        )
+        self.layout, self.context_size, self.action_size = layout, context_size, actions
         self.features = Features(layout)
-        encoder_input = layout.encoder_columns + actions
-        self.encoder = ContextEncoder(encoder_input, hidden_size, context_size)
-        self.momentum_encoder = ContextEncoder(encoder_input, hidden_size, context_size)
+
+        def make_encoder() -> LSTMEncoder | GaussianEncoder:
+            columns = layout.encoder_columns
+            if encoder == "gaussians":
+                return GaussianEncoder(columns, actions, context_size, tuple(encoder_units))
+            return LSTMEncoder(columns, actions, hidden_size, context_size)
+
+        self.encoder, self.momentum_encoder = make_encoder(), make_encoder()
         inputs = self.features.size + context_size
         self.actor = Actor(inputs, actions, net_arch)
         self.critic = TwinCritic(inputs + actions, net_arch, layer_norm)
@@ -77,32 +75,38 @@ class ContextPolicy(BasePolicy):
         """What the encoder reads at each step: its share of the features, and the previous executed action."""
         return torch.cat([features[..., : self.layout.encoder_columns], previous_action], -1)
 
-    def step(
-        self, observation: Tensor, previous_action: Tensor, hidden: Tensor, cell: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def sequence_input(self, sequences: SequenceBatch) -> tuple[Tensor, State | None]:
+        """What the encoder reads over windows, (B, L + 1, features + A), and its state before them."""
+
+        def tensor(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(array).to(self.device)
+
+        previous = torch.cat([tensor(sequences.previous_action).unsqueeze(1), tensor(sequences.actions)], 1)
+        x = self.encoder_input(self.features(tensor(sequences.observations)), previous)
+        return x, tuple(tensor(part) for part in sequences.state) or None
+
+    def step(self, observation: Tensor, previous_action: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         """One deterministic step, as it is exported.
 
         Args:
             observation: flat, (B, D).
             previous_action: (B, A).
-            hidden: of the LSTM, (B, 1, H).
-            cell: of the LSTM, (B, 1, H).
+            state: of the encoder, (B, ...) each.
 
         Returns:
-            Action (B, A), context (B, C), next hidden and cell (B, 1, H).
+            Action (B, A), context (B, C), then the encoder's next state.
         """
-        (mean, _), context, hidden, cell = self._advance(observation, previous_action, hidden, cell)
-        return torch.tanh(mean), context, hidden, cell
+        (mean, _), context, state = self._advance(observation, previous_action, state)
+        return torch.tanh(mean), context, *state
 
     def _advance(
-        self, observation: Tensor, previous_action: Tensor, hidden: Tensor, cell: Tensor
-    ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor, Tensor]:
+        self, observation: Tensor, previous_action: Tensor, state: State
+    ) -> tuple[tuple[Tensor, Tensor], Tensor, State]:
         """As `step`, with the actor's mean and log standard deviation in place of an action."""
         features = self.features(observation)
-        x = self.encoder_input(features, previous_action).unsqueeze(1)
-        context, (h, c) = self.encoder(x, (hidden.transpose(0, 1), cell.transpose(0, 1)))
+        context, state = self.encoder(self.encoder_input(features, previous_action).unsqueeze(1), state)
         context = context.squeeze(1)
-        return self.actor(torch.cat([features, context], -1)), context, h.transpose(0, 1), c.transpose(0, 1)
+        return self.actor(torch.cat([features, context], -1)), context, state
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         raise NotImplementedError("a recurrent policy acts with predict(observation, state, episode_start)")
@@ -113,7 +117,7 @@ class ContextPolicy(BasePolicy):
         state: tuple[np.ndarray, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
-    ) -> tuple[np.ndarray, PolicyState]:
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Act on one observation or a batch of them (stable-baselines3's convention for recurrent policies).
 
         Args:
@@ -123,28 +127,25 @@ class ContextPolicy(BasePolicy):
             deterministic: the distribution's centre instead of a sample.
 
         Returns:
-            Actions in the action space, batched as the observation was, and the next state.
+            Actions in the action space, batched as the observation was, and the next state: the encoder's, then the
+            action executed last, which the caller replaces where another one was executed than predicted.
         """
         flat, batched = self._flat(observation)
         n = len(flat)
         if state is None:
-            state = PolicyState(
-                np.zeros((n, 1, self.hidden_size), np.float32),
-                np.zeros((n, 1, self.hidden_size), np.float32),
-                np.zeros((n, self.action_size), np.float32),
-            )
+            shapes = (*self.encoder.state.values(), (self.action_size,))
+            state = tuple(np.zeros((n, *shape), np.float32) for shape in shapes)
         elif episode_start is not None:
             keep = 1.0 - np.asarray(episode_start, np.float32).reshape(n)
             state = tuple(part * keep.reshape(n, *[1] * (part.ndim - 1)) for part in state)
-        hidden, cell, previous = (torch.as_tensor(part, device=self.device) for part in state)
         with torch.no_grad():
-            observed = torch.as_tensor(flat, device=self.device)
-            (mean, log_std), _, hidden, cell = self._advance(observed, previous, hidden, cell)
+            observed, *encoder, previous = (torch.as_tensor(part, device=self.device) for part in (flat, *state))
+            (mean, log_std), _, after = self._advance(observed, previous, tuple(encoder))
             raw = mean if deterministic else mean + log_std.exp() * torch.randn_like(mean)
             action = torch.tanh(raw).cpu().numpy()
-        after = PolicyState(hidden.cpu().numpy(), cell.cpu().numpy(), action)
+        state = (*(part.cpu().numpy() for part in after), action)
         scaled = self.unscale_action(action)
-        return (scaled if batched else scaled[0]), after
+        return (scaled if batched else scaled[0]), state
 
     def _flat(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[np.ndarray, bool]:
         if isinstance(observation, dict):
@@ -155,23 +156,17 @@ class ContextPolicy(BasePolicy):
 
     def numpy_weights(self) -> dict[str, np.ndarray]:
         """The weights that `NumpyPolicy` needs, as arrays that share no memory with the module."""
-        lstm = self.encoder.lstm
         linears = [module for module in self.actor.body.modules() if isinstance(module, nn.Linear)]
         tensors: dict[str, Any] = {
             "features.projection": self.features.projection,
             "features.mean": self.features.mean,
             "features.scale": self.features.scale,
-            "encoder.weight_ih": lstm.weight_ih_l0,
-            "encoder.weight_hh": lstm.weight_hh_l0,
-            "encoder.bias_ih": lstm.bias_ih_l0,
-            "encoder.bias_hh": lstm.bias_hh_l0,
-            "encoder.head.weight": self.encoder.head.weight,
-            "encoder.head.bias": self.encoder.head.bias,
             "actor.mean.weight": self.actor.mean.weight,
             "actor.mean.bias": self.actor.mean.bias,
             "actor.log_std.weight": self.actor.log_std.weight,
             "actor.log_std.bias": self.actor.log_std.bias,
         }
+        tensors |= {f"encoder.{name}": tensor for name, tensor in self.encoder.arrays().items()}
         for i, linear in enumerate(linears):
             tensors[f"actor.weight_{i}"], tensors[f"actor.bias_{i}"] = linear.weight, linear.bias
         weights = {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in tensors.items()}

@@ -58,6 +58,10 @@ class Policy(Protocol):
     previous_action: np.ndarray
     """(n, A): what was executed last; the rollout writes it where it executed something else."""
 
+    @property
+    def state(self) -> tuple[np.ndarray, ...]:
+        """The encoder's state, (n, ...) each; read only by rollouts that keep states."""
+
     def reset(self) -> None:
         """Begin new episodes in all rows."""
 
@@ -122,6 +126,7 @@ class Rollout:
         exploration: None acts deterministically (evaluation).
         reach: scripted exploration of the environment, see `EnvironmentSpec.reach`.
         tasks: visited in turn; those that the environment draws from, if None.
+        state_every: steps between encoder states that episodes bring along; 0 brings none.
     """
 
     def __init__(
@@ -132,7 +137,9 @@ class Rollout:
         exploration: Exploration | None = None,
         reach: Reach | None = None,
         tasks: Sequence[Task] | None = None,
+        state_every: int = 0,
     ) -> None:
+        self.state_every = state_every
         self.envs, self.policy, self.seed = list(envs), policy, seed
         self.exploration, self._reach = exploration, reach
         self.tasks = tasks or tasks_of(self.envs[0])
@@ -159,6 +166,8 @@ class Rollout:
         while running:
             if self.exploration is not None:
                 noise = np.stack([recorder.explorer.noise() for recorder in recorders])
+            for row in running:
+                recorders[row].keep_state(self.policy, row, self.state_every)
             actions, _ = self.policy.step(observation, noise)
             for row in list(running):
                 recorder = recorders[row]
@@ -201,6 +210,12 @@ class _Recorder:
         self.skills: set[str] = set()
         self.terminated = False
         self.info: dict[str, Any] = {}
+        self.states: list[tuple[np.ndarray, ...]] = []
+
+    def keep_state(self, policy: Policy, row: int, every: int) -> None:
+        """Keep the encoder's state before this step, if it is one of those that are kept."""
+        if every and len(self.actions) % every == 0:
+            self.states.append(tuple(part[row].copy() for part in policy.state))
 
     def step(self, env: gym.Env, action: np.ndarray) -> bool:
         """Step the environment; whether the episode is over."""
@@ -224,4 +239,5 @@ class _Recorder:
             terminated=self.terminated,
             success=bool(self.info.get("is_success", False)),
             skills=frozenset(self.skills),
+            states=tuple(np.stack(part) for part in zip(*self.states, strict=True)),
         )

@@ -128,6 +128,10 @@ class RunFolder:
         """The evaluation of the newest agent."""
         return self.path / "evaluation.json"
 
+    def keep_evaluation(self, result: dict[str, Any], agent_steps: int) -> None:
+        """Write the evaluation of all task sets, beside the steps that its agent had trained for."""
+        write_json(self.evaluation, result | {"agent_steps": agent_steps})
+
     @property
     def agent(self) -> Path:
         """The trained agent."""
@@ -240,3 +244,16 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RunError(f"{path} holds a {type(value).__name__}; it must hold a JSON object.")
     return value
+
+
+def read_metrics(path: Path) -> list[dict[str, float]]:
+    """All complete lines of a metrics file; a last line that was cut off is left out."""
+    if not path.is_file():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows

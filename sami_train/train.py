@@ -19,7 +19,7 @@ from sami_runtime.errors import UnknownName
 from .agent import ContextSAC
 from .config import TrainConfig
 from .envs.catalog import environment
-from .machine import usable_cores
+from .machine import share_of_cores
 from .metrics import MetricsFile
 from .progress import Progress
 from .run_folder import RunError, RunFolder
@@ -58,13 +58,14 @@ class _Keeper(BaseCallback):
         return not self.stop_requested
 
 
-def start(config: TrainConfig, out: Path, *, show: bool = True) -> ContextSAC:
+def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[str] | None = None) -> ContextSAC:
     """Train in a new run folder.
 
     Args:
         config: the run.
         out: the folder; must not hold anything yet.
         show: whether to draw the progress display.
+        command: what to note as the command that repeats the run; this process's own if left out.
 
     Returns:
         The agent, trained to the end or as far as the user let it.
@@ -76,7 +77,7 @@ def start(config: TrainConfig, out: Path, *, show: bool = True) -> ContextSAC:
     prepare_torch(config)
     # Everything that can fail, fails before anything is written.
     agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
-    run = RunFolder.create(out, config, [Path(sys.argv[0]).name, *sys.argv[1:]])
+    run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
     with run.locked():
         return _run(run, config, agent, show)
 
@@ -141,7 +142,7 @@ def prepare_torch(config: TrainConfig) -> None:
     if needs_gpu and not torch.cuda.is_available():
         raise RunError(f"device is {config.device!r}, and torch finds no GPU here; use --device cpu or auto.")
     torch.set_flush_denormal(True)
-    torch.set_num_threads(max(1, usable_cores() - max(1, config.collection.collectors)))
+    torch.set_num_threads(max(1, share_of_cores() - max(1, config.collection.collectors)))
     torch.set_float32_matmul_precision("high")
 
 

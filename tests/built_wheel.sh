@@ -42,7 +42,7 @@ done
 cd "$place/elsewhere"
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-say "installing the wheel alone, no extras"
+say "installing the wheel without a build of onnxruntime"
 "$python" -m venv "$place/alone"
 bin=$place/alone/bin
 "$bin/python" -m pip install --quiet --disable-pip-version-check -c "$repository/constraints.txt" "$wheel"
@@ -70,11 +70,21 @@ for name in ("sami_runtime/py.typed", "sami_train/py.typed", "sami_train/presets
 print("types and presets are in the wheel")
 CHECK
 "$bin/sami" --help
-for command in train eval export inspect verify run; do
+for command in train sweep eval compare export inspect verify run replay bench doctor; do
     "$bin/sami" "$command" --help >/dev/null
 done
 if [ -n "$model" ]; then
-    say "stepping and verifying $model"
+    code=0
+    "$bin/sami" verify "$model" >/dev/null 2>error.txt || code=$?
+    cat error.txt
+    grep -q "pip install 'sami\[cpu\]'" error.txt && [ "$code" -eq 1 ] ||
+        { echo "without onnxruntime, sami verify ended with $code; expected 1 and the extra's name" >&2; exit 1; }
+fi
+say "installing the [cpu] extra"
+"$bin/python" -m pip install --quiet --disable-pip-version-check -c "$repository/constraints.txt" "sami[cpu] @ file://$wheel"
+"$bin/sami" doctor
+if [ -n "$model" ]; then
+    say "stepping, verifying and timing $model"
     "$bin/python" -W error - "$model" <<'CHECK'
 import sys
 
@@ -86,6 +96,7 @@ step = session.step({signal.name: [0.0] * signal.size for signal in session.cont
 print("action", step.action, "context", step.context)
 CHECK
     "$bin/sami" verify "$model"
+    "$bin/sami" bench "$model" --seconds 0.2 >/dev/null
 else
     say "models/ holds no .onnx file: stepping and verifying one is left to the runtime's tests"
 fi
@@ -95,14 +106,15 @@ cat error.txt
 [ "$code" -eq 1 ] && [ "$(wc -l <error.txt)" -eq 1 ] ||
     { echo "without its extra, sami train ended with $code; expected one message and 1" >&2; exit 1; }
 
-say "installing the [panda] extra, pytest and onnx"
+say "installing the extras [panda,record], pytest and onnx"
 "$bin/python" -m pip install --quiet --disable-pip-version-check -c "$repository/constraints.txt" \
-    "sami[panda] @ file://$wheel" pytest onnx
+    "sami[panda,record] @ file://$wheel" pytest onnx
 say "the runtime's tests against the wheel"
 "$bin/python" -m pytest --import-mode=importlib -W error -q -p no:cacheprovider runtime
 if [ -n "$model" ]; then
     say "running $model"
-    "$bin/sami" run --model "$model" --episodes 3
+    "$bin/sami" run --model "$model" --episodes 3 --record run.mcap
+    "$bin/sami" replay run.mcap
 fi
 ! "$bin/python" -c 'import torch' 2>/dev/null || { echo "torch came along with [panda]" >&2; exit 1; }
 say "the wheel works"

@@ -16,6 +16,7 @@ from sami_runtime.adapters.panda import (
     PANDA_RATE_HZ,
     PANDA_SOURCES,
 )
+from sami_runtime.clock import Clock
 from sami_runtime.contract import Signal
 from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_train.goals import Goal
@@ -81,9 +82,9 @@ class EnvironmentSpec:
                 f"'sami[{self.extra}]'."
             ) from error
 
-    def adapter(self, env: Any) -> GymnasiumAdapter:
-        """What a policy drives, around an environment that `make` made."""
-        return GymnasiumAdapter(env, self.sources, self.action)
+    def adapter(self, env: Any, clock: Clock | None = None) -> GymnasiumAdapter:
+        """What a policy drives, around an environment that `make` made; `clock` stamps its observations."""
+        return GymnasiumAdapter(env, self.sources, self.action, clock)
 
     @property
     def observation_size(self) -> int:

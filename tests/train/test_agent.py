@@ -13,6 +13,7 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_train.agent import ContextSAC
 from sami_train.collectors import CollectorError
 from sami_train.config import resolve
+from sami_train.methods import METHODS
 from tests.train import toy
 
 toy.register()
@@ -37,13 +38,11 @@ TOY = {
 }
 
 
-def agent(seed=0, envs=1, **changes):
+def agent(seed=0, envs=1, env=None, **changes):
     config = resolve("fast-cpu", TOY | {"seed": seed} | {k.replace("__", "."): v for k, v in changes.items()})
-    env = (
-        make_vec_env("sami-tests/HiddenSign-v0", envs, wrapper_class=None)
-        if envs > 1
-        else gym.make("sami-tests/HiddenSign-v0")
-    )
+    if env is None:
+        name = "sami-tests/HiddenSign-v0"
+        env = make_vec_env(name, envs, wrapper_class=None) if envs > 1 else gym.make(name)
     return ContextSAC("ContextPolicy", env, config, device="cpu")
 
 
@@ -73,11 +72,12 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_does_not():
     assert not same(weights(first), weights(other))
 
 
-@pytest.mark.parametrize("method", ["tesac", "satesac"])
-def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method, tmp_path):
-    whole = agent(method=method).learn(900)
+@pytest.mark.parametrize(("method", "window"), [*((name, 0) for name in METHODS), ("satesac", 6)])
+def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method, window, tmp_path):
+    changes = {"method": method, "learning__window": window, "learning__burn_in": window // 3}
+    whole = agent(**changes).learn(900)
 
-    interrupted = agent(method=method)
+    interrupted = agent(**changes)
     interrupted.learn(900, Stop(400))
     interrupted.save(tmp_path / "agent.zip")
     interrupted.save_buffer(tmp_path / "buffer.npz")
@@ -90,35 +90,76 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method, tmp_path):
     assert resumed.num_timesteps == whole.num_timesteps
     assert resumed._n_updates == whole._n_updates
     assert same(weights(whole), weights(resumed))
+    assert resumed.buffer.states or not window
     for name in ("actor_optimizer", "critic_optimizer", "temperature_optimizer"):
         a, b = getattr(whole.learner, name).state_dict(), getattr(resumed.learner, name).state_dict()
         for key, state in a["state"].items():
             assert all(torch.equal(state[k], b["state"][key][k]) for k in state)
 
 
-def test_sance_moves_the_encoder_and_its_bound_is_logged():
+@pytest.mark.parametrize("method", ["ccm", "satesac", "saccm"])
+def test_a_contrastive_loss_moves_the_encoder_and_its_bound_is_logged(method):
     # The same batches on both sides: with a coefficient of zero the loss is computed and weighs nothing.
-    with_sance, without = agent().learn(300), agent(contrast__coefficient=0.0).learn(300)
-    assert "sance_bound" in with_sance._last_scalars
-    assert not same(weights(with_sance), weights(without))
-    assert "sance_bound" not in agent(method="tesac").learn(300)._last_scalars
+    contrasted, without = agent(method=method).learn(300), agent(method=method, contrast__coefficient=0.0).learn(300)
+    assert contrasted._last_scalars["contrast_bound"] <= contrasted._last_scalars["contrast_log_k"]
+    assert not same(weights(contrasted), weights(without))
 
 
-def test_padding_gives_exactly_no_gradient():
-    trained = agent().learn(300)
-    where = np.array([0, 1, 2])
-    buffer, learner = trained.buffer, trained.learner
-    buffer.lengths[:3] = (4, 7, 12)
+@pytest.mark.parametrize("method", ["pearl", "tesac"])
+def test_methods_without_a_contrastive_loss_compute_none(method):
+    scalars = agent(method=method).learn(300)._last_scalars
+    assert "contrast_bound" not in scalars
+    assert ("divergence" in scalars) == (method == "pearl")
+
+
+def test_a_method_that_compares_tasks_refuses_an_environment_of_one():
+    env = gym.make("sami-tests/HiddenSign-v0")
+    env.unwrapped.tasks = ({"sign": 1.0},)
+    with pytest.raises(SamiError, match=r"CCM compares tasks .* draws from 1; it needs at least 2"):
+        agent(env=env, method="ccm")
+    agent(env=env, method="saccm")
+
+
+@pytest.mark.parametrize("pairing", ["last", "prefix", "all_steps"])
+def test_padding_gives_exactly_no_gradient(pairing):
+    trained = agent(contrast__pairing=pairing).learn(300)
+    buffer, policy, contrast = trained.buffer, trained.policy, trained.learner.contrast
+    buffer.lengths[:] = np.random.default_rng(0).integers(3, 12, len(buffer.lengths))
 
     def gradients():
-        learner.policy.zero_grad()
-        learner._embed(learner.policy.encoder, buffer.sequences(where)).sum().backward()
-        return [p.grad.clone() for p in learner.policy.encoder.parameters()]
+        policy.zero_grad()
+        contrast.loss(buffer, np.random.default_rng(0)).loss.backward()
+        return [p.grad.clone() for p in policy.encoder.parameters()]
 
     clean = gradients()
-    buffer.observations[0, 5:], buffer.observations[1, 8:] = 7.0, -7.0
-    buffer.actions[0, 4:], buffer.actions[1, 7:] = 0.9, 0.9
+    assert any(gradient.abs().max() > 0 for gradient in clean)
+    for i, length in enumerate(buffer.lengths):
+        buffer.observations[i, length + 1 :], buffer.actions[i, length:] = 7.0, 0.9
     assert all(torch.equal(a, b) for a, b in zip(clean, gradients(), strict=True))
+
+
+def test_ranking_by_value_scores_what_the_critic_thinks_of_what_was_done_and_no_padding():
+    trained = agent(contrast__ranking="value").learn(300)
+    buffer, policy = trained.buffer, trained.policy
+    where = np.arange(4)
+    buffer.lengths[:4] = (12, 3, 7, 1)
+    values = trained.learner.contrast._values(buffer.sequences(buffer.windows(where, None)))
+    for i, length in enumerate(buffer.lengths[:4]):
+        one = buffer.sequences(buffer.windows(where[i : i + 1], None))
+        contexts, _ = policy.momentum_encoder(*policy.sequence_input(one))
+        features, actions = policy.features(torch.as_tensor(one.observations)), torch.as_tensor(one.actions)
+        inputs = torch.cat([features[0, :length], contexts[0, :length], actions[0, :length]], -1)
+        with torch.no_grad():
+            q1, q2 = policy.critic_target(inputs)
+        assert values[i] == pytest.approx(torch.minimum(q1, q2).mean().item(), abs=1e-5)
+
+
+def test_a_contrastive_loss_reaches_the_encoder_and_nothing_else():
+    trained = agent().learn(300)
+    trained.policy.zero_grad()
+    trained.learner.contrast.loss(trained.buffer, np.random.default_rng(0)).loss.backward()
+    moved = {name.split(".")[0] for name, p in trained.policy.named_parameters() if p.grad is not None}
+    assert moved == {"encoder"}
 
 
 def test_a_saved_agent_acts_alike_and_needs_no_environment(tmp_path):

@@ -6,7 +6,6 @@ import pytest
 from sami_train.buffer import EpisodeBuffer, ReplayError
 from sami_train.envs.catalog import environment
 from sami_train.episode import Episode
-from sami_train.methods import METHODS, method, ranked_halves
 
 GOAL = environment("panda").goal
 
@@ -47,7 +46,7 @@ RNG = np.random.default_rng
 def test_every_transition_comes_out_once_as_it_went_in():
     episodes = [make_episode(length, seed=length) for length in (3, 7, 1)]
     buffer = filled(*episodes)
-    batch = buffer.transitions(np.arange(3), None, 0.0, RNG(0))
+    batch = buffer.transitions(buffer.windows(np.arange(3), RNG(0)), None, 0.0, RNG(0))
     assert len(batch.rows) == 11
     for k, (row, step) in enumerate(zip(batch.rows, batch.steps, strict=True)):
         episode = episodes[row]
@@ -60,12 +59,13 @@ def test_every_transition_comes_out_once_as_it_went_in():
 
 def test_a_time_out_is_not_a_termination():
     buffer = filled(make_episode(50, success=False, terminated=False))
-    assert not buffer.transitions(np.array([0]), None, 0.0, RNG(0)).terminated.any()
+    assert not buffer.transitions(buffer.windows(np.array([0]), RNG(0)), None, 0.0, RNG(0)).terminated.any()
 
 
 def test_sequences_are_padded_with_zeros_to_the_longest_of_them():
     short, long = make_episode(3, seed=1), make_episode(7, seed=2)
-    sequences = filled(short, long).sequences(np.array([0, 1]))
+    buffer = filled(short, long)
+    sequences = buffer.sequences(buffer.windows(np.array([0, 1]), RNG(0)))
     assert sequences.observations.shape == (2, 8, 25)
     assert sequences.actions.shape == (2, 7, 4)
     assert np.array_equal(sequences.observations[1], long.observations)
@@ -75,7 +75,7 @@ def test_sequences_are_padded_with_zeros_to_the_longest_of_them():
 
 def test_hindsight_rewards_and_terminals_follow_the_new_goal():
     buffer = filled(*(make_episode(20, success=False, goal_at=(9, 9, 0.02), seed=s) for s in range(8)))
-    batch = buffer.transitions(np.arange(8), 2000, 1.0, RNG(0))
+    batch = buffer.transitions(buffer.windows(np.arange(8), RNG(0)), 2000, 1.0, RNG(0))
     reached = GOAL.reached(batch.next_observations[:, GOAL.achieved], batch.next_observations[:, GOAL.desired])
     relabelled = batch.observations[:, GOAL.desired.start] != 9
     assert relabelled.all()
@@ -92,7 +92,7 @@ def test_hindsight_leaves_out_transitions_that_begin_at_their_new_goal():
     buffer = filled(*(make_episode(20, success=False, speed=0.0, goal_at=(9, 9, 0.02), seed=s) for s in range(4)))
     # The cube never moves: every hindsight goal is where it already is, and only the episodes' own goals are left.
     for hindsight in (0.5, 1.0):
-        batch = buffer.transitions(np.arange(4), 200, hindsight, RNG(0))
+        batch = buffer.transitions(buffer.windows(np.arange(4), RNG(0)), 200, hindsight, RNG(0))
         assert len(batch.rows) > 50
         assert (batch.observations[:, GOAL.desired.start] == 9).all()
 
@@ -100,7 +100,7 @@ def test_hindsight_leaves_out_transitions_that_begin_at_their_new_goal():
 def test_hindsight_does_not_change_what_is_stored():
     buffer = filled(make_episode(20))
     before = buffer.observations.copy()
-    buffer.transitions(np.array([0]), 100, 1.0, RNG(0))
+    buffer.transitions(buffer.windows(np.array([0]), RNG(0)), 100, 1.0, RNG(0))
     assert np.array_equal(before, buffer.observations)
 
 
@@ -108,7 +108,7 @@ def test_a_cube_that_fell_is_a_lost_episode_and_no_goal():
     episode = make_episode(10, success=False, terminated=True, goal_at=(9, 9, 0.02))
     episode.observations[-1, GOAL.achieved] = (0.4, 0.0, -0.1)
     buffer = filled(episode)
-    batch = buffer.transitions(np.array([0]), 500, 0.5, RNG(0))
+    batch = buffer.transitions(buffer.windows(np.array([0]), RNG(0)), 500, 0.5, RNG(0))
     last = batch.steps == 9
     assert np.array_equal(batch.lost, last)
     assert batch.terminated[last].all()
@@ -132,26 +132,6 @@ def test_the_oldest_episode_makes_room_and_leaves_nothing_behind():
     assert not buffer.rewards[0, 2:].any()
 
 
-def test_positives_and_negatives_come_from_one_task_ranked_by_return():
-    episodes = [make_episode(length, task, seed=length) for task in range(3) for length in range(1, 21)]
-    buffer = filled(*episodes)
-    tasks = set()
-    for seed in range(20):
-        good, bad = ranked_halves(buffer, 12, RNG(seed))
-        assert len(good) == len(bad) == 6
-        assert len(set(buffer.tasks[np.concatenate([good, bad])])) == 1
-        assert buffer.returns[good].min() >= buffer.returns[bad].max()
-        assert not set(good) & set(bad)
-        tasks.add(int(buffer.tasks[good[0]]))
-    assert tasks == {0, 1, 2}
-
-
-def test_tied_returns_and_scarce_tasks_do_not_crash():
-    assert ranked_halves(filled(make_episode(), make_episode()), 64, RNG(0)) is None
-    good, bad = ranked_halves(filled(*[make_episode(seed=s) for s in range(5)]), 64, RNG(0))
-    assert len(good) == len(bad) == 2
-
-
 def test_a_saved_buffer_comes_back_and_another_shape_is_refused(tmp_path):
     buffer = filled(*(make_episode(length, seed=length) for length in (3, 9)))
     buffer.save(tmp_path / "buffer.npz")
@@ -169,9 +149,3 @@ def test_an_empty_buffer_and_an_episode_that_is_too_long_are_refused():
         EpisodeBuffer(4, 50, 25, 4, GOAL).sample(1, RNG(0))
     with pytest.raises(ReplayError, match="an episode has 51 steps; this buffer takes at most 50"):
         filled(make_episode(51))
-
-
-def test_methods_differ_only_in_data():
-    assert list(METHODS) == ["tesac", "satesac"]
-    assert not method("tesac").contrastive
-    assert method("satesac").contrastive

@@ -47,7 +47,8 @@ def test_overrides_change_one_key():
         ({"lerning.discount": 0.9}, "unknown config key 'lerning'"),
         ({"steps.many": 1}, "unknown config key 'steps.many'"),
         ({"env": "pandas"}, "unknown environment 'pandas'. Did you mean 'panda'"),
-        ({"method": "sac"}, "unknown method 'sac'.*Valid: satesac, tesac"),
+        ({"contrast.pairing": "first"}, "unknown contrast.pairing 'first'.*Valid: all_steps, last, prefix"),
+        ({"method": "sac"}, "unknown method 'sac'.*Valid: ccm, pearl, saccm, satesac, tesac"),
     ],
 )
 def test_unknown_names_are_answered_with_the_nearest(overrides, message):
@@ -78,6 +79,9 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
         ({"exploration.random_hold": [5]}, r"exploration.random_hold is \[5\]; it must be \[shortest, longest\]"),
         ({"exploration.reach_steps": [13, 6]}, r"exploration.reach_steps is \[13, 6\]"),
         ({"network.net_arch": []}, r"network.net_arch is \[\]; it must list at least one layer"),
+        ({"network.encoder_units": [0]}, r"network.encoder_units is \[0\]; it must list at least one layer"),
+        ({"contrast.hardness": -1.0}, "contrast.hardness is -1.0; it must be a number of at least 0"),
+        ({"learning.burn_in": 16}, "learning.burn_in is 16 and learning.window 0: the burn-in must be shorter"),
         ({"learning.discount": 1.0}, "with learning.clip_targets it must be below 1"),
         ({"learning.clip_targets": False}, "only clipped targets give a lost episode the worst value"),
     ],

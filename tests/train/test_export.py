@@ -19,15 +19,19 @@ from sami_train.export import GOLDEN_RESET, TorchSession, export, record
 SPEC = environment("panda")
 
 
-@pytest.fixture(scope="module")
-def agent():
-    config = resolve("fast-cpu", {"network.net_arch": [32, 32], "seed": 3})
+def make_agent(method):
+    config = resolve("fast-cpu", {"network.net_arch": [32, 32], "seed": 3, "method": method})
     agent = ContextSAC("ContextPolicy", SPEC.make(), config, device="cpu")
     rng = np.random.default_rng(0)
     agent.policy.features.update(rng.normal(0.1, 0.3, (500, 25)).astype(np.float32))
     with torch.no_grad():  # an untrained actor hardly moves
         agent.policy.actor.mean.weight.mul_(20.0)
     return agent
+
+
+@pytest.fixture(scope="module")
+def agent():
+    return make_agent("satesac")
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +57,13 @@ def test_the_file_equals_torch_over_sixty_steps_fed_back_with_a_reset_in_the_mid
         session.executed(executed)
         reference.previous_action = executed
     assert worst < 1e-5
+
+
+def test_pearls_encoder_exports_with_the_sums_that_it_carries(tmp_path):
+    # `export` itself compares the file with torch, step by step and in closed loop.
+    contract = export(make_agent("pearl"), tmp_path / "pearl.onnx", {"method": "PEARL"}, None)
+    assert [state.name for state in contract.state] == ["precision", "weighted_mean", "previous_features", "begun"]
+    assert Session.load(tmp_path / "pearl.onnx").contract.context.size == 6
 
 
 def test_one_file_with_weights_inside_and_a_dynamic_batch(model):

@@ -1,0 +1,60 @@
+"""Windows: the stretches of stored episodes that an encoder runs over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Windows(NamedTuple):
+    """B stretches of stored episodes: whole episodes, or parts of them."""
+
+    episodes: np.ndarray
+    """(B,) positions in the buffer."""
+    starts: np.ndarray
+    """(B,) first step."""
+    lengths: np.ndarray
+    """(B,) steps."""
+    burn_in: np.ndarray
+    """(B,) how many of the first steps are not learned from."""
+
+
+def whole(episodes: np.ndarray, lengths: np.ndarray) -> Windows:
+    """Episodes from their first step to their last; arguments as `WindowPlan.draw`."""
+    nothing = np.zeros_like(lengths)
+    return Windows(episodes, nothing, lengths, nothing)
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """Long episodes are learned from in windows, whose encoder state was stored while they were collected."""
+
+    steps: int
+    """Longest window."""
+    burn_in: int
+    """First steps of a window that are not learned from: they bring the stored state up to today's weights
+    (Kapturowski et al. 2019). Windows begin at its multiples; the first of an episode needs none."""
+    state: Mapping[str, tuple[int, ...]]
+    """Shapes of the encoder's state, see `encoders`."""
+
+    @property
+    def stride(self) -> int:
+        """Steps between two places where windows may begin."""
+        return self.burn_in or self.steps
+
+    def draw(self, episodes: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> Windows:
+        """One window of each episode, every place where one may begin as likely.
+
+        Args:
+            episodes: (B,) positions in the buffer.
+            lengths: (B,) steps of each.
+            rng: source of randomness.
+        """
+        # The last place leaves at least one step to learn from after its burn-in.
+        places = np.maximum(1, -(-(lengths - self.burn_in) // self.stride))
+        starts = (rng.random(len(episodes)) * places).astype(np.int64) * self.stride
+        burn_in = np.where(starts > 0, self.burn_in, 0)
+        return Windows(episodes, starts, np.minimum(lengths - starts, self.steps), burn_in)

@@ -1,0 +1,108 @@
+"""`sami doctor` and `sami bench`: what they find, and what they print."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+MAIN = "from sami_cli.app import main; main()"
+
+
+def test_the_doctor_prints_findings_and_a_count(sami):
+    done = sami("doctor")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert [line for line in lines if line.startswith("ok    onnxruntime build   onnxruntime")]
+    assert lines[-1].startswith("0 failed, ")
+    document = json.loads(sami("doctor", "--json").out)
+    assert document["ok"]
+    assert {"name", "status", "found", "advice"} == set(document["findings"][0])
+
+
+def test_two_builds_of_onnxruntime_fail_and_are_told_how_to_become_one(tmp_path):
+    """What pip leaves behind where both were installed: the second one's files, and both records."""
+    record = tmp_path / "onnxruntime_gpu-1.31.1.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: onnxruntime-gpu\nVersion: 1.31.1\n")
+    (record / "top_level.txt").write_text("onnxruntime\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "doctor"], capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert done.returncode == 1
+    assert "fail  onnxruntime build" in done.stdout
+    assert "pip uninstall -y onnxruntime onnxruntime-gpu; then pip install 'sami[cpu]'" in done.stdout
+
+
+PACES = ["back to back", "paced at 25 Hz", "paced at 100 Hz", "paced at 1000 Hz"]
+SESSION = ["onnxruntime run_with_iobinding", "onnxruntime run", "Session.step"]
+TORCH = ["torch, eager", "stable-baselines3 predict"]
+
+
+def test_bench_times_session_onnxruntime_torch_and_predict_in_one_run(sami, trained):
+    done = sami("bench", trained.model, "--run", trained.run, "--seconds", 0.05, "--json")
+    assert (done.code, done.err) == (0, "")
+    found = json.loads(done.out)
+    assert [pace["pace"] for pace in found["paces"]] == PACES
+    assert [list(pace["us"]) for pace in found["paces"]] == [SESSION + TORCH] + [
+        [*SESSION, "Session.step after prewarm()", *TORCH]
+    ] * 3
+    assert 0.0 < found["largest_difference"] <= 1e-4
+    assert found["torch"] == f"torch and predict step the policy of {trained.run}."
+    for pace in found["paces"]:
+        assert next(iter(pace["us"].values()))["ratio"] == 1.0
+        for timing in pace["us"].values():
+            assert 0 < timing["p50"] <= timing["p99"] <= timing["worst"]
+            assert timing["steps"] >= 2
+
+
+def test_bench_prints_its_method_and_says_what_policy_torch_steps(sami, trained):
+    done = sami("bench", trained.model, "--seconds", 0.05)
+    assert (done.code, done.err) == (0, "")
+    assert "the call alone, on arrays bound once" in done.out
+    assert "a policy of the same shape, made from the contract's configuration with new weights" in done.out
+    assert [line for line in done.out.splitlines() if line.startswith("paced at 1000 Hz")]
+
+
+def test_bench_works_without_torch_and_says_so(trained, tmp_path):
+    script = f"import sys; sys.modules['torch'] = None; {MAIN}"
+    command = [sys.executable, "-c", script, "bench", str(trained.model), "--seconds", "0.05", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert found["torch"] == "torch and predict are left out: torch is not installed."
+    assert list(found["paces"][0]["us"]) == SESSION
+
+
+def test_bench_refuses_to_compare_two_policies(sami, trained, rewritten):
+    from onnx import numpy_helper
+
+    def spoil(graph):
+        bias = next(tensor for tensor in graph.initializer if tensor.name.endswith("actor.mean.bias"))
+        bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + 0.5, bias.name))
+
+    other = rewritten(lambda contract: None, spoil)
+    done = sami("bench", other, "--run", trained.run, "--seconds", 0.05)
+    assert done.code == 4
+    assert "they do not run the same policy: actions differ by" in done.err
+
+
+def test_a_soak_says_whether_memory_stayed(sami, trained):
+    done = sami("bench", trained.model, "--soak", 2000)
+    assert done.code == 0
+    assert done.out.startswith("2000 steps, each with executed() and prewarm(): resident memory grew by ")
+    assert json.loads(sami("bench", trained.model, "--soak", 2000, "--json").out)["flat"]
+
+
+@pytest.mark.parametrize("command", ["bench", "verify"])
+def test_a_provider_that_is_not_there_is_one_message(sami, trained, command):
+    done = sami(command, trained.model, "--provider", "cdua")
+    assert (done.code, done.out) == (1, "")
+    assert "unknown execution provider 'cdua'" in done.err
+
+
+def test_verify_says_which_provider_it_checked(sami, trained):
+    document = json.loads(sami("verify", trained.model, "--provider", "cpu", "--json").out)
+    assert (document["passed"], document["provider"]) == (True, "cpu")

@@ -1,0 +1,177 @@
+"""The examples that users copy do what they say, with the model that is shipped."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODEL = ROOT / "models" / "panda-satesac.onnx"
+
+SYSTEM = ("/usr/local/include", "/usr/include")
+HEADER_FOLDERS = ("", "onnxruntime", "onnxruntime/core/session")
+
+
+def call(*command, **options):
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, **options)
+
+
+def test_the_host_loop_acts_at_the_rate_of_the_policy(tmp_path):
+    done = call(sys.executable, ROOT / "examples" / "host_loop.py", MODEL, "--steps", "10", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = re.fullmatch(r"10 steps in ([\d.]+) s, 0 held; context \[.+\]\n", done.stdout)
+    assert said, done.stdout
+    assert float(said[1]) >= 9 / 25
+
+
+def test_the_host_loop_holds_where_a_sensor_fails(tmp_path):
+    text = (ROOT / "examples" / "host_loop.py").read_text(encoding="utf-8")
+    wave = "np.sin(now + np.arange(s.size))"
+    broken = text.replace(wave, f"({wave} * (np.nan if abs(now - 3 / 25) < 1e-6 else 1))")
+    assert broken != text
+    (tmp_path / "broken.py").write_text(broken, encoding="utf-8")
+    done = call(sys.executable, tmp_path / "broken.py", MODEL, "--steps", "5", cwd=tmp_path)
+    assert "5 steps in " in done.stdout, done.stderr
+    assert ", 1 held; " in done.stdout
+
+
+# --- C++
+
+
+def missing():
+    """What the C++ example needs and this machine lacks; empty where it can be built."""
+    for tool in ("cmake", "c++"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed"
+    if not any(Path(folder, "nlohmann", "json.hpp").is_file() for folder in SYSTEM):
+        return "nlohmann/json.hpp is not installed (Debian: nlohmann-json3-dev)"
+    if header_root() is None:
+        return "onnxruntime's C++ headers are not installed: set ONNXRUNTIME_ROOT to an unpacked release of it"
+    return ""
+
+
+def header_root():
+    """The folder that holds onnxruntime's C++ headers as `include`, or the system's."""
+    root = os.environ.get("ONNXRUNTIME_ROOT", "")
+    roots = [*([Path(root, "include")] if root else []), *map(Path, SYSTEM)]
+    for include in roots:
+        if any((include / folder / "onnxruntime_cxx_api.h").is_file() for folder in HEADER_FOLDERS):
+            return include
+    return None
+
+
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory):
+    """The C++ example, built against the headers that were found and the library inside the Python package."""
+    if reason := missing():
+        pytest.skip(f"the C++ example is not built: {reason}")
+    import onnxruntime
+
+    root, build = tmp_path_factory.mktemp("onnxruntime"), tmp_path_factory.mktemp("build")
+    library = next((Path(onnxruntime.__path__[0]) / "capi").glob("libonnxruntime.so.*"), None)
+    if library is None:
+        pytest.skip("the C++ example is not built: this onnxruntime package has no shared library of its own")
+    (root / "include").symlink_to(header_root())
+    (root / "lib").mkdir()
+    for name in ("libonnxruntime.so", "libonnxruntime.so.1"):
+        (root / "lib" / name).symlink_to(library)
+    source = ROOT / "examples" / "cpp"
+    for command in (
+        ("cmake", "-S", source, "-B", build, f"-DONNXRUNTIME_ROOT={root}", "-DCMAKE_BUILD_TYPE=Debug"),
+        ("cmake", "--build", build),
+    ):
+        done = call(*command)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "warning" not in done.stdout + done.stderr
+    return build / "replay"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    path = tmp_path_factory.mktemp("golden") / "golden.csv"
+    done = inspect("--golden", path)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+@pytest.fixture
+def golden(written, tmp_path):
+    """The golden steps as `sami inspect` writes them, in a file that a test may change."""
+    return Path(shutil.copy(written, tmp_path))
+
+
+def inspect(*options):
+    return call(sys.executable, "-c", "from sami_cli.app import main; main()", "inspect", MODEL, *options)
+
+
+def changed(golden, column, row, text):
+    lines = [line.split(",") for line in golden.read_text().splitlines()]
+    lines[row + 1][lines[0].index(column)] = text
+    golden.write_text("\n".join(map(",".join, lines)) + "\n")
+
+
+def test_golden_steps_are_written_to_the_last_bit(golden):
+    from sami_runtime.artifact import read_artifact
+
+    contract = read_artifact(MODEL).contract
+    steps = contract.golden_steps()
+    names = golden.read_text().splitlines()[0].split(",")
+    table = np.loadtxt(golden, delimiter=",", skiprows=1, dtype=np.float32)
+    assert table.shape == (64, len(names))
+    assert tuple(np.flatnonzero(table[:, 0])) == steps.resets
+    first = names.index("observation.cube_position.x")
+    np.testing.assert_array_equal(table[:, first : first + 3], steps.observation["cube_position"])
+    for kind, values in (("executed", steps.executed), ("action", steps.action), ("context", steps.context)):
+        columns = [i for i, name in enumerate(names) if name.startswith(kind + ".")]
+        np.testing.assert_array_equal(table[:, columns], values)
+
+
+def test_golden_steps_overwrite_nothing(golden):
+    done = inspect("--golden", golden)
+    assert (done.returncode, done.stderr) == (1, f"sami: {golden} exists; choose another file, or remove it.\n")
+
+
+def test_cpp_reproduces_the_golden_steps(replay, golden):
+    done = call(replay, MODEL, golden)
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"panda-satesac: 64 steps, largest difference \d\.\de-0[67] at step \d+, within 1e-05", done.stdout)
+
+
+def test_cpp_finds_a_difference_at_its_step(replay, golden):
+    changed(golden, "action.dy", 40, "0.123")
+    done = call(replay, MODEL, golden)
+    assert done.returncode == 4
+    assert "at step 40, MORE THAN 1e-05" in done.stdout
+
+
+def test_cpp_needs_the_executed_action_and_the_reset(replay, golden):
+    """Both change what follows: a program that left one out would not agree."""
+    original = golden.read_text()
+    changed(golden, "executed.dx", 5, "0.9")
+    assert call(replay, MODEL, golden).returncode == 4
+    golden.write_text(original)
+    changed(golden, "reset", 31, "0")
+    assert call(replay, MODEL, golden).returncode == 4
+
+
+def test_cpp_refuses_what_is_not_finite(replay, golden):
+    changed(golden, "observation.gripper_width.width", 3, "nan")
+    done = call(replay, MODEL, golden)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "replay: observation is not finite; nothing was advanced\n"
+
+
+def test_cpp_refuses_a_file_without_a_contract(replay, golden, tmp_path):
+    import onnx
+
+    model = onnx.load(MODEL)
+    del model.metadata_props[:]
+    onnx.save(model, tmp_path / "bare.onnx")
+    done = call(replay, tmp_path / "bare.onnx", golden)
+    assert done.returncode == 1
+    assert "carries no sami.contract; use a file that sami export wrote" in done.stderr

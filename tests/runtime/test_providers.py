@@ -1,0 +1,75 @@
+"""What runs the graph is what was asked for, or nothing runs."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from sami_runtime.errors import ProviderError, UnknownName
+from sami_runtime.session import Session
+from sami_runtime.verify import verify
+
+
+@pytest.fixture
+def policy(make):
+    return make.recurrent()
+
+
+@pytest.fixture
+def path(make, policy):
+    return make.write(policy)
+
+
+@pytest.fixture
+def seen(make):
+    return {name: value[0] for name, value in make.observations(1).items()}
+
+
+def test_a_provider_has_a_short_and_a_full_name(path, seen):
+    first = Session.load(path, provider="cpu").step(seen).action
+    for name in ("CPU", "CPUExecutionProvider"):
+        session = Session.load(path, provider=name)
+        assert session.active_providers == ("CPUExecutionProvider",)
+        np.testing.assert_array_equal(session.step(seen).action, first)
+
+
+def test_a_provider_that_is_not_installed_is_refused_with_what_to_install(path):
+    with pytest.raises(UnknownName, match=r"provider 'cdua'.*Valid: .*cpu.*pip install 'sami\[gpu\]'.*sami doctor"):
+        Session.load(path, provider="cdua")
+
+
+def test_a_provider_that_leaves_the_work_to_the_cpu_is_refused(make, policy, path, capfd):
+    """Azure's provider is in the plain package, starts, reports itself active, and runs no operator of a policy."""
+    import onnxruntime
+
+    if "AzureExecutionProvider" not in onnxruntime.get_available_providers():
+        pytest.skip("this onnxruntime has no second provider")
+    refused = r"AzureExecutionProvider was asked for and does not run .*Nothing is run on the CPU in its place"
+    with pytest.raises(ProviderError, match=refused):
+        Session.load(path, provider="azure")
+    with pytest.raises(ProviderError, match=refused):
+        verify(make.write(policy, golden=make.golden_of(policy)), provider="azure")
+    assert capfd.readouterr() == ("", "")
+
+
+def stepping(path, before):
+    """The last line that a program prints which loads a session after `before`."""
+    script = f"import sys\n{before}\nfrom sami_runtime.session import Session\nSession.load(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=60)
+    return done.stderr.splitlines()[-1]
+
+
+def test_without_onnxruntime_the_two_ways_to_install_it_are_named(path):
+    said = stepping(path, "sys.modules['onnxruntime'] = None")
+    assert said.startswith("sami_runtime.errors.ProviderError: onnxruntime is not installed")
+    assert "pip install 'sami[cpu]'" in said
+    assert "pip install 'sami[gpu]'" in said
+
+
+def test_an_onnxruntime_that_lost_files_to_its_other_build_is_recognised(path, tmp_path):
+    (tmp_path / "onnxruntime").mkdir()
+    (tmp_path / "onnxruntime" / "__init__.py").touch()
+    said = stepping(path, f"sys.path.insert(0, {str(tmp_path)!r})")
+    assert "onnxruntime at ['" in said
+    assert "Remove onnxruntime and onnxruntime-gpu with pip uninstall" in said
