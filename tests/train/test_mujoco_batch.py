@@ -92,6 +92,21 @@ def test_some_rows_begin_anew_while_the_others_go_on():
     np.testing.assert_array_equal(unroll(fresh, actions[10:, 1:2])[0][:, 0], ours[0][:, 1])
 
 
+def test_no_rows_and_seeds_in_an_array_are_as_good_as_any():
+    batch, same = MujocoBatch("hopper", 2), MujocoBatch("hopper", 2)
+    np.testing.assert_array_equal(batch.reset(np.array([3, 4])), same.reset([3, 4]))
+    assert batch.reset(rows=[]).shape == (0, 11)
+    actions = actions_for(batch, 5)
+    np.testing.assert_array_equal(unroll(batch, actions)[0], unroll(same, actions)[0])
+
+
+def test_a_drawn_task_is_no_part_of_the_sets():
+    batch = MujocoBatch("crippled-hopper", 1, "extreme")
+    batch.reset(seeds=[0])
+    batch.current_tasks[0]["crippled"].append(7)
+    assert all(len(task["crippled"]) == 1 for task in ENVIRONMENTS["crippled-hopper"].tasks.sets["extreme"])
+
+
 def test_episodes_are_over_by_time_alone():
     batch = MujocoBatch("half-cheetah", 2, episode_steps=5)
     batch.reset(seeds=[0, 1])

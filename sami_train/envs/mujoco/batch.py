@@ -97,15 +97,16 @@ class MujocoBatch:
             TaskError, UnknownName: a task is not valid.
         """
         ids = np.arange(self.rows) if rows is None else np.asarray(rows, np.int64)
-        chosen = [None if task is None else self.space.check(task) for task in tasks or [None] * len(ids)]
-        starts = []
-        for seed, task, i in zip(seeds or [None] * len(ids), chosen, ids, strict=True):
+        seeds = [None] * len(ids) if seeds is None else seeds
+        given = [None if task is None else self.space.check(task) for task in tasks or [None] * len(ids)]
+        qpos, qvel = np.empty((len(ids), self.robot.model.nq)), np.empty((len(ids), self.robot.model.nv))
+        for k, (i, seed, task) in enumerate(zip(ids, seeds, given, strict=True)):
             if seed is not None:
-                self._rngs[i] = np_random(seed)[0]
-            self._set_fields(i, draw(self.tasks, self._rngs[i]) if task is None else task)
-            starts.append(self.robot.start(self._rngs[i]))
+                self._rngs[i] = np_random(int(seed))[0]
+            self._set_fields(i, self.space.check(draw(self.tasks, self._rngs[i])) if task is None else task)
+            qpos[k], qvel[k] = self.robot.start(self._rngs[i])
         self._batch.set_const(ids)
-        self._place(ids, np.stack([qpos for qpos, _ in starts]), np.stack([qvel for _, qvel in starts]))
+        self._place(ids, qpos, qvel)
         self.steps[ids] = 0
         self._speed[ids] = 0.0
         return self.observations()[ids]

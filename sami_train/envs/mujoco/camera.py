@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
 from typing import Any, Protocol
 
 import mujoco
@@ -59,7 +60,9 @@ class Window:
             raise SamiError(
                 'render mode "human" needs a display and DISPLAY is not set; use "rgb_array" (sami run --render gif).'
             )
+        others = threading.enumerate()
         self._viewer = mujoco.viewer.launch_passive(model, data, show_left_ui=False, show_right_ui=False)
+        self._threads = [thread for thread in threading.enumerate() if thread not in others]
         with self._viewer.lock():
             self._viewer.cam.type = mujoco.mjtCamera.mjCAMERA_TRACKING
             self._viewer.cam.trackbodyid = 1
@@ -69,8 +72,10 @@ class Window:
         self._viewer.sync()
 
     def close(self) -> None:
-        """Close the window."""
+        """Close the window, and wait until it has let go of the robot."""
         self._viewer.close()
+        for thread in self._threads:
+            thread.join(timeout=5.0)
 
 
 class Offscreen:
