@@ -129,8 +129,9 @@ def _readable(path: Path) -> Iterator[None]:
 
 def make_env(config: TrainConfig) -> Any:
     """The environment that a run trains in, on its training tasks."""
-    spec = environment(config.env)
-    return spec.make(tasks="training", reward=config.collection.reward, end_on_fall=config.collection.end_on_fall)
+    spec, collection = environment(config.env), config.collection
+    goal = {} if spec.goal is None else {"reward": collection.reward, "end_on_fall": collection.end_on_fall}
+    return spec.make(tasks="training", **goal)
 
 
 def prepare_torch(config: TrainConfig) -> None:
