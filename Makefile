@@ -40,9 +40,9 @@ clean:
 	$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@touch $@
 
-# The runtime and the simulator; no torch.
+# The runtime, recordings and the simulator; no torch.
 .venv/runtime: .venv/python pyproject.toml constraints.txt
-	$(PIP) -e '.[cpu,panda]'
+	$(PIP) -e '.[cpu,panda,record]'
 	@touch $@
 
 .venv/dev: .venv/python pyproject.toml constraints.txt

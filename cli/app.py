@@ -10,10 +10,14 @@ from typing import Annotated
 
 import typer
 
-from . import bench, doctor, evaluate, export, inspect, run, train
+from . import bench, compare, doctor, evaluate, export, inspect, replay, run, sweep, train
 
-PANDA_MODULES = ("gymnasium", "panda_gym", "pybullet", "PIL")
-"""Modules that the extra `panda` brings; the others come with `train`."""
+EXTRAS = {
+    **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
+    **dict.fromkeys(("arch", "matplotlib", "scipy"), "report"),
+    "mujoco": "mujoco",
+}
+"""The extra that brings a module; those not named here come with `train`."""
 
 app = typer.Typer(
     name="sami",
@@ -33,11 +37,14 @@ def options(
 
 
 app.command("train")(train.train)
+app.command("sweep")(sweep.sweep)
 app.command("eval")(evaluate.evaluate)
+app.command("compare")(compare.compare)
 app.command("export")(export.export)
 app.command("inspect")(inspect.inspect)
 app.command("verify")(inspect.verify)
 app.command("run")(run.run)
+app.command("replay")(replay.replay)
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 
@@ -55,7 +62,7 @@ def main() -> None:
         if code is None:
             hint = "--debug shows where"
             if isinstance(error, ModuleNotFoundError):
-                extra = "panda" if error.name in PANDA_MODULES else "train"
+                extra = EXTRAS.get(str(error.name).partition(".")[0], "train")
                 hint = f"install it with: pip install 'sami[{extra}]'"
             print(f"sami: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
             sys.exit(1)

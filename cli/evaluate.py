@@ -28,11 +28,11 @@ def evaluate(
     from sami_train.envs.catalog import environment
     from sami_train.evaluate import Evaluation, Source, TaskResult
     from sami_train.evaluate import evaluate as measure
-    from sami_train.run_folder import usable_cores
+    from sami_train.machine import usable_cores
 
     source: Source
     if run is not None:
-        from sami_train.run_folder import RunFolder, write_json
+        from sami_train.run_folder import RunFolder
         from sami_train.train import load_agent
 
         folder = RunFolder.open(run)
@@ -57,7 +57,7 @@ def evaluate(
 
         result: Evaluation = measure(source, env, names, episodes, workers or usable_cores(), arrived)
     if run is not None and names == list(spec.tasks.sets):
-        write_json(folder.evaluation, result.to_dict() | {"agent_steps": agent.num_timesteps})
+        folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
     if json:
         print(json_module.dumps(result.to_dict(), indent=2))
         return

@@ -15,6 +15,10 @@ BAR = 16
 """Width of one context bar, in pixels."""
 HOLD = 12
 """Frames that an episode's last image stays."""
+FRAMES_HZ = 25.0
+"""Most frames a second."""
+SECONDS = 10.0
+"""How much of an episode is filmed."""
 
 
 class Film:
@@ -22,22 +26,29 @@ class Film:
 
     Args:
         path: the file.
-        rate_hz: frames a second.
+        rate_hz: steps a second.
     """
 
     def __init__(self, path: Path, rate_hz: float) -> None:
         self.path, self._rate = path, rate_hz
+        self._every = max(1, round(rate_hz / FRAMES_HZ))
         self.frames: list[Image] = []
 
-    def add(self, image: np.ndarray, record: StepRecord) -> None:
-        """Add a frame: an image (H, W, 3) and what happened at this step."""
+    def wants(self, record: StepRecord) -> bool:
+        """Whether this step is one to film; none before anything was executed."""
+        return bool(record.info) and record.step % self._every == 0 and record.step < SECONDS * self._rate
+
+    def add(self, image: np.ndarray, record: StepRecord, ret: float) -> None:
+        """Add a frame: an image (H, W, 3), what happened at this step, and the return so far."""
         from PIL import Image, ImageDraw
+
+        from sami_train.tasks import shown
 
         frame = Image.fromarray(image)
         draw = ImageDraw.Draw(frame)
-        task = "   ".join(f"{name} {value:g}" for name, value in record.info["task"].items())
-        skill = str(record.info["skill"]).replace("_and_", " & ")
-        won = bool(record.info["is_success"])
+        task = "   ".join(f"{name} {shown(value)}" for name, value in record.info["task"].items())
+        skill = str(record.info.get("skill", f"return {ret:.0f}")).replace("_and_", " & ")
+        won = bool(record.info.get("is_success", False))
         draw.rectangle((0, 0, frame.width, 22), fill=(20, 20, 24))
         draw.text((8, 5), f"{task}   (hidden from the policy)", fill=(235, 235, 235))
         draw.text(
@@ -54,13 +65,15 @@ class Film:
         self.frames += [frame] * (HOLD if won else 1)
 
     def save(self) -> None:
-        """Write the GIF."""
+        """Write the GIF, if there are frames."""
+        if not self.frames:
+            return
         first, *rest = [frame.quantize(64) for frame in self.frames]
         first.save(
             self.path,
             save_all=True,
             append_images=rest,
-            duration=round(1000 / self._rate),
+            duration=round(1000 * self._every / self._rate),
             loop=0,
             optimize=True,
         )

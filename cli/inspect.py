@@ -36,7 +36,10 @@ def inspect(
     for name, value in contract.training.items():
         print(f"training {name}: {value}")
     for name, numbers in (contract.evaluation or {}).get("sets", {}).items():
-        print(f"success {name}: {numbers['success']:.3f} ({numbers['above_floor']:.3f} above the floor)")
+        if "success" in numbers:
+            print(f"success {name}: {numbers['success']:.3f} ({numbers['above_floor']:.3f} above the floor)")
+        else:
+            print(f"return {name}: {numbers['ret']:.1f}")
 
 
 def _write_golden(contract: Contract, model: Path, path: Path) -> None:

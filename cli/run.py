@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import json as json_module
+import math
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from sami_runtime.adapters import Adapter
+    from sami_runtime.limits import Limits
+    from sami_runtime.loop import OnStep
+    from sami_runtime.replay import Shadow
+    from sami_runtime.report import LoopReport
+    from sami_runtime.tick import StepRecord
+    from sami_train.tasks import Task, TaskSpace
 
-    from sami_runtime.loop import EpisodeReport
-    from sami_train.tasks import Task
-
-SPARKS = "▁▂▃▄▅▆▇█"
+    from .film import Film
 
 
 def run(
-    env: Annotated[str, typer.Option(help="Environment, e.g. panda.")] = "panda",
-    model: Annotated[Path, typer.Option(help="Model file.")] = Path("models/panda-satesac.onnx"),
+    env: Annotated[str, typer.Option(help="Environment, e.g. panda or half-cheetah.")] = "panda",
+    model: Annotated[Path | None, typer.Option(help="Model file; models/ENV-satesac.onnx if left out.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to run.")] = 20,
+    steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode.")] = None,
     tasks: Annotated[str, typer.Option(help="Task set to draw from: training, moderate, extreme, or all.")] = "all",
-    mass: Annotated[float | None, typer.Option(help="Fix the cube's mass, kg.")] = None,
-    friction: Annotated[float | None, typer.Option(help="Fix the table's lateral friction.")] = None,
+    mass: Annotated[float | None, typer.Option(help="Fix the mass: the cube's in kg, or a robot's scale.")] = None,
+    friction: Annotated[float | None, typer.Option(help="Fix the table's lateral friction (Panda).")] = None,
+    damping: Annotated[float | None, typer.Option(help="Fix the scale of the joints' damping (MuJoCo).")] = None,
+    cripple: Annotated[
+        str | None, typer.Option(help="Fix the crippled joints or legs, e.g. 3 or 0,4 or none (MuJoCo).")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first episode; the next ones count on.")] = 0,
     render: Annotated[str | None, typer.Option(help="gif writes a file, human opens a window.")] = None,
     gif: Annotated[
@@ -33,62 +44,128 @@ def run(
     real_time: Annotated[
         bool, typer.Option("--real-time", help="Act at the policy's rate instead of as fast as possible.")
     ] = False,
+    limits: Annotated[Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,
+    shadow: Annotated[
+        Path | None, typer.Option(help="A second model that follows, and would have acted otherwise where?")
+    ] = None,
+    shadow_tolerance: Annotated[
+        float, typer.Option(min=0.0, help="Difference of an action that still counts as alike.")
+    ] = 0.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and infer, and write nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
-    """Run a policy and watch it adapt: mass, friction, skill, steps, success, and how its context moves."""
-    from sami_runtime.adapters.panda import PandaAdapter
-    from sami_runtime.clock import MonotonicClock
-    from sami_runtime.errors import SamiError, UnknownName
-    from sami_runtime.loop import StepRecord, run_episode
+    """Run a policy and watch it adapt: the hidden task, what came of it, and how the policy's context moves."""
+    from sami_runtime.adapters import DryRun
+    from sami_runtime.clock import ManualClock, MonotonicClock
+    from sami_runtime.loop import run_episode
+    from sami_runtime.record import Recorder
+    from sami_runtime.replay import Shadow
+    from sami_runtime.report import LoopReport
+    from sami_runtime.safety import SafetyGate
     from sami_runtime.session import Session
+    from sami_runtime.stopping import fatal_signals_raise
     from sami_train.envs import environment
 
+    from . import episodes as told
     from .film import Film
+
+    spec = environment(env)
+    model = model or Path("models") / f"{spec.name}-satesac.onnx"
+    render = _renderer(render, gif, dry_run)
+    film_path = _film_path(gif, model) if render == "gif" else None
+    session = Session.load(model)
+    allowed = _limits(limits)
+    follower = Shadow(Session.load(shadow), session.contract, shadow_tolerance) if shadow else None
+    fixed = {"mass": mass, "friction": friction, "damping": damping, "crippled": _parts(cripple)}
+    chosen = _tasks(spec.tasks, tasks, fixed)
+    features = [feature.name for feature in spec.tasks.features]
+    goal = spec.goal is not None
+    # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
+    clock = MonotonicClock() if real_time or render == "human" else ManualClock()
+    film = Film(film_path, session.contract.rate_hz) if film_path else None
+    rows: list[told.Row] = []
+    total = LoopReport()
+    with ExitStack() as closing:
+        closing.enter_context(fatal_signals_raise())  # also between two episodes, recordings are closed
+        if not json:
+            closing.callback(lambda: print(_ending(total, follower, film, record), end=""))
+        robot = spec.adapter(spec.make(tasks=chosen, render_mode="rgb_array" if render == "gif" else render), clock)
+        closing.callback(robot.close)
+        adapter: Adapter = DryRun(robot) if dry_run else robot
+        gate = SafetyGate(adapter, session.contract, allowed)
+        watching: list[OnStep] = [total.add]
+        if record:
+            facts = {"env": env, "seed": seed, "dry_run": dry_run}
+            watching.append(closing.enter_context(Recorder(record, session, allowed, facts)))
+        if follower:
+            watching.append(follower)
+        if film is not None:
+            closing.callback(film.save)
+        if not json:
+            print(told.header(features, goal))
+        for number in range(episodes):
+            skills: Counter[str] = Counter()
+            rewards: list[float] = []
+
+            def watch(step: StepRecord, skills: Counter[str] = skills, rewards: list[float] = rewards) -> None:
+                rewards.append(step.info.get("reward", 0.0))
+                if goal:
+                    skills[step.info.get("skill", "none")] += 1
+                for each in watching:
+                    each(step)
+                if film is not None and film.wants(step):
+                    film.add(robot.render(), step, sum(rewards))
+
+            report = run_episode(session, adapter, seed + number, steps, clock=clock, on_step=watch, gate=gate)
+            rows.append(told.row_of(number, report, features, skills, sum(rewards), follower))
+            text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], features, report)
+            print(text, flush=True)
+        if not json and not dry_run:
+            told.summary(rows, features)
+
+
+def _renderer(render: str | None, gif: Path | None, dry_run: bool) -> str | None:
+    from sami_runtime.errors import SamiError, UnknownName
 
     if render not in (None, "gif", "human"):
         raise UnknownName("renderer", str(render), ["gif", "human"])
-    if gif is not None and render is None:
-        render = "gif"
-    film_path = gif or Path(f"{model.stem}.gif")
-    if render == "gif" and (film_path.suffix != ".gif" or not film_path.parent.is_dir()):
-        raise SamiError(f"cannot write {film_path}; --gif must be NAME.gif in a folder that exists.")
-    spec = environment(env)
-    session = Session.load(model)
-    chosen = _tasks(spec.tasks, tasks, {"mass": mass, "friction": friction})
-    world = spec.make(tasks=chosen, render_mode={"gif": "rgb_array", None: None}.get(render, render))
-    adapter = PandaAdapter(world)
-    clock = MonotonicClock() if real_time or render == "human" else None
-    film = Film(film_path, session.contract.rate_hz) if render == "gif" else None
-    rows: list[dict[str, Any]] = []
+    render = render or ("gif" if gif else None)
+    if render == "gif" and dry_run:
+        raise SamiError("--dry-run moves nothing that could be filmed; leave out --render gif.")
+    return render
+
+
+def _film_path(gif: Path | None, model: Path) -> Path:
+    from sami_runtime.errors import SamiError
+
+    path = gif or Path(f"{model.stem}.gif")
+    if path.suffix != ".gif" or not path.parent.is_dir():
+        raise SamiError(f"cannot write {path}; --gif must be NAME.gif in a folder that exists.")
+    return path
+
+
+def _limits(path: Path | None) -> Limits:
+    from sami_runtime.limits import Limits
+
+    limits = Limits.load(path) if path else Limits()
+    if limits.max_age_s is None:
+        # A simulator stands still while nothing is written: what it observes does not age.
+        limits = limits.model_copy(update={"max_age_s": math.inf})
+    return limits
+
+
+def _parts(text: str | None) -> Any:
+    """Numbers of crippled parts; text that is none is left for the task's own check to refuse."""
+    if text is None or text == "none":
+        return text and []
     try:
-        if not json:
-            print(f"{'mass':>6} {'friction':>8}  {'skill':<14} {'steps':>5}  success  context moves")
-        for number in range(episodes):
-            skills: Counter[str] = Counter()
-
-            def watch(record: StepRecord, skills: Counter[str] = skills) -> None:
-                skills[record.info["skill"]] += 1
-                if film is not None:
-                    film.add(adapter.render(), record)
-
-            report = run_episode(session, adapter, seed=seed + number, clock=clock, on_step=watch)
-            row = _row(number, report, skills)
-            rows.append(row)
-            if json:
-                print(json_module.dumps(row), flush=True)
-            else:
-                print(_line(row, report), flush=True)
-    finally:
-        adapter.close()
-        if film is not None and film.frames:
-            film.save()
-    if not json:
-        _summary(rows)
-        if film is not None:
-            print(f"wrote {film.path}")
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        return text
 
 
-def _tasks(space: Any, name: str, fixed: Mapping[str, float | None]) -> list[Task]:
+def _tasks(space: TaskSpace, name: str, fixed: Mapping[str, Any]) -> list[Task]:
     """The tasks to draw from: a set's (or all sets'), with some features fixed."""
     from sami_runtime.errors import UnknownName
 
@@ -100,48 +177,12 @@ def _tasks(space: Any, name: str, fixed: Mapping[str, float | None]) -> list[Tas
     return [space.check({**task, **given}) for task in tasks]
 
 
-def _row(number: int, report: EpisodeReport, skills: Counter[str]) -> dict[str, Any]:
-    # An episode is named after its rarest skill that it needed: any lifting makes it Pick&Place (paper, appendix C.1).
-    skill = next((s for s in ("pick_and_place", "other", "push") if skills[s]), "none")
-    return {
-        "episode": number,
-        **report.info["task"],
-        "skill": skill,
-        "steps": report.steps,
-        "success": bool(report.info["is_success"]),
-        "context": [round(float(c), 4) for c in report.contexts[-1]],
-        "infer_us": round(1e6 * float(report.times[:, 1].mean()), 1),
-    }
-
-
-def _line(row: Mapping[str, Any], report: EpisodeReport) -> str:
-    import numpy as np
-
-    speed = np.linalg.norm(np.diff(report.contexts, axis=0), axis=1)
-    scale = max(float(speed.max(initial=0.0)), 1e-9)
-    sparks = "".join(SPARKS[min(int(s / scale * len(SPARKS)), len(SPARKS) - 1)] for s in speed)
-    won = "yes" if row["success"] else "no"
-    return f"{row['mass']:>6g} {row['friction']:>8g}  {row['skill']:<14} {row['steps']:>5}  {won:<7}  {sparks}"
-
-
-def _summary(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{len(rows)} episodes", title_justify="left")
-    for name in ("mass", "friction", "episodes", "success", "lifted", "steps"):
-        table.add_column(name, justify="right")
-    keys = sorted({(row["mass"], row["friction"]) for row in rows})
-    for mass, friction in keys:
-        same = [row for row in rows if (row["mass"], row["friction"]) == (mass, friction)]
-        table.add_row(f"{mass:g}", f"{friction:g}", *_shares(same))
-    table.add_section()
-    table.add_row("all", "", *_shares(rows), style="bold")
-    Console().print(table)
-
-
-def _shares(rows: list[dict[str, Any]]) -> list[str]:
-    n = len(rows)
-    success = sum(row["success"] for row in rows) / n
-    lifted = sum(row["skill"] == "pick_and_place" for row in rows) / n
-    return [str(n), f"{success:.2f}", f"{lifted:.2f}", f"{sum(row['steps'] for row in rows) / n:.1f}"]
+def _ending(total: LoopReport, follower: Shadow | None, film: Film | None, record: Path | None) -> str:
+    """What the run came to, printed also where it was cut off; nothing if it never began."""
+    if not total.ticks:
+        return ""
+    parts = [str(total)]
+    if follower:
+        parts.append(f"shadow: {follower.comparison}")
+    parts += [f"wrote {path}" for path in (record, film.path if film and film.frames else None) if path]
+    return "\n".join(parts) + "\n"

@@ -2,6 +2,7 @@
 
 from sami_runtime.adapters import (
     Adapter,
+    DryRun,
     Executed,
     FakeAdapter,
     GymnasiumAdapter,
@@ -18,18 +19,27 @@ from sami_runtime.errors import (
     ArtifactError,
     CheckFailed,
     ContractError,
+    NonFiniteError,
     ProviderError,
+    RecordingError,
     SafetyStop,
     SamiError,
     SignalError,
     UnknownName,
 )
 from sami_runtime.golden import Golden, GoldenSteps
-from sami_runtime.loop import EpisodeReport, SectionTimes, StepRecord, run_episode
+from sami_runtime.limits import Limits
+from sami_runtime.loop import EpisodeReport, run_episode
+from sami_runtime.record import Recorder
+from sami_runtime.recording import RecordedStep, Recording, read_recording
+from sami_runtime.replay import Comparison, Difference, Shadow
+from sami_runtime.report import LoopReport
+from sami_runtime.safety import Ruling, SafetyGate
 from sami_runtime.session import Session, SessionState, Step
+from sami_runtime.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.verify import Check, Verification
 
-# `verify` itself stays in its module of the same name: sami_runtime.verify.verify.
+# `verify` and `replay` themselves stay in their modules of the same name: sami_runtime.verify.verify.
 __all__ = [
     "CONTRACT_VERSION",
     "METADATA_KEY",
@@ -40,25 +50,39 @@ __all__ = [
     "Check",
     "CheckFailed",
     "Clock",
+    "Comparison",
     "Context",
     "Contract",
     "ContractError",
+    "Difference",
+    "DryRun",
     "EpisodeReport",
     "Executed",
     "FakeAdapter",
     "Golden",
     "GoldenSteps",
     "GymnasiumAdapter",
+    "Limits",
+    "LoopReport",
     "ManualClock",
     "MonotonicClock",
+    "NonFiniteError",
     "Observation",
+    "Outcome",
     "PandaAdapter",
     "ProviderError",
+    "RecordedStep",
+    "Recorder",
+    "Recording",
+    "RecordingError",
+    "Ruling",
+    "SafetyGate",
     "SafetyStop",
     "SamiError",
     "SectionTimes",
     "Session",
     "SessionState",
+    "Shadow",
     "Signal",
     "SignalError",
     "SignalSource",
@@ -68,6 +92,7 @@ __all__ = [
     "UnknownName",
     "Verification",
     "read_artifact",
+    "read_recording",
     "require_compatible",
     "run_episode",
 ]

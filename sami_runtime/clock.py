@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Protocol
 
@@ -32,7 +33,9 @@ class MonotonicClock:
 
 
 class ManualClock:
-    """A fake clock that stands still until somebody moves it; sleeping moves it to the deadline.
+    """A clock that stands still until somebody moves it; sleeping moves it to the deadline.
+
+    It is the time of a simulation that runs as fast as it can, and a test's fake.
 
     >>> clock = ManualClock()
     >>> clock.advance(0.5)
@@ -58,3 +61,42 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Lets time pass, as slow work does."""
         self._now += seconds
+
+
+class Pace:
+    """Absolute deadlines at a fixed rate: a late turn skips ticks and never makes up for them in a burst.
+
+    Tick k is due at start + k * period, whatever happened before, so that no error adds up.
+
+    Args:
+        clock: Whose time it is; tick 0 is now.
+        period: Time between two ticks [s].
+    """
+
+    def __init__(self, clock: Clock, period: float) -> None:
+        self.period = period
+        self.tick = 0
+        """Number of the tick that runs now."""
+        self._clock = clock
+        self._start = clock.now()
+
+    @property
+    def due(self) -> float:
+        """When the tick that runs now was due [s]."""
+        return self._start + self.tick * self.period
+
+    def wait(self) -> int:
+        """Sleeps until the next tick that lies ahead.
+
+        Returns:
+            How many ticks passed without a turn, because the last turn ended after its deadline.
+        """
+        self.tick += 1
+        passed = (self._clock.now() - self._start) / self.period
+        missed = 0
+        # A millionth of a period is rounding, not lateness.
+        if passed > self.tick + 1e-6:
+            missed = math.ceil(passed - 1e-6) - self.tick
+            self.tick += missed
+        self._clock.sleep_until(self.due)
+        return missed

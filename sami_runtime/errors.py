@@ -37,6 +37,10 @@ class SignalError(SamiError):
         """Name of the offending signal, where there is exactly one."""
 
 
+class NonFiniteError(SignalError):
+    """NaN or infinity in an observation or an answer: a fault of the moment, which a loop may outlast by holding."""
+
+
 class AdapterError(SamiError):
     """An adapter cannot do what was asked, or does not fit the model that should drive it."""
 
@@ -45,6 +49,10 @@ class SafetyStop(SamiError):  # noqa: N818 - it reports a stop that worked, not 
     """A limit was exceeded and the robot was stopped."""
 
     exit_code = 3
+
+
+class RecordingError(SamiError):
+    """A recording cannot be written, or what should be one cannot be read."""
 
 
 class CheckFailed(SamiError):  # noqa: N818 - the check ran; what it found is the news

@@ -1,98 +1,44 @@
-"""The control loop: observe, infer, write, tell the session what was executed; stop on every way out."""
+"""The control loop: read, step, gate, write, record; and stop on every way out."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Adapter, Observation, require_compatible
-from sami_runtime.clock import Clock
-from sami_runtime.errors import SamiError
+from sami_runtime.clock import Clock, ManualClock, Pace
+from sami_runtime.errors import NonFiniteError, SamiError, SignalError
+from sami_runtime.report import LoopReport
+from sami_runtime.safety import Ruling, SafetyGate
 from sami_runtime.session import Session
+from sami_runtime.stopping import always_stopped
+from sami_runtime.tick import Outcome, SectionTimes, StepRecord
 
 Array = NDArray[np.float32]
 
-
-class SectionTimes(NamedTuple):
-    """How long the sections of one step took."""
-
-    observe: float
-    """The adapter's read [s]."""
-    infer: float
-    """The session's step [s], checks and inference."""
-    write: float
-    """The adapter's write [s]."""
-
-
-@dataclass(frozen=True)
-class StepRecord:
-    """One step of a loop, as it happened."""
-
-    step: int
-    """Index of the step in the episode, from 0."""
-    observation: Observation
-    action: Array
-    """(A,): what the policy proposed."""
-    executed: Array
-    """(A,): what was really sent."""
-    context: Array
-    """(C,): the context that the policy inferred."""
-    info: Mapping[str, Any]
-    """What the adapter told."""
-    times: SectionTimes
+OnStep = Callable[[StepRecord], None]
 
 
 @dataclass(frozen=True)
 class EpisodeReport:
-    """What came of an episode of T steps."""
+    """What came of an episode of T steps, the ticks at which the policy was due."""
 
     steps: int
     """T."""
     done: bool
     """Whether the world ended the episode, rather than the number of steps."""
     info: Mapping[str, Any]
-    """What the adapter told at the last step."""
+    """What the adapter told last."""
     contexts: Array
-    """(T, C): the context at each step."""
-    times: NDArray[np.float64]
-    """(T, 3): observe, infer and write of each step [s]."""
-    overruns: int
-    """Steps that ended after their deadline."""
-    skipped: int
-    """Ticks that passed without a step because of overruns."""
-
-
-@dataclass
-class _Pace:
-    """Absolute deadlines at a fixed rate: a late step skips ticks and never makes up for them in a burst."""
-
-    clock: Clock
-    period: float
-    start: float = field(init=False)
-    tick: int = 0
-    overruns: int = 0
-    skipped: int = 0
-
-    def __post_init__(self) -> None:
-        self.start = self.clock.now()
-
-    def wait(self) -> None:
-        """Returns at the next tick that lies ahead."""
-        self.tick += 1
-        passed = (self.clock.now() - self.start) / self.period
-        # A millionth of a period is rounding, not lateness.
-        if passed > self.tick + 1e-6:
-            late = math.ceil(passed - 1e-6) - self.tick
-            self.overruns += 1
-            self.skipped += late
-            self.tick += late
-        self.clock.sleep_until(self.start + self.tick * self.period)
+    """(T, C): the context at each step; where the policy did not act, the one before stands."""
+    loop: LoopReport
+    """Counts and times of every tick."""
 
 
 def run_episode(
@@ -101,7 +47,9 @@ def run_episode(
     seed: int | None = None,
     max_steps: int | None = None,
     clock: Clock | None = None,
-    on_step: Callable[[StepRecord], None] | None = None,
+    on_step: OnStep | None = None,
+    gate: SafetyGate | None = None,
+    loop_hz: float | None = None,
 ) -> EpisodeReport:
     """Runs one episode, and stops the adapter however it ends.
 
@@ -110,64 +58,166 @@ def run_episode(
         adapter: What it drives.
         seed: For the adapter's reset.
         max_steps: Most steps; the contract's `episode_steps` if None.
-        clock: Keeps the contract's rate. As fast as the adapter allows if None.
-        on_step: Called after each step.
+        clock: Keeps the rate, and is the one that stamps the adapter's observations. If None, the loop runs as fast
+            as the adapter allows, no answer is late, and no observation is too old.
+        on_step: Called after each tick, with all that is known about it.
+        gate: Owns the write. If None, one with the default limits.
+        loop_hz: Rate of the loop [1/s], a multiple of the contract's, which is taken if None. The policy is asked at
+            its own rate only; in between its last action stands.
 
     Raises:
         AdapterError: The policy and the adapter do not fit, or the adapter failed.
-        SignalError: An observation or an answer of the policy was refused.
+        SignalError: An observation lacks a signal, or has one of another shape.
+        SafetyStop: The gate stopped the robot, or is latched.
     """
-    contract = session.contract
-    names = [signal.name for signal in contract.observation]
-    limit = contract.episode_steps if max_steps is None else max_steps
+    limit = session.contract.episode_steps if max_steps is None else max_steps
     if session.batch != 1 or limit < 1:
         raise SamiError(
             f"run_episode() got a session of batch {session.batch} and max_steps {limit}; "
             "expected a batch of 1 and at least 1 step."
         )
-    contexts: list[Array] = []
-    times: list[SectionTimes] = []
-    done, info = False, {}  # type: bool, Mapping[str, Any]
-    try:
-        require_compatible(contract, adapter)
-        adapter.reset(seed)
-        session.reset()
-        pace = _Pace(clock, 1.0 / contract.rate_hz) if clock else None
-        while not done and len(times) < limit:
-            if pace and times:
-                pace.wait()
-            begin = time.perf_counter()
-            observation = adapter.read()
-            seen = {name: observation.values[name] for name in names if name in observation.values}
-            observed = time.perf_counter()
-            answer = session.step(seen)
-            inferred = time.perf_counter()
-            sent = adapter.write(answer.action)
-            written = time.perf_counter()
-            session.executed(sent.action)
-            done, info = sent.done, sent.info
-            contexts.append(answer.context)
-            times.append(SectionTimes(observed - begin, inferred - observed, written - inferred))
-            if on_step:
-                on_step(
-                    StepRecord(
-                        step=len(times) - 1,
-                        observation=observation,
-                        action=answer.action,
-                        executed=sent.action,
-                        context=answer.context,
-                        info=info,
-                        times=times[-1],
-                    )
-                )
-    finally:
-        adapter.stop()
-    return EpisodeReport(
-        steps=len(times),
-        done=done,
-        info=info,
-        contexts=np.array(contexts, np.float32).reshape(len(times), contract.context_size),
-        times=np.array(times, np.float64).reshape(len(times), 3),
-        overruns=pace.overruns if pace else 0,
-        skipped=pace.skipped if pace else 0,
-    )
+    substeps = _substeps(loop_hz, session.contract.rate_hz)
+    with always_stopped(adapter):
+        require_compatible(session.contract, adapter)
+        gate = gate or SafetyGate(adapter, session.contract)
+        if gate.adapter is not adapter:
+            raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
+        episode = _Episode(session, adapter, gate, clock, limit, substeps, on_step)
+        episode.begin(seed)
+        while episode.next_tick():
+            episode.turn()
+    return episode.report()
+
+
+class _Episode:
+    """An episode while it runs."""
+
+    def __init__(
+        self,
+        session: Session,
+        adapter: Adapter,
+        gate: SafetyGate,
+        clock: Clock | None,
+        limit: int,
+        substeps: int,
+        on_step: OnStep | None,
+    ) -> None:
+        self.session, self.adapter, self.gate, self.on_step = session, adapter, gate, on_step
+        self.limit, self.substeps = limit, substeps
+        # Without a clock, time is the number of periods, and says nothing about the adapter's.
+        self.real_time = clock is not None
+        self.clock = clock or ManualClock()
+        self.period = 1.0 / (session.contract.rate_hz * substeps)
+        self.deadline = gate.limits.deadline_s or self.period
+        self.names = [signal.name for signal in session.contract.observation]
+        self.context = np.zeros(session.contract.context_size, np.float32)
+        self.contexts: list[Array] = []
+        self.proposed: Array | None = None
+        self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
+        self.due, self.asked, self.missed = True, -1, 0
+        self.counts = LoopReport()
+
+    def begin(self, seed: int | None) -> None:
+        self.gate.begin(self.period)
+        self.adapter.reset(seed)
+        self.session.reset()
+        self.pace = Pace(self.clock, self.period)
+
+    def next_tick(self) -> bool:
+        """Sleeps until the next tick; False if the episode is over."""
+        over = len(self.contexts) >= self.limit
+        if self.done or (over and self._due(self.pace.tick + 1)):
+            return False
+        if self.counts.ticks:
+            self.missed = self.pace.wait()
+        self.due = self._due(self.pace.tick)
+        return not (over and self.due)
+
+    def turn(self) -> None:
+        """One tick: read, step, gate, write, record."""
+        began, laps = self.clock.now(), [time.perf_counter()]
+        observation = self.adapter.read() if self.due else None
+        laps.append(time.perf_counter())
+        outcome, reason = self._ask(observation, began)
+        laps.append(time.perf_counter())
+        ruling = self._rule(outcome, reason)
+        laps.append(time.perf_counter())
+        sent = self.gate.write(ruling)
+        laps.append(time.perf_counter())
+        if sent is not None:
+            self.session.executed(sent.action)
+            self.done, self.info = sent.done, sent.info
+        if self.due:
+            self.asked = self.pace.tick // self.substeps
+            self.contexts.append(self.context)
+        record = StepRecord(
+            step=self.counts.ticks,
+            outcome=outcome,
+            observation=observation,
+            action=self.proposed,
+            executed=None if sent is None else sent.action,
+            context=self.context,
+            info=self.info,
+            times=SectionTimes(*(end - start for start, end in pairwise(laps))),
+            reason=reason,
+            limited_by=self.gate.changed(ruling, sent),
+            time=began,
+            lag=began - self.pace.due,
+            missed=self.missed,
+        )
+        self.counts.add(record)
+        if self.on_step:
+            self.on_step(record)
+        self.gate.require_armed()
+
+    def report(self) -> EpisodeReport:
+        contexts = np.array(self.contexts, np.float32).reshape(len(self.contexts), self.session.contract.context_size)
+        return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts)
+
+    def _ask(self, observation: Observation | None, began: float) -> tuple[Outcome, str]:
+        """Asks the policy for its action, where it is due and may act. Unless it acted, its state is as it was."""
+        if observation is None:
+            return Outcome.STANDING, ""
+        self.proposed = None
+        if fault := self.gate.fault(observation, self.clock.now() if self.real_time else None):
+            return Outcome.HELD, fault
+        before = self.session.state if self.real_time else None
+        try:
+            answer = self.session.step(observation.pick(self.names))
+        except NonFiniteError as error:
+            return Outcome.REFUSED, f"refused: {error}"
+        except SignalError:
+            raise  # a signal that is missing or misshapen does not come back by waiting
+        except SamiError as error:
+            return Outcome.REFUSED, f"refused: {error}"
+        self.proposed = answer.action
+        took = self.clock.now() - began
+        if before is not None and took > self.deadline + 1e-6 * self.period:
+            self.session.restore(before)
+            return Outcome.LATE, f"late: the answer took {took:.3g} s, allowed are {self.deadline:.3g} s (deadline_s)"
+        self.context = answer.context
+        return Outcome.ACTED, ""
+
+    def _rule(self, outcome: Outcome, reason: str) -> Ruling:
+        now = self.clock.now()
+        if outcome is Outcome.ACTED and self.proposed is not None:
+            return self.gate.propose(self.proposed, now)
+        if outcome is Outcome.STANDING:
+            return self.gate.stand(now)
+        return self.gate.hold(reason, now)
+
+    def _due(self, tick: int) -> bool:
+        """Whether the policy is to be asked at a tick of the loop, or was to be at one that passed."""
+        return tick // self.substeps > self.asked
+
+
+def _substeps(loop_hz: float | None, rate_hz: float) -> int:
+    """Ticks of the loop for each of the policy's."""
+    ratio = 1.0 if loop_hz is None else loop_hz / rate_hz
+    whole = max(1, round(ratio)) if np.isfinite(ratio) else 1
+    if not abs(ratio - whole) <= 1e-6 * whole:
+        raise SamiError(
+            f"loop_hz is {loop_hz}, but this policy was trained at {rate_hz:g} Hz and means something else at any "
+            f"other rate. Take a multiple of it, such as {whole * rate_hz:g}."
+        )
+    return whole

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sami_runtime.contract import Signal
-from sami_runtime.errors import SignalError, nearest
+from sami_runtime.errors import NonFiniteError, SignalError, nearest
 
 
 def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: str) -> None:
@@ -63,7 +63,7 @@ def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str
         blame: A sentence on who produced the value.
 
     Raises:
-        SignalError: A number is not finite.
+        NonFiniteError: A number is not finite.
     """
     rows = value.reshape(len(value), -1)
     bad = np.argwhere(~np.isfinite(rows))
@@ -75,7 +75,7 @@ def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str
     kind = "NaN" if nan.all() else "NaN and infinity" if nan.any() else "infinity"
     shown = ", ".join(elements[column] if elements else str(column) for column in columns[:8])
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-    raise SignalError(f"{where} {name!r} contains {kind} at {shown}{more}{in_row}. {blame}", name)
+    raise NonFiniteError(f"{where} {name!r} contains {kind} at {shown}{more}{in_row}. {blame}", name)
 
 
 def wrong_names(given: Iterable[str], expected: Collection[str], where: str) -> SignalError:

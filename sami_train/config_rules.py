@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sami_runtime.errors import SamiError, UnknownName
 
+from .envs.catalog import environment
+
 if TYPE_CHECKING:
     from .config import TrainConfig
 
@@ -93,6 +95,18 @@ def _check_numbers(config: TrainConfig) -> None:
 
 
 def _check_together(config: TrainConfig) -> None:
+    if environment(config.env).goal is None:
+        cost_to_go = {
+            "learning.hindsight": config.learning.hindsight > 0,
+            "learning.clip_targets": config.learning.clip_targets,
+            "collection.end_on_fall": config.collection.end_on_fall,
+        }
+        wrong = [key for key, on in cost_to_go.items() if on]
+        if wrong:
+            raise ConfigError(
+                f"{', '.join(wrong)}: for environments with goals, and {config.env} has none. "
+                "Set learning.hindsight=0, learning.clip_targets=false and collection.end_on_fall=false."
+            )
     if config.learning.burn_in and config.learning.burn_in >= config.learning.window:
         raise ConfigError(
             f"learning.burn_in is {config.learning.burn_in} and learning.window {config.learning.window}: the burn-in "

@@ -1,4 +1,4 @@
-"""Success by task: the paper's three task sets, the same starts for every task and every policy. No torch here."""
+"""Success and return by task: the paper's task sets, the same starts for every task and every policy. No torch here."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ class TaskResult:
     """Share of episodes with Pick&Place at any step."""
     steps: float
     """Mean length of an episode."""
+    ret: float | None = None
+    """Mean return; None in files of before it was kept."""
 
     @property
     def above_floor(self) -> float:
@@ -72,13 +74,22 @@ class Evaluation:
         """Mean success over a set's tasks, among episodes that were not solved at their start."""
         return float(np.mean([result.above_floor for result in self.of(task_set)]))
 
+    def ret(self, task_set: str) -> float:
+        """Mean return over a set's tasks; NaN where it was not kept."""
+        return float(np.mean([np.nan if result.ret is None else result.ret for result in self.of(task_set)]))
+
+    def summary(self, task_set: str) -> dict[str, float]:
+        """What counts in a set: the return, and success where the environment has a goal."""
+        found = {} if np.isnan(self.ret(task_set)) else {"ret": self.ret(task_set)}
+        if environment(self.env).goal is None:
+            return found
+        return {"success": self.success(task_set), "above_floor": self.above_floor(task_set), **found}
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {
             "env": self.env,
-            "sets": {
-                name: {"success": self.success(name), "above_floor": self.above_floor(name)} for name in self.sets
-            },
+            "sets": {name: self.summary(name) for name in self.sets},
             "tasks": [asdict(result) | {"above_floor": result.above_floor} for result in self.results],
         }
 
@@ -89,9 +100,11 @@ class Evaluation:
         Raises:
             SamiError: something is missing.
         """
-        names = TaskResult.__dataclass_fields__
+        names = [name for name in TaskResult.__dataclass_fields__ if name != "ret"]
         try:
-            results = tuple(TaskResult(**{name: row[name] for name in names}) for row in values["tasks"])
+            results = tuple(
+                TaskResult(**{name: row[name] for name in names}, ret=row.get("ret")) for row in values["tasks"]
+            )
             return cls(values["env"], results)
         except (KeyError, TypeError) as error:
             raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error
@@ -216,6 +229,7 @@ class _Worker:
             solved_at_start=float(np.mean(at_goal)),
             lifted=float(np.mean(["pick_and_place" in e.skills for e in done])),
             steps=float(np.mean([len(e) for e in done])),
+            ret=float(np.mean([e.ret for e in done])),
         )
 
 

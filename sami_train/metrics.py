@@ -8,6 +8,8 @@ from typing import Any
 
 from stable_baselines3.common.logger import KVWriter
 
+from .run_folder import read_metrics
+
 
 class MetricsFile(KVWriter):
     """Writes stable-baselines3's logged numbers, one JSON object a line with its `step`.
@@ -30,16 +32,3 @@ class MetricsFile(KVWriter):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def read_metrics(path: Path) -> list[dict[str, float]]:
-    """All complete lines of a metrics file; a last line that was cut off is left out."""
-    if not path.is_file():
-        return []
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break
-    return rows

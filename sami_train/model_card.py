@@ -9,16 +9,11 @@ from typing import Any
 from sami_runtime.contract import Contract
 
 from .agent import ContextSAC
+from .analysis.paper import reported
 from .evaluate import Evaluation
 from .metrics import read_metrics
 from .run_folder import RunFolder
 from .tasks import label
-
-PAPER = {
-    "SaTESAC": {"training": 0.92, "moderate": 0.56, "extreme": 0.37},
-    "TESAC": {"training": 0.50, "moderate": 0.31, "extreme": 0.22},
-}
-"""Success on Panda in the paper's table (five seeds, 1.6 million steps)."""
 
 
 def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
@@ -81,7 +76,7 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
 
 
 def _results(result: Evaluation, title: str) -> list[str]:
-    paper = PAPER.get(title, {})
+    paper = {name: cell.mean for name in result.sets if (cell := reported(result.env, title, name))}
     lines = [
         f"Success, {result.results[0].episodes} episodes per task, deterministic, the same starts in every task "
         f"({result.results[0].solved_at_start:.0%} of them solved already: the floor).",

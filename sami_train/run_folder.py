@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import platform
 import shutil
 import subprocess
@@ -28,6 +27,7 @@ from typing import Any
 from sami_runtime.errors import SamiError
 
 from .config import TrainConfig, from_dict
+from .machine import usable_cores
 
 RUN_VERSION = 1
 PACKAGES = (
@@ -193,11 +193,6 @@ class RunFolder:
         return target
 
 
-def usable_cores() -> int:
-    """Cores that this process may use; fewer than the machine has where it is confined to some."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that a result depends on."""
     found = {"python": platform.python_version()}
@@ -249,3 +244,16 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RunError(f"{path} holds a {type(value).__name__}; it must hold a JSON object.")
     return value
+
+
+def read_metrics(path: Path) -> list[dict[str, float]]:
+    """All complete lines of a metrics file; a last line that was cut off is left out."""
+    if not path.is_file():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows

@@ -7,6 +7,7 @@ from collections import deque
 import numpy as np
 
 from .episode import Episode
+from .tasks import shown
 
 WINDOW = 50
 """Episodes of each task that are averaged over."""
@@ -21,7 +22,7 @@ class TaskRecord:
 
     def add(self, episode: Episode) -> None:
         """Take an episode into its task's windows."""
-        name = " ".join(f"{feature}={value:g}" for feature, value in episode.task.items()) or "all"
+        name = " ".join(f"{feature}={shown(value)}" for feature, value in episode.task.items()) or "all"
         for windows, value in (
             (self._success, episode.success),
             (self._lifted, "pick_and_place" in episode.skills),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sami_runtime.errors import SamiError, UnknownName
 
-Task = Mapping[str, float]
-"""Values by environmental feature, e.g. ``{"mass": 10.0, "friction": 0.1}``."""
+Task = Mapping[str, Any]
+"""Values by environmental feature, e.g. ``{"mass": 1.5, "crippled": [3]}``: numbers, and lists of parts."""
 
 
 class TaskError(SamiError):
@@ -28,8 +30,10 @@ class Feature:
     """Smallest value that is accepted."""
     low_open: bool = False
     """Whether ``low`` itself is refused."""
+    default: float | None = None
+    """Value in a task that does not name the feature; None where a task has to."""
 
-    def check(self, value: float) -> float:
+    def check(self, value: Any) -> float:
         """Return the value as a float.
 
         Raises:
@@ -46,15 +50,49 @@ class Feature:
 
 
 @dataclass(frozen=True)
+class Crippled:
+    """The discrete feature: which parts of a robot do not obey."""
+
+    kind: str
+    """What a part is: joint or leg."""
+    parts: tuple[str, ...]
+    """Names of the parts; a task gives their numbers, counted from 0."""
+    most: int
+    """How many may be crippled at once."""
+    name: ClassVar[str] = "crippled"
+    default: ClassVar[tuple[int, ...]] = ()
+
+    def check(self, value: Any) -> list[int]:
+        """Return the parts' numbers in order.
+
+        Raises:
+            TaskError: a part that does not exist, one named twice, or too many.
+        """
+        try:
+            numbers = sorted(operator.index(number) for number in value)
+        except TypeError:
+            numbers = [-1]
+        known = set(numbers) <= set(range(len(self.parts)))
+        if not known or len(set(numbers)) < len(numbers) or len(numbers) > self.most:
+            valid = ", ".join(f"{number} ({name})" for number, name in enumerate(self.parts))
+            raise TaskError(
+                f"crippled is {value!r}; it must be a list of at most {self.most} different {self.kind}s of: {valid}."
+            )
+        return numbers
+
+
+@dataclass(frozen=True)
 class TaskSpace:
     """The features of an environment and its named sets of tasks."""
 
-    features: tuple[Feature, ...]
+    features: tuple[Feature | Crippled, ...]
     sets: Mapping[str, tuple[Task, ...]]
     """The paper's sets: ``training``, ``moderate``, ``extreme``."""
+    hint: str = ""
+    """What to do where parts cannot be crippled."""
 
     def check(self, task: Task) -> Task:
-        """Return the task with every feature given, as floats.
+        """Return the task with every feature given, numbers as floats.
 
         Raises:
             TaskError: a feature is missing or out of range.
@@ -62,12 +100,14 @@ class TaskSpace:
         """
         names = [feature.name for feature in self.features]
         for name in task:
-            if name not in names:
-                raise UnknownName("environmental feature", name, names)
-        missing = [name for name in names if name not in task]
+            # Nothing crippled is true of every robot.
+            if name not in names and not (name == Crippled.name and len(task[name]) == 0):
+                raise UnknownName("environmental feature", name, names, self.hint if name == Crippled.name else "")
+        needed = [feature.name for feature in self.features if feature.default is None]
+        missing = [name for name in needed if name not in task]
         if missing:
-            raise TaskError(f"task {dict(task)!r} lacks {', '.join(missing)}; a task needs: {', '.join(names)}.")
-        return {feature.name: feature.check(task[feature.name]) for feature in self.features}
+            raise TaskError(f"task {dict(task)!r} lacks {', '.join(missing)}; a task needs: {', '.join(needed)}.")
+        return {feature.name: feature.check(task.get(feature.name, feature.default)) for feature in self.features}
 
     def resolve(self, tasks: str | Task | Sequence[Task]) -> tuple[Task, ...]:
         """Return the tasks that a caller names: a set's name, one task, or several.
@@ -92,9 +132,16 @@ def draw(tasks: Sequence[Task], rng: np.random.Generator) -> Task:
     return tasks[int(rng.integers(len(tasks)))]
 
 
+def shown(value: Any) -> str:
+    """Short text for a feature's value: a number, or the parts of a list, e.g. ``0+3``."""
+    if isinstance(value, (list, tuple)):
+        return "+".join(str(part) for part in value) or "none"
+    return f"{value:g}"
+
+
 def label(task: Task) -> str:
     """Short text for a task, e.g. ``mass 10, friction 0.1``."""
-    return ", ".join(f"{name} {value:g}" for name, value in task.items())
+    return ", ".join(f"{name} {shown(value)}" for name, value in task.items())
 
 
 def _grid(masses: Sequence[float], frictions: Sequence[float]) -> tuple[Task, ...]:

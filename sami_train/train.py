@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -20,9 +19,10 @@ from sami_runtime.errors import UnknownName
 from .agent import ContextSAC
 from .config import TrainConfig
 from .envs.catalog import environment
+from .machine import share_of_cores
 from .metrics import MetricsFile
 from .progress import Progress
-from .run_folder import RunError, RunFolder, usable_cores
+from .run_folder import RunError, RunFolder
 
 LOG_EVERY = 10_000
 """Environment steps between two lines of the metrics."""
@@ -129,8 +129,9 @@ def _readable(path: Path) -> Iterator[None]:
 
 def make_env(config: TrainConfig) -> Any:
     """The environment that a run trains in, on its training tasks."""
-    spec = environment(config.env)
-    return spec.make(tasks="training", reward=config.collection.reward, end_on_fall=config.collection.end_on_fall)
+    spec, collection = environment(config.env), config.collection
+    goal = {} if spec.goal is None else {"reward": collection.reward, "end_on_fall": collection.end_on_fall}
+    return spec.make(tasks="training", **goal)
 
 
 def prepare_torch(config: TrainConfig) -> None:
@@ -142,14 +143,8 @@ def prepare_torch(config: TrainConfig) -> None:
     if needs_gpu and not torch.cuda.is_available():
         raise RunError(f"device is {config.device!r}, and torch finds no GPU here; use --device cpu or auto.")
     torch.set_flush_denormal(True)
-    torch.set_num_threads(max(1, _cores() - max(1, config.collection.collectors)))
+    torch.set_num_threads(max(1, share_of_cores() - max(1, config.collection.collectors)))
     torch.set_float32_matmul_precision("high")
-
-
-def _cores() -> int:
-    """Cores for this run: those that the process may use, or fewer where OMP_NUM_THREADS says so."""
-    limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    return min(usable_cores(), int(limit)) if limit.isdecimal() and int(limit) > 0 else usable_cores()
 
 
 def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> ContextSAC:

@@ -70,7 +70,7 @@ for name in ("sami_runtime/py.typed", "sami_train/py.typed", "sami_train/presets
 print("types and presets are in the wheel")
 CHECK
 "$bin/sami" --help
-for command in train eval export inspect verify run bench doctor; do
+for command in train sweep eval compare export inspect verify run replay bench doctor; do
     "$bin/sami" "$command" --help >/dev/null
 done
 if [ -n "$model" ]; then
@@ -106,14 +106,15 @@ cat error.txt
 [ "$code" -eq 1 ] && [ "$(wc -l <error.txt)" -eq 1 ] ||
     { echo "without its extra, sami train ended with $code; expected one message and 1" >&2; exit 1; }
 
-say "installing the [panda] extra, pytest and onnx"
+say "installing the extras [panda,record], pytest and onnx"
 "$bin/python" -m pip install --quiet --disable-pip-version-check -c "$repository/constraints.txt" \
-    "sami[panda] @ file://$wheel" pytest onnx
+    "sami[panda,record] @ file://$wheel" pytest onnx
 say "the runtime's tests against the wheel"
 "$bin/python" -m pytest --import-mode=importlib -W error -q -p no:cacheprovider runtime
 if [ -n "$model" ]; then
     say "running $model"
-    "$bin/sami" run --model "$model" --episodes 3
+    "$bin/sami" run --model "$model" --episodes 3 --record run.mcap
+    "$bin/sami" replay run.mcap
 fi
 ! "$bin/python" -c 'import torch' 2>/dev/null || { echo "torch came along with [panda]" >&2; exit 1; }
 say "the wheel works"

@@ -16,16 +16,20 @@ MAX_TEST_LINES = 360
 
 TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
-BRIDGE = ("contract", "errors", "artifact", "session", "verify", "adapters")
+BRIDGE = ("contract", "errors", "artifact", "session", "verify", "adapters", "clock")
 """Modules of the runtime that training may use: the file's format, and what judges its own exports."""
 
 TORCH_FREE = (
     "sami_train",
     "sami_train.config",
     "sami_train.envs",
+    "sami_train.envs.mujoco.env",
+    "sami_train.envs.mujoco.vector",
     "sami_train.rollout",
     "sami_train.collectors",
     "sami_train.evaluate",
+    "sami_train.sweep",
+    "sami_train.analysis.comparison",
 )
 
 
@@ -113,6 +117,7 @@ def test_nothing_imports_cli_by_the_name_of_its_folder():
 
 def test_collectors_evaluation_and_configuration_load_no_torch(tmp_path):
     pytest.importorskip("panda_gym")
+    pytest.importorskip("mujoco")
     script = f"""
 import importlib, sys
 for name in {TORCH_FREE!r}:

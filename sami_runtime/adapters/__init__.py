@@ -1,12 +1,14 @@
 """What a policy drives: simulators, robots, and the protocol that they share."""
 
 from sami_runtime.adapters.base import Adapter, Executed, Observation, require_compatible
+from sami_runtime.adapters.dry_run import DryRun
 from sami_runtime.adapters.fake import FakeAdapter
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter, SignalSource
 from sami_runtime.adapters.panda import PandaAdapter
 
 __all__ = [
     "Adapter",
+    "DryRun",
     "Executed",
     "FakeAdapter",
     "GymnasiumAdapter",

@@ -22,6 +22,10 @@ class Observation:
     time: float
     """When it was measured [s], by the adapter's clock; not when it was asked for."""
 
+    def pick(self, names: Iterable[str]) -> dict[str, NDArray[np.float32]]:
+        """The values of these signals, without those that are missing: a session names them better."""
+        return {name: self.values[name] for name in names if name in self.values}
+
 
 @dataclass(frozen=True)
 class Executed:

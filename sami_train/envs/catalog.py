@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter, SignalSource
 from sami_runtime.adapters.panda import (
     PANDA_ACTION,
     PANDA_EPISODE_STEPS,
     PANDA_RATE_HZ,
     PANDA_SOURCES,
 )
+from sami_runtime.clock import Clock
 from sami_runtime.contract import Signal
 from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_train.goals import Goal
 from sami_train.tasks import PANDA_TASKS, TaskSpace
 
+from .mujoco.table import ROWS, Row
 from .panda_reach import reach_action
 
 
@@ -54,6 +57,14 @@ class EnvironmentSpec:
     """How goals are reached and relabelled; None where the environment has none."""
     reach: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None
     """Scripted exploration: flat observation -> action; None where there is none."""
+    sources: tuple[SignalSource, ...]
+    """Where each signal lies in the environment's own observation."""
+    extra: str
+    """The extra that brings the simulator: `pip install 'sami[EXTRA]'`."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """What Gymnasium's id fills in when it makes the environment."""
+    vector_entry_point: str | None = None
+    """What `gymnasium.make_vec` makes; None for copies of the one."""
 
     def make(self, **kwargs: Any) -> Any:
         """Make the environment.
@@ -67,8 +78,13 @@ class EnvironmentSpec:
             return gymnasium.make(self.id, **kwargs)
         except ModuleNotFoundError as error:
             raise AdapterError(
-                f"environment {self.name!r} needs the package {error.name}; install it with: pip install 'sami[panda]'."
+                f"environment {self.name!r} needs the package {error.name}; install it with: pip install "
+                f"'sami[{self.extra}]'."
             ) from error
+
+    def adapter(self, env: Any, clock: Clock | None = None) -> GymnasiumAdapter:
+        """What a policy drives, around an environment that `make` made; `clock` stamps its observations."""
+        return GymnasiumAdapter(env, self.sources, self.action, clock)
 
     @property
     def observation_size(self) -> int:
@@ -106,6 +122,30 @@ def flat_size(space: spaces.Space) -> int:
 
 _PANDA_OFFSET = {"observation": 0, "achieved_goal": 19, "desired_goal": 22}
 
+
+def _mujoco(row: Row) -> EnvironmentSpec:
+    ends = np.cumsum([signal.size for signal in row.body.signals])
+    starts = [int(end) - signal.size for end, signal in zip(ends, row.body.signals, strict=True)]
+    return EnvironmentSpec(
+        name=row.name,
+        id=row.id,
+        entry_point="sami_train.envs.mujoco.env:MujocoSkillEnv",
+        vector_entry_point="sami_train.envs.mujoco.vector:MujocoVectorEnv",
+        arguments={"name": row.name},
+        tasks=row.tasks,
+        signals=tuple(SignalSlice(signal, start) for signal, start in zip(row.body.signals, starts, strict=True)),
+        sources=tuple(
+            SignalSource(signal, start=start) for signal, start in zip(row.body.signals, starts, strict=True)
+        ),
+        action=row.body.action,
+        rate_hz=row.body.rate_hz,
+        episode_steps=row.episode_steps,
+        goal=None,
+        reach=None,
+        extra="mujoco",
+    )
+
+
 ENVIRONMENTS = {
     "panda": EnvironmentSpec(
         name="panda",
@@ -120,7 +160,10 @@ ENVIRONMENTS = {
         episode_steps=PANDA_EPISODE_STEPS,
         goal=Goal(achieved=slice(19, 22), desired=slice(22, 25), threshold=0.05, height=0.02, lowest=0.0),
         reach=reach_action,
+        sources=PANDA_SOURCES,
+        extra="panda",
     ),
+    **{row.name: _mujoco(row) for row in ROWS},
 }
 
 

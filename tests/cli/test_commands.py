@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("train", "eval", "export", "inspect", "verify", "run", "bench", "doctor")
+COMMANDS = (*("train", "sweep", "eval", "compare", "export", "inspect", "verify", "run", "replay", "bench", "doctor"),)
 
 
 def python(script, *arguments, cwd):

@@ -179,8 +179,8 @@ def test_a_model_for_other_signals_names_those_that_do_not_match(sami, rewritten
 
     path = rewritten(lambda contract: contract["observation"][0].update(name="object_position"), rename)
     message = refused(sami("run", "--model", path, "--episodes", 1, "--json"))
-    assert "does not fit PandaAdapter: observation 'object_position' is not provided." in message
-    assert "PandaAdapter provides cube_position (3, m)" in message
+    assert "does not fit GymnasiumAdapter: observation 'object_position' is not provided." in message
+    assert "GymnasiumAdapter provides cube_position (3, m)" in message
 
 
 def test_debug_raises_the_error(sami):

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from sami_runtime.adapters import FakeAdapter, Observation
 from sami_runtime.artifact import graph_sha256
 from sami_runtime.contract import METADATA_KEY, Context, Contract, Signal, StateTensor
 from sami_runtime.golden import Golden
@@ -210,3 +211,63 @@ def make(tmp_path):
 @pytest.fixture
 def onnx_tools():
     return onnx, helper, numpy_helper, TensorProto
+
+
+class Arm(FakeAdapter):
+    """The fake with the tiny policies' signals: a position of two axes, and a goal.
+
+    Args:
+        clock: Stamps observations and passes by `reading` and `writing`, the seconds that each read and write takes.
+        goals: The goal at some reads, by index; 0.5 elsewhere.
+        stale_at_reads: Indices of reads that give the observation of the read before, with its time.
+    """
+
+    def __init__(self, clock=None, reading=(), writing=(), goals=(), stale_at_reads=(), **script):
+        super().__init__(axes=2, clock=clock, **script)
+        goal = {"name": "goal", "size": 1, "elements": ("x",), "low": (None,), "high": (None,)}
+        self.observation = (*self.observation, self.observation[0].model_copy(update=goal))
+        self.clock, self.reading, self.writing = clock, iter(reading), iter(writing)
+        self.goals, self.stale_at_reads = dict(goals), stale_at_reads
+        self.written_at = []
+        """When each write began, by the clock."""
+        self._last = None
+
+    def read(self):
+        observation = super().read()
+        at = self.reads - 1
+        if at not in self.stale_at_reads or self._last is None:
+            goal = np.float32([self.goals.get(at, 0.5)])
+            self._last = Observation({**observation.values, "goal": goal}, observation.time)
+        self._pass(self.reading)
+        return self._last
+
+    def write(self, action):
+        if self.clock is not None:
+            self.written_at.append(self.clock.now())
+        executed = super().write(action)
+        self._pass(self.writing)
+        return executed
+
+    def _pass(self, durations):
+        if seconds := next(durations, 0.0):
+            self.clock.advance(seconds)
+
+
+@pytest.fixture
+def arm():
+    """The class: `arm(limit=0.1)` makes one."""
+    return Arm
+
+
+@pytest.fixture
+def same():
+    """Whether two session states are equal to the last bit."""
+
+    def compare(one, other):
+        assert one.weights_sha256 == other.weights_sha256
+        assert one.tensors.keys() == other.tensors.keys()
+        pairs = [(one.previous_action, other.previous_action), (one.acted, other.acted)]
+        pairs += [(one.tensors[name], other.tensors[name]) for name in one.tensors]
+        return all(a.tobytes() == b.tobytes() for a, b in pairs)
+
+    return compare

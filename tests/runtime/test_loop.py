@@ -1,28 +1,15 @@
-"""Laws of the loop: it stops on every way out, keeps absolute deadlines, and tells what was executed."""
+"""Laws of the loop: its deadlines, its ticks, what it refuses before anything moves."""
 
 import numpy as np
 import pytest
 
-from sami_runtime.adapters import Executed, FakeAdapter
+from sami_runtime.adapters import DryRun, Executed, FakeAdapter, Observation
 from sami_runtime.clock import ManualClock
-from sami_runtime.errors import AdapterError, SamiError, SignalError
+from sami_runtime.errors import AdapterError, SafetyStop, SamiError, SignalError
+from sami_runtime.limits import Limits
 from sami_runtime.loop import run_episode
+from sami_runtime.safety import SafetyGate
 from sami_runtime.session import Session
-
-
-class Arm(FakeAdapter):
-    """The fake with the tiny policies' signals: a position of two axes, and a goal."""
-
-    def __init__(self, **script):
-        super().__init__(axes=2, **script)
-        goal = self.observation[0].model_copy(
-            update={"name": "goal", "size": 1, "elements": ("x",), "low": (None,), "high": (None,)}
-        )
-        self.observation = (*self.observation, goal)
-
-    def read(self):
-        observation = super().read()
-        return type(observation)({**observation.values, "goal": np.float32([0.5])}, observation.time)
 
 
 @pytest.fixture
@@ -30,92 +17,53 @@ def session(make):
     return Session.load(make.write(make.recurrent()))
 
 
-def test_an_episode_lasts_as_long_as_the_contract_says(session):
-    adapter, records = Arm(), []
+def test_an_episode_lasts_as_long_as_the_contract_says(session, arm):
+    adapter, records = arm(), []
     report = run_episode(session, adapter, seed=0, on_step=records.append)
     assert report.steps == len(records) == adapter.reads == adapter.writes == 10
     assert not report.done
     assert report.contexts.shape == (10, 2)
-    assert report.times.shape == (10, 3)
-    assert (report.times >= 0).all()
+    assert report.loop.times.shape == (10, 4)
+    assert (report.loop.times >= 0).all()
+    assert report.loop.outcomes == {"acted": 10}
     assert [record.step for record in records] == list(range(10))
     np.testing.assert_array_equal(report.contexts, [record.context for record in records])
     np.testing.assert_array_equal(adapter.written, [record.action for record in records])
     assert (adapter.resets, adapter.stops) == (1, 1)
 
 
-def test_the_world_may_end_the_episode_earlier(session):
-    report = run_episode(session, Arm(episode_steps=4), seed=0)
+def test_the_world_may_end_the_episode_earlier(session, arm):
+    report = run_episode(session, arm(episode_steps=4), seed=0)
     assert report.done
     assert report.steps == 4
 
 
-def test_fewer_steps_may_be_asked_for(session):
-    assert run_episode(session, Arm(), max_steps=3).steps == 3
+def test_fewer_steps_may_be_asked_for(session, arm):
+    assert run_episode(session, arm(), max_steps=3).steps == 3
     with pytest.raises(SamiError, match="max_steps 0"):
-        run_episode(session, Arm(), max_steps=0)
+        run_episode(session, arm(), max_steps=0)
 
 
-def test_the_encoder_reads_what_was_executed(make, session):
-    policy, records = make.recurrent(), []
-    adapter = Arm(limit=0.1)
-    report = run_episode(session, adapter, seed=0, on_step=records.append)
-    names = ("position", "goal")
-    seen = {name: np.array([record.observation.values[name] for record in records]) for name in names}
-    executed = np.array([record.executed for record in records])
-    assert np.abs(executed).max() == np.float32(0.1)
-    np.testing.assert_allclose(report.contexts, policy.reference(seen, executed)[1], atol=1e-6)
-
-
-def test_each_episode_begins_anew(session):
-    first = run_episode(session, Arm(), seed=4)
-    run_episode(session, Arm(), seed=5)
-    np.testing.assert_array_equal(run_episode(session, Arm(), seed=4).contexts, first.contexts)
-
-
-def test_info_is_that_of_the_last_step(session):
-    class Counting(Arm):
+def test_info_is_that_of_the_last_step(session, arm):
+    class Counting(arm):
         def write(self, action):
             return Executed(super().write(action).action, info={"write": self.writes})
 
     assert run_episode(session, Counting()).info == {"write": 10}
 
 
-def test_a_memoryless_policy_runs_too(make):
-    report = run_episode(Session.load(make.write(make.memoryless())), Arm())
+def test_a_memoryless_policy_runs_too(make, arm):
+    report = run_episode(Session.load(make.write(make.memoryless())), arm())
     assert report.contexts.shape == (10, 0)
 
 
-@pytest.mark.parametrize(
-    ("script", "error"),
-    [
-        ({"raise_at_reads": [2]}, AdapterError),
-        ({"nan_at_reads": [2]}, SignalError),
-        ({"raise_at_writes": [2]}, AdapterError),
-    ],
-)
-def test_a_fault_stops_the_adapter(session, script, error):
-    adapter, records = Arm(**script), []
-    with pytest.raises(error):
+@pytest.mark.parametrize("script", [{"raise_at_reads": [2]}, {"raise_at_writes": [2]}])
+def test_a_fault_of_the_adapter_stops_it(session, arm, script):
+    adapter, records = arm(**script), []
+    with pytest.raises(AdapterError):
         run_episode(session, adapter, on_step=records.append)
     assert adapter.stops == 1
     assert len(records) == len(adapter.written) == 2
-
-
-@pytest.mark.parametrize("where", ["reset", "read", "write", "step", "executed", "on_step"])
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError])
-def test_the_adapter_is_stopped_wherever_the_loop_is_left(session, monkeypatch, where, error):
-    def leave(*_):
-        raise error
-
-    adapter = Arm()
-    if where in ("step", "executed"):
-        monkeypatch.setattr(session, where, leave)
-    elif where != "on_step":
-        monkeypatch.setattr(adapter, where, leave)
-    with pytest.raises(error):
-        run_episode(session, adapter, on_step=leave)
-    assert adapter.stops == 1
 
 
 def test_an_incompatible_adapter_is_refused_before_anything_moves(session):
@@ -125,8 +73,43 @@ def test_an_incompatible_adapter_is_refused_before_anything_moves(session):
     assert (adapter.resets, adapter.writes) == (0, 0)
 
 
-def test_a_signal_that_the_adapter_forgot_is_named(session, monkeypatch):
-    adapter = Arm()
+def test_a_gate_of_another_adapter_is_refused_before_anything_moves(session, arm):
+    adapter, other = arm(), arm()
+    with pytest.raises(SamiError, match="the gate writes to another adapter"):
+        run_episode(session, adapter, gate=SafetyGate(other, session.contract))
+    assert (adapter.resets, adapter.writes, other.writes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("where", ["read", "write", "on_step"])
+def test_a_gate_that_is_tripped_from_outside_stops_the_robot_within_the_tick(session, arm, where):
+    class Watched(arm):
+        def read(self):
+            if where == "read" and self.reads == 3:
+                gate.trip("somebody came too near")
+            return super().read()
+
+        def write(self, action):
+            if where == "write" and self.writes == 3:
+                gate.trip("somebody came too near")
+            return super().write(action)
+
+    def watch(record):
+        if where == "on_step" and record.step == 3:
+            gate.trip("somebody came too near")
+
+    adapter = Watched()
+    gate = SafetyGate(adapter, session.contract)
+    for _ in range(2):  # and it stays latched over episodes
+        with pytest.raises(SafetyStop, match="somebody came too near"):
+            run_episode(session, adapter, gate=gate, on_step=watch)
+    assert (adapter.resets, adapter.writes, adapter.stops) == (1, 3 + (where != "read"), 2)
+    gate.rearm()
+    run_episode(session, adapter, gate=gate, max_steps=2)
+    assert adapter.resets == 2
+
+
+def test_a_signal_that_the_adapter_forgot_is_named(session, arm, monkeypatch):
+    adapter = arm()
     read = adapter.read
     monkeypatch.setattr(adapter, "read", lambda: forget(read(), "goal"))
     with pytest.raises(SignalError, match="tick 0: observation 'goal' is missing"):
@@ -135,45 +118,119 @@ def test_a_signal_that_the_adapter_forgot_is_named(session, monkeypatch):
 
 
 def forget(observation, name):
-    return type(observation)({k: v for k, v in observation.values.items() if k != name}, observation.time)
+    return Observation({k: v for k, v in observation.values.items() if k != name}, observation.time)
 
 
-def test_a_batch_cannot_drive_one_adapter(make):
+def test_a_batch_cannot_drive_one_adapter(make, arm):
     with pytest.raises(SamiError, match="session of batch 2"):
-        run_episode(Session.load(make.write(make.recurrent()), batch=2), Arm())
+        run_episode(Session.load(make.write(make.recurrent()), batch=2), arm())
 
 
-class SlowArm(Arm):
-    """Each write takes as long as the script says [s]."""
-
-    def __init__(self, clock, durations):
-        super().__init__()
-        self.clock, self.durations, self.at = clock, iter(durations), []
-
-    def write(self, action):
-        self.at.append(self.clock.now())
-        self.clock.advance(next(self.durations))
-        return super().write(action)
+# --- deadlines
 
 
-def test_steps_keep_absolute_deadlines(session):
+def test_steps_keep_absolute_deadlines(session, arm):
     clock = ManualClock(start=100.0)
-    adapter = SlowArm(clock, [0.01, 0.03, 0.002] * 4)
-    report = run_episode(session, adapter, clock=clock)
-    np.testing.assert_allclose(adapter.at, 100.0 + 0.04 * np.arange(10))
-    assert (report.overruns, report.skipped) == (0, 0)
+    adapter = arm(clock, writing=[0.01, 0.03, 0.002] * 4)
+    loop = run_episode(session, adapter, clock=clock).loop
+    np.testing.assert_allclose(adapter.written_at, 100.0 + 0.04 * np.arange(10))
+    assert (loop.overruns, loop.missed) == (0, 0)
+    assert loop.mean_period == pytest.approx(0.04)
 
 
-def test_a_late_step_skips_ticks_and_never_bursts(session):
-    clock = ManualClock()
-    adapter = SlowArm(clock, [0.01, 0.09, 0.01, 0.05, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01])
-    report = run_episode(session, adapter, clock=clock)
+def test_a_late_step_skips_ticks_and_never_bursts(session, arm):
+    clock, records = ManualClock(), []
+    adapter = arm(clock, writing=[0.01, 0.09, 0.01, 0.05, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01])
+    loop = run_episode(session, adapter, clock=clock, on_step=records.append).loop
     ticks = [0, 1, 4, 5, 7, 8, 9, 10, 11, 12]
-    np.testing.assert_allclose(adapter.at, 0.04 * np.array(ticks))
-    assert (report.overruns, report.skipped) == (2, 3)
+    np.testing.assert_allclose(adapter.written_at, 0.04 * np.array(ticks))
+    assert (loop.overruns, loop.missed) == (2, 3)
+    assert [record.missed for record in records] == [0, 0, 2, 0, 1, 0, 0, 0, 0, 0]
+    np.testing.assert_allclose([record.time for record in records], adapter.written_at)
+    assert loop.mean_period == pytest.approx(0.04)
 
 
-def test_a_step_that_takes_exactly_one_period_is_not_late(session):
+def test_a_step_that_takes_exactly_one_period_is_not_late(session, arm):
     clock = ManualClock()
-    report = run_episode(session, SlowArm(clock, [1 / 25] * 10), clock=clock)
-    assert (report.overruns, report.skipped) == (0, 0)
+    loop = run_episode(session, arm(clock, writing=[1 / 25] * 10), clock=clock).loop
+    assert (loop.overruns, loop.missed) == (0, 0)
+
+
+@pytest.mark.parametrize("rate_hz", [400.0, 30.0, 1e3 / 3])
+def test_a_period_is_not_rounded_and_no_error_adds_up(make, arm, rate_hz):
+    clock = ManualClock(start=1e5)
+    session = Session.load(make.write(make.recurrent(), rate_hz=rate_hz, episode_steps=300))
+    adapter = arm(clock, writing=np.random.default_rng(0).uniform(0, 0.9 / rate_hz, 300))
+    loop = run_episode(session, adapter, clock=clock, gate=unlimited(session, adapter)).loop
+    assert loop.mean_period == pytest.approx(1 / rate_hz, rel=1e-9)
+    assert adapter.written_at[-1] - 1e5 == pytest.approx(299 / rate_hz, rel=1e-9)
+
+
+def unlimited(session, adapter):
+    return SafetyGate(adapter, session.contract, Limits(max_age_s=float("inf")))
+
+
+# --- a loop that is faster than the policy
+
+
+@pytest.mark.parametrize("loop_hz", [24.0, 26.0, 12.5, 60.0, 0.0, -25.0, float("nan"), float("inf")])
+def test_a_rate_that_is_no_multiple_of_the_policys_is_refused(session, arm, loop_hz):
+    adapter = arm()
+    with pytest.raises(SamiError, match=r"this policy was trained at 25 Hz.*Take a multiple of it, such as [1-9]"):
+        run_episode(session, adapter, loop_hz=loop_hz)
+    assert adapter.resets == 0
+
+
+def test_a_faster_loop_asks_the_policy_at_its_own_rate_and_its_action_stands_in_between(session, arm):
+    clock, records = ManualClock(), []
+    adapter = arm(clock)
+    report = run_episode(session, adapter, clock=clock, loop_hz=100.0, on_step=records.append)
+    assert report.steps == adapter.reads == 10
+    assert report.loop.outcomes == {"acted": 10, "standing": 30}
+    assert [record.outcome for record in records[:5]] == ["acted", *["standing"] * 3, "acted"]
+    np.testing.assert_allclose(adapter.written_at, 0.01 * np.arange(40))
+    for four in np.array(adapter.written).reshape(10, 4, 2):
+        assert (four == four[0]).all()
+    assert all(record.observation is None for record in records if record.outcome == "standing")
+
+
+def test_a_policys_tick_that_was_missed_is_made_up_for_once(session, arm):
+    clock, records = ManualClock(), []
+    # The sixth write, at 0.05 s, lasts past two of the policy's ticks, at 0.08 s and 0.12 s.
+    adapter = arm(clock, writing=[0.0] * 5 + [0.085])
+    run_episode(session, adapter, clock=clock, loop_hz=100.0, max_steps=5, on_step=records.append)
+    acted = [round(record.time, 2) for record in records if record.outcome == "acted"]
+    assert acted == [0.0, 0.04, 0.14, 0.16, 0.2]
+    assert [record.missed for record in records if record.missed] == [8]
+
+
+def test_the_last_action_stands_for_its_whole_period(session, arm):
+    clock = ManualClock()
+    adapter = arm(clock)
+    run_episode(session, adapter, clock=clock, loop_hz=50.0, max_steps=2)
+    np.testing.assert_allclose(adapter.written_at, [0.0, 0.02, 0.04, 0.06])
+
+
+def test_a_late_last_period_does_not_let_another_step_in(session, arm):
+    clock = ManualClock()
+    adapter = arm(clock, writing=[0.0] * 2 + [0.1])  # the write of the second step lasts past the third's tick
+    report = run_episode(session, adapter, clock=clock, loop_hz=50.0, max_steps=2)
+    assert (report.steps, adapter.reads, adapter.writes) == (2, 2, 3)
+
+
+# --- a dry run
+
+
+def test_a_dry_run_reads_and_infers_and_writes_nothing(session, arm):
+    watched, records = arm(), []
+    report = run_episode(session, DryRun(watched), seed=0, on_step=records.append)
+    assert report.steps == watched.reads == 10
+    assert (watched.writes, watched.written) == (0, [])
+    assert (watched.resets, watched.stops) == (1, 1)
+    np.testing.assert_array_equal([record.executed for record in records], [record.action for record in records])
+
+
+def test_a_dry_run_closes_what_it_watches(arm):
+    watched = arm()
+    DryRun(watched).close()
+    assert watched.closes == 1

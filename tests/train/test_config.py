@@ -81,6 +81,7 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
         ({"network.net_arch": []}, r"network.net_arch is \[\]; it must list at least one layer"),
         ({"network.encoder_units": [0]}, r"network.encoder_units is \[0\]; it must list at least one layer"),
         ({"contrast.hardness": -1.0}, "contrast.hardness is -1.0; it must be a number of at least 0"),
+        ({"env": "hopper"}, "learning.hindsight, learning.clip_targets, collection.end_on_fall: for environments with"),
         ({"learning.burn_in": 16}, "learning.burn_in is 16 and learning.window 0: the burn-in must be shorter"),
         ({"learning.discount": 1.0}, "with learning.clip_targets it must be below 1"),
         ({"learning.clip_targets": False}, "only clipped targets give a lost episode the worst value"),

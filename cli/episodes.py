@@ -1,0 +1,106 @@
+"""What `sami run` tells of episodes: a row each, and their summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sami_runtime.loop import EpisodeReport
+    from sami_runtime.replay import Shadow
+
+SPARKS = "▁▂▃▄▅▆▇█"
+SPARKS_SHOWN = 50
+"""Most bars that a line shows of how the context moves."""
+
+Row = dict[str, Any]
+
+
+def row_of(
+    number: int, report: EpisodeReport, features: list[str], skills: Counter[str], total: float, follower: Shadow | None
+) -> Row:
+    """An episode as plain values: its task, what came of it, and how the loop went; None for what nobody could tell.
+
+    Args:
+        number: of the episode.
+        report: of the loop.
+        features: the task's.
+        skills: steps by skill; empty where the environment has no goal, and so neither skills nor success.
+        total: the return.
+        follower: a second model that followed.
+    """
+    loop, info = report.loop, report.info
+    row: Row = {"episode": number, **(info["task"] if "task" in info else dict.fromkeys(features))}
+    if skills:
+        # An episode is named after its rarest skill that it needed: any lifting makes it Pick&Place (paper, C.1).
+        row["skill"] = next((s for s in ("pick_and_place", "other", "push") if skills[s]), "none")
+    row["steps"] = report.steps
+    if skills:
+        row["success"] = bool(info["is_success"]) if "is_success" in info else None
+    row |= {
+        "return": round(total, 3),
+        "context": [round(float(c), 4) for c in report.contexts[-1]],
+        "infer_us": round(1e6 * float(loop.times[:, 1].mean()), 1),
+        "outcomes": {outcome.value: count for outcome, count in loop.outcomes.items()},
+        "missed": loop.missed,
+        "limited": dict(loop.limited),
+    }
+    return row if follower is None else {**row, "shadow": follower.comparison.summary()}
+
+
+def header(features: list[str], goal: bool) -> str:
+    """The line above the episodes; `goal` where the environment has one, and skills."""
+    names = " ".join(f"{name:>8}" for name in features)
+    return f"{names}  {'skill          ' if goal else ''}steps{'  success' if goal else '    return'}  context moves"
+
+
+def line(row: Mapping[str, Any], features: list[str], report: EpisodeReport) -> str:
+    """An episode in one line."""
+    import numpy as np
+
+    speed = np.linalg.norm(np.diff(report.contexts, axis=0), axis=1)
+    # A long episode is shown in stretches of equal length.
+    speed = np.array([part.mean() for part in np.array_split(speed, min(len(speed), SPARKS_SHOWN) or 1) if len(part)])
+    scale = max(float(speed.max(initial=0.0)), 1e-9)
+    sparks = "".join(SPARKS[min(int(s / scale * len(SPARKS)), len(SPARKS) - 1)] for s in speed)
+    task = " ".join(f"{_value(row, name):>8}" for name in features)
+    if "success" in row:
+        won = {True: "yes", False: "no", None: "-"}[row["success"]]
+        return f"{task}  {row['skill']:<14} {row['steps']:>5}  {won:<7}  {sparks}"
+    return f"{task}  {row['steps']:>5}  {row['return']:>8.1f}  {sparks}"
+
+
+def summary(rows: list[Row], features: list[str]) -> None:
+    """Print the episodes' means, by task."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{len(rows)} episodes", title_justify="left")
+    told = ("episodes", "success", "lifted", "steps") if "success" in rows[0] else ("episodes", "return", "steps")
+    for name in (*features, *told):
+        table.add_column(name, justify="right")
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: [row[name] for name in features]):
+        groups.setdefault(tuple(_value(row, name) for name in features), []).append(row)
+    for key, same in groups.items():
+        table.add_row(*key, *_shares(same))
+    table.add_section()
+    table.add_row("all", *[""] * (len(features) - 1), *_shares(rows), style="bold")
+    Console().print(table)
+
+
+def _value(row: Mapping[str, Any], name: str) -> str:
+    from sami_train.tasks import shown
+
+    return "-" if row[name] is None else shown(row[name])
+
+
+def _shares(rows: list[Row]) -> list[str]:
+    n = len(rows)
+    steps = f"{sum(row['steps'] for row in rows) / n:.1f}"
+    if "success" not in rows[0]:
+        return [str(n), f"{sum(row['return'] for row in rows) / n:.1f}", steps]
+    success = sum(row["success"] for row in rows) / n
+    lifted = sum(row["skill"] == "pick_and_place" for row in rows) / n
+    return [str(n), f"{success:.2f}", f"{lifted:.2f}", steps]

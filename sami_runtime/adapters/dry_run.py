@@ -1,0 +1,44 @@
+"""An adapter that only watches another one: nothing is ever written to it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import Adapter, Executed, Observation
+from sami_runtime.contract import Signal
+
+
+class DryRun:
+    """Passes everything on but `write`: the action that would have been written counts as executed.
+
+    `reset` and `stop` are passed on, so an adapter whose reset moves the robot moves it.
+
+    Args:
+        watched: The adapter that is not written to.
+    """
+
+    def __init__(self, watched: Adapter) -> None:
+        self.watched = watched
+        self.observation: tuple[Signal, ...] = watched.observation
+        self.action: Signal = watched.action
+
+    def reset(self, seed: int | None = None) -> None:
+        """Begins an episode of the watched adapter."""
+        self.watched.reset(seed)
+
+    def read(self) -> Observation:
+        """What the watched adapter observes."""
+        return self.watched.read()
+
+    def write(self, action: NDArray[np.float32]) -> Executed:
+        """Nothing, but for saying that the action was executed."""
+        return Executed(np.array(action, np.float32))
+
+    def stop(self) -> None:
+        """Stops the watched adapter."""
+        self.watched.stop()
+
+    def close(self) -> None:
+        """Closes the watched adapter."""
+        self.watched.close()

@@ -1,0 +1,73 @@
+"""One turn of a control loop, as it happened: what was seen, proposed, limited and executed, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import Observation
+
+Array = NDArray[np.float32]
+
+
+class Outcome(str, Enum):
+    """What became of a tick."""
+
+    ACTED = "acted"
+    """The policy was asked, and its answer went to the gate."""
+    STANDING = "standing"
+    """Between two ticks of the policy: its last answer stands."""
+    HELD = "held"
+    """The observation was too old or frozen; the policy was not asked."""
+    LATE = "late"
+    """The answer came after its deadline and was dropped."""
+    REFUSED = "refused"
+    """The observation or the answer was not finite, or the inference failed."""
+
+
+class SectionTimes(NamedTuple):
+    """How long the sections of one tick took."""
+
+    observe: float
+    """The adapter's read [s]."""
+    infer: float
+    """Judging the observation, and the session's step: checks and inference [s]."""
+    gate: float
+    """The safety gate's ruling on the action [s]."""
+    write: float
+    """The adapter's write [s]."""
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One tick of a loop. Unless the outcome is `ACTED`, the policy's state did not advance."""
+
+    step: int
+    """Index of the tick in the episode, from 0."""
+    outcome: Outcome
+    observation: Observation | None
+    """None between two ticks of the policy: nothing was read."""
+    action: Array | None
+    """(A,): what the policy proposed last; None if it never did, or was not asked or could not answer at this tick."""
+    executed: Array | None
+    """(A,): what was really sent. None if nothing was: there is no action yet that could stand, or the gate tripped."""
+    context: Array
+    """(C,): the context that the policy inferred last."""
+    info: Mapping[str, Any]
+    """What the adapter told."""
+    times: SectionTimes
+    reason: str = ""
+    """Why the policy did not act, its kind first: `"age: ..."`, `"frozen: ..."`, `"late: ..."`, `"refused: ..."`."""
+    limited_by: tuple[str, ...] = ()
+    """Every limit that changed the action, each as `"rate dx"`; `"stop"` where the gate tripped."""
+    time: float = 0.0
+    """When the tick began [s], by the loop's clock."""
+    lag: float = 0.0
+    """How long [s] after it was due."""
+    missed: int = 0
+    """Ticks that had passed without a turn since the tick before."""

@@ -1,0 +1,1 @@
+"""Comparison of runs: groups, statistics, tables and plots. No torch here."""

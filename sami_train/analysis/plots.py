@@ -1,0 +1,69 @@
+"""Every plot of a comparison, as PNG files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .comparison import Comparison
+from .curves import curves_by_key, learning_curves
+from .heatmap import heat_maps
+from .intervals import improvement_intervals, success_intervals
+from .style import SETTINGS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A file, what draws it, and what it shows."""
+
+    name: str
+    make: Callable[[Comparison], Figure | None]
+    """None where the runs do not allow it."""
+    caption: str
+
+
+PLOTS = (
+    Plot(
+        "intervals.png",
+        success_intervals,
+        "Success by group and set of tasks. Bar: IQM with its 95 % stratified bootstrap interval; circles and thin "
+        "line: mean of each seed and the 95 % Student's t interval of their mean.",
+    ),
+    Plot("improvement.png", improvement_intervals, "P(X > Y), with 95 % stratified bootstrap intervals."),
+    Plot(
+        "by_key.png", curves_by_key, "IQM against a key of the configuration, with 95 % stratified bootstrap intervals."
+    ),
+    Plot(
+        "learning_curves.png",
+        learning_curves,
+        "Success while exploring, mean over training tasks. Line: mean over seeds; band: one standard deviation.",
+    ),
+    Plot(
+        "heat_maps.png",
+        heat_maps,
+        "Success by task, mean over seeds. Hatched: hardly more than doing nothing scores.",
+    ),
+)
+
+
+def draw(comparison: Comparison, folder: Path) -> list[Plot]:
+    """Draw what the runs allow into an existing folder.
+
+    Returns:
+        What was drawn, in the order of reading.
+    """
+    import matplotlib
+
+    drawn = []
+    with matplotlib.rc_context(SETTINGS):
+        for plot in PLOTS:
+            figure = plot.make(comparison)
+            if figure is not None:
+                figure.savefig(folder / plot.name)
+                drawn.append(plot)
+    return drawn

@@ -1,0 +1,47 @@
+"""How plots look. Colours are Okabe and Ito's, which colour-blind readers can tell apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS = {"PEARL": "#6b6b6b", "TESAC": "#0072B2", "CCM": "#009E73", "SaTESAC": "#D55E00", "SaCCM": "#CC79A7"}
+"""A method's colour, by its title."""
+GREY = "#444444"
+STYLES = ("-", "--", ":", "-.")
+BAND: dict[str, Any] = {"alpha": 0.4, "solid_capstyle": "butt"}
+"""How the bar of an interval is drawn."""
+SETTINGS: Any = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.titlesize": 11,
+    "savefig.dpi": 130,
+}
+"""matplotlib's settings for every plot."""
+
+
+def panels(columns: int, width: float, height: float, sharey: bool = True) -> tuple[Figure, np.ndarray]:
+    """A figure of so many inches with panels side by side, (columns,)."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(1, columns, squeeze=False, sharey=sharey)[0]
+
+
+def legend_below(figure: Figure, handles: list[Any]) -> None:
+    """A legend under all panels."""
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5), frameon=False, fontsize=9)
+
+
+def shades(count: int) -> list[Any]:
+    """Colours from dark to light, for the values of a key."""
+    from matplotlib import colormaps
+
+    return [colormaps["viridis"](x) for x in np.linspace(0, 0.85, count)]

@@ -1,0 +1,242 @@
+"""The robots of the MuJoCo benchmark: what they observe and how they are rewarded. No simulator here.
+
+Observations and rewards are functions of arrays with a leading axis of n robots, so that one environment (n = 1) and
+many stepped together share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.contract import Signal
+
+Array = NDArray[np.float64]
+
+
+class Motion(NamedTuple):
+    """What one step did to n robots."""
+
+    qpos: Array
+    """Positions after it, (n, nq)."""
+    qvel: Array
+    """Velocities after it, (n, nv)."""
+    speed: Array
+    """Mean forward speed during it [m/s], (n,)."""
+    speed_before: Array
+    """Forward velocity of the torso at its start [m/s], (n,)."""
+    control: Array
+    """Control signals after masking crippled joints, in the actuators' unit, (n, A)."""
+    contact: Array | None
+    """External forces on each link (MuJoCo's cfrc_ext), (n, links, 6); None leaves their cost out."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Forward speed, plus a bonus for each step, less the control and contact costs."""
+
+    control_cost: float
+    alive: float = 0.0
+    contact_cost: float = 0.0
+
+    def __call__(self, motion: Motion) -> Array:
+        """Rewards (n,)."""
+        reward = motion.speed + self.alive - self.control_cost * _squares(motion.control)
+        if motion.contact is not None:
+            reward -= self.contact_cost * _squares(np.clip(motion.contact, -1.0, 1.0))
+        return reward
+
+
+@dataclass(frozen=True)
+class StayUp:
+    """SlimHumanoid: forward velocity before the step, plus 5 while the torso is between 1 m and 2 m high."""
+
+    control_cost: float = 0.1
+
+    def __call__(self, motion: Motion) -> Array:
+        """Rewards (n,)."""
+        height = motion.qpos[:, 2]
+        upright = (height >= 1.0) & (height <= 2.0)
+        return 0.25 / 0.015 * motion.speed_before - self.control_cost * _squares(motion.control) + 5.0 * upright
+
+
+@dataclass(frozen=True)
+class StandUp:
+    """HumanoidStandup: height of the torso over the simulator's time step, less the control and contact costs."""
+
+    control_cost: float = 0.1
+    contact_cost: float = 0.5e-6
+
+    def __call__(self, motion: Motion) -> Array:
+        """Rewards (n,)."""
+        reward = motion.qpos[:, 2] / 0.003 + 1.0 - self.control_cost * _squares(motion.control)
+        if motion.contact is not None:
+            reward -= np.minimum(self.contact_cost * _squares(motion.contact), 10.0)
+        return reward
+
+
+Reward = Run | StayUp | StandUp
+
+
+@dataclass(frozen=True)
+class Body:
+    """One robot: its model, its layout, and what it observes."""
+
+    xml: str
+    """File among Gymnasium's MuJoCo models."""
+    frame_skip: int
+    """Simulation steps for each action."""
+    rate_hz: float
+    """Actions a second."""
+    joints: tuple[str, ...]
+    """Joint of each actuator, in the order of the action."""
+    limit: float
+    """Control signal for an action of 1: the end of the actuators' range."""
+    signals: tuple[Signal, ...]
+    """What is observed, in order."""
+    observe: Callable[[Array, Array, Array], NDArray[np.float32]]
+    """Positions (n, nq), velocities (n, nv), mean forward speed (n,) -> observations (n, D)."""
+    position_noise: tuple[str, float]
+    """Distribution and scale of what is added to the positions at a reset."""
+    velocity_noise: tuple[str, float]
+    """The same for the velocities."""
+
+    @property
+    def action(self) -> Signal:
+        """What a policy writes."""
+        size = len(self.joints)
+        return Signal(
+            name="motor_commands",
+            size=size,
+            unit="1",
+            elements=self.joints,
+            low=(-1.0,) * size,
+            high=(1.0,) * size,
+            meaning=f"control signal of each motor, times {self.limit:g}",
+        )
+
+
+def _squares(x: Array) -> Array:
+    return np.square(x).sum(axis=tuple(range(1, x.ndim)))
+
+
+def _observe_runner(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
+    return np.concatenate([speed[:, None], qpos[:, 1:], qvel], axis=1).astype(np.float32)
+
+
+def _observe_hopper(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
+    return np.concatenate([qpos[:, 1:], np.clip(qvel, -10.0, 10.0)], axis=1).astype(np.float32)
+
+
+def _observe_ant(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
+    return np.concatenate([speed[:, None], qpos[:, 2:], qvel], axis=1).astype(np.float32)
+
+
+def _observe_humanoid(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
+    return np.concatenate([qpos[:, 2:], qvel], axis=1).astype(np.float32)
+
+
+def _signal(name: str, unit: str, elements: tuple[str, ...], bound: float | None = None, meaning: str = "") -> Signal:
+    size = len(elements)
+    low = None if bound is None else -bound
+    return Signal(
+        name=name, size=size, unit=unit, elements=elements, low=(low,) * size, high=(bound,) * size, meaning=meaning
+    )
+
+
+_SPEED = _signal("forward_speed", "m/s", ("x",), meaning="mean over the last step, 0 at a reset")
+
+
+def _planar(joints: tuple[str, ...], bound: float | None = None) -> tuple[Signal, ...]:
+    """Signals of a robot that moves in the x-z plane, in the order of its positions and velocities."""
+    return (
+        _signal("torso_height", "m", ("z",)),
+        _signal("torso_pitch", "rad", ("pitch",)),
+        _signal("joint_angles", "rad", joints),
+        _signal("torso_velocity", "m/s", ("x", "z"), bound),
+        _signal("torso_pitch_rate", "rad/s", ("pitch",), bound),
+        _signal("joint_velocities", "rad/s", joints, bound),
+    )
+
+
+def _free(joints: tuple[str, ...]) -> tuple[Signal, ...]:
+    """Signals of a robot that moves freely in space."""
+    return (
+        _signal("torso_height", "m", ("z",)),
+        _signal("torso_orientation", "1", ("w", "x", "y", "z"), meaning="unit quaternion"),
+        _signal("joint_angles", "rad", joints),
+        _signal("torso_velocity", "m/s", ("x", "y", "z")),
+        _signal("torso_angular_velocity", "rad/s", ("x", "y", "z"), meaning="in the torso's frame"),
+        _signal("joint_velocities", "rad/s", joints),
+    )
+
+
+_CHEETAH = ("bthigh", "bshin", "bfoot", "fthigh", "fshin", "ffoot")
+_LEG = ("thigh_joint", "leg_joint", "foot_joint")
+_LEGS = (*_LEG, "thigh_left_joint", "leg_left_joint", "foot_left_joint")
+_ANT = tuple(f"{part}_{leg}" for leg in (1, 2, 3, 4) for part in ("hip", "ankle"))
+_ARMS = tuple(f"{side}_{part}" for side in ("right", "left") for part in ("shoulder1", "shoulder2", "elbow"))
+_HIPS = tuple(f"{side}_{part}" for side in ("right", "left") for part in ("hip_x", "hip_z", "hip_y", "knee"))
+
+HALF_CHEETAH = Body(
+    xml="half_cheetah.xml",
+    frame_skip=5,
+    rate_hz=20.0,
+    joints=_CHEETAH,
+    limit=1.0,
+    signals=(_SPEED, *_planar(_CHEETAH)),
+    observe=_observe_runner,
+    position_noise=("normal", 0.001),
+    velocity_noise=("normal", 0.001),
+)
+HOPPER = Body(
+    xml="hopper.xml",
+    frame_skip=4,
+    rate_hz=125.0,
+    joints=_LEG,
+    limit=1.0,
+    signals=_planar(_LEG, 10.0),
+    observe=_observe_hopper,
+    position_noise=("uniform", 0.005),
+    velocity_noise=("uniform", 0.005),
+)
+WALKER = Body(
+    xml="walker2d.xml",
+    frame_skip=4,
+    rate_hz=125.0,
+    joints=_LEGS,
+    limit=1.0,
+    signals=_planar(_LEGS, 10.0),
+    observe=_observe_hopper,
+    position_noise=("uniform", 0.005),
+    velocity_noise=("uniform", 0.005),
+)
+ANT = Body(
+    xml="ant.xml",
+    frame_skip=5,
+    rate_hz=20.0,
+    # Gymnasium's model lists the motors of the last leg first.
+    joints=(*_ANT[6:], *_ANT[:6]),
+    limit=1.0,
+    signals=(_SPEED, *_free(_ANT)),
+    observe=_observe_ant,
+    position_noise=("uniform", 0.1),
+    velocity_noise=("normal", 0.1),
+)
+_HUMANOID_JOINTS = ("abdomen_z", "abdomen_y", "abdomen_x", *_HIPS, *_ARMS)
+HUMANOID = Body(
+    xml="humanoid.xml",
+    frame_skip=5,
+    rate_hz=200.0 / 3.0,
+    # The motors of the abdomen stand in another order than its joints.
+    joints=("abdomen_y", "abdomen_z", *_HUMANOID_JOINTS[2:]),
+    limit=0.4,
+    signals=_free(_HUMANOID_JOINTS),
+    observe=_observe_humanoid,
+    position_noise=("uniform", 0.01),
+    velocity_noise=("uniform", 0.01),
+)

@@ -1,0 +1,144 @@
+"""Images of a robot: in memory, where no display or GPU is needed, or in MuJoCo's viewer."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+from typing import Any, Protocol
+
+import mujoco
+import mujoco.viewer
+import numpy as np
+
+from sami_runtime.errors import SamiError
+
+CAMERA = "track"
+"""A camera that every model has, and that follows the robot."""
+FLOOR = 2000.0
+"""How far the drawn floor reaches [m]; the models' ends within a few seconds of running."""
+
+
+class Camera(Protocol):
+    """What renders."""
+
+    def take(self) -> np.ndarray | None:
+        """Render the robot as it is now: an image (H, W, 3), or None where it is shown in a window."""
+
+    def close(self) -> None:
+        """Give the renderer back. Safe twice."""
+
+
+def open_camera(model: mujoco.MjModel, data: mujoco.MjData, mode: str, size: tuple[int, int]) -> Camera:
+    """Open a camera on a robot.
+
+    Args:
+        model: of the robot; its floor is made larger, which only rendering sees.
+        data: its state.
+        mode: `"rgb_array"` or `"human"`.
+        size: width and height of images, in pixels.
+
+    Raises:
+        SamiError: there is no display for `"human"`, or no OpenGL for `"rgb_array"`.
+    """
+    floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
+    model.geom_size[floor, :2] = FLOOR
+    model.mat_texrepeat[model.geom_matid[floor]] = FLOOR  # a square each metre or two
+    return Window(model, data) if mode == "human" else Offscreen(model, data, size)
+
+
+class Window:
+    """MuJoCo's viewer.
+
+    Raises:
+        SamiError: there is no display.
+    """
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
+        if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+            raise SamiError(
+                'render mode "human" needs a display and DISPLAY is not set; use "rgb_array" (sami run --render gif).'
+            )
+        others = threading.enumerate()
+        self._viewer = mujoco.viewer.launch_passive(model, data, show_left_ui=False, show_right_ui=False)
+        self._threads = [thread for thread in threading.enumerate() if thread not in others]
+        with self._viewer.lock():
+            self._viewer.cam.type = mujoco.mjtCamera.mjCAMERA_TRACKING
+            self._viewer.cam.trackbodyid = 1
+
+    def take(self) -> None:
+        """Show the robot as it is now."""
+        self._viewer.sync()
+
+    def close(self) -> None:
+        """Close the window, and wait until it has let go of the robot."""
+        self._viewer.close()
+        for thread in self._threads:
+            thread.join(timeout=5.0)
+
+
+class Offscreen:
+    """Renders into memory.
+
+    Raises:
+        SamiError: no OpenGL was found.
+    """
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, size: tuple[int, int]) -> None:
+        self._model, self._data = model, data
+        self._rect = mujoco.MjrRect(0, 0, *size)
+        # The frame buffer is as large as the model says.
+        model.vis.global_.offwidth = max(model.vis.global_.offwidth, size[0])
+        model.vis.global_.offheight = max(model.vis.global_.offheight, size[1])
+        self._gl: Any = _opengl(size)
+        self._gl.make_current()
+        self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        self._scene = mujoco.MjvScene(model, maxgeom=1000)
+        # They take two thirds of the time where the processor draws.
+        for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
+            self._scene.flags[flag] = 0
+        self._view = mujoco.MjvCamera()
+        self._view.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._view.fixedcamid = model.camera(CAMERA).id
+
+    def take(self) -> np.ndarray:
+        """Render an image (H, W, 3) uint8."""
+        self._gl.make_current()
+        option, nothing = mujoco.MjvOption(), mujoco.MjvPerturb()
+        everything = mujoco.mjtCatBit.mjCAT_ALL
+        mujoco.mjv_updateScene(self._model, self._data, option, nothing, self._view, everything, self._scene)
+        mujoco.mjr_render(self._rect, self._scene, self._context)
+        image = np.empty((self._rect.height, self._rect.width, 3), np.uint8)
+        mujoco.mjr_readPixels(image, None, self._rect, self._context)
+        return image[::-1].copy()
+
+    def close(self) -> None:
+        """Free the renderer."""
+        if self._gl is not None:
+            self._gl.make_current()
+            self._context.free()
+            self._gl.free()
+            self._gl = None
+
+
+def _opengl(size: tuple[int, int]) -> Any:
+    """An OpenGL context of the first kind that works; the one named in MUJOCO_GL, if that is set.
+
+    Raises:
+        SamiError: none works; says why each does not.
+    """
+    asked = os.environ.get("MUJOCO_GL", "").lower()
+    shown = bool(os.environ.get("DISPLAY")) or sys.platform != "linux"
+    kinds = [asked] if asked in ("egl", "osmesa", "glfw", "cgl") else ["egl", "osmesa", *(["glfw"] if shown else [])]
+    reasons = []
+    for kind in kinds:
+        try:
+            return importlib.import_module(f"mujoco.{kind}").GLContext(*size)
+        except Exception as error:  # each library fails in ways of its own
+            reasons.append(f"{kind}: {str(error) or type(error).__name__}")
+    raise SamiError(
+        f"no OpenGL to render with was found ({'; '.join(reasons)}). Install EGL's software renderer (Debian, Ubuntu: "
+        "apt install libegl1 libgl1-mesa-dri), or run without --render."
+    )

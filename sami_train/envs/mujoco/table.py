@@ -1,0 +1,272 @@
+"""The MuJoCo environments, row by row: the paper's two tables of environmental features. No simulator here.
+
+Where the tables are silent (observations, rewards, starts) the rows follow the code that the paper's numbers came
+from; docs/mujoco.md lists every choice with its reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_train.tasks import Crippled, Feature, Task, TaskSpace
+
+from .bodies import ANT, HALF_CHEETAH, HOPPER, HUMANOID, WALKER, Body, Reward, Run, StandUp, StayUp
+
+_LYING = dataclasses.replace(HUMANOID, xml="humanoidstandup.xml")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices that results depend on; most are departures of the reference code from the paper."""
+
+    control_cost: float | None = None
+    """Weight of the control cost, instead of the environment's."""
+    contact_cost: bool = False
+    """Subtract the contact cost that the reference code writes down; its MuJoCo left it at zero."""
+    legacy_ant_scaling: bool = False
+    """Scale as CaDM does: front legs by m and d, back legs by 1/m and 1/d, damping by body instead of joint indices."""
+    lying_start: bool = False
+    """SlimHumanoid on the model of HumanoidStandup, which the reference code loads."""
+    scale_inertia: bool = False
+    """Scale the links' inertia with their mass."""
+    shrink_geoms: bool = False
+    """Halve the links of crippled parts and move them together, as the reference code does."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One environment of the benchmark."""
+
+    name: str
+    """Name on the command line."""
+    body: Body
+    reward: Reward
+    tasks: TaskSpace
+    episode_steps: int
+    options: tuple[str, ...] = ()
+    """Options that it takes besides those that all take."""
+    motors: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Motors that fall silent with each part; empty where nothing can be crippled."""
+
+    @property
+    def id(self) -> str:
+        """Gymnasium id."""
+        words = ["CaDM" if word == "cadm" else word.capitalize() for word in self.name.split("-")]
+        return f"sami/{''.join(words)}-v0"
+
+    def choose(self, options: Mapping[str, Any]) -> Options:
+        """The options of an environment.
+
+        Raises:
+            UnknownName: one that this environment does not have.
+            SamiError: the control cost is not a number of at least 0.
+        """
+        valid = ("control_cost", "scale_inertia", *self.options)
+        for name in options:
+            if name not in valid:
+                raise UnknownName(f"option of {self.name}", name, valid)
+        chosen = Options(**options)
+        cost = chosen.control_cost
+        if cost is not None and not 0.0 <= cost < float("inf"):
+            raise SamiError(f"control_cost is {cost!r}; it must be a number of at least 0.")
+        return chosen
+
+    def body_for(self, options: Options) -> Body:
+        """The robot under these options."""
+        return _LYING if options.lying_start else self.body
+
+    def reward_for(self, options: Options) -> Reward:
+        """The reward under these options."""
+        if options.control_cost is None:
+            return self.reward
+        return dataclasses.replace(self.reward, control_cost=float(options.control_cost))
+
+
+Scales = tuple[float, ...]
+Parts = Sequence[tuple[int, ...]]
+"""Choices of parts that are crippled at once."""
+
+_SCALES = (
+    Feature("mass", "(times the robot's own)", 0.0, low_open=True, default=1.0),
+    Feature("damping", "(times the robot's own)", 0.0, default=1.0),
+)
+_FINE: Scales = (0.75, 0.85, 1.0, 1.15, 1.25)
+_COARSE: Scales = (0.75, 1.0, 1.25)
+_NEAR: Scales = (0.4, 0.5, 1.5, 1.6)
+_FAR: Scales = (0.2, 0.4, 1.6, 1.8)
+_FARTHEST: Scales = (*_FAR, 4.0)
+_HUMANOID_FINE: Scales = (0.8, 0.9, 1.0, 1.15, 1.25)
+_HUMANOID_NEAR: Scales = (0.6, 0.7, 1.5, 1.6)
+_HUMANOID_FAR: Scales = (0.4, 0.5, 1.7, 1.8)
+
+
+def _grid(scales: Scales, parts: Parts | None) -> tuple[Task, ...]:
+    pairs = [{"mass": mass, "damping": damping} for mass in scales for damping in scales]
+    if parts is None:
+        return tuple(pairs)
+    return tuple({**pair, "crippled": list(part)} for pair in pairs for part in parts)
+
+
+def _tasks(training: Scales, moderate: Scales, extreme: Scales) -> TaskSpace:
+    return TaskSpace(
+        features=_SCALES,
+        sets={
+            "training": _grid(training, None),
+            "moderate": _grid(moderate, None),
+            "extreme": _grid(extreme, None),
+        },
+        hint="Joints and legs are crippled in the environments whose names begin with crippled-.",
+    )
+
+
+def _crippled(
+    crippled: Crippled, training: tuple[Scales, Parts], moderate: tuple[Scales, Parts], extreme: tuple[Scales, Parts]
+) -> TaskSpace:
+    return TaskSpace(
+        features=(*_SCALES, crippled),
+        sets={"training": _grid(*training), "moderate": _grid(*moderate), "extreme": _grid(*extreme)},
+    )
+
+
+def _one(*parts: int) -> Parts:
+    return [(part,) for part in parts]
+
+
+def _each_joint(body: Body) -> dict[int, tuple[int, ...]]:
+    return {joint: (joint,) for joint in range(len(body.joints))}
+
+
+_NOTHING: Parts = [()]
+_CHEETAH_JOINTS = Crippled("joint", HALF_CHEETAH.joints, most=2)
+_ANT_LEGS = Crippled("leg", ("front left", "front right", "back left", "back right"), most=2)
+_HOPPER_JOINTS = Crippled("joint", HOPPER.joints, most=1)
+_WALKER_JOINTS = Crippled("joint", WALKER.joints, most=3)
+
+_GALLOP = Run(control_cost=0.1)
+_CRAWL = Run(control_cost=0.01, alive=1.0, contact_cost=0.5)
+_CADM_CRAWL = Run(control_cost=0.005, alive=0.05, contact_cost=0.5)
+_HOP = Run(control_cost=0.1, alive=1.0)
+_WALK = Run(control_cost=1e-3, alive=1.0)
+_ANT_OPTIONS = ("contact_cost", "legacy_ant_scaling")
+
+ROWS = (
+    Row("half-cheetah", HALF_CHEETAH, _GALLOP, _tasks(_FINE, _NEAR, _FARTHEST), 1000),
+    # The paper prints the moderate set under training and the extreme one under moderate: a slip of one column.
+    Row("ant", ANT, _CRAWL, _tasks(_FINE, _NEAR, _FARTHEST), 1000, _ANT_OPTIONS),
+    Row("hopper", HOPPER, _HOP, _tasks(_COARSE, _NEAR, _FARTHEST), 1000),
+    Row("walker", WALKER, _WALK, _tasks(_COARSE, _NEAR, _FARTHEST), 2000),
+    Row(
+        "slim-humanoid",
+        HUMANOID,
+        StayUp(),
+        _tasks(_HUMANOID_FINE, _HUMANOID_NEAR, _HUMANOID_FAR),
+        1000,
+        options=("lying_start",),
+    ),
+    Row(
+        "humanoid-standup",
+        _LYING,
+        StandUp(),
+        _tasks(_HUMANOID_FINE, _HUMANOID_NEAR, (*_HUMANOID_FAR, 4.0)),
+        1000,
+        options=("contact_cost",),
+    ),
+    Row(
+        "crippled-half-cheetah",
+        HALF_CHEETAH,
+        _GALLOP,
+        _crippled(
+            _CHEETAH_JOINTS,
+            training=(_FINE, _one(3, 4, 5)),
+            moderate=(_NEAR, _one(0, 1, 2)),
+            extreme=(_FAR, list(combinations(range(6), 2))),
+        ),
+        2000,
+        motors=_each_joint(HALF_CHEETAH),
+    ),
+    Row(
+        "crippled-ant",
+        ANT,
+        _CRAWL,
+        _crippled(
+            _ANT_LEGS,
+            training=(_FINE, [*_NOTHING, *_one(0, 1, 2, 3)]),
+            moderate=(_NEAR, _one(0, 1, 2, 3)),
+            # The paper prints {0,...,5} here; an ant has four legs.
+            extreme=(_FAR, list(combinations(range(4), 2))),
+        ),
+        2000,
+        options=("contact_cost", "shrink_geoms"),
+        motors={0: (2, 3), 1: (4, 5), 2: (6, 7), 3: (0, 1)},
+    ),
+    Row(
+        "crippled-hopper",
+        HOPPER,
+        _WALK,
+        _crippled(
+            _HOPPER_JOINTS,
+            training=(_COARSE, _NOTHING),
+            moderate=(_NEAR, _NOTHING),
+            extreme=(_FARTHEST, _one(0, 1, 2)),
+        ),
+        1000,
+        motors=_each_joint(HOPPER),
+    ),
+    Row(
+        "crippled-walker",
+        WALKER,
+        _WALK,
+        _crippled(
+            _WALKER_JOINTS,
+            training=(_COARSE, [(0, 1, 2)]),
+            moderate=(_NEAR, _one(0, 1, 2)),
+            extreme=(_FARTHEST, _one(3, 4, 5)),
+        ),
+        2000,
+        options=("shrink_geoms",),
+        motors=_each_joint(WALKER),
+    ),
+    # The four settings of the paper's comparison with DOMINO and CaDM.
+    Row("half-cheetah-cadm", HALF_CHEETAH, _GALLOP, _tasks(_FINE, _NEAR, _FAR), 1000),
+    Row("ant-cadm", ANT, _CADM_CRAWL, _tasks(_FINE, _NEAR, _FAR), 1000, _ANT_OPTIONS),
+    Row(
+        "slim-humanoid-cadm",
+        HUMANOID,
+        StayUp(),
+        _tasks(_HUMANOID_FINE, _HUMANOID_NEAR, _HUMANOID_FAR),
+        500,
+        options=("lying_start",),
+    ),
+    Row(
+        "crippled-half-cheetah-cadm",
+        HALF_CHEETAH,
+        _GALLOP,
+        _crippled(
+            _CHEETAH_JOINTS,
+            training=(_FINE, _one(0, 1, 2, 3)),
+            moderate=(_NEAR, _one(4, 5)),
+            # The paper prints {4,5} for both test sets; CaDM cripples one joint in the first and both in the second.
+            extreme=(_FAR, [(4, 5)]),
+        ),
+        1000,
+        motors=_each_joint(HALF_CHEETAH),
+    ),
+)
+"""The ten environments of the paper's table of environmental features, then those of its comparison."""
+
+
+def find_row(name: str) -> Row:
+    """Look a row up.
+
+    Raises:
+        UnknownName: there is none.
+    """
+    for found in ROWS:
+        if found.name == name:
+            return found
+    raise UnknownName("MuJoCo environment", name, [found.name for found in ROWS])

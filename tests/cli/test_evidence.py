@@ -1,0 +1,208 @@
+"""`sami run` under limits, recorded, shadowed and dry; `sami replay`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import numpy_helper
+
+from sami_runtime.artifact import read_artifact
+from sami_runtime.limits import Limits
+from sami_runtime.recording import read_recording
+
+
+@pytest.fixture
+def other(rewritten):
+    """A model like the trained one, with every matrix of its weights halved."""
+
+    def change(graph):
+        for weights in graph.initializer:
+            values = numpy_helper.to_array(weights)
+            if values.ndim == 2 and values.dtype == np.float32:
+                weights.CopyFrom(numpy_helper.from_array(0.5 * values, weights.name))
+
+    return rewritten(lambda contract: None, change)
+
+
+@pytest.fixture
+def rows(sami, trained):
+    """The JSON rows of a run of the trained model."""
+
+    def run(*options):
+        done = sami("run", "--model", trained.model, "--episodes", 2, "--json", *options)
+        assert (done.code, done.err) == (0, "")
+        return [json.loads(line) for line in done.out.splitlines()]
+
+    return run
+
+
+def test_a_recorded_run_is_replayed_to_the_last_bit(sami, trained, rows):
+    told = rows("--record", "run.mcap", "--seed", 4)
+    recording = read_recording("run.mcap")
+    assert recording.closed
+    assert len(recording.steps) == sum(row["steps"] for row in told)
+    assert (recording.about["env"], recording.about["seed"]) == ("panda", 4)
+    assert recording.steps[0].record.info["task"] == {name: told[0][name] for name in ("mass", "friction")}
+    done = sami("replay", "run.mcap")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [str(recording), f"{len(recording.steps)} steps compared, none differs"]
+    result = json.loads(sami("replay", "run.mcap", "--json").out)
+    assert (result["closed"], result["differing"], result["first"]) == (True, 0, None)
+
+
+def test_recording_and_shadowing_change_nothing_of_a_run(rows, other):
+    unlike = ("infer_us", "shadow")
+    plain, watched = rows(), rows("--record", "run.mcap", "--shadow", other)
+    assert [{k: v for k, v in row.items() if k not in unlike} for row in watched] == [
+        {k: v for k, v in row.items() if k not in unlike} for row in plain
+    ]
+
+
+def test_a_replay_with_another_model_names_the_first_step_that_differs_and_exits_with_4(sami, rows, other):
+    rows("--record", "run.mcap")
+    done = sami("replay", "run.mcap", "--model", other)
+    assert (done.code, done.err) == (4, "")
+    assert "note: the recording was made with weights " in done.out
+    assert "first at episode 0, step 0: " in done.out
+    result = json.loads(sami("replay", "run.mcap", "--model", other, "--json").out)
+    assert result["first"]["episode"] == result["first"]["step"] == 0
+    assert result["differing"] == result["steps"] > 0
+
+
+def test_a_recording_whose_model_is_gone_asks_for_it(sami, trained):
+    model = Path("copy.onnx")
+    model.write_bytes(trained.model.read_bytes())
+    assert sami("run", "--model", model, "--episodes", 1, "--record", "run.mcap").code == 0
+    model.unlink()
+    done = sami("replay", "run.mcap")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "sami: run.mcap was recorded with copy.onnx, which is not there. Give the model with --model.\n"
+    assert sami("replay", "run.mcap", "--model", trained.model).code == 0
+
+
+def test_a_run_that_was_cut_off_is_replayed_and_said_to_be(sami, rows):
+    rows("--record", "run.mcap")
+    data = Path("run.mcap").read_bytes()
+    Path("cut.mcap").write_bytes(data[: len(data) // 2])
+    done = sami("replay", "cut.mcap")
+    assert done.code == 0
+    assert "note: the recording was cut off; its whole ticks are replayed" in done.out
+
+
+def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, trained, rows, other):
+    alike = rows("--shadow", trained.model)[-1]
+    assert alike["shadow"] == {
+        **{"steps": alike["shadow"]["steps"], "differing": 0, "failed": 0, "first": None},
+        **{"largest": {}, "failures": {}},
+    }
+    unlike = rows("--shadow", other)[-1]["shadow"]
+    assert unlike["differing"] > 0
+    assert unlike["first"]["name"].startswith("action d")
+    assert all(each["size"] > 0 for each in unlike["largest"].values())
+    size = max(each["size"] for each in unlike["largest"].values())
+    assert rows("--shadow", other, "--shadow-tolerance", size)[-1]["shadow"]["differing"] == 0
+    shown = sami("run", "--model", trained.model, "--episodes", 1, "--shadow", other)
+    assert "steps differ\nfirst at episode 0, step 0: action d" in shown.out
+
+
+def test_limits_from_a_file_are_kept_and_reported(sami, trained, rows):
+    with open("limits.toml", "w") as file:
+        file.write("rest = 0.0\n[rate]\ngripper = 1.0\n[high]\ndx = 0.1\n")
+    told = rows("--limits", "limits.toml", "--record", "run.mcap")
+    counted = {name for row in told for name in row["limited"]}
+    assert counted <= {"rate gripper", "bounds dx"}
+    assert "rate gripper" in counted
+    executed = np.array([step.record.executed for step in read_recording("run.mcap").steps if step.episode == 0])
+    assert (np.abs(np.diff(executed[:, 3])) <= 0.04 + 1e-6).all()
+    assert (executed[:, 0] <= np.float32(0.1)).all()
+    assert "limited: " in sami("run", "--model", trained.model, "--episodes", 1, "--limits", "limits.toml").out
+
+
+def test_the_limits_that_the_documentation_shows_fit_the_panda_policy(trained, tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "runtime.md").read_text()
+    path = tmp_path / "shown.toml"
+    path.write_text(text.split("```toml\n")[1].split("```")[0])
+    limits = Limits.load(path)
+    limits.require_fit(read_artifact(trained.model).contract)
+    assert set(limits.model_dump(exclude_unset=True)) == set(Limits.model_fields)
+
+
+def test_a_dry_run_writes_nothing(rows):
+    [first, _] = rows("--dry-run", "--record", "run.mcap", "--mass", 1)
+    assert (first["steps"], first["success"], first["mass"], first["skill"]) == (50, None, None, "none")
+    episode = [step.record for step in read_recording("run.mcap").steps if step.episode == 0]
+    assert {record.observation.values["cube_position"].tobytes() for record in episode} == {
+        episode[0].observation.values["cube_position"].tobytes()
+    }
+
+
+def test_a_safety_stop_exits_with_3_and_tells_what_was_until_then(sami, trained):
+    with open("limits.toml", "w") as file:
+        file.write("stop_after = 2\n[frozen]\ndesired_goal = 3\n")
+    done = sami("run", "--model", trained.model, "--limits", "limits.toml", "--record", "run.mcap")
+    assert done.code == 3
+    assert done.err.startswith("sami: no new action at 2 ticks in a row (stop_after), lastly: frozen: desired_goal had")
+    assert "4 ticks: 2 acted, 2 held, 0 late, 0 refused" in done.out
+    assert read_recording("run.mcap").steps[-1].record.limited_by == ("stop",)
+
+
+def test_the_end_of_a_run_tells_times_by_section(sami, trained):
+    done = sami("run", "--model", trained.model, "--episodes", 2)
+    lines = done.out.splitlines()
+    at = next(index for index, line in enumerate(lines) if line.split() == ["us", "p50", "p99", "p99.9", "worst"])
+    names = [line.split()[0] for line in lines[at + 1 : at + 7]]
+    assert names == ["observe", "infer", "gate", "write", "total", "lag"]
+    assert all(float(number) >= 0 for line in lines[at + 1 : at + 7] for number in line.split()[1:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("run --model MODEL --limits no.toml", "no.toml cannot be read: "),
+        ("run --model MODEL --limits bad.toml", "unknown limit 'rat'. Did you mean 'rate'?"),
+        ("run --model MODEL --limits unfit.toml", "unknown element of the action 'dw'."),
+        ("run --model MODEL --record run.txt", "cannot record to run.txt; a recording is NAME.mcap."),
+        ("run --model MODEL --record taken.mcap", "taken.mcap exists; a recording never replaces one."),
+        ("run --model MODEL --dry-run --gif film.gif", "--dry-run moves nothing that could be filmed"),
+        ("run --model MODEL --shadow nothing.onnx", "nothing.onnx does not exist."),
+        ("replay nothing.mcap", "nothing.mcap cannot be read: No such file"),
+        ("replay taken.mcap", "taken.mcap is damaged, or no recording of sami run: "),
+    ],
+)
+def test_what_cannot_work_is_refused_and_leaves_nothing_behind(sami, trained, contents, tmp_path, arguments, message):
+    for name, text in {"bad.toml": "rat = 1", "unfit.toml": "rest = 0\n[rate]\ndw = 1", "taken.mcap": "mine"}.items():
+        (tmp_path / "here" / name).write_text(text)
+    before = contents(tmp_path)
+    done = sami(*(trained.model if word == "MODEL" else word for word in arguments.split()))
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("sami: ")
+    assert message in done.err
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_a_run_that_is_told_to_terminate_closes_its_recording(trained, tmp_path):
+    script = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as in a terminal, wherever the tests run
+from sami_cli.app import main
+main()
+"""
+    path = tmp_path / "run.mcap"
+    command = [sys.executable, "-c", script, "run", "--model", str(trained.model), "--episodes", "10000"]
+    with subprocess.Popen([*command, "--record", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            for _ in range(4):
+                process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (128 + signal.SIGTERM, b"")
+    assert b"wrote " in out
+    assert read_recording(path).closed

@@ -1,0 +1,165 @@
+"""`sami run` and `sami eval` on the MuJoCo environments, with models of untrained agents."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mujoco")
+
+from rich.console import Console
+from sami_cli.tables import evaluation_table
+
+from sami_train import export as export_module
+from sami_train.agent import ContextSAC
+from sami_train.config import resolve
+from sami_train.envs import ENVIRONMENTS
+from sami_train.evaluate import Evaluation
+from sami_train.tasks import TaskSpace
+
+SMALL = {
+    "network.net_arch": [16],
+    "network.hidden_size": 8,
+    "learning.hindsight": 0.0,
+    "learning.clip_targets": False,
+    "collection.end_on_fall": False,
+}
+BODIES = {
+    "half-cheetah": ["half-cheetah", "crippled-half-cheetah", "half-cheetah-cadm"],
+    "ant": ["ant", "crippled-ant"],
+    "hopper": ["hopper", "crippled-hopper"],
+    "walker": ["walker", "crippled-walker"],
+    "slim-humanoid": ["slim-humanoid", "humanoid-standup"],
+}
+MODEL_OF = {env: body for body, envs in BODIES.items() for env in envs}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A model for each robot; only the half-cheetah's is also checked in closed loop, which takes its time."""
+    folder = tmp_path_factory.mktemp("models")
+    for name in BODIES:
+        config = resolve("fast-cpu", SMALL | {"env": name})
+        agent = ContextSAC("ContextPolicy", ENVIRONMENTS[name].make(), config, device="cpu")
+        with pytest.MonkeyPatch.context() as patch:
+            if name != "half-cheetah":
+                patch.setattr(export_module, "CLOSED_LOOP_STEPS", 1)
+            evaluation = {"env": name, "sets": {"training": {"ret": 12.5}}, "tasks": []}
+            export_module.export(agent, folder / f"{name}.onnx", {"method": "untrained", "env": name}, evaluation)
+    return folder
+
+
+def rows(done):
+    assert (done.code, done.err) == (0, "")
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+@pytest.mark.parametrize("env", MODEL_OF)
+def test_run_steps_the_task_that_was_asked_for(sami, models, env):
+    crippled = env.startswith("crippled-")
+    arguments = ("--mass", 1.5, "--damping", 0.5, *(("--cripple", "1") if crippled else ()))
+    model = models / f"{MODEL_OF[env]}.onnx"
+    arguments = ("run", "--env", env, "--model", model, "--episodes", 2, "--steps", 15, *arguments, "--json")
+    found = rows(sami(*arguments))
+    task = {"mass": 1.5, "damping": 0.5, **({"crippled": [1]} if crippled else {})}
+    for number, row in enumerate(found):
+        assert {name: row[name] for name in task} == task
+        assert (row["episode"], row["steps"]) == (number, 15)
+        assert not {"skill", "success"} & row.keys()
+    assert found[0]["return"] != found[1]["return"]
+    assert [row["return"] for row in rows(sami(*arguments))] == [row["return"] for row in found]
+    drawn = rows(
+        sami("run", "--env", env, "--model", model, "--tasks", "extreme", "--episodes", 1, "--steps", 3, "--json")
+    )
+    assert {name: drawn[0][name] for name in task} in ENVIRONMENTS[env].tasks.sets["extreme"]
+
+
+def test_run_without_json_is_a_table_with_returns(sami, models):
+    arguments = ("--env", "crippled-half-cheetah", "--model", models / "half-cheetah.onnx", "--cripple", "4,0")
+    done = sami("run", *arguments, "--mass", 1, "--damping", 2, "--episodes", 2, "--steps", 80)
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0].split() == ["mass", "damping", "crippled", "steps", "return", "context", "moves"]
+    assert lines[1].split()[:4] == ["1", "2", "0+4", "80"]
+    assert len(lines[1].split()[5]) == 50
+    assert "success" not in done.out
+    returns = [float(line.split()[4]) for line in lines[1:3]]
+    told = next(line for line in lines if "all" in line).replace("│", " ").split()
+    assert told[:2] == ["all", "2"]
+    assert float(told[2]) == pytest.approx(np.mean(returns), abs=0.1)
+
+
+def test_a_film_of_a_robot_needs_no_display_and_keeps_its_time(sami, models, monkeypatch):
+    from PIL import Image
+
+    monkeypatch.delenv("DISPLAY", raising=False)
+    arguments = ("--env", "crippled-hopper", "--model", models / "hopper.onnx", "--cripple", "none", "--episodes", 1)
+    done = sami("run", *arguments, "--steps", 26, "--gif", "film.gif")
+    assert done.code == 0, done.err
+    with Image.open("film.gif") as film:  # 125 Hz: every fifth step
+        assert film.n_frames == 6
+        assert film.info["duration"] == 40
+        first = np.asarray(film.convert("RGB"))
+        film.seek(5)
+        assert (np.asarray(film.convert("RGB")) != first).any()
+    done = sami("run", *arguments, "--render", "human")
+    assert (done.code, "needs a display" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--mass", "-1"), "mass is -1.0; it must be a number greater than 0"),
+        (("--mass", "0"), "mass is 0.0; it must be a number greater than 0"),
+        (("--damping", "-0.1"), "damping is -0.1; it must be a number at least 0"),
+        (("--damping", "nan"), "damping is nan; it must be a number at least 0"),
+        (("--cripple", "3"), "crippled is [3]; it must be a list of at most 1 different joints of: 0 (thigh_joint), 1"),
+        (("--cripple", "0,1"), "crippled is [0, 1]; it must be a list of at most 1"),
+        (("--cripple", "foot"), "crippled is 'foot'; it must be a list of at most 1"),
+        (("--friction", "1"), "unknown environmental feature 'friction'. Valid: crippled, damping, mass."),
+        (("--tasks", "easy"), "unknown task set 'easy'"),
+        (("--env", "hopper", "--cripple", "0"), "environments whose names begin with crippled-."),
+        (("--env", "panda", "--damping", "1"), "unknown environmental feature 'damping'. Valid: friction, mass."),
+        (("--env", "walker"), "observation 'joint_angles' has size 3, the adapter's has 6"),
+        (("--env", "hoper"), "unknown environment 'hoper'. Did you mean 'hopper'?"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_moves(sami, models, arguments, said):
+    done = sami("run", "--model", models / "hopper.onnx", "--env", "crippled-hopper", *arguments)
+    assert done.code == 1
+    assert said in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_the_models_name_follows_from_the_environment(sami):
+    done = sami("run", "--env", "ant")
+    assert done.code == 1
+    assert "models/ant-satesac.onnx" in done.err
+
+
+def test_verify_and_inspect_know_such_models(sami, models):
+    assert sami("verify", models / "half-cheetah.onnx").code == 0
+    shown = sami("inspect", models / "half-cheetah.onnx").out
+    assert "half-cheetah: 20 Hz, 1000 steps an episode" in shown
+    assert "observation joint_angles" in shown
+    assert "return training: 12.5" in shown
+
+
+def test_evaluation_tells_returns(sami, models, monkeypatch):
+    spec = ENVIRONMENTS["hopper"]
+    two = TaskSpace(spec.tasks.features, {"training": spec.tasks.sets["training"][:2]})
+    monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(spec, tasks=two))
+    arguments = ("eval", "--env", "hopper", "--model", models / "hopper.onnx", "--tasks", "training", "--episodes", 1)
+    done = sami(*arguments, "--workers", 1, "--json")
+    assert (done.code, done.err) == (0, "")
+    result = json.loads(done.out)
+    returns = [row["ret"] for row in result["tasks"]]
+    assert result["sets"] == {"training": {"ret": pytest.approx(np.mean(returns))}}
+    assert len(set(returns)) == 2
+    assert all(row["steps"] == 1000 for row in result["tasks"])
+    console = Console(record=True, width=100)
+    console.print(evaluation_table(Evaluation.from_dict(result), "training"))
+    table = console.export_text()
+    assert all(f"{number:.1f}" in table for number in (*returns, np.mean(returns)))
+    assert "success" not in table

@@ -1,0 +1,302 @@
+"""`sami sweep` as users run it: real cells as real processes, cut in every way, resumed, and equal to `sami train`."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+import pytest
+from sami_cli.app import main
+
+TINY = {
+    "checkpoint_every": 200,
+    "network.net_arch": "[32,32]",
+    "learning.train_every": 30,
+    "learning.batch_transitions": 64,
+    "learning.buffer_episodes": 100,
+    "exploration.warmup_steps": 200,
+    "contrast.every": 2,
+    "contrast.trajectories": 8,
+}
+OPTIONS = ["--steps", "600", "--deterministic", "--episodes", "1"]
+OPTIONS += [word for key, value in TINY.items() for word in ("--set", f"{key}={value}")]
+PATIENCE = 300.0
+"""Seconds after which a busy machine no longer explains why nothing happens."""
+SCRIPT = [sys.executable, "-c", "from sami_cli.app import main; main()", "sweep"]
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@contextlib.contextmanager
+def sweeping(*arguments, **environment):
+    """A sweep in a session of its own, as a terminal starts it."""
+    process = subprocess.Popen(
+        [*SCRIPT, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def end(process):
+    out, err = process.communicate(timeout=PATIENCE)
+    return Ended(process.returncode, out, err)
+
+
+def wait_for(process, what):
+    deadline = time.monotonic() + PATIENCE
+    while not (found := what()):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def cells(ended):
+    return {cell["name"]: cell for cell in json.loads(ended.out)["cells"]}
+
+
+def same_agents(one, other):
+    import torch
+
+    from sami_train.run_folder import RunFolder
+    from sami_train.train import load_agent
+
+    here, there = (load_agent(RunFolder.open(path)) for path in (one, other))
+    expected = there.policy.state_dict()
+    assert here._n_updates == there._n_updates > 5
+    return all(torch.equal(tensor, expected[name]) for name, tensor in here.policy.state_dict().items())
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A sweep of two cells, one of which could not begin."""
+    out = tmp_path_factory.mktemp("swept") / "sweep"
+    taken = out / "panda-satesac-0" / "thesis.txt"
+    taken.parent.mkdir(parents=True)
+    taken.write_text("not to be lost")
+    with sweeping("--out", out, "--method", "tesac,satesac", *OPTIONS, "--jobs", 2, "--json") as sweep:
+        return out, end(sweep)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(swept, tmp_path_factory):
+    """What `sami train` and `sami eval` make of the command that the run folder of a cell names."""
+    words = json.loads((swept[0] / "panda-tesac-0" / "run.json").read_text())["command"]
+    run = tmp_path_factory.mktemp("uninterrupted") / "run"
+    words[words.index("--out") + 1] = str(run)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        for arguments in (words, ["sami", "eval", "--run", str(run), "--episodes", "1", "--workers", "1", "--json"]):
+            patch.setattr(sys, "argv", arguments)
+            with pytest.raises(SystemExit, match="0"):
+                main()
+    return run
+
+
+def test_a_cell_that_fails_is_named_with_its_reason_and_does_not_stop_the_others(swept):
+    out, ended = swept
+    found = cells(ended)
+    assert ended.code == 1
+    assert found["panda-tesac-0"]["state"] == "done"
+    assert set(found["panda-tesac-0"]["success"]) == {"training", "moderate", "extreme"}
+    failed = found["panda-satesac-0"]
+    assert failed["state"] == "failed"
+    assert "holds thesis.txt, which no run wrote" in failed["reason"]
+    assert f"panda-satesac-0 failed: {failed['reason']}" in ended.err
+    assert failed["log"] in ended.err
+    with open(failed["log"]) as log:
+        assert "RunError" in log.read()
+    assert (out / "panda-satesac-0" / "thesis.txt").read_text() == "not to be lost"
+
+
+def test_a_cell_is_what_sami_train_and_sami_eval_make(swept, uninterrupted):
+    run = swept[0] / "panda-tesac-0"
+    assert same_agents(run, uninterrupted)
+    assert json.loads((run / "evaluation.json").read_text()) == json.loads(
+        (uninterrupted / "evaluation.json").read_text()
+    )
+
+
+SLURM = {
+    "sbatch": 'cp "$1" "$FAKE_SLURM/script"; SLURM_JOB_ID=7 bash "$1" >/dev/null 2>&1 & echo "Submitted batch job 7"',
+    "srun": 'while [ "${1#--}" != "$1" ]; do [ "$1" = --unbuffered ] || shift; shift; done; exec "$@"',
+    "sacct": 'echo "JobID|State|NodeList"; echo "7|RUNNING|here"',
+}
+"""A Slurm of one machine without a queue: the commands that submitit calls."""
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    """The environment in which that Slurm is found, and the folder where it keeps what was submitted."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, body in SLURM.items():
+        (folder / name).write_text(f"#!/bin/bash\n{body}\n")
+        (folder / name).chmod(0o755)
+    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "FAKE_SLURM": str(folder)}
+
+
+def test_a_sweep_cut_in_every_way_trains_what_an_uninterrupted_one_does(tmp_path, uninterrupted, slurm):
+    out = tmp_path / "sweep"
+    run, lock = out / "panda-tesac-0", out / "logs" / "panda-tesac-0" / "lock"
+
+    def state():
+        return json.loads((run / "run.json").read_text())["state"]
+
+    # What a run leaves that was killed before its first checkpoint is no obstacle.
+    (run / "tensorboard").mkdir(parents=True)
+    with sweeping("--out", out, "--method", "tesac", *OPTIONS) as sweep:
+        wait_for(sweep, lambda: list(run.glob("checkpoints/*/buffer.npz")))
+        os.killpg(sweep.pid, signal.SIGINT)  # Ctrl-C reaches all processes of a terminal
+        ended = end(sweep)
+    assert (ended.code, ended.err) == (130, "")
+    assert f"stopped with 0 of 1 cells done. Go on with:\n  sami sweep --resume {out}\n" in ended.out
+    assert state() == "stopped"
+    steps = json.loads((run / "run.json").read_text())["steps"]
+    assert steps < 600
+
+    with sweeping("--resume", out) as sweep:
+        wait_for(sweep, lambda: state() == "running")
+        holder = lock.read_text()
+        os.kill(int(holder.split()[1]), signal.SIGSTOP)  # or it might be done before it is waited for
+        sweep.kill()
+    # Its job goes on without it; the next sweep waits for that, and here sees it die.
+    with sweeping("--resume", out, "--json") as sweep:
+        line = wait_for(sweep, sweep.stderr.readline)
+        assert re.fullmatch(
+            rf"panda-tesac-0 running after \d+ steps: waits for {holder}, left by an earlier sweep\n", line
+        )
+        os.kill(int(holder.split()[1]), signal.SIGKILL)
+        wait_for(sweep, lambda: lock.read_text() not in ("", holder))
+        os.kill(int(lock.read_text().split()[1]), signal.SIGKILL)
+        ended = end(sweep)
+    cell = cells(ended)["panda-tesac-0"]
+    assert (ended.code, cell["state"]) == (1, "failed")
+    assert cell["reason"].startswith("its process ended without a result (killed, or out of memory?)")
+
+    with sweeping("--resume", out, "--slurm", "--slurm-set", "partition=long", "--json", **slurm) as sweep:
+        ended = end(sweep)
+    assert (ended.code, cells(ended)["panda-tesac-0"]["state"]) == (0, "done")
+    assert "#SBATCH --partition=long\n" in (tmp_path / "bin" / "script").read_text()
+    assert same_agents(run, uninterrupted)
+    assert (run / "evaluation.json").read_text() == (uninterrupted / "evaluation.json").read_text()
+
+
+def test_what_is_done_is_not_done_again_and_values_may_be_added(sami, swept, tmp_path, contents):
+    out = shutil.copytree(swept[0], tmp_path / "sweep")
+    shutil.rmtree(out / "panda-satesac-0")
+    before = contents(out)
+    done = sami("sweep", "--out", out, "--method", "satesac,tesac", "--seed", "0,1", *OPTIONS, "--dry-run", "--json")
+    assert {name: cell["state"] for name, cell in cells(done).items()} == {
+        "panda-tesac-0": "done",
+        "panda-satesac-0": "waiting",
+        "panda-tesac-1": "waiting",
+        "panda-satesac-1": "waiting",
+    }
+    table = sami("sweep", "--resume", out, "--dry-run")
+    assert (table.code, table.err) == (0, "")
+    assert "2 cells, 1 of them done" in table.out
+    assert contents(out) == before
+
+
+def test_a_sweep_of_done_cells_starts_no_job(sami, swept, tmp_path, contents):
+    out = tmp_path / "sweep"
+    shutil.copytree(swept[0] / "panda-tesac-0", out / "panda-tesac-0")
+    before = contents(out)
+    done = sami("sweep", "--out", out, "--method", "tesac", *OPTIONS)
+    assert (done.code, done.err) == (0, "")
+    assert "all 1 cells are trained and evaluated" in done.out
+    added = contents(out).keys() - before.keys()
+    assert {path.name for path in added} == {"sweep.json", "sweep.lock"}
+    assert {path: contents(out)[path] for path in before} == before
+
+
+def test_two_sweeps_do_not_run_in_one_folder(sami, swept):
+    from sami_train.sweep import Sweep
+
+    with Sweep.open(swept[0]).locked():
+        done = sami("sweep", "--resume", swept[0])
+    assert done.code == 1
+    assert done.err == f"sami: another sweep runs in {swept[0]}; wait for it to end, or stop it.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--method tesac,satsac", "cell panda-satsac-0: unknown method 'satsac'. Did you mean 'satesac'?"),
+        ("--seed 0,x", "cell panda-satesac-x: seed is 'x'; it must be of type int."),
+        ("--set learning.discount=0.9,2", "cell panda-satesac-0-discount=2: learning.discount is 2.0; it must lie"),
+        ("--set method=tesac", "method has an option of its own; give --method instead of --set method=..."),
+        (
+            "--deterministic --set collection.collectors=1",
+            "give --deterministic instead of --set collection.collectors=...",
+        ),
+        ("--set steps=1 --steps 2", "steps has an option of its own; give --steps instead"),
+        ("--set contrast.every=1 --set contrast.every=2", "--set contrast.every=... was given twice"),
+        ("--slurm", "Slurm does not take this: Could not detect"),
+    ],
+)
+def test_a_refused_sweep_leaves_nothing_behind(sami, tmp_path, contents, arguments, message, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    before = contents(tmp_path)
+    done = sami("sweep", "--out", "sweep", *arguments.split())
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("sami: ")
+    assert message in done.err
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ("--episodes 2", "evaluates 1 episodes per task, and now 2 are asked for"),
+        ("--steps 5", "steps is 600 in the sweep that is there, and now 5;"),
+        ("--method tesac", "method is tesac,satesac in the sweep that is there, and now tesac;"),
+        ("--set learning.discount=0.9", "learning.discount is not set in the sweep that is there, and now is;"),
+    ],
+)
+def test_a_contradicting_sweep_is_refused_with_what_differs(sami, swept, contents, changed, message):
+    before = contents(swept[0])
+    done = sami("sweep", "--out", swept[0], "--method", "tesac,satesac", *OPTIONS, *changed.split())
+    assert done.code == 1
+    assert message in done.err
+    assert contents(swept[0]) == before
+
+
+def test_a_run_with_other_settings_in_a_cells_place_is_refused(sami, swept, tmp_path):
+    shutil.copytree(swept[0] / "panda-tesac-0", tmp_path / "panda-tesac-0")
+    done = sami("sweep", "--out", tmp_path, "--method", "tesac", "--steps", 700)
+    assert done.code == 1
+    assert "holds a run with steps = 600, and the sweep's has 700" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["", "--out a --resume b", "--resume b --seed 1", "--resume b --set a=1", "--out a --slurm-set time=1", "--jobs 0"],
+)
+def test_wrong_usage_exits_with_2(sami, arguments):
+    done = sami("sweep", *arguments.split())
+    assert (done.code, done.out) == (2, "")
+
+
+def test_resuming_what_is_no_sweep_is_refused(sami, tmp_path):
+    done = sami("sweep", "--resume", tmp_path)
+    assert (done.code, "has no sweep.json; `sami sweep --out" in done.err) == (1, True)

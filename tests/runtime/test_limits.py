@@ -1,0 +1,134 @@
+"""Limits as people write them: every mistake is named, with what would be valid, before anything moves."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.limits import Limits
+
+FULL = """
+low = -0.5
+high = { fx = 0.25 }
+rate = 2.0
+acceleration = { fx = 10.0, fy = 20.0 }
+rest = 0.0
+blend_in_s = 0.5
+deadline_s = 0.01
+max_age_s = inf
+hold_ticks = 0
+stop_after = 1
+
+[frozen]
+position = 5
+"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text, name="limits.toml"):
+        path = tmp_path / name
+        path.write_text(text if isinstance(text, str) else json.dumps(text))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def contract(make):
+    return make.contract_of(make.recurrent())
+
+
+def test_toml_and_json_say_the_same(written):
+    limits = Limits.load(written(FULL))
+    assert (limits.high, limits.max_age_s, limits.frozen) == ({"fx": 0.25}, math.inf, {"position": 5})
+    document = {key: value for key, value in limits.model_dump().items() if key != "max_age_s"}
+    assert Limits.load(written({**document, "max_age_s": 1e999}, "limits.json")) == limits
+
+
+def test_an_empty_file_is_the_defaults(written):
+    assert Limits.load(written("")) == Limits()
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"rat": 1.0}, "unknown limit 'rat'. Did you mean 'rate'?"),
+        ({"rate": -1.0}, "rate is -1.0; it should be greater than 0."),
+        ({"rate": {"fx": 0}}, "rate.fx is 0; it should be greater than 0."),
+        ({"rate": "fast"}, "rate is 'fast'; it should be a valid number."),
+        ({"rate": True}, "rate is True; it should be a valid number."),
+        ({"low": math.nan}, "low is nan; it must be a number."),
+        ({"rest": {"fx": math.nan}}, "rest.fx is nan; it must be a number."),
+        ({"rest": [0.0, 0.0]}, "rest is [0.0, 0.0]; it should be a valid number."),
+        ({"max_age_s": math.nan}, "max_age_s is nan; it should be greater than 0."),
+        ({"blend_in_s": math.inf}, "blend_in_s is inf; it should be a finite number."),
+        ({"hold_ticks": 2.5}, "hold_ticks is 2.5; it should be a valid integer."),
+        ({"stop_after": 0}, "stop_after is 0; it should be greater than or equal to 1."),
+        ({"frozen": {"position": 1}}, "frozen.position is 1; it should be greater than or equal to 2."),
+        ([1], "holds a list; expected a table of limits."),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_would_be_valid(written, document, message):
+    with pytest.raises(SamiError) as caught:
+        Limits.load(written(document, "limits.json"))
+    assert message in str(caught.value)
+    assert "limits.json" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("limits.yaml", "rate: 1", "limits.yaml is no file of limits; they are written as NAME.toml or NAME.json."),
+        ("limits.toml", "rate = ", "limits.toml cannot be read: Invalid value"),
+        ("limits.json", "{", "limits.json cannot be read: Expecting property name"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused(written, name, text, message):
+    with pytest.raises(SamiError, match=message):
+        Limits.load(written(text, name))
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(SamiError, match=r"none\.toml cannot be read: .*No such file"):
+        Limits.load(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (
+            Limits(rate={"dx": 1.0}, rest=0.0),
+            "unknown element of the action 'dx'. Valid: fx, fy. The limit rate names it.",
+        ),
+        (Limits(frozen={"positions": 3}), "unknown observation signal 'positions'. Did you mean 'position'?"),
+        (Limits(rest="goals"), "unknown observation signal 'goals'. Did you mean 'goal'?"),
+        (Limits(rate=1.0), "the limits set rate, but no rest: the first action would have nothing to start from."),
+        (Limits(acceleration=1.0, blend_in_s=1.0), "the limits set acceleration and blend_in_s, but no rest"),
+        (Limits(low=0.5, high=0.25), "the limits leave no action: fx must be at least 0.5 and at most 0.25 [N]"),
+        (Limits(low=2.0), "the limits leave no action: fx must be at least 2 and at most 1 [N]"),
+        (Limits(rest={"fx": 0.0}), "rest lacks fy; it must give every element of the action."),
+        (Limits(rest=3.0), "rest is [3.0, 3.0], beyond the bounds [-1.0, -1.0] to [1.0, 1.0] [N]."),
+        (Limits(rest="goal"), "rest is the signal 'goal' (1, m), the action has (2, N)."),
+    ],
+)
+def test_limits_that_do_not_fit_the_model_are_refused(contract, limits, message):
+    with pytest.raises(SamiError) as caught:
+        limits.require_fit(contract)
+    assert message in str(caught.value)
+
+
+def test_a_limit_that_names_an_unknown_element_lists_those_that_exist(contract):
+    with pytest.raises(UnknownName) as caught:
+        Limits(low={"x": 0.0}).require_fit(contract)
+    assert caught.value.valid == ("fx", "fy")
+
+
+def test_the_tighter_of_contract_and_limits_counts(make):
+    low, high = Limits(low=-5.0, high={"fy": 0.25}).bounds(make.action_signal)
+    np.testing.assert_array_equal(low, np.float32([-1.0, -1.0]))
+    np.testing.assert_array_equal(high, np.float32([1.0, 0.25]))
+    free = make.action_signal.model_copy(update={"low": (None, None), "high": (None, None)})
+    np.testing.assert_array_equal(Limits(low={"fx": -5.0}).bounds(free)[0], np.float32([-5.0, -np.inf]))

@@ -1,0 +1,261 @@
+"""Laws of recordings: all that a loop knew comes back to the last bit, also out of a process that was killed."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mcap")
+from mcap.reader import make_reader
+
+from sami_runtime.adapters import Executed
+from sami_runtime.clock import ManualClock
+from sami_runtime.errors import RecordingError, SafetyStop
+from sami_runtime.limits import Limits
+from sami_runtime.loop import run_episode
+from sami_runtime.record import Recorder, digest
+from sami_runtime.recording import read_recording
+from sami_runtime.replay import replay
+from sami_runtime.safety import SafetyGate
+from sami_runtime.session import Session
+
+
+@pytest.fixture
+def session(make):
+    return Session.load(make.write(make.recurrent()))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.mcap"
+
+
+def record(path, session, adapter, episodes=1, **options):
+    """The records that a loop made while they were recorded, and the states after them."""
+    records, states = [], []
+    with Recorder(path, session) as recorder:
+
+        def watch(step):
+            recorder(step)
+            records.append(step)
+            states.append(digest(session.state))
+
+        for seed in range(episodes):
+            run_episode(session, adapter, seed=seed, on_step=watch, **options)
+    return records, states
+
+
+def bits(array):
+    return None if array is None else (array.dtype, array.shape, array.tobytes())
+
+
+def test_every_tick_comes_back_as_it_was(session, arm, path):
+    clock = ManualClock(start=12.5)
+    adapter = arm(clock, limit=0.3, reading=[0, 0, 0.05], nan_at_reads=[4], stale_at_reads=[6, 7, 8])
+    records, states = record(path, session, adapter, episodes=2, clock=clock, loop_hz=50.0)
+    recording = read_recording(path)
+    assert recording.closed
+    assert [step.episode for step in recording.steps] == [0] * 18 + [1] * 20
+    assert [step.state for step in recording.steps] == states
+    for (_, found, _), expected in zip(recording.steps, records, strict=True):
+        for name in ("step", "outcome", "reason", "limited_by", "time", "lag", "missed", "times"):
+            assert getattr(found, name) == getattr(expected, name)
+        for name in ("action", "executed", "context"):
+            assert bits(getattr(found, name)) == bits(getattr(expected, name))
+        assert (found.observation is None) == (expected.observation is None)
+        if found.observation is not None:
+            assert found.observation.time == expected.observation.time
+            for name, value in expected.observation.values.items():
+                np.testing.assert_array_equal(found.observation.values[name].astype(np.float32), value)
+
+
+def test_a_digest_tells_any_bit_of_the_state_from_any_other(session):
+    state, found = session.state, set()
+    for array in (state.previous_action, *state.tensors.values()):
+        for at in range(array.size):
+            found.add(digest(state))
+            array.reshape(-1).view(np.uint32)[at] ^= 1
+    assert len(found) == state.previous_action.size + 3
+
+
+def test_a_recording_says_what_it_is_one_of(session, path):
+    Recorder(path, session, Limits(rest=0.0, max_age_s=float("inf")), {"env": "fake", "seed": 3}).close()
+    about = read_recording(path).about
+    assert about["model"] == {
+        "path": str(session.artifact.path),
+        "name": "tiny",
+        "weights_sha256": session.contract.weights_sha256,
+    }
+    assert (about["env"], about["seed"], about["providers"]) == ("fake", 3, ["CPUExecutionProvider"])
+    assert (about["limits"]["rest"], about["limits"]["max_age_s"]) == (0.0, "inf")
+    assert set(about["versions"]) == {"sami", "numpy", "onnxruntime"}
+    assert read_recording(path).contract == session.contract
+
+
+def test_any_mcap_reader_reads_it_and_every_message_is_strict_json(session, arm, path):
+    record(path, session, arm(nan_at_reads=[4]))
+    with open(path, "rb") as file:
+        reader = make_reader(file)
+        assert reader.get_summary().statistics.message_count == 10
+        messages = [(schema, channel, message) for schema, channel, message in reader.iter_messages()]
+    schema, channel, _ = messages[0]
+    assert (schema.encoding, channel.topic, channel.message_encoding) == ("jsonschema", "/step", "json")
+    decoded = [json.loads(message.data, parse_constant=pytest.fail) for _, _, message in messages]
+    assert set(decoded[0]) == set(json.loads(schema.data)["properties"])
+    assert decoded[4]["observation"]["position"][0] == "nan"
+
+
+def test_what_an_adapter_tells_is_kept_as_far_as_json_goes(session, arm, path):
+    class Telling(arm):
+        def write(self, action):
+            task = {"mass": np.float32(2.5), "grid": np.arange(2), "crippled": [1], "note": None}
+            return Executed(super().write(action).action, info={"task": task, "is_success": np.True_, "odd": {1, 2}})
+
+    record(path, session, Telling())
+    info = read_recording(path).steps[0].record.info
+    assert info["task"] == {"mass": 2.5, "grid": [0, 1], "crippled": [1], "note": None}
+    assert (info["is_success"], info["odd"]) == (True, "{1, 2}")
+
+
+def test_the_tick_of_a_safety_stop_is_in_the_recording_with_its_reason(session, arm, path):
+    adapter = arm(nan_at_reads=range(4, 99))
+    gate = SafetyGate(adapter, session.contract, Limits(stop_after=3))
+    with pytest.raises(SafetyStop):
+        record(path, session, adapter, gate=gate)
+    recording = read_recording(path)
+    assert recording.closed
+    assert [step.record.outcome for step in recording.steps] == ["acted"] * 4 + ["refused"] * 3
+    last = recording.steps[-1].record
+    assert (last.executed, last.limited_by, last.reason[:24]) == (None, ("stop",), "refused: tick 4: observa")
+    assert replay(recording, session).same
+
+
+def test_a_recording_never_replaces_a_file(session, path):
+    path.write_bytes(b"precious")
+    with pytest.raises(RecordingError, match=r"run\.mcap exists; a recording never replaces one"):
+        Recorder(path, session)
+    assert path.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("run.txt", r"a recording is NAME\.mcap"), ("no/run.mcap", r"cannot record to .*no/run\.mcap: No such file")],
+)
+def test_a_place_that_cannot_be_recorded_to_is_refused(session, tmp_path, name, message):
+    with pytest.raises(RecordingError, match=message):
+        Recorder(tmp_path / name, session)
+
+
+def test_closing_twice_is_harmless(session, path):
+    recorder = Recorder(path, session)
+    recorder.close()
+    recorder.close()
+    assert read_recording(path).steps == ()
+
+
+def test_without_the_package_the_message_names_the_extra(session, path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mcap", None)
+    with pytest.raises(RecordingError, match=r"pip install 'sami\[record\]'"):
+        Recorder(path, session)
+    assert not path.exists()
+
+
+# --- what is damaged, cut off, or something else
+
+
+def test_cut_off_anywhere_it_gives_every_tick_that_is_whole(session, arm, path, tmp_path):
+    record(path, session, arm(), episodes=3)
+    data, whole = path.read_bytes(), read_recording(path)
+    cut, counts = tmp_path / "cut.mcap", []
+    header = data.index(b'"episode": 0')
+    for size in range(header, len(data), 997):
+        cut.write_bytes(data[:size])
+        part = read_recording(cut)
+        counts.append(len(part.steps))
+        assert [step.state for step in part.steps] == [step.state for step in whole.steps[: len(part.steps)]]
+        assert replay(part, session).same
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-1]) == (0, 30)
+
+
+@pytest.mark.parametrize("at", [0.0, 0.3, 0.6, 0.9])
+def test_a_changed_byte_is_found(session, arm, path, at):
+    record(path, session, arm())
+    data = bytearray(path.read_bytes())
+    end = data.rindex(b'"info"')
+    data[int(at * end)] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(RecordingError, match=r"run\.mcap (is damaged, or no recording|has recording version none)"):
+        read_recording(path)
+
+
+def test_a_damaged_length_is_not_taken_for_a_killed_process(session, arm, path):
+    record(path, session, arm())
+    data = bytearray(path.read_bytes())
+    message = data.index(b'{"episode": 0, "step": 3,')
+    data[message - 22 - 6] ^= 255  # the length of the message's record: 8 bytes before its 22 of header
+    path.write_bytes(data)
+    with pytest.raises(RecordingError, match=r"run\.mcap is damaged, or no recording of sami run: "):
+        read_recording(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x89MCAP0\r\n", b"\x89MCAP0\r\n" + b"\xff" * 64])
+def test_what_is_no_recording_is_refused(tmp_path, content):
+    path = tmp_path / "other.mcap"
+    path.write_bytes(content)
+    with pytest.raises(RecordingError, match=r"other\.mcap (is damaged, or no recording|has recording version none)"):
+        read_recording(path)
+    with pytest.raises(RecordingError, match=r"none\.mcap cannot be read: No such file"):
+        read_recording(tmp_path / "none.mcap")
+
+
+def test_a_recording_of_a_newer_version_is_refused(session, arm, path, monkeypatch):
+    monkeypatch.setattr("sami_runtime.record.RECORDING_VERSION", 2)
+    monkeypatch.setattr("sami_runtime.record._message", lambda *_: {"other": "things"})
+    record(path, session, arm())
+    monkeypatch.undo()
+    with pytest.raises(RecordingError, match="has recording version 2; this sami_runtime reads version 1"):
+        read_recording(path)
+
+
+KILLED = """
+import sys
+from sami_runtime import FakeAdapter, Observation, Recorder, Session, run_episode
+
+class Arm(FakeAdapter):
+    def __init__(self):
+        super().__init__(axes=2)
+        goal = {"name": "goal", "size": 1, "elements": ("x",), "low": (None,), "high": (None,)}
+        self.observation = (*self.observation, self.observation[0].model_copy(update=goal))
+
+    def read(self):
+        seen = super().read()
+        return Observation({**seen.values, "goal": [0.5]}, seen.time)
+
+session = Session.load(sys.argv[1])
+recorder = Recorder(sys.argv[2], session)
+
+def watch(record):
+    recorder(record)
+    print(record.step, flush=True)
+
+run_episode(session, Arm(), max_steps=100_000, on_step=watch)
+"""
+
+
+def test_a_process_that_is_killed_leaves_every_tick_that_it_finished(session, path):
+    command = [sys.executable, "-c", KILLED, str(session.artifact.path), str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            while int(process.stdout.readline()) < 200:
+                pass
+        finally:
+            process.kill()  # SIGKILL: no handler runs, nothing is flushed any more
+        told = [200, *(int(line) for line in process.stdout.read().splitlines())]
+    recording = read_recording(path)
+    assert not recording.closed
+    assert [step.record.step for step in recording.steps] == list(range(len(recording.steps)))
+    assert told[-1] + 1 <= len(recording.steps) <= told[-1] + 2
+    assert replay(recording, session).same

@@ -1,0 +1,173 @@
+"""The adapter is stopped wherever the loop is left, also when stopping fails, and by signals."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from sami_runtime.errors import AdapterError, SafetyStop
+from sami_runtime.limits import Limits
+from sami_runtime.loop import run_episode
+from sami_runtime.record import Recorder
+from sami_runtime.safety import SafetyGate
+from sami_runtime.session import Session
+from sami_runtime.stopping import always_stopped
+
+
+@pytest.fixture
+def session(make):
+    return Session.load(make.write(make.recurrent()))
+
+
+@pytest.mark.parametrize("where", ["reset", "read", "write", "step", "executed", "on_step"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError])
+def test_the_adapter_is_stopped_wherever_the_loop_is_left(session, arm, monkeypatch, where, error):
+    def leave(*_):
+        raise error
+
+    adapter = arm()
+    if where in ("step", "executed"):
+        monkeypatch.setattr(session, where, leave)
+    elif where != "on_step":
+        monkeypatch.setattr(adapter, where, leave)
+    with pytest.raises(error):
+        run_episode(session, adapter, on_step=leave)
+    assert adapter.stops == 1
+
+
+def test_the_adapter_is_stopped_when_the_recorder_fails(session, arm, tmp_path):
+    pytest.importorskip("mcap")
+    recorder, adapter = Recorder(tmp_path / "a.mcap", session), arm()
+    recorder.close()
+    with pytest.raises(Exception, match=r"recording to .*a\.mcap failed"):
+        run_episode(session, adapter, on_step=recorder)
+    assert (adapter.writes, adapter.stops) == (1, 1)
+
+
+def test_the_adapter_is_stopped_when_the_gate_trips(session, arm):
+    adapter = arm(nan_at_reads=range(1, 99))
+    with pytest.raises(SafetyStop):
+        run_episode(session, adapter, gate=SafetyGate(adapter, session.contract, Limits(stop_after=1)))
+    assert (adapter.writes, adapter.stops) == (1, 1)
+
+
+class Stubborn:
+    """Fails, or is interrupted, at some of its stops."""
+
+    def __init__(self, *errors):
+        self.errors, self.stops = list(errors), 0
+
+    def stop(self):
+        self.stops += 1
+        if self.errors and (error := self.errors.pop(0)):
+            raise error
+
+
+@pytest.mark.parametrize("first", [AdapterError("the bus is busy"), KeyboardInterrupt()])
+def test_a_stop_that_fails_or_is_interrupted_is_called_again(first):
+    adapter = Stubborn(first)
+    with pytest.raises(type(first)), always_stopped(adapter):
+        pass
+    assert adapter.stops == 2
+
+
+@pytest.mark.parametrize("first", [AdapterError("the bus is busy"), KeyboardInterrupt()])
+def test_what_ended_the_loop_is_told_where_the_second_stop_worked(first):
+    adapter = Stubborn(first)
+    with pytest.raises(SafetyStop, match="too hot"), always_stopped(adapter):
+        raise SafetyStop("too hot")
+    assert adapter.stops == 2
+
+
+def test_a_robot_that_cannot_be_stopped_is_said_to_move_still():
+    adapter = Stubborn(AdapterError("the bus is busy"), AdapterError("the bus is gone"))
+    with (
+        pytest.raises(
+            AdapterError, match=r"Stubborn\.stop\(\) failed twice: the bus is busy; then: the bus is gone\. It"
+        ),
+        always_stopped(adapter),
+    ):
+        raise SafetyStop("too hot")
+    assert adapter.stops == 2
+
+
+DRIVING = """
+import signal, sys, time
+from sami_runtime import FakeAdapter, Observation, Session, run_episode
+
+class Arm(FakeAdapter):
+    def __init__(self):
+        super().__init__(axes=2)
+        goal = {"name": "goal", "size": 1, "elements": ("x",), "low": (None,), "high": (None,)}
+        self.observation = (*self.observation, self.observation[0].model_copy(update=goal))
+
+    def read(self):
+        seen = super().read()
+        return Observation({**seen.values, "goal": [0.5]}, seen.time)
+
+    def write(self, action):
+        if self.writes == 2:
+            print("moving", flush=True)
+        time.sleep(0.005)
+        return super().write(action)
+
+    def stop(self):
+        super().stop()
+        print("stopped", self.stops, flush=True)
+
+# As in a terminal, wherever the tests run.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+session = Session.load(sys.argv[1])
+run_episode(session, Arm(), max_steps=100_000)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends signals")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_the_process_stops_the_robot_first(make, name):
+    number = getattr(signal, name)
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRIVING, str(make.write(make.recurrent()))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "moving\n"
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert out == "stopped 1\n"
+    assert process.returncode in (128 + number, -number)
+
+
+def test_signals_that_the_program_handles_are_left_to_it(arm):
+    heard = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        with always_stopped(arm()):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert heard == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_signals_are_as_they_were_after_the_loop(arm):
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    outside = {number: signal.getsignal(number) for number in numbers}
+    handlers = [signal.default_int_handler, signal.SIG_DFL, signal.SIG_IGN]
+    try:
+        for number, handler in zip(numbers, handlers, strict=True):
+            signal.signal(number, handler)
+        with always_stopped(arm()):
+            inside = [signal.getsignal(number) for number in numbers]
+        assert [signal.getsignal(number) for number in numbers] == handlers
+    finally:
+        for number, handler in outside.items():
+            signal.signal(number, handler)
+    assert [one is other for one, other in zip(inside, handlers, strict=True)] == [True, False, True]

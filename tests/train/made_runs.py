@@ -1,0 +1,39 @@
+"""Evaluated run folders with made-up numbers, for tests of what is done with them."""
+
+import json
+
+from sami_train.config import resolve
+from sami_train.evaluate import Evaluation, TaskResult
+from sami_train.run_folder import RunFolder
+from sami_train.tasks import PANDA_TASKS
+
+STEPS = 550_000
+
+
+def made_run(path, method="satesac", seed=0, success=0.9, steps=STEPS, episodes=100, floor=0.08, **overrides):
+    """Write a finished run and return its path.
+
+    Args:
+        path: the folder.
+        method: the method.
+        seed: the seed.
+        success: success in every task, or a function of (task set, task).
+        steps: environment steps that it took.
+        episodes: evaluation episodes per task.
+        floor: share of episodes that were solved at their start.
+        overrides: configuration by key, with `__` for a dot.
+    """
+    values = {key.replace("__", "."): value for key, value in overrides.items()}
+    config = resolve("fast-cpu", {"method": method, "seed": seed, **values})
+    run = RunFolder.create(path, config, ["sami", "train", "--out", path.name])
+    run.update(state="finished", steps=steps, updates=steps // 16, seconds=600.0, git={"commit": "c" * 40})
+    rows = [{"step": steps * i // 10, "rollout/success": 0.1 * i} for i in range(1, 11)]
+    run.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = success if callable(success) else lambda task_set, task: success
+    results = [
+        TaskResult(name, dict(task), episodes, made(name, task), floor, lifted=0.5, steps=20.0)
+        for name, tasks in PANDA_TASKS.sets.items()
+        for task in tasks
+    ]
+    run.keep_evaluation(Evaluation("panda", tuple(results)).to_dict(), steps)
+    return path
