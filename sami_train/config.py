@@ -74,6 +74,9 @@ class LearningConfig:
     """Episodes (or windows of them) that one update runs through the encoder."""
     batch_transitions: int = 512
     """Transitions of them that it learns from; 0 takes all."""
+    steps_per_draw: int = 1
+    """Gradient steps of actor and critics on one draw of windows, each on transitions of its own; the encoder takes
+    one. Running an encoder over long windows costs more than those steps."""
     window: int = 0
     """Longest stretch of an episode, in steps, that the encoder runs over at once; 0 takes whole episodes."""
     burn_in: int = 0
@@ -83,7 +86,7 @@ class LearningConfig:
     clip_targets: bool = True
     """Keep target values in what a reward of -1 or 0 a step can give, [-1 / (1 - discount), 0]."""
     train_every: int = 16
-    """Environment steps that `gradient_steps` updates wait for."""
+    """Environment steps that `gradient_steps` updates wait for (an update is one draw of windows)."""
     gradient_steps: int = 1
     buffer_episodes: int = 24_000
     bf16: bool = True

@@ -26,6 +26,7 @@ _LOWEST: dict[str, int] = {
     "network.context_size": 1,
     "learning.batch_episodes": 1,
     "learning.batch_transitions": 0,
+    "learning.steps_per_draw": 1,
     "learning.window": 0,
     "learning.burn_in": 0,
     "learning.train_every": 1,

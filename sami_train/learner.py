@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +13,23 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 from .buffer import EpisodeBuffer
 from .config import LearningConfig
 from .contrast import Contrast
+from .encoders import Inference
+from .losses import ContrastiveLoss
 from .policy import ContextPolicy
+from .windows import Windows
+
+
+class _Batch(NamedTuple):
+    """A `TransitionBatch` as tensors; same fields."""
+
+    rows: Tensor
+    steps: Tensor
+    observations: Tensor
+    next_observations: Tensor
+    actions: Tensor
+    rewards: Tensor
+    terminated: Tensor
+    lost: Tensor
 
 
 class Learner:
@@ -58,54 +75,74 @@ class Learner:
             group["lr"] = rate * left
 
     def update(self, buffer: EpisodeBuffer, rng: np.random.Generator, with_contrast: bool) -> dict[str, Tensor]:
-        """Take one gradient step of encoder, critics, actor and temperature, and move the targets.
+        """Take gradient steps on one draw of windows: the encoder one, actor, critics and temperature `steps_per_draw`.
 
         Args:
             buffer: where episodes are drawn from.
             rng: the only source of randomness: the same state gives the same step.
-            with_contrast: whether the contrastive loss takes part in this step.
+            with_contrast: whether the contrastive loss takes part.
 
         Returns:
-            Scalars for the log.
+            Scalars for the log, of the last step.
         """
-        cfg, policy = self.learning, self.policy
         self.noise.manual_seed(int(rng.integers(2**63)))
-        windows = buffer.windows(buffer.sample(cfg.batch_episodes, rng), rng)
-        batch = buffer.transitions(windows, cfg.batch_transitions or None, cfg.hindsight, rng)
-        rows, steps = self._tensor(batch.rows), self._tensor(batch.steps)
-        features = policy.features(self._tensor(batch.observations))  # (N, F)
-        next_features = policy.features(self._tensor(batch.next_observations))  # (N, F)
-        actions, rewards = self._tensor(batch.actions), self._tensor(batch.rewards)
-        alive = 1.0 - self._tensor(batch.terminated).float()
-
-        x, state = policy.sequence_input(buffer.sequences(windows))
-        contexts, divergence = policy.encoder.infer(x, state, self.noise)  # (B, L + 1, C)
-        context = contexts[rows, steps]  # (N, C), with gradient
-        next_context = contexts[rows, steps + 1].detach()
+        windows = buffer.windows(buffer.sample(self.learning.batch_episodes, rng), rng)
+        x, state = self.policy.sequence_input(buffer.sequences(windows))
+        inference = self.policy.encoder.infer(x, state, self.noise)
         with torch.no_grad():
-            target_context = policy.momentum_encoder(x, state)[0][rows, steps + 1]
+            target_contexts = self.policy.momentum_encoder(x, state)[0]  # (B, L + 1, C)
+        scalars: dict[str, Tensor] = {}
+        for _ in range(self.learning.steps_per_draw):
+            batch = self._transitions(buffer, windows, rng)
+            contrastive = self.contrast.loss(buffer, rng) if self.contrast is not None and with_contrast else None
+            scalars |= self._step(batch, inference, target_contexts, contrastive)
+            # The encoder has learned from these windows; the steps that follow take its contexts as data.
+            inference, with_contrast = Inference(inference.contexts.detach(), None), False
+        _soft_update(self.policy.momentum_encoder, self.policy.encoder, self.learning.momentum_rate)
+        return scalars
+
+    def _transitions(self, buffer: EpisodeBuffer, windows: Windows, rng: np.random.Generator) -> _Batch:
+        cfg = self.learning
+        batch = buffer.transitions(windows, cfg.batch_transitions or None, cfg.hindsight, rng)
+        return _Batch(*(torch.from_numpy(array).to(self.device) for array in batch))
+
+    def _step(
+        self, batch: _Batch, inference: Inference, target_contexts: Tensor, contrastive: ContrastiveLoss | None
+    ) -> dict[str, Tensor]:
+        """One gradient step of all that `inference` and `contrastive` lead back to, and of actor and temperature."""
+        cfg, policy = self.learning, self.policy
+        rows, steps = batch.rows, batch.steps
+        features = policy.features(batch.observations)  # (N, F)
+        next_features = policy.features(batch.next_observations)  # (N, F)
+        context = inference.contexts[rows, steps]  # (N, C), with gradient where the encoder learns
+        next_context = inference.contexts[rows, steps + 1].detach()
+        with torch.no_grad():
             temperature = policy.log_temperature.exp()
             with self._autocast():
                 next_actions, next_log_prob = policy.actor.sample(
                     torch.cat([next_features, next_context], -1), self.noise
                 )
+                target_context = target_contexts[rows, steps + 1]
                 q1, q2 = policy.critic_target(torch.cat([next_features, target_context, next_actions], -1))
-            target = rewards + alive * cfg.discount * (torch.minimum(q1, q2) - temperature * next_log_prob)
+            alive = 1.0 - batch.terminated.float()
+            target = batch.rewards + alive * cfg.discount * (torch.minimum(q1, q2) - temperature * next_log_prob)
             if cfg.clip_targets:
                 target = target.clamp(-1.0 / (1.0 - cfg.discount), 0.0)
                 # Nothing that follows a lost episode can reach the goal: -1 for ever.
-                target = torch.where(self._tensor(batch.lost), -1.0 / (1.0 - cfg.discount), target)
+                target = torch.where(batch.lost, -1.0 / (1.0 - cfg.discount), target)
 
         with self._autocast():
-            q1, q2 = policy.critic(torch.cat([features, context, actions], -1))
+            q1, q2 = policy.critic(torch.cat([features, context, batch.actions], -1))
         critic_loss = F.mse_loss(q1, target) + F.mse_loss(q2, target)
         loss = 0.5 * critic_loss
-        contrastive = self.contrast.loss(buffer, rng) if self.contrast is not None and with_contrast else None
+        scalars = {}
         if self.contrast is not None and contrastive is not None:
             loss = loss + self.contrast.config.coefficient * contrastive.loss
-        if divergence is not None:
-            divergence = divergence[rows, steps].mean()
+            scalars = {f"contrast_{name}": value for name, value in contrastive._asdict().items() if name != "loss"}
+        if inference.divergence is not None:
+            divergence = inference.divergence[rows, steps].mean()
             loss = loss + cfg.divergence_coefficient * divergence
+            scalars["divergence"] = divergence.detach()
         self.critic_optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if cfg.encoder_clip > 0:
@@ -130,24 +167,14 @@ class Learner:
         if cfg.minimum_temperature > 0:
             with torch.no_grad():
                 policy.log_temperature.clamp_(min=float(np.log(cfg.minimum_temperature)))
-
         _soft_update(policy.critic_target, policy.critic, cfg.critic_target_rate)
-        _soft_update(policy.momentum_encoder, policy.encoder, cfg.momentum_rate)
-        scalars = {
+        return scalars | {
             "critic_loss": critic_loss.detach() / 2,
             "actor_loss": actor_loss.detach(),
             "entropy": entropy,
             "temperature": temperature,
             "value": q1.detach().mean(),
         }
-        if contrastive is not None:
-            scalars |= {f"contrast_{name}": value for name, value in contrastive._asdict().items() if name != "loss"}
-        if divergence is not None:
-            scalars["divergence"] = divergence.detach()
-        return scalars
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self.device)
 
     def _autocast(self) -> AbstractContextManager[None]:
         enabled = self.learning.bf16 and self.device.type == "cpu"

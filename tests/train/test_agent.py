@@ -162,6 +162,14 @@ def test_a_contrastive_loss_reaches_the_encoder_and_nothing_else():
     assert moved == {"encoder"}
 
 
+def test_of_the_steps_on_one_draw_the_encoder_takes_the_first_and_the_critics_all():
+    trained = agent(learning__steps_per_draw=3).learn(300)
+    optimizer = trained.learner.critic_optimizer
+    critic, encoder = (optimizer.state[group["params"][0]]["step"].item() for group in optimizer.param_groups)
+    assert (encoder, critic) == (trained._n_updates, 3 * trained._n_updates)
+    assert trained._n_updates == 15
+
+
 def test_a_saved_agent_acts_alike_and_needs_no_environment(tmp_path):
     trained = agent().learn(300)
     trained.save(tmp_path / "agent.zip")
