@@ -16,6 +16,7 @@ from .config_rules import ConfigError, check
 from .envs.catalog import environment
 from .methods import method
 from .rollout import Exploration
+from .tasks import Task
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -125,6 +126,8 @@ class CollectionConfig:
     """Environments that each collector process steps side by side; collection in step uses those of the agent."""
     publish_every: int = 50
     """Updates between new weights for the collectors."""
+    tasks: tuple[int, ...] = ()
+    """Which of the environment's training tasks to learn from, by number from 0; empty takes them all."""
     reward: str = "sparse"
     end_on_fall: bool = True
     """End an episode when the cube has fallen off the table (in training only)."""
@@ -154,6 +157,11 @@ class TrainConfig:
         environment(self.env)
         method(self.method)
         check(self)
+
+    def training_tasks(self) -> list[Task]:
+        """The tasks that the run learns from."""
+        tasks = environment(self.env).tasks.sets["training"]
+        return [tasks[number] for number in self.collection.tasks or range(len(tasks))]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as they are written to config.json."""

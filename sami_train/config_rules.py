@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sami_runtime.errors import SamiError, UnknownName
 
 from .envs.catalog import environment
+from .tasks import label
 
 if TYPE_CHECKING:
     from .config import TrainConfig
@@ -63,6 +64,7 @@ def check(config: TrainConfig) -> None:
         ConfigError: with the key, its value, and what would be valid.
     """
     _check_numbers(config)
+    _check_tasks(config)
     _check_together(config)
 
 
@@ -93,6 +95,17 @@ def _check_numbers(config: TrainConfig) -> None:
     for key in ("network.net_arch", "network.encoder_units"):
         if not value(key) or min(value(key)) < 1:
             raise ConfigError(f"{key} is {list(value(key))}; it must list at least one layer's units.")
+
+
+def _check_tasks(config: TrainConfig) -> None:
+    chosen = config.collection.tasks
+    known = environment(config.env).tasks.sets["training"]
+    if len(set(chosen)) < len(chosen) or not all(0 <= number < len(known) for number in chosen):
+        numbered = ", ".join(f"{number} ({label(task)})" for number, task in enumerate(known))
+        raise ConfigError(
+            f"collection.tasks is {list(chosen)}; it must list training tasks of {config.env} by number, each once. "
+            f"There are {numbered}."
+        )
 
 
 def _check_together(config: TrainConfig) -> None:

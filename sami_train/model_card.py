@@ -31,7 +31,7 @@ def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
         "commit": facts["git"].get("commit", "unknown"),
         "dirty": facts["git"].get("dirty"),
         "versions": facts["versions"],
-        "tasks": [dict(task) for task in agent.environment.tasks.sets["training"]] if agent.environment else [],
+        "tasks": [dict(task) for task in config.training_tasks()] if agent.environment else [],
         "config": config.to_dict(),
     }
 

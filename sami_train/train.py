@@ -131,7 +131,7 @@ def make_env(config: TrainConfig) -> Any:
     """The environment that a run trains in, on its training tasks."""
     spec, collection = environment(config.env), config.collection
     goal = {} if spec.goal is None else {"reward": collection.reward, "end_on_fall": collection.end_on_fall}
-    return spec.make(tasks="training", **goal)
+    return spec.make(tasks=config.training_tasks(), **goal)
 
 
 def prepare_torch(config: TrainConfig) -> None:

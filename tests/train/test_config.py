@@ -4,6 +4,7 @@ import pytest
 
 from sami_runtime.errors import UnknownName
 from sami_train.config import ConfigError, from_dict, keys, parse_override, presets, resolve
+from sami_train.train import make_env
 
 
 def test_the_paper_preset_is_the_papers_table():
@@ -104,3 +105,17 @@ def test_an_override_without_a_value_is_refused():
 
 def test_every_key_can_be_listed():
     assert {"seed", "learning.discount", "exploration.reach_steps", "network.net_arch"} <= set(keys())
+
+
+def test_a_run_may_learn_from_a_few_of_the_training_tasks():
+    few = resolve("fast-cpu", {"collection.tasks": [0, 5]})
+    env = make_env(few)
+    assert few.training_tasks() == list(env.unwrapped.tasks)
+    assert few.training_tasks() == [{"mass": 1.0, "friction": 0.1}, {"mass": 10.0, "friction": 0.1}]
+    assert len(resolve("fast-cpu").training_tasks()) == 6
+
+
+@pytest.mark.parametrize("numbers", [[6], [-1], [2, 2]])
+def test_training_tasks_that_do_not_exist_are_refused_with_those_that_do(numbers):
+    with pytest.raises(ConfigError, match=r"collection\.tasks is .*0 \(mass 1, friction 0\.1\), .*5 \(mass 10"):
+        resolve("fast-cpu", {"collection.tasks": numbers})
