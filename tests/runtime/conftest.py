@@ -271,3 +271,15 @@ def same():
         return all(a.tobytes() == b.tobytes() for a, b in pairs)
 
     return compare
+
+
+@pytest.fixture
+def policy(make):
+    """A recurrent policy."""
+    return make.recurrent()
+
+
+@pytest.fixture
+def path(make, policy):
+    """Its model file."""
+    return make.write(policy)

@@ -10,11 +10,6 @@ from sami_runtime.errors import ArtifactError, ContractError, SamiError
 from sami_runtime.protobuf_scan import MAX_DEPTH, MalformedError, scan_model
 
 
-@pytest.fixture
-def policy(make):
-    return make.recurrent()
-
-
 def test_a_written_file_is_read_back(make, policy):
     path = make.write(policy)
     artifact = read_artifact(path)

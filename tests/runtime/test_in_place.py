@@ -18,16 +18,6 @@ from sami_runtime.session import Session
 
 
 @pytest.fixture
-def policy(make):
-    return make.recurrent()
-
-
-@pytest.fixture
-def path(make, policy):
-    return make.write(policy)
-
-
-@pytest.fixture
 def seen(make):
     return make.observations(40)
 

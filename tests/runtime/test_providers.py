@@ -12,16 +12,6 @@ from sami_runtime.verify import verify
 
 
 @pytest.fixture
-def policy(make):
-    return make.recurrent()
-
-
-@pytest.fixture
-def path(make, policy):
-    return make.write(policy)
-
-
-@pytest.fixture
 def seen(make):
     return {name: value[0] for name, value in make.observations(1).items()}
 

@@ -18,16 +18,6 @@ def play(session, seen, executed=None, start=0, stop=None):
 
 
 @pytest.fixture
-def policy(make):
-    return make.recurrent()
-
-
-@pytest.fixture
-def path(make, policy):
-    return make.write(policy)
-
-
-@pytest.fixture
 def seen(make):
     return make.observations(12)
 

@@ -13,11 +13,6 @@ NAMES = ["file", "operators", "contract", "weights", "inputs and outputs", "gold
 NAMES += ["golden replay", "closed loop", "reset", "batch"]
 
 
-@pytest.fixture
-def policy(make):
-    return make.recurrent()
-
-
 def failed(verification):
     return {check.name: check.detail for check in verification.checks if not check.passed}
 
