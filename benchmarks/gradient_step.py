@@ -1,0 +1,129 @@
+"""What a gradient step costs on long episodes, and where its time goes.
+
+    python benchmarks/gradient_step.py [--env half-cheetah] [--preset fast-cpu] [--updates N] [--json]
+
+One process, one buffer of episodes collected by real rollouts. An update draws windows, runs the encoder over them, and
+takes `learning.steps_per_draw` gradient steps of actor and critics; updates with different numbers of steps take turns, so
+that whatever else the machine does falls on all. A line through their medians tells what a draw costs and what a step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+STEPS = (1, 2, 4, 8)
+WARM_UP = 3
+PARTS = {
+    "matrix products": ("addmm", "aten::mm", "bmm", "linear", "matmul"),
+    "encoder's LSTM": ("rnn", "lstm"),
+    "layer norm": ("layer_norm",),
+    "optimiser and targets": ("Adam", "adam", "lerp", "clip_grad", "foreach"),
+    "copies and casts": ("copy", "aten::to", "_to_copy", "aten::cat", "index"),
+}
+"""Kinds of operations, by what their names hold; the first that fits."""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--env", default="half-cheetah", help="environment (half-cheetah)")
+    parser.add_argument("--preset", default="fast-cpu", help="preset (fast-cpu)")
+    parser.add_argument("--updates", type=int, default=30, help="updates of each kind (30)")
+    parser.add_argument("--episodes", type=int, default=16, help="episodes in the buffer (16)")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    arguments = parser.parse_args()
+    found = measure(arguments.env, arguments.preset, arguments.updates, arguments.episodes)
+    print(json.dumps(found, indent=2) if arguments.json else told(found))
+
+
+def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any]:
+    """Median times [s] by steps per draw, with and without the contrastive loss, and shares of operations."""
+    from sami_train.agent import ContextSAC
+    from sami_train.config import resolve
+    from sami_train.train import make_env, prepare_torch
+
+    config = resolve(preset, {"env": env, "collection.collectors": 0, "learning.buffer_episodes": episodes})
+    prepare_torch(config)
+    agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
+    buffer, source = agent.make_buffer(), agent._source()
+    while len(buffer) < episodes:
+        for episode in source.collect(True, config.exploration.warmup_steps):
+            buffer.add(episode)
+            agent.policy.features.update(episode.observations)
+    # A policy that has not learned fails alike everywhere, and what is alike is not contrasted.
+    buffer.returns[: len(buffer)] = np.random.default_rng(1).permutation(len(buffer))
+
+    learner, rng = agent.learner, np.random.default_rng(0)
+    cases = [(steps, False) for steps in STEPS] + [(config.learning.steps_per_draw, True)]
+    times: dict[tuple[int, bool], list[float]] = {case: [] for case in cases}
+
+    def update(steps: int, contrast: bool) -> float:
+        learner.learning = dataclasses.replace(config.learning, steps_per_draw=steps)
+        start = time.perf_counter()
+        learner.update(buffer, rng, contrast)
+        return time.perf_counter() - start
+
+    for _ in range(WARM_UP + updates):
+        for case, measured in times.items():
+            measured.append(update(*case))
+    medians = {case: float(np.median(measured[WARM_UP:])) for case, measured in times.items()}
+    step, draw = np.polyfit(STEPS, [medians[steps, False] for steps in STEPS], 1)
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        for _ in range(updates // 3 + 1):
+            update(config.learning.steps_per_draw, False)
+    chosen = medians[config.learning.steps_per_draw, False]
+    return {
+        "env": env,
+        "preset": preset,
+        "updates_s": {steps: medians[steps, False] for steps in STEPS},
+        "draw_s": float(draw),
+        "step_s": float(step),
+        "steps_per_draw": config.learning.steps_per_draw,
+        "gradient_steps_per_s": config.learning.steps_per_draw / chosen,
+        "contrast_added": medians[cases[-1]] / chosen - 1.0,
+        "contrast_every": config.contrast.every,
+        "shares": shares(profiled),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+
+
+def shares(profiled: profile) -> dict[str, float]:
+    """The share of each kind of operation in the time that operations took."""
+    found = dict.fromkeys([*PARTS, "everything else"], 0.0)
+    for event in profiled.key_averages():
+        kind = next((part for part, names in PARTS.items() if any(name in event.key for name in names)), None)
+        found[kind or "everything else"] += event.self_cpu_time_total
+    total = sum(found.values())
+    return {part: spent / total for part, spent in found.items()}
+
+
+def told(found: dict[str, Any]) -> str:
+    """The result as text."""
+    lines = [f"{found['env']}, preset {found['preset']}, {found['threads']} threads, torch {found['torch']}"]
+    lines += [
+        f"{steps} steps a draw: {1e3 * seconds:6.1f} ms an update, {1e3 * seconds / steps:5.1f} ms a gradient step"
+        for steps, seconds in found["updates_s"].items()
+    ]
+    average = found["contrast_added"] / found["contrast_every"]
+    lines += [
+        f"a draw of windows and their encoding, with its gradient: {1e3 * found['draw_s']:.1f} ms; "
+        f"a step of actor and critics: {1e3 * found['step_s']:.1f} ms",
+        f"the preset takes {found['steps_per_draw']} a draw: {found['gradient_steps_per_s']:.0f} gradient steps/s",
+        f"the contrastive loss adds {found['contrast_added']:.0%} to every {found['contrast_every']}. update: "
+        f"{average:.1%} on average",
+        "share of the time: " + ", ".join(f"{part} {share:.0%}" for part, share in found["shares"].items()),
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
