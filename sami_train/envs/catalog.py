@@ -59,8 +59,8 @@ class EnvironmentSpec:
     """Scripted exploration: flat observation -> action; None where there is none."""
     sources: tuple[SignalSource, ...]
     """Where each signal lies in the environment's own observation."""
-    extra: str
-    """The extra that brings the simulator: `pip install 'sami[EXTRA]'`."""
+    family: str
+    """What its presets and the extra that brings its simulator are named after: `pip install 'sami[FAMILY]'`."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """What Gymnasium's id fills in when it makes the environment."""
     vector_entry_point: str | None = None
@@ -79,7 +79,7 @@ class EnvironmentSpec:
         except ModuleNotFoundError as error:
             raise AdapterError(
                 f"environment {self.name!r} needs the package {error.name}; install it with: pip install "
-                f"'sami[{self.extra}]'."
+                f"'sami[{self.family}]'."
             ) from error
 
     def adapter(self, env: Any, clock: Clock | None = None) -> GymnasiumAdapter:
@@ -142,7 +142,7 @@ def _mujoco(row: Row) -> EnvironmentSpec:
         episode_steps=row.episode_steps,
         goal=None,
         reach=None,
-        extra="mujoco",
+        family="mujoco",
     )
 
 
@@ -161,7 +161,7 @@ ENVIRONMENTS = {
         goal=Goal(achieved=slice(19, 22), desired=slice(22, 25), threshold=0.05, height=0.02, lowest=0.0),
         reach=reach_action,
         sources=PANDA_SOURCES,
-        extra="panda",
+        family="panda",
     ),
     **{row.name: _mujoco(row) for row in ROWS},
 }

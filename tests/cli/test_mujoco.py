@@ -18,13 +18,7 @@ from sami_train.envs import ENVIRONMENTS
 from sami_train.evaluate import Evaluation
 from sami_train.tasks import TaskSpace
 
-SMALL = {
-    "network.net_arch": [16],
-    "network.hidden_size": 8,
-    "learning.hindsight": 0.0,
-    "learning.clip_targets": False,
-    "collection.end_on_fall": False,
-}
+SMALL = {"network.net_arch": [16], "network.hidden_size": 8}
 BODIES = {
     "half-cheetah": ["half-cheetah", "crippled-half-cheetah", "half-cheetah-cadm"],
     "ant": ["ant", "crippled-ant"],
