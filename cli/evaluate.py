@@ -14,11 +14,14 @@ def evaluate(
     model: Annotated[Path | None, typer.Option(help="Model file to evaluate, instead of a run.")] = None,
     env: Annotated[str, typer.Option(help="Environment, for a model file.")] = "panda",
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training,moderate,extreme",
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes per task.")] = 100,
-    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 is one for each core.")] = 0,
+    episodes: Annotated[
+        int,
+        typer.Option(min=1, help="Episodes per task; on MuJoCo per set, whose tasks come in turn, as in the paper."),
+    ] = 100,
+    workers: Annotated[int, typer.Option(min=0, help="Processes or threads; 0 is one for each core.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Measure success by task; with --run also write evaluation.json into the run folder."""
+    """Measure success by task, or returns by set; with --run also write evaluation.json into the run folder."""
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model")
     from rich.console import Console
@@ -26,8 +29,9 @@ def evaluate(
 
     from sami_runtime.errors import SamiError
     from sami_train.envs.catalog import environment
-    from sami_train.evaluate import Evaluation, Source, TaskResult
+    from sami_train.evaluate import Source
     from sami_train.evaluate import evaluate as measure
+    from sami_train.evaluation import Evaluation, TaskResult
     from sami_train.machine import usable_cores
 
     source: Source
@@ -48,7 +52,8 @@ def evaluate(
     if not names:
         raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate,extreme.")
     spec = environment(env)
-    total = sum(len(spec.tasks.resolve(name)) for name in names)
+    each = [len(spec.tasks.resolve(name)) for name in names]
+    total = sum(each if spec.measure.per == "task" else (min(count, episodes) for count in each))
     with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
         shown = bar.add_task("evaluating", total=total)
 

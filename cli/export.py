@@ -24,7 +24,7 @@ def export(
     for path in (out, *((out.with_suffix(".md"), out.with_suffix(".png")) if card else ())):
         if path.exists() and not force:
             raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
-    from sami_train.evaluate import Evaluation
+    from sami_train.evaluation import Evaluation
     from sami_train.export import export as write
     from sami_train.model_card import training_facts, write_card
     from sami_train.run_folder import RunFolder, read_json

@@ -39,7 +39,9 @@ def sweep(
     deterministic: Annotated[
         bool, typer.Option(help="As in `sami train`: the same cell gives the same weights, bit for bit.")
     ] = False,
-    episodes: Annotated[int, typer.Option(min=1, help="Evaluation episodes per task.")] = 100,
+    episodes: Annotated[
+        int, typer.Option(min=1, help="Evaluation episodes per task; on MuJoCo per set of tasks.")
+    ] = 100,
     resume: Annotated[
         Path | None, typer.Option(metavar="SWEEP", help="Go on with a sweep: what is not done runs, from checkpoints.")
     ] = None,

@@ -7,28 +7,35 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from sami_train.evaluate import Evaluation
+    from sami_train.evaluation import Evaluation
 
 
 def evaluation_table(result: Evaluation, task_set: str) -> Table:
     """What was measured in each task of one set, with the mean."""
-    from sami_train.envs.catalog import environment
+    from sami_train.measure import SUCCESS
     from sami_train.tasks import shown
 
-    rows, goal = result.of(task_set), environment(result.env).goal is not None
+    rows, measure = result.of(task_set), result.measure
     features = list(rows[0].task)
-    table = Table(title=f"{task_set} ({rows[0].episodes} episodes per task)", title_justify="left")
-    told = ("success", "above floor", "lifted", "steps") if goal else ("return", "steps")
+    told: tuple[str, ...]
+    cells: list[tuple[str, ...]]
+    if measure is SUCCESS:
+        title, told = f"{rows[0].episodes} episodes per task", ("success", "above floor", "lifted", "steps")
+        cells = [(f"{row.success:.2f}", f"{row.above_floor:.2f}", f"{row.lifted:.2f}") for row in rows]
+        means = [measure.show(result.success(task_set)), measure.show(result.above_floor(task_set))]
+    else:
+        total = sum(row.episodes for row in rows)
+        title, told = f"{total} episodes, tasks in turn", ("episodes", "return", "steps")
+        cells = [(str(row.episodes), measure.show(row.ret)) for row in rows]
+        error = measure.show(result.ret_error(task_set))
+        means = [str(total), f"{measure.show(result.ret(task_set))} ± {error}"]
+    table = Table(title=f"{task_set} ({title})", title_justify="left")
     for name in (*features, *told):
         table.add_column(name, justify="right")
-    for row in rows:
-        numbers = [f"{row.success:.2f}", f"{row.above_floor:.2f}", f"{row.lifted:.2f}"] if goal else [f"{row.ret:.1f}"]
+    for row, numbers in zip(rows, cells, strict=True):
         table.add_row(*(shown(row.task[name]) for name in features), *numbers, f"{row.steps:.1f}")
     table.add_section()
-    mean = (
-        [f"{result.success(task_set):.3f}", f"{result.above_floor(task_set):.3f}"]
-        if goal
-        else [f"{result.ret(task_set):.1f}"]
-    )
-    table.add_row("mean", *[""] * (len(features) - 1), *mean, style="bold")
+    table.add_row("mean", *[""] * (len(features) - 1), *means, style="bold")
+    if measure is not SUCCESS:
+        table.caption = "±: standard error over the episodes of this policy; other seeds differ by more."
     return table

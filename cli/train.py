@@ -9,9 +9,11 @@ import typer
 
 
 def train(
-    env: Annotated[str, typer.Option(help="Environment, e.g. panda.")] = "panda",
+    env: Annotated[str, typer.Option(help="Environment, e.g. panda or half-cheetah.")] = "panda",
     method: Annotated[str, typer.Option(help="Method, e.g. satesac or tesac.")] = "satesac",
-    preset: Annotated[str, typer.Option(help="Set of hyperparameters: fast-cpu or paper.")] = "fast-cpu",
+    preset: Annotated[
+        str, typer.Option(help="Set of hyperparameters for this kind of environment: fast-cpu or paper.")
+    ] = "fast-cpu",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/ENV-METHOD-SEED if left out.")] = None,
     steps: Annotated[int | None, typer.Option(help="Environment steps, instead of the preset's.")] = None,

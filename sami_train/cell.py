@@ -19,6 +19,7 @@ from sami_runtime.errors import SamiError
 
 from .envs.catalog import environment
 from .grid import Cell
+from .measure import Measure
 from .run_folder import RunError, RunFolder, read_json, read_metrics
 
 OF_A_RUN = {"config.json", "run.json", "metrics.jsonl", "tensorboard", "checkpoints", "lock"}
@@ -43,33 +44,38 @@ class CellStatus:
     seconds: float = 0.0
     """Seconds of training until then."""
     exploring: float | None = None
-    """Success while exploring, mean over training tasks."""
+    """What the environment is judged by, while exploring."""
     trained: bool = False
     sets: Mapping[str, float] = field(default_factory=dict)
-    """Success by task set; empty until the cell is done."""
+    """What the environment is judged by, for each set of tasks; empty until the cell is done."""
 
 
-def status(folder: Path, episodes: int) -> CellStatus:
-    """Read how far a cell is; it is done when all task sets are evaluated with so many episodes per task."""
-    run = RunFolder(folder)
+def status(folder: Path, env: str, episodes: int) -> CellStatus:
+    """Read how far a cell is; it is done when all sets of tasks are evaluated with so many episodes."""
+    run, measure = RunFolder(folder), environment(env).measure
     last = (read_metrics(run.metrics) or [{}])[-1]
     return CellStatus(
         steps=int(last.get("step", 0)),
         seconds=last.get("time/seconds", 0.0),
-        exploring=last.get("rollout/success"),
+        exploring=last.get(measure.exploring),
         trained=run.agent.is_file(),
-        sets=_evaluated(run, episodes),
+        sets=_evaluated(run, measure, episodes),
     )
 
 
-def _evaluated(run: RunFolder, episodes: int) -> dict[str, float]:
+def _evaluated(run: RunFolder, measure: Measure, episodes: int) -> dict[str, float]:
     if not (run.agent.is_file() and run.evaluation.is_file()):
         return {}
     kept = read_json(run.evaluation)
-    episodes_kept = {row.get("episodes") for row in kept.get("tasks", [])}
+    rows = kept.get("tasks", [])
+    if measure.per == "task":
+        episodes_kept = {row.get("episodes") for row in rows}
+    else:
+        sets = [[row["episodes"] for row in rows if row["task_set"] == name] for name in kept["sets"]]
+        episodes_kept = {sum(counts) for counts in sets}
     if kept.get("agent_steps") != run.facts().get("steps") or episodes_kept != {episodes}:
         return {}
-    return {name: result["success"] for name, result in kept["sets"].items()}
+    return {name: result[measure.key] for name, result in kept["sets"].items()}
 
 
 @contextlib.contextmanager
@@ -107,7 +113,7 @@ def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int, variables: Map
         cell: the cell.
         folder: its run folder.
         logs: its folder of logs, which holds its lock.
-        episodes: evaluation episodes per task.
+        episodes: evaluation episodes per task, or per set.
         variables: environment variables to set first (None takes one away), e.g. those that a launcher changed.
     """
     signal.signal(signal.SIGTERM, _stop)
@@ -152,11 +158,11 @@ def _run(cell: Cell, folder: Path, episodes: int) -> bool:
         if not agent.finished:
             return False
         del agent
-    if not _evaluated(run, episodes):
+    spec = environment(cell.config.env)
+    if not _evaluated(run, spec.measure, episodes):
         agent = train.load_agent(run)
         torch.set_flush_denormal(False)  # training sets it; `sami eval` measures without
-        sets = list(environment(cell.config.env).tasks.sets)
-        result = evaluate(agent.policy.numpy_weights(), cell.config.env, sets, episodes)
+        result = evaluate(agent.policy.numpy_weights(), spec.name, list(spec.tasks.sets), episodes)
         run.keep_evaluation(result.to_dict(), agent.num_timesteps)
     return True
 

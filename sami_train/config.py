@@ -23,6 +23,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+_PRESETS = files("sami_train").joinpath("presets")
+
 
 @dataclass(frozen=True)
 class NetworkConfig:
@@ -69,6 +71,7 @@ class LearningConfig:
     divergence_coefficient: float = 0.1
     """Weight of the KL divergence of PEARL's context from its prior (its authors: 0.1)."""
     target_entropy: float = -2.0
+    """Entropy that SAC's temperature steers towards; presets for MuJoCo set it by the number of motors."""
     initial_temperature: float = 0.135
     minimum_temperature: float = 0.005
     batch_episodes: int = 16
@@ -90,6 +93,7 @@ class LearningConfig:
     """Environment steps that `gradient_steps` updates wait for (an update is one draw of windows)."""
     gradient_steps: int = 1
     buffer_episodes: int = 24_000
+    """Episodes kept; presets for MuJoCo set it by how many transitions an episode has."""
     bf16: bool = True
     """Actor and critics in bfloat16 while learning on a CPU (the encoder stays in float32)."""
 
@@ -168,33 +172,40 @@ class TrainConfig:
         return dataclasses.asdict(self)
 
 
-def presets() -> list[str]:
-    """Names of the presets that come with the package."""
-    return sorted(
-        p.name[: -len(".toml")] for p in files("sami_train").joinpath("presets").iterdir() if p.name.endswith(".toml")
-    )
+def presets(family: str) -> list[str]:
+    """Names of the presets that come with the package for a family of environments."""
+    return sorted(p.name[: -len(".toml")] for p in _PRESETS.joinpath(family).iterdir() if p.name.endswith(".toml"))
 
 
-def load_preset(name: str) -> dict[str, Any]:
-    """Values of a preset.
+def load_preset(name: str, env: str) -> dict[str, Any]:
+    """Values of a preset for an environment.
 
     Raises:
-        UnknownName: there is none; lists those that there are.
+        UnknownName: there is no such environment, or no such preset for it; lists those that there are.
     """
-    if name not in presets():
-        raise UnknownName("preset", name, presets())
-    return tomllib.loads(files("sami_train").joinpath("presets", f"{name}.toml").read_text(encoding="utf-8"))
+    spec = environment(env)
+    if name not in presets(spec.family):
+        raise UnknownName("preset", name, presets(spec.family))
+    values = tomllib.loads(_PRESETS.joinpath(spec.family, f"{name}.toml").read_text(encoding="utf-8"))
+    follows = values.pop("follows", None)
+    if follows:
+        values["learning"]["buffer_episodes"] = follows["buffer_transitions"] // spec.episode_steps
+        values["learning"]["target_entropy"] = follows["entropy_per_motor"] * spec.action.size
+    return values
 
 
 def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
-    """The configuration of a preset with overrides by dotted key, e.g. `{"learning.discount": 0.97}`.
+    """The configuration of a preset with overrides by dotted key, e.g. `{"env": "hopper", "learning.discount": 0.97}`.
+
+    A preset means what suits the family of the environment: `fast-cpu` is one thing for Panda, another for MuJoCo.
 
     Raises:
         ConfigError, UnknownName: a key or value is not valid.
     """
-    values = load_preset(preset)
+    overrides = overrides or {}
+    values = load_preset(preset, str(overrides.get("env", TrainConfig.env)))
     values["preset"] = preset
-    for key, value in (overrides or {}).items():
+    for key, value in overrides.items():
         section, _, name = key.rpartition(".")
         if section and not isinstance(values.setdefault(section, {}), dict):
             raise UnknownName("config key", key, keys())

@@ -119,7 +119,7 @@ def _check_together(config: TrainConfig) -> None:
         if wrong:
             raise ConfigError(
                 f"{', '.join(wrong)}: for environments with goals, and {config.env} has none. "
-                "Set learning.hindsight=0, learning.clip_targets=false and collection.end_on_fall=false."
+                "Leave them as its presets have them: 0, false and false."
             )
     if config.learning.burn_in and config.learning.burn_in >= config.learning.window:
         raise ConfigError(

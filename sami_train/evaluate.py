@@ -1,22 +1,23 @@
-"""Success and return by task: the paper's task sets, the same starts for every task and every policy. No torch here."""
+"""Evaluation on the paper's sets of tasks, with the same starts for every policy. No torch here."""
 
 from __future__ import annotations
 
 import multiprocessing as mp
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from sami_runtime.adapters.base import require_compatible
-from sami_runtime.errors import SamiError
 from sami_runtime.session import Session
 
 from .collectors import one_thread
 from .envs.catalog import EnvironmentSpec, environment
+from .evaluation import Evaluation, TaskResult
 from .numpy_policy import NumpyPolicy, Weights
+from .returns import ROWS as BATCH_ROWS
+from .returns import measure_returns
 from .rollout import Policy, Rollout
 from .tasks import Task, label
 
@@ -24,90 +25,6 @@ SEED = 1_000_003
 """Starts of evaluation episodes; no training run uses it unless asked to."""
 ROWS = 10
 """Episodes that are stepped side by side."""
-
-
-@dataclass(frozen=True)
-class TaskResult:
-    """What a policy did in one task."""
-
-    task_set: str
-    task: Task
-    episodes: int
-    success: float
-    """Share of episodes that reached the goal."""
-    solved_at_start: float
-    """Share of episodes that began at the goal: what doing nothing would score."""
-    lifted: float
-    """Share of episodes with Pick&Place at any step."""
-    steps: float
-    """Mean length of an episode."""
-    ret: float | None = None
-    """Mean return; None in files of before it was kept."""
-
-    @property
-    def above_floor(self) -> float:
-        """Success among the episodes that were not solved at their start."""
-        return (self.success - self.solved_at_start) / (1.0 - self.solved_at_start)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Results of one policy over tasks."""
-
-    env: str
-    results: tuple[TaskResult, ...]
-
-    def of(self, task_set: str) -> list[TaskResult]:
-        """Results of one set."""
-        return [result for result in self.results if result.task_set == task_set]
-
-    @property
-    def sets(self) -> list[str]:
-        """Sets that were evaluated, in order."""
-        return list(dict.fromkeys(result.task_set for result in self.results))
-
-    def success(self, task_set: str) -> float:
-        """Mean success over a set's tasks."""
-        return float(np.mean([result.success for result in self.of(task_set)]))
-
-    def above_floor(self, task_set: str) -> float:
-        """Mean success over a set's tasks, among episodes that were not solved at their start."""
-        return float(np.mean([result.above_floor for result in self.of(task_set)]))
-
-    def ret(self, task_set: str) -> float:
-        """Mean return over a set's tasks; NaN where it was not kept."""
-        return float(np.mean([np.nan if result.ret is None else result.ret for result in self.of(task_set)]))
-
-    def summary(self, task_set: str) -> dict[str, float]:
-        """What counts in a set: the return, and success where the environment has a goal."""
-        found = {} if np.isnan(self.ret(task_set)) else {"ret": self.ret(task_set)}
-        if environment(self.env).goal is None:
-            return found
-        return {"success": self.success(task_set), "above_floor": self.above_floor(task_set), **found}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "env": self.env,
-            "sets": {name: self.summary(name) for name in self.sets},
-            "tasks": [asdict(result) | {"above_floor": result.above_floor} for result in self.results],
-        }
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Evaluation:
-        """Back from `to_dict`.
-
-        Raises:
-            SamiError: something is missing.
-        """
-        names = [name for name in TaskResult.__dataclass_fields__ if name != "ret"]
-        try:
-            results = tuple(
-                TaskResult(**{name: row[name] for name in names}, ret=row.get("ret")) for row in values["tasks"]
-            )
-            return cls(values["env"], results)
-        except (KeyError, TypeError) as error:
-            raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error
 
 
 class SessionPolicy:
@@ -165,17 +82,20 @@ def evaluate(
     workers: int = 1,
     on_task: Callable[[TaskResult], None] | None = None,
 ) -> Evaluation:
-    """Run a policy in every task of some sets.
+    """Run a policy on some sets of tasks.
 
     Args:
         source: the policy.
         env: name of the environment.
         task_sets: names of sets.
-        episodes: per task; the k-th begins alike in every task.
-        workers: processes.
-        on_task: called with each result as it arrives, in any order.
+        episodes: in each task, the k-th of which begins alike in every task; where the return counts, in each set,
+            whose tasks come in turn (see `returns`).
+        workers: processes; where the return counts, threads of the simulation.
+        on_task: called with each task's result as it arrives, in any order.
     """
     spec = environment(env)
+    if spec.measure.per == "set":
+        return _evaluate_sets(source, spec, task_sets, episodes, workers, on_task)
     jobs = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
     arguments = (source, env, episodes)
     if workers <= 1:
@@ -186,6 +106,29 @@ def evaluate(
         mp.get_context("spawn").Pool(min(workers, len(jobs)), _set_arguments, arguments) as pool,
     ):
         return _gather(env, jobs, pool.imap_unordered(_run_task, jobs), on_task)
+
+
+def _evaluate_sets(
+    source: Source,
+    spec: EnvironmentSpec,
+    task_sets: Sequence[str],
+    episodes: int,
+    threads: int,
+    on_task: Callable[[TaskResult], None] | None,
+) -> Evaluation:
+    batch = spec.batch(max(2, min(BATCH_ROWS, episodes)), threads)
+    policy = _policy(source, spec, batch.rows)
+    found = []
+    for task_set in task_sets:
+        for result in measure_returns(batch, policy, task_set, spec.tasks.resolve(task_set), episodes, SEED):
+            found.append(result)
+            if on_task is not None:
+                on_task(result)
+    return Evaluation(spec.name, tuple(found))
+
+
+def _policy(source: Source, spec: EnvironmentSpec, rows: int) -> Policy:
+    return SessionPolicy(source, spec, rows) if isinstance(source, Path) else NumpyPolicy(source, rows)
 
 
 def _gather(
@@ -205,9 +148,7 @@ class _Worker:
     def __init__(self, source: Source, env: str, episodes: int) -> None:
         self.spec, self.episodes = environment(env), episodes
         rows = max(2, min(ROWS, episodes))
-        self.policy: Policy = (
-            SessionPolicy(source, self.spec, rows) if isinstance(source, Path) else NumpyPolicy(source, rows)
-        )
+        self.policy = _policy(source, self.spec, rows)
         self.envs = [self.spec.make() for _ in range(rows)]
 
     def run(self, task_set: str, task: Task) -> TaskResult:

@@ -10,7 +10,7 @@ from sami_runtime.contract import Contract
 
 from .agent import ContextSAC
 from .analysis.paper import reported
-from .evaluate import Evaluation
+from .evaluation import Evaluation
 from .metrics import read_metrics
 from .run_folder import RunFolder
 from .tasks import label

@@ -1,6 +1,6 @@
 """A sweep: the cells of a grid, run by submitit as processes of this machine or as Slurm jobs; any cut can be resumed.
 
-sweep.json    the grid and the episodes per task of the evaluation
+sweep.json    the grid and the episodes of the evaluation
 sweep.lock    held by the process that sweeps here
 NAME/         one run folder for each cell, as `sami train` makes them
 logs/NAME/    what the cell's processes printed, and its lock
@@ -51,7 +51,7 @@ class Sweep:
     Args:
         path: the folder.
         grid: what is swept.
-        episodes: evaluation episodes per task.
+        episodes: evaluation episodes per task; per set of tasks where the return is what counts.
 
     Raises:
         GridError: a cell's configuration is not valid.
@@ -92,7 +92,7 @@ class Sweep:
         there = cls.open(path)
         if there.episodes != episodes:
             raise SweepError(
-                f"{path} evaluates {there.episodes} episodes per task, and now {episodes} are asked for; "
+                f"{path} evaluates with {there.episodes} episodes, and now {episodes} are asked for; "
                 "a sweep evaluates all cells alike: keep the number, or choose another --out."
             )
         return cls(path, there.grid.extended(grid), episodes)
@@ -195,7 +195,7 @@ class Sweep:
                 )
 
     def _look(self, row: Row, running: str = "") -> None:
-        row.status = status(self.folder(row.cell), self.episodes)
+        row.status = status(self.folder(row.cell), row.cell.config.env, self.episodes)
         if row.status.sets:
             row.state = "done"
         elif running:

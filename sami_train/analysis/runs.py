@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_train.evaluate import Evaluation, TaskResult
+from sami_train.evaluation import Evaluation, TaskResult
 from sami_train.methods import Method, method
 from sami_train.run_folder import RunError, RunFolder, read_json, read_metrics
 from sami_train.tasks import label

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
@@ -20,10 +21,14 @@ from sami_runtime.clock import Clock
 from sami_runtime.contract import Signal
 from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_train.goals import Goal
+from sami_train.measure import RETURN, SUCCESS, Measure
 from sami_train.tasks import PANDA_TASKS, TaskSpace
 
 from .mujoco.table import ROWS, Row
 from .panda_reach import reach_action
+
+if TYPE_CHECKING:
+    from .mujoco.batch import MujocoBatch
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,8 @@ class EnvironmentSpec:
     """Scripted exploration: flat observation -> action; None where there is none."""
     sources: tuple[SignalSource, ...]
     """Where each signal lies in the environment's own observation."""
-    extra: str
-    """The extra that brings the simulator: `pip install 'sami[EXTRA]'`."""
+    family: str
+    """What its presets and the extra that brings its simulator are named after: `pip install 'sami[FAMILY]'`."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """What Gymnasium's id fills in when it makes the environment."""
     vector_entry_point: str | None = None
@@ -74,17 +79,38 @@ class EnvironmentSpec:
         """
         import gymnasium
 
-        try:
+        with self._simulator():
             return gymnasium.make(self.id, **kwargs)
+
+    def batch(self, rows: int, threads: int) -> MujocoBatch:
+        """Many of them, stepped together by native threads; the MuJoCo family has it.
+
+        Raises:
+            AdapterError: the simulator is not installed.
+        """
+        with self._simulator():
+            from .mujoco.batch import MujocoBatch
+
+        return MujocoBatch(self.name, rows, episode_steps=self.episode_steps, threads=threads)
+
+    @contextmanager
+    def _simulator(self) -> Iterator[None]:
+        try:
+            yield
         except ModuleNotFoundError as error:
             raise AdapterError(
                 f"environment {self.name!r} needs the package {error.name}; install it with: pip install "
-                f"'sami[{self.extra}]'."
+                f"'sami[{self.family}]'."
             ) from error
 
     def adapter(self, env: Any, clock: Clock | None = None) -> GymnasiumAdapter:
         """What a policy drives, around an environment that `make` made; `clock` stamps its observations."""
         return GymnasiumAdapter(env, self.sources, self.action, clock)
+
+    @property
+    def measure(self) -> Measure:
+        """What policies are judged by."""
+        return RETURN if self.goal is None else SUCCESS
 
     @property
     def observation_size(self) -> int:
@@ -142,7 +168,7 @@ def _mujoco(row: Row) -> EnvironmentSpec:
         episode_steps=row.episode_steps,
         goal=None,
         reach=None,
-        extra="mujoco",
+        family="mujoco",
     )
 
 
@@ -161,7 +187,7 @@ ENVIRONMENTS = {
         goal=Goal(achieved=slice(19, 22), desired=slice(22, 25), threshold=0.05, height=0.02, lowest=0.0),
         reach=reach_action,
         sources=PANDA_SOURCES,
-        extra="panda",
+        family="panda",
     ),
     **{row.name: _mujoco(row) for row in ROWS},
 }

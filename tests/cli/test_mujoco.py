@@ -15,16 +15,9 @@ from sami_train import export as export_module
 from sami_train.agent import ContextSAC
 from sami_train.config import resolve
 from sami_train.envs import ENVIRONMENTS
-from sami_train.evaluate import Evaluation
-from sami_train.tasks import TaskSpace
+from sami_train.evaluation import Evaluation
 
-SMALL = {
-    "network.net_arch": [16],
-    "network.hidden_size": 8,
-    "learning.hindsight": 0.0,
-    "learning.clip_targets": False,
-    "collection.end_on_fall": False,
-}
+SMALL = {"network.net_arch": [16], "network.hidden_size": 8}
 BODIES = {
     "half-cheetah": ["half-cheetah", "crippled-half-cheetah", "half-cheetah-cadm"],
     "ant": ["ant", "crippled-ant"],
@@ -147,19 +140,19 @@ def test_verify_and_inspect_know_such_models(sami, models):
 
 
 def test_evaluation_tells_returns(sami, models, monkeypatch):
-    spec = ENVIRONMENTS["hopper"]
-    two = TaskSpace(spec.tasks.features, {"training": spec.tasks.sets["training"][:2]})
-    monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(spec, tasks=two))
-    arguments = ("eval", "--env", "hopper", "--model", models / "hopper.onnx", "--tasks", "training", "--episodes", 1)
+    monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(ENVIRONMENTS["hopper"], episode_steps=30))
+    arguments = ("eval", "--env", "hopper", "--model", models / "hopper.onnx", "--tasks", "training", "--episodes", 11)
     done = sami(*arguments, "--workers", 1, "--json")
     assert (done.code, done.err) == (0, "")
     result = json.loads(done.out)
-    returns = [row["ret"] for row in result["tasks"]]
-    assert result["sets"] == {"training": {"ret": pytest.approx(np.mean(returns))}}
-    assert len(set(returns)) == 2
-    assert all(row["steps"] == 1000 for row in result["tasks"])
+    returns = np.concatenate([row["returns"] for row in result["tasks"]])
+    told = result["sets"]["training"]
+    assert (told["ret"], told["episodes"]) == (pytest.approx(returns.mean()), 11)
+    assert sorted(row["episodes"] for row in result["tasks"]) == [1] * 7 + [2] * 2
     console = Console(record=True, width=100)
     console.print(evaluation_table(Evaluation.from_dict(result), "training"))
     table = console.export_text()
-    assert all(f"{number:.1f}" in table for number in (*returns, np.mean(returns)))
+    assert "training (11 episodes, tasks in turn)" in table
+    assert f"{returns.mean():.0f} ± {told['ret_error']:.0f}" in table
     assert "success" not in table
+    assert "per set" in sami("eval", "--help").out

@@ -267,7 +267,7 @@ def test_a_refused_sweep_leaves_nothing_behind(sami, tmp_path, contents, argumen
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ("--episodes 2", "evaluates 1 episodes per task, and now 2 are asked for"),
+        ("--episodes 2", "evaluates with 1 episodes, and now 2 are asked for"),
         ("--steps 5", "steps is 600 in the sweep that is there, and now 5;"),
         ("--method tesac", "method is tesac,satesac in the sweep that is there, and now tesac;"),
         ("--set learning.discount=0.9", "learning.discount is not set in the sweep that is there, and now is;"),

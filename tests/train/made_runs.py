@@ -3,7 +3,7 @@
 import json
 
 from sami_train.config import resolve
-from sami_train.evaluate import Evaluation, TaskResult
+from sami_train.evaluation import Evaluation, TaskResult
 from sami_train.run_folder import RunFolder
 from sami_train.tasks import PANDA_TASKS
 

@@ -13,7 +13,7 @@ from sami_train.analysis.comparison import Comparison
 from sami_train.analysis.groups import group_runs
 from sami_train.analysis.runs import ComparisonError, Run, read_runs
 from sami_train.analysis.tables import as_data, contests_table, standings_table, tables
-from sami_train.evaluate import Evaluation
+from sami_train.evaluation import Evaluation
 from sami_train.run_folder import RunError, RunFolder, read_json, write_json
 from tests.train.made_runs import STEPS, made_run
 

@@ -4,6 +4,7 @@ import pytest
 
 from sami_runtime.errors import UnknownName
 from sami_train.config import ConfigError, from_dict, keys, parse_override, presets, resolve
+from sami_train.envs.catalog import ENVIRONMENTS
 from sami_train.train import make_env
 
 
@@ -21,11 +22,42 @@ def test_the_paper_preset_is_the_papers_table():
     assert paper.learning.hindsight == 0.0
 
 
-@pytest.mark.parametrize("name", presets())
-def test_a_configuration_comes_back_from_its_plain_values(name):
-    config = resolve(name, {"seed": 3})
-    assert from_dict(config.to_dict()) == config
-    assert config.preset == name
+def test_the_papers_table_holds_for_mujoco_too_with_its_own_contrast():
+    paper, panda = resolve("paper", {"env": "half-cheetah"}), resolve("paper")
+    assert (paper.contrast.coefficient, paper.contrast.trajectories) == (1.0, 12)
+    assert paper.learning.batch_transitions == 256
+    same = ("actor_rate", "critic_rate", "encoder_rate", "train_every", "gradient_steps", "momentum_rate", "discount")
+    for key in (*same, "critic_target_rate"):
+        assert getattr(paper.learning, key) == getattr(panda.learning, key)
+    assert (paper.steps, paper.network.hidden_size, paper.network.context_size) == (1_600_000, 128, 6)
+
+
+@pytest.mark.parametrize("env", ENVIRONMENTS)
+def test_every_preset_fits_every_environment_without_any_override(env):
+    spec = ENVIRONMENTS[env]
+    assert presets(spec.family) == ["fast-cpu", "paper"]
+    for name in presets(spec.family):
+        config = resolve(name, {"env": env, "seed": 3})
+        assert from_dict(config.to_dict()) == config
+        assert (config.preset, config.env) == (name, env)
+
+
+@pytest.mark.parametrize(
+    ("env", "episodes", "entropy"),
+    [("half-cheetah", 100, -6.0), ("crippled-ant", 50, -8.0), ("slim-humanoid-cadm", 200, -17.0)],
+)
+def test_buffer_and_target_entropy_follow_from_the_robot_unless_they_are_given(env, episodes, entropy):
+    learning = resolve("paper", {"env": env}).learning
+    assert learning.buffer_episodes == episodes
+    assert learning.target_entropy == entropy
+    assert resolve("fast-cpu", {"env": env}).learning.buffer_episodes == 10 * episodes
+    given = resolve("paper", {"env": env, "learning.buffer_episodes": 7, "learning.target_entropy": -1.5}).learning
+    assert (given.buffer_episodes, given.target_entropy) == (7, -1.5)
+
+
+def test_panda_keeps_the_target_entropy_that_it_was_trained_with():
+    assert resolve("fast-cpu").learning.target_entropy == -2.0
+    assert resolve("fast-cpu").learning.buffer_episodes == 24_000
 
 
 def test_overrides_change_one_key():
@@ -48,6 +80,8 @@ def test_overrides_change_one_key():
         ({"lerning.discount": 0.9}, "unknown config key 'lerning'"),
         ({"steps.many": 1}, "unknown config key 'steps.many'"),
         ({"env": "pandas"}, "unknown environment 'pandas'. Did you mean 'panda'"),
+        ({"env": 3}, "unknown environment '3'"),
+        ({"env": "hopper", "follows.entropy_per_motor": 1}, "unknown config key 'follows'"),
         ({"contrast.pairing": "first"}, "unknown contrast.pairing 'first'.*Valid: all_steps, last, prefix"),
         ({"method": "sac"}, "unknown method 'sac'.*Valid: ccm, pearl, saccm, satesac, tesac"),
     ],
@@ -82,7 +116,16 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
         ({"network.net_arch": []}, r"network.net_arch is \[\]; it must list at least one layer"),
         ({"network.encoder_units": [0]}, r"network.encoder_units is \[0\]; it must list at least one layer"),
         ({"contrast.hardness": -1.0}, "contrast.hardness is -1.0; it must be a number of at least 0"),
-        ({"env": "hopper"}, "learning.hindsight, learning.clip_targets, collection.end_on_fall: for environments with"),
+        (
+            {
+                "env": "hopper",
+                "learning.hindsight": 0.8,
+                "learning.clip_targets": True,
+                "collection.end_on_fall": True,
+            },
+            "learning.hindsight, learning.clip_targets, collection.end_on_fall: for environments with",
+        ),
+        ({"env": "hopper", "learning.window": 16}, "learning.burn_in is 16 and learning.window 16: the burn-in"),
         ({"learning.burn_in": 16}, "learning.burn_in is 16 and learning.window 0: the burn-in must be shorter"),
         ({"learning.discount": 1.0}, "with learning.clip_targets it must be below 1"),
         ({"learning.clip_targets": False}, "only clipped targets give a lost episode the worst value"),
@@ -94,8 +137,9 @@ def test_values_that_cannot_work_are_refused(overrides, message):
 
 
 def test_an_unknown_preset_lists_the_presets():
-    with pytest.raises(UnknownName, match=r"unknown preset 'fast'.*Valid: fast-cpu, paper"):
-        resolve("fast")
+    for env in ("panda", "hopper"):
+        with pytest.raises(UnknownName, match=r"unknown preset 'fast'.*Valid: fast-cpu, paper"):
+            resolve("fast", {"env": env})
 
 
 def test_an_override_without_a_value_is_refused():

@@ -34,6 +34,16 @@ def test_a_grid_is_every_combination_once():
     assert {cell.config.learning.discount for cell in cells} == {0.9}
 
 
+def test_a_preset_means_in_each_cell_what_suits_its_environment():
+    axes = {"env": ["panda", "hopper", "crippled-walker"], "method": ["tesac"], "seed": [0], "preset": ["fast-cpu"]}
+    cells = Grid(axes).cells()
+    assert [cell.config for cell in cells] == [
+        resolve("fast-cpu", {"env": env, "method": "tesac", "seed": 0}) for env in axes["env"]
+    ]
+    assert [cell.config.learning.window for cell in cells] == [0, 64, 64]
+    assert [cell.config.learning.target_entropy for cell in cells] == [-2.0, -3.0, -6.0]
+
+
 def test_cells_come_in_the_order_of_their_values_with_whole_comparisons_first():
     grid = Grid({"env": ["panda"], "method": ["tesac", "satesac"], "seed": [5, 3]})
     assert names(grid) == ["panda-tesac-5", "panda-satesac-5", "panda-tesac-3", "panda-satesac-3"]

@@ -152,12 +152,12 @@ def test_added_values_join_what_is_done(sweep):
 
 def test_an_evaluation_counts_only_for_its_agent_and_its_episodes(sweep):
     cell, folder = sweep.rows[0].cell, sweep.folder(sweep.rows[0].cell)
-    assert status(folder, EPISODES).sets == {}
+    assert status(folder, "panda", EPISODES).sets == {}
     finish(cell, folder, 1)
-    assert status(folder, EPISODES).sets == {"training": 0.5}
-    assert status(folder, EPISODES + 1).sets == {}
+    assert status(folder, "panda", EPISODES).sets == {"training": 0.5}
+    assert status(folder, "panda", EPISODES + 1).sets == {}
     RunFolder.open(folder).update(steps=200)
-    assert status(folder, EPISODES).sets == {}
+    assert status(folder, "panda", EPISODES).sets == {}
 
 
 def test_a_held_cell_names_its_holder_and_waits_for_it(tmp_path):

@@ -1,0 +1,119 @@
+"""Laws of evaluation by return: which tasks come, that a batch plays what the plain environment plays, what is told."""
+
+import dataclasses
+import json
+from collections import Counter
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+pytest.importorskip("mujoco")
+
+from sami_runtime.errors import SamiError
+from sami_train.agent import ContextSAC
+from sami_train.cell import status
+from sami_train.config import resolve
+from sami_train.envs import ENVIRONMENTS
+from sami_train.evaluate import SEED, evaluate
+from sami_train.evaluation import Evaluation
+from sami_train.numpy_policy import NumpyPolicy
+from sami_train.returns import in_turn
+from sami_train.rollout import Rollout
+from sami_train.run_folder import RunFolder
+
+ENV = "crippled-hopper"
+STEPS = 40
+
+
+@pytest.fixture(scope="module")
+def weights():
+    config = resolve("fast-cpu", {"env": ENV, "network.net_arch": [16], "network.hidden_size": 8})
+    return ContextSAC("ContextPolicy", ENVIRONMENTS[ENV].make(), config, device="cpu").policy.numpy_weights()
+
+
+@pytest.fixture(autouse=True)
+def _short_episodes(monkeypatch):
+    monkeypatch.setitem(ENVIRONMENTS, ENV, dataclasses.replace(ENVIRONMENTS[ENV], episode_steps=STEPS))
+
+
+def test_a_batch_plays_what_the_plain_environment_plays(weights):
+    episodes = 6
+    tasks = ENVIRONMENTS[ENV].tasks.sets["extreme"]
+    turns = in_turn(len(tasks), episodes, SEED)
+    envs = [gym.make(ENVIRONMENTS[ENV].id, max_episode_steps=STEPS) for _ in range(episodes)]
+    rollout = Rollout(envs, NumpyPolicy(weights, episodes), SEED, tasks=[tasks[turn] for turn in turns])
+    played = {json.dumps(dict(episode.task)): episode.ret for episode in rollout.round(range(episodes))}
+    found = evaluate(weights, ENV, ["extreme"], episodes)
+    assert {json.dumps(result.task): result.ret for result in found.results} == played
+    assert len(set(played.values())) == episodes
+    assert [result.steps for result in found.results] == [STEPS] * episodes
+
+
+@pytest.mark.parametrize(("count", "episodes"), [(25, 100), (16, 100), (240, 100), (7, 3)])
+def test_every_task_comes_once_before_any_comes_again(count, episodes):
+    turns = in_turn(count, episodes, SEED)
+    times = Counter(turns.tolist())
+    assert len(turns) == episodes == sum(times.values())
+    assert len(times) == min(count, episodes)
+    assert max(times.values()) - min(times[i] for i in range(count)) <= 1
+    for lap in np.split(turns, range(count, episodes, count)):
+        assert len(set(lap)) == len(lap)
+    assert (in_turn(count, episodes + 50, SEED)[:episodes] == turns).all()
+
+
+def test_a_sample_of_a_large_set_is_not_its_beginning():
+    tasks = ENVIRONMENTS["crippled-half-cheetah"].tasks.sets["extreme"]
+    assert len(tasks) == 240
+    chosen = [tasks[turn] for turn in in_turn(len(tasks), 100, SEED)]
+    assert {task["mass"] for task in chosen} == {task["mass"] for task in tasks}
+    assert abs(np.mean([task["mass"] for task in chosen]) - 1.0) < 0.15
+
+
+def test_threads_change_nothing_and_more_episodes_go_on_with_the_same_ones(weights):
+    some = evaluate(weights, ENV, ["training"], 100, workers=1)
+    assert evaluate(weights, ENV, ["training"], 100, workers=2) == some
+    more = evaluate(weights, ENV, ["training"], 120)
+    assert len(some.returns("training")) == 100
+    assert len(more.returns("training")) == 120
+    for fewer, longer in zip(some.results, more.results, strict=True):
+        assert longer.task == fewer.task
+        assert longer.returns[: fewer.episodes] == fewer.returns
+
+
+def test_a_set_tells_mean_deviation_and_standard_error_of_its_episodes(weights):
+    found = evaluate(weights, ENV, ["training", "extreme"], 14)
+    told = found.to_dict()
+    for name in ("training", "extreme"):
+        returns = np.concatenate([result.returns for result in found.of(name)])
+        assert told["sets"][name] == {
+            "ret": pytest.approx(returns.mean()),
+            "ret_std": pytest.approx(returns.std(ddof=1)),
+            "ret_error": pytest.approx(returns.std(ddof=1) / np.sqrt(14)),
+            "episodes": 14,
+        }
+        assert sum(row["episodes"] for row in told["tasks"] if row["task_set"] == name) == 14
+    assert not {"success", "above_floor", "lifted"} & set(told["tasks"][0])
+    assert Evaluation.from_dict(json.loads(json.dumps(told))) == found
+    one = evaluate(weights, ENV, ["training"], 1).summary("training")
+    assert (one["ret_std"], one["ret_error"], one["episodes"]) == (None, None, 1)
+
+
+def test_an_evaluation_without_the_returns_of_episodes_is_refused(weights):
+    told = evaluate(weights, ENV, ["training"], 2).to_dict()
+    del told["tasks"][0]["returns"]
+    with pytest.raises(SamiError, match="the evaluation lacks 'returns'; measure again"):
+        Evaluation.from_dict(told)
+
+
+def test_a_cell_is_done_when_every_set_has_its_episodes(weights, tmp_path):
+    run = RunFolder.create(tmp_path / "cell", resolve("fast-cpu", {"env": ENV}), [])
+    run.agent.touch()
+    run.update(steps=1000)
+    run.keep_evaluation(evaluate(weights, ENV, ["training", "moderate"], 12).to_dict(), 1000)
+    run.metrics.write_text(json.dumps({"step": 1000, "rollout/ep_rew_mean": 123.4, "rollout/success": 0.0}) + "\n")
+    found = status(run.path, ENV, 12)
+    assert set(found.sets) == {"training", "moderate"}
+    assert found.sets["training"] == evaluate(weights, ENV, ["training"], 12).ret("training")
+    assert found.exploring == 123.4
+    assert status(run.path, ENV, 13).sets == {}
