@@ -4,7 +4,7 @@
 
 One process, one buffer of episodes collected by real rollouts. An update draws windows, runs the encoder over them, and
 takes `learning.steps_per_draw` gradient steps of actor and critics; updates with different numbers of steps take turns,
-so that whatever else the machine does falls on all. A line through their medians tells what a draw costs and what a step.
+so that whatever else the machine does falls on all. A line through their medians tells what a draw costs and a step.
 """
 
 from __future__ import annotations
