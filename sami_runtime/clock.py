@@ -85,6 +85,14 @@ class Pace:
         """When the tick that runs now was due [s]."""
         return self._start + self.tick * self.period
 
+    def wait_until_before(self, early: float) -> bool:
+        """Sleeps until `early` seconds before the next tick; False, at once, where that moment has passed."""
+        moment = self.due + self.period - early
+        if self._clock.now() > moment:
+            return False
+        self._clock.sleep_until(moment)
+        return True
+
     def wait(self) -> int:
         """Sleeps until the next tick that lies ahead.
 

@@ -50,6 +50,7 @@ def run_episode(
     on_step: OnStep | None = None,
     gate: SafetyGate | None = None,
     loop_hz: float | None = None,
+    prewarm_s: float = 0.0,
 ) -> EpisodeReport:
     """Runs one episode, and stops the adapter however it ends.
 
@@ -64,6 +65,8 @@ def run_episode(
         gate: Owns the write. If None, one with the default limits.
         loop_hz: Rate of the loop [1/s], a multiple of the contract's, which is taken if None. The policy is asked at
             its own rate only; in between its last action stands.
+        prewarm_s: How long [s] before the policy is due it makes a step on copies, so that the caches are warm; 0.0005
+            is enough for `models/`. A tick whose turn ended too late for that goes without. 0 never.
 
     Raises:
         AdapterError: The policy and the adapter do not fit, or the adapter failed.
@@ -77,12 +80,17 @@ def run_episode(
             "expected a batch of 1 and at least 1 step."
         )
     substeps = _substeps(loop_hz, session.contract.rate_hz)
+    period = 1.0 / (session.contract.rate_hz * substeps)
+    if not 0.0 <= prewarm_s < period:
+        raise SamiError(
+            f"prewarm_s is {prewarm_s}; it must be at least 0 and less than the loop's period, {period:g} s."
+        )
     with always_stopped(adapter):
         require_compatible(session.contract, adapter)
         gate = gate or SafetyGate(adapter, session.contract)
         if gate.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
-        episode = _Episode(session, adapter, gate, clock, limit, substeps, on_step)
+        episode = _Episode(session, adapter, gate, clock, limit, substeps, on_step, prewarm_s)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()
@@ -101,9 +109,10 @@ class _Episode:
         limit: int,
         substeps: int,
         on_step: OnStep | None,
+        prewarm_s: float,
     ) -> None:
         self.session, self.adapter, self.gate, self.on_step = session, adapter, gate, on_step
-        self.limit, self.substeps = limit, substeps
+        self.limit, self.substeps, self.prewarm_s = limit, substeps, prewarm_s
         # Without a clock, time is the number of periods, and says nothing about the adapter's.
         self.real_time = clock is not None
         self.clock = clock or ManualClock()
@@ -129,6 +138,8 @@ class _Episode:
         if self.done or (over and self._due(self.pace.tick + 1)):
             return False
         if self.counts.ticks:
+            if self.prewarm_s and self._due(self.pace.tick + 1) and self.pace.wait_until_before(self.prewarm_s):
+                self.session.prewarm()
             self.missed = self.pace.wait()
         self.due = self._due(self.pace.tick)
         return not (over and self.due)

@@ -170,6 +170,36 @@ def unlimited(session, adapter):
     return SafetyGate(adapter, session.contract, Limits(max_age_s=float("inf")))
 
 
+# --- warming up before a tick
+
+
+def test_the_policy_is_warmed_just_before_its_ticks_and_acts_as_if_it_was_not(session, arm, monkeypatch):
+    plain, warmed, warmed_at = arm(ManualClock()), arm(ManualClock()), []
+    run_episode(session, plain, seed=0, clock=plain.clock, loop_hz=50.0)
+    prewarm = session.prewarm
+    monkeypatch.setattr(session, "prewarm", lambda: (warmed_at.append(warmed.clock.now()), prewarm()))
+    run_episode(session, warmed, seed=0, clock=warmed.clock, prewarm_s=0.0005, loop_hz=50.0)
+    np.testing.assert_allclose(warmed_at, 0.04 * np.arange(1, 10) - 0.0005)
+    np.testing.assert_array_equal(warmed.written, plain.written)
+
+
+def test_a_turn_that_ended_too_late_leaves_no_time_to_warm_up(session, arm, monkeypatch):
+    clock, warmed = ManualClock(), []
+    monkeypatch.setattr(session, "prewarm", lambda: warmed.append(clock.now()))
+    adapter = arm(clock, writing=[0.0, 0.0398, 0.06])
+    run_episode(session, adapter, clock=clock, prewarm_s=0.0005, max_steps=4)
+    np.testing.assert_allclose(warmed, [0.0395])
+    np.testing.assert_allclose(adapter.written_at, [0.0, 0.04, 0.08, 0.16])
+
+
+@pytest.mark.parametrize("early", [-0.001, 0.04, float("nan")])
+def test_a_warm_up_that_is_longer_than_a_period_is_refused(session, arm, early):
+    adapter = arm()
+    with pytest.raises(SamiError, match=r"prewarm_s is .*less than the loop's period, 0\.04 s"):
+        run_episode(session, adapter, prewarm_s=early)
+    assert adapter.resets == 0
+
+
 # --- a loop that is faster than the policy
 
 
