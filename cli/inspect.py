@@ -39,7 +39,7 @@ def inspect(
         if "success" in numbers:
             print(f"success {name}: {numbers['success']:.3f} ({numbers['above_floor']:.3f} above the floor)")
         else:
-            print(f"return {name}: {numbers['ret']:.1f}")
+            print(f"return {name}: {numbers['ret']:,.0f}")
 
 
 def _write_golden(contract: Contract, model: Path, path: Path) -> None:

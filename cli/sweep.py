@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json as json_module
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
     from sami_train.grid import Grid
+    from sami_train.measure import Measure
     from sami_train.sweep import Row, Sweep
 
 OF_THE_GRID = ("out", "env", "method", "preset", "seed", "steps", "device", "override", "deterministic", "episodes")
@@ -158,7 +161,8 @@ class _Display:
         for row in self.sweep.rows:
             if self._shown.get(row.cell.name, "waiting") != row.state:
                 done = f" after {row.status.steps:,} steps" if row.status.steps else ""
-                told = ", ".join(f"{name} {value:.2f}" for name, value in row.status.sets.items()) or row.reason
+                shown = _shown(row)
+                told = ", ".join(f"{name} {shown(value)}" for name, value in row.status.sets.items()) or row.reason
                 line = f"{row.cell.name} {row.state}{done}{': ' if told else ''}{told}"
                 self.console.print(line, markup=False, highlight=False, soft_wrap=True)
             self._shown[row.cell.name] = row.state
@@ -185,17 +189,28 @@ def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
     for row in rows:
         status, total = row.status, row.cell.config.steps
         speed = status.steps / status.seconds if status.seconds else 0.0
+        shown = _shown(row)
         table.add_row(
             row.cell.name,
             row.state,
             f"{min(1.0, status.steps / total):.0%}" + ("" if each else f" of {total:,}"),
-            "" if status.exploring is None else f"{status.exploring:.2f}",
+            "" if status.exploring is None else shown(status.exploring),
             _duration((total - status.steps) / speed) if speed and row.state == "running" else "",
-            *(f"{status.sets[name]:.2f}" if name in status.sets else "" for name in _sets(sweep)),
+            *(shown(status.sets[name]) if name in status.sets else "" for name in _sets(sweep)),
             style=COLORS.get(row.state),
         )
     notes = [Text(f"{row.cell.name} {row.reason.splitlines()[0]}") for row in sweep.rows if row.reason]
     return Group(Text(f"{sweep.path}: {', '.join(counts + each + about)}"), *notes, table)
+
+
+def _measure(row: Row) -> Measure:
+    from sami_train.envs.catalog import environment
+
+    return environment(row.cell.config.env).measure
+
+
+def _shown(row: Row) -> Callable[[float], str]:
+    return functools.partial(_measure(row).show, coarse=True)
 
 
 def _sets(sweep: Sweep) -> list[str]:
@@ -215,7 +230,7 @@ def _summary(sweep: Sweep) -> dict[str, Any]:
             "settings": dict(row.cell.overrides),
             "state": row.state,
             "steps": row.status.steps,
-            "success": dict(row.status.sets),
+            _measure(row).name: dict(row.status.sets),
             "reason": row.reason,
             "log": None if row.log is None else str(row.log),
         }

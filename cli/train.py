@@ -57,8 +57,11 @@ def train(
 
         agent = go_on(folder, show=not quiet)
     if agent.finished:
-        success = agent.task_record.mean_success
-        print(f"trained {agent.num_timesteps:,} steps, success while exploring {success:.2f}. Next:")
+        from sami_train.envs.catalog import environment
+
+        measure = environment(agent.config.env).measure
+        reached = measure.show(agent.task_record.mean(measure), coarse=True)
+        print(f"trained {agent.num_timesteps:,} steps, {measure.name} while exploring {reached}. Next:")
         print(f"  sami eval --run {folder}\n  sami export --run {folder} --out {folder.name}.onnx")
     else:
         print(f"stopped after {agent.num_timesteps:,} of {agent.config.steps:,} steps. Go on with:")

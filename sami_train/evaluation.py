@@ -137,7 +137,7 @@ class Evaluation:
 
 
 def _task_result(row: dict[str, Any], success: bool) -> TaskResult:
-    of_goals = {name: row[name] if success else 0.0 for name in OF_GOALS}
+    of_goals: dict[str, Any] = {name: row[name] if success else 0.0 for name in OF_GOALS}
     told: dict[str, Any] = {name: row[name] for name in ("task_set", "task", "episodes", "steps")}
     returns = () if success else tuple(row["returns"])
     return TaskResult(**told, **of_goals, ret=row.get("ret"), returns=returns)

@@ -10,10 +10,15 @@ from sami_runtime.contract import Contract
 
 from .agent import ContextSAC
 from .analysis.paper import reported
+from .envs.catalog import environment
 from .evaluation import Evaluation
+from .measure import SUCCESS, Measure
 from .metrics import read_metrics
 from .run_folder import RunFolder
 from .tasks import label
+
+MOST_NAMED = 9
+"""Most tasks whose curves a plot names; of more, only the mean is."""
 
 
 def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
@@ -62,8 +67,9 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
         "",
     ]
     written = [model.with_suffix(".md")]
-    if _plot(run, model.with_suffix(".png")):
-        lines += [f"![Success while exploring]({model.stem}.png)", ""]
+    measure = environment(str(training["env"])).measure
+    if _plot(run, measure, model.with_suffix(".png")):
+        lines += [f"![{measure.name.capitalize()} while exploring]({model.stem}.png)", ""]
         written.append(model.with_suffix(".png"))
     if contract.evaluation is not None:
         lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
@@ -76,6 +82,32 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
 
 
 def _results(result: Evaluation, title: str) -> list[str]:
+    return _successes(result, title) if result.measure is SUCCESS else _returns(result, title)
+
+
+def _returns(result: Evaluation, title: str) -> list[str]:
+    show = result.measure.show
+    counts = " or ".join(dict.fromkeys(str(len(result.returns(name))) for name in result.sets))
+    lines = [
+        f"Return, {counts} episodes in each set of tasks, which come in turn, deterministic. std: deviation over these "
+        "episodes; ±: standard error of their mean; the paper's ±: deviation over five seeds.",
+        "",
+        "| task set | tasks | return | std | paper |",
+        "|---|---|---|---|---|",
+    ]
+    for name in result.sets:
+        cell = reported(result.env, title, name)
+        theirs = " ± ".join(map(show, cell)) if cell else ""
+        lines.append(
+            f"| {name} | {len(result.of(name))} | {show(result.ret(name))} ± {show(result.ret_error(name))} "
+            f"| {show(result.ret_std(name))} | {theirs} |"
+        )
+    lines += ["", "| task set | task | episodes | return |", "|---|---|---|---|"]
+    lines += [f"| {row.task_set} | {label(row.task)} | {row.episodes} | {show(row.ret)} |" for row in result.results]
+    return [*lines, ""]
+
+
+def _successes(result: Evaluation, title: str) -> list[str]:
     paper = {name: cell.mean for name in result.sets if (cell := reported(result.env, title, name))}
     lines = [
         f"Success, {result.results[0].episodes} episodes per task, deterministic, the same starts in every task "
@@ -100,26 +132,23 @@ def _results(result: Evaluation, title: str) -> list[str]:
     return [*lines, ""]
 
 
-def _plot(run: RunFolder, path: Path) -> bool:
-    """Draw success over minutes; False where matplotlib is missing."""
+def _plot(run: RunFolder, measure: Measure, path: Path) -> bool:
+    """Draw what counts while exploring over minutes; False where matplotlib is missing."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         return False
-    rows = [row for row in read_metrics(run.metrics) if "time/seconds" in row and "rollout/success" in row]
+    rows = [row for row in read_metrics(run.metrics) if "time/seconds" in row and measure.exploring in row]
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axes = figure.subplots()
     minutes = [row["time/seconds"] / 60 for row in rows]
-    for name in sorted({key for row in rows for key in row if key.startswith("success/")}):
-        axes.plot(
-            minutes,
-            [row.get(name, float("nan")) for row in rows],
-            lw=1,
-            alpha=0.6,
-            label=name.removeprefix("success/"),
-        )
-    axes.plot(minutes, [row["rollout/success"] for row in rows], "k", lw=2, label="mean")
-    axes.set(xlabel="minutes", ylabel="success while exploring", ylim=(0, 1))
+    prefix = f"{measure.name}/"
+    names = sorted({key for row in rows for key in row if key.startswith(prefix)})
+    for name in names:
+        task = name.removeprefix(prefix) if len(names) <= MOST_NAMED else "_"
+        axes.plot(minutes, [row.get(name, float("nan")) for row in rows], lw=1, alpha=0.6, label=task)
+    axes.plot(minutes, [row[measure.exploring] for row in rows], "k", lw=2, label="mean")
+    axes.set(xlabel="minutes", ylabel=f"{measure.name} while exploring", ylim=measure.bounds)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7, loc="lower right")
     figure.savefig(path, dpi=110)

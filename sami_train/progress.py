@@ -1,4 +1,4 @@
-"""What a user watches while training: steps a second, time left, success by task."""
+"""What a user watches while training: steps a second, time left, success or return by task."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from .config import TrainConfig
+from .envs.catalog import environment
 from .task_record import TaskRecord
 
 RATE_WINDOW = 30.0
@@ -29,7 +30,7 @@ class Progress:
     """
 
     def __init__(self, config: TrainConfig, done: int, show: bool = True) -> None:
-        self._total, self._show = config.steps, show
+        self._total, self._show, self._measure = config.steps, show, environment(config.env).measure
         self._bar = Bar(
             TextColumn(f"[bold]{config.env} {config.method}[/] seed {config.seed}"),
             BarColumn(),
@@ -58,7 +59,7 @@ class Progress:
         Args:
             steps: environment steps done.
             updates: gradient steps done.
-            record: success of the last episodes.
+            record: of the last episodes.
         """
         now = time.monotonic()
         self._history.append((now, steps, updates))
@@ -70,11 +71,14 @@ class Progress:
         elapsed = max(now - then, 1e-9)
         speed = (steps - steps_then) / elapsed
         left = max(0, self._total - steps) / speed / 60 if speed > 0 else float("nan")
+        measure = self._measure
         line = (
             f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} gradient steps/s, "
-            f"{left:.1f} min left; success while exploring {record.mean_success:.2f}"
+            f"{left:.1f} min left; "
+            f"{measure.name} while exploring {measure.show(record.mean(measure), coarse=True)}"
         )
-        tasks = "   ".join(f"{name} {share:.2f}" for name, share in record.success.items())
+        by_task = record.by_task(measure).items()
+        tasks = "   ".join(f"{name} {measure.show(value, coarse=True)}" for name, value in by_task)
         if self._live.is_started:
             self._bar.update(self._task, completed=min(steps, self._total))
             self._live.update(Group(self._bar, Text(line), Text(tasks, style="dim")))

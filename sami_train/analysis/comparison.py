@@ -10,6 +10,7 @@ from typing import Any
 
 from sami_runtime.errors import UnknownName
 from sami_train.config import keys
+from sami_train.measure import RETURN, Measure
 
 from .estimates import (
     Aggregate,
@@ -34,9 +35,10 @@ class Standing:
 
     group: Group
     task_set: str
-    success: Aggregate
-    above_floor: float
-    """Mean success among episodes that were not solved at their start."""
+    score: Aggregate
+    """Of what the environment is judged by."""
+    above_floor: float | None
+    """Mean success among episodes that were not solved at their start; None where the return counts."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,17 @@ class Comparison:
         return self.runs[0].evaluation.sets
 
     @property
+    def measure(self) -> Measure:
+        """What the environment is judged by."""
+        return self.runs[0].evaluation.measure
+
+    @property
     def episodes(self) -> list[int]:
-        """Evaluation episodes per task: one number, unless tasks differ in it."""
-        return sorted({result.episodes for result in self.runs[0].evaluation.results})
+        """Evaluation episodes per task, or per set, see `Measure.per`: one number, unless they differ in it."""
+        evaluation = self.runs[0].evaluation
+        if self.measure.per == "set":
+            return sorted({len(evaluation.returns(name)) for name in evaluation.sets})
+        return sorted({result.episodes for result in evaluation.results})
 
     @cached_property
     def standings(self) -> list[Standing]:
@@ -113,8 +123,10 @@ class Comparison:
             Standing(
                 group,
                 task_set,
-                aggregate(group.scores(task_set)),
-                sum(run.evaluation.above_floor(task_set) for run in group.runs) / len(group.runs),
+                aggregate(group.scores(task_set), self.measure.bounds),
+                None
+                if self.measure is RETURN
+                else sum(run.evaluation.above_floor(task_set) for run in group.runs) / len(group.runs),
             )
             for task_set in self.task_sets
             for group in self.groups

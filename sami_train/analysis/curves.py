@@ -1,4 +1,4 @@
-"""Success while learning, and success against a key of the configuration."""
+"""What counts while learning, and against a key of the configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG = 8
 
 
 def learning_curves(comparison: Comparison) -> Figure | None:
-    """Success while exploring; one panel, or one for each method where a method has several groups."""
+    """What counts while exploring; one panel, or one for each method where a method has several groups."""
     groups = [group for group in comparison.groups if any(len(run.curve()[0]) for run in group.runs)]
     if not groups:
         return None
@@ -33,10 +33,10 @@ def learning_curves(comparison: Comparison) -> Figure | None:
         colours = shades(len(members)) if split else [COLOURS[g.method.title] for g in members]
         for group, colour in zip(members, colours, strict=True):
             _learning_curve(axes, group, " ".join(group.shown.values()) if split else group.label, colour)
-        axes.set(xlabel="environment steps [thousands]", ylim=(0, 1), xlim=(0, None))
+        axes.set(xlabel="environment steps [thousands]", ylim=comparison.measure.bounds, xlim=(0, None))
         axes.set_title(members[0].method.title if split else "")
         axes.legend(fontsize=8, loc="lower right")
-    row[0].set_ylabel("success while exploring")
+    row[0].set_ylabel(f"{comparison.measure.name} while exploring")
     return figure
 
 
@@ -80,7 +80,7 @@ def curves_by_key(comparison: Comparison) -> Figure | None:
         axes.minorticks_off()
         axes.margins(x=0.08)
         axes.set(title=task_set, xlabel=key)
-    row[0].set_ylabel("success, IQM")
+    row[0].set_ylabel(f"{comparison.measure.name}, IQM")
     legend_below(figure, row[0].get_legend_handles_labels()[0])
     return figure
 
@@ -91,7 +91,7 @@ def _line(axes: Axes, label: str, at: Sequence[float], standings: Sequence[Stand
 
     colour = COLOURS[standings[0].group.method.title]
     moved = axes.transData + ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
-    iqms = [standing.success.iqm for standing in standings]
+    iqms = [standing.score.iqm for standing in standings]
     if len(iqms) == 1:
         axes.axhline(iqms[0].value, color=colour, lw=1.2, ls=":")
     heights = [iqm.value for iqm in iqms]

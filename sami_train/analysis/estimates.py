@@ -1,6 +1,7 @@
 """Estimates with intervals over seeds, by arch and scipy.
 
-Scores are success by seed and task. Two intervals stand side by side, since they answer different doubts:
+Scores are success by seed and task, or returns by seed and episode. Two intervals stand side by side, since they
+answer different doubts:
 
 * The *stratified bootstrap* of Agarwal et al. 2021 (Deep reinforcement learning at the edge of the statistical
   precipice) draws seeds anew within each task. It serves any statistic, but takes the tasks of a run as independent,
@@ -47,7 +48,7 @@ class Aggregate(NamedTuple):
     mean_stratified: Interval
     """Mean, with the stratified bootstrap."""
     iqm: Interval
-    """Interquartile mean over (seed, task), with the stratified bootstrap."""
+    """Interquartile mean over (seed, task), or (seed, episode), with the stratified bootstrap."""
 
 
 class PairedTest(NamedTuple):
@@ -60,8 +61,13 @@ class PairedTest(NamedTuple):
     """Two-sided; None with fewer than two common seeds, or where all differences are equal."""
 
 
-def aggregate(scores: np.ndarray) -> Aggregate:
-    """Mean and interquartile mean of success, (seeds, tasks)."""
+def aggregate(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> Aggregate:
+    """Mean and interquartile mean of scores, (seeds, tasks).
+
+    Args:
+        scores: success by task, or returns by episode; the same tasks and starts for every seed.
+        bounds: smallest and largest value that a mean can take, where there are such.
+    """
     means = scores.mean(axis=1)
     mean, middle = float(scores.mean()), iqm(scores)
     if len(scores) == 1:
@@ -73,9 +79,11 @@ def aggregate(scores: np.ndarray) -> Aggregate:
 
     low, high = _stratified(both, *scores.T)
     t = _student(means)
-    return Aggregate(
+    if bounds is not None and t.low is not None and t.high is not None:
         # A success rate lies between 0 and 1, whatever Student's t thinks.
-        Interval(mean, max(t.low or 0.0, 0.0), min(t.high or 1.0, 1.0)),
+        t = Interval(mean, max(t.low, bounds[0]), min(t.high, bounds[1]))
+    return Aggregate(
+        Interval(mean, t.low, t.high),
         float(means.std(ddof=1)),
         Interval(mean, low[0], high[0]),
         Interval(middle, low[1], high[1]),
@@ -114,7 +122,7 @@ def paired_t_test(x: Mapping[int, float], y: Mapping[int, float]) -> PairedTest:
     """Student's paired t-test of x - y, paired by seed (paper, appendix "Statistical hypothesis tests").
 
     Args:
-        x: mean success of a set by seed.
+        x: mean of a set by seed.
         y: the same of the other method.
     """
     seeds = sorted(x.keys() & y.keys())

@@ -44,7 +44,7 @@ class Group:
         return [run.seed for run in self.runs]
 
     def scores(self, task_set: str) -> np.ndarray:
-        """Success, (seeds, tasks)."""
+        """What counts, (seeds, tasks), or (seeds, episodes) where it is the return."""
         return np.stack([run.scores(task_set) for run in self.runs])
 
 

@@ -1,4 +1,4 @@
-"""Intervals of success by group, and of the probability that one group beats another."""
+"""Intervals of what counts by group, and of the probability that one group beats another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANY = 15
 """Pairs of groups that are too many to plot all of them."""
 
 
-def success_intervals(comparison: Comparison) -> Figure:
+def score_intervals(comparison: Comparison) -> Figure:
     """IQM with its bootstrap interval, and the mean of each seed with Student's t interval, by group and set."""
     from matplotlib.lines import Line2D
 
@@ -24,7 +24,7 @@ def success_intervals(comparison: Comparison) -> Figure:
     for axes, task_set in zip(row, comparison.task_sets, strict=True):
         for place, standing in enumerate(s for s in comparison.standings if s.task_set == task_set):
             _standing(axes, place, standing)
-        axes.set(title=task_set, xlabel="success")
+        axes.set(title=task_set, xlabel=comparison.measure.name)
         _name_rows(axes, [group.label for group in groups])
     bar = Line2D([], [], color=GREY, lw=7, alpha=0.4, marker="|", ms=11, mew=2.5, label="IQM, 95 % bootstrap")
     line = Line2D([], [], color=GREY, lw=1.5, marker="o", mfc="white", ms=5, label="mean of each seed, 95 % t")
@@ -51,13 +51,13 @@ def improvement_intervals(comparison: Comparison) -> Figure | None:
 
 
 def _standing(axes: Axes, place: int, standing: Standing) -> None:
-    success, colour = standing.success, COLOURS[standing.group.method.title]
+    score, colour = standing.score, COLOURS[standing.group.method.title]
     upper, lower = place - 0.14, place + 0.18
-    if success.iqm.bounds:
-        axes.plot(success.iqm.bounds, [upper] * 2, color=colour, lw=7, **BAND)
-    axes.plot([success.iqm.value], [upper], "|", color=colour, ms=11, mew=2.5)
-    if success.mean.bounds:
-        axes.plot(success.mean.bounds, [lower] * 2, color=colour, lw=1.5)
+    if score.iqm.bounds:
+        axes.plot(score.iqm.bounds, [upper] * 2, color=colour, lw=7, **BAND)
+    axes.plot([score.iqm.value], [upper], "|", color=colour, ms=11, mew=2.5)
+    if score.mean.bounds:
+        axes.plot(score.mean.bounds, [lower] * 2, color=colour, lw=1.5)
     means = standing.group.scores(standing.task_set).mean(axis=1)
     axes.plot(means, [lower] * len(means), "o", color="white", mec=colour, ms=5, mew=1.3)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .comparison import Comparison
 from .curves import curves_by_key, learning_curves
 from .heatmap import heat_maps
-from .intervals import improvement_intervals, success_intervals
+from .intervals import improvement_intervals, score_intervals
 from .style import SETTINGS
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ class Plot:
     make: Callable[[Comparison], Figure | None]
     """None where the runs do not allow it."""
     caption: str
+    """With `{measure}` where the name of what counts belongs."""
 
 
 PLOTS = (
     Plot(
         "intervals.png",
-        success_intervals,
-        "Success by group and set of tasks. Bar: IQM with its 95 % stratified bootstrap interval; circles and thin "
+        score_intervals,
+        "{measure} by group and set of tasks. Bar: IQM with its 95 % stratified bootstrap interval; circles and thin "
         "line: mean of each seed and the 95 % Student's t interval of their mean.",
     ),
     Plot("improvement.png", improvement_intervals, "P(X > Y), with 95 % stratified bootstrap intervals."),
@@ -41,12 +42,12 @@ PLOTS = (
     Plot(
         "learning_curves.png",
         learning_curves,
-        "Success while exploring, mean over training tasks. Line: mean over seeds; band: one standard deviation.",
+        "{measure} while exploring, mean over training tasks. Line: mean over seeds; band: one standard deviation.",
     ),
     Plot(
         "heat_maps.png",
         heat_maps,
-        "Success by task, mean over seeds. Hatched: hardly more than doing nothing scores.",
+        "{measure} by task, mean over seeds. Hatched: hardly more than doing nothing scores.",
     ),
 )
 

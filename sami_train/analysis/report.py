@@ -10,6 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from sami_train.evaluation import OF_GOALS
+from sami_train.measure import RETURN
+
 from .comparison import Comparison
 from .plots import PLOTS, Plot, draw
 from .runs import ComparisonError
@@ -55,6 +58,7 @@ def write_report(comparison: Comparison, out: Path, command: Sequence[str]) -> l
 
 
 def _write_results(comparison: Comparison, path: Path) -> None:
+    left_out = ("task_set", "task", "returns", *(OF_GOALS if comparison.measure is RETURN else ()))
     keys = sorted({key for group in comparison.groups for key in group.settings})
     rows = [
         {
@@ -69,8 +73,8 @@ def _write_results(comparison: Comparison, path: Path) -> None:
             "commit": run.commit,
             "task_set": result.task_set,
             **result.task,
-            **{name: value for name, value in asdict(result).items() if name not in ("task_set", "task")},
-            "above_floor": result.above_floor,
+            **{name: value for name, value in asdict(result).items() if name not in left_out},
+            **({} if comparison.measure is RETURN else {"above_floor": result.above_floor}),
         }
         for group in comparison.groups
         for run in group.runs
@@ -88,7 +92,8 @@ def _markdown(comparison: Comparison, plots: Sequence[Plot], command: Sequence[s
     for table in tables(comparison):
         lines += _table(table)
     for plot in plots:
-        lines += [f"![{plot.caption}]({plot.name})", "", plot.caption, ""]
+        caption = plot.caption.format(measure=comparison.measure.name.capitalize())
+        lines += [f"![{caption}]({plot.name})", "", caption, ""]
     return "\n".join(lines + _table(_runs(comparison)))
 
 

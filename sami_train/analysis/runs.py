@@ -11,6 +11,7 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_train.evaluation import Evaluation, TaskResult
+from sami_train.measure import RETURN
 from sami_train.methods import Method, method
 from sami_train.run_folder import RunError, RunFolder, read_json, read_metrics
 from sami_train.tasks import label
@@ -55,13 +56,15 @@ class Run:
         return git.get("commit", "unknown")[:10] + (" with changes" if git.get("dirty") else "")
 
     def scores(self, task_set: str) -> np.ndarray:
-        """Success by task of one set, (tasks,)."""
+        """What counts in one set: success by task, (tasks,), or the return of each episode, (episodes,)."""
+        if self.evaluation.measure is RETURN:
+            return self.evaluation.returns(task_set)
         return np.array([result.success for result in self.evaluation.of(task_set)])
 
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
-        """Environment steps (n,) and success while exploring (n,); empty where the run kept none."""
-        rows = read_metrics(RunFolder(self.path).metrics)
-        found = {int(row["step"]): row["rollout/success"] for row in rows if "rollout/success" in row}
+        """Environment steps (n,) and what counts while exploring (n,); empty where the run kept none."""
+        rows, column = read_metrics(RunFolder(self.path).metrics), self.evaluation.measure.exploring
+        found = {int(row["step"]): row[column] for row in rows if column in row and row[column] == row[column]}
         return np.array(list(found)), np.array(list(found.values()))
 
 

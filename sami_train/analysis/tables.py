@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from sami_train.measure import SUCCESS, Measure
+
 from . import paper
 from .comparison import Comparison, Contest, Standing, span
 from .estimates import Interval, least_difference, least_sign_flip_p
@@ -33,16 +35,19 @@ def tables(comparison: Comparison) -> list[Table]:
 def standings_table(comparison: Comparison, task_set: str) -> Table:
     """What each group scored on one set of tasks, beside the paper; the steps too where budgets are unequal."""
     standings = [s for s in comparison.standings if s.task_set == task_set]
-    rows = [_standing(comparison.env, standing) for standing in standings]
+    measure = comparison.measure
+    rows = [_standing(comparison.env, measure, standing) for standing in standings]
     tasks = len(comparison.runs[0].evaluation.of(task_set))
-    title = f"{task_set}: success, {tasks} tasks, {' or '.join(map(str, comparison.episodes))} episodes per task"
+    episodes = " or ".join(map(str, comparison.episodes)) + " episodes"
+    counted = f"{tasks} tasks, {episodes} per task" if measure.per == "task" else f"{episodes} in {tasks} tasks"
+    title = f"{task_set}: {measure.name}, {counted}"
     columns: tuple[str, ...] = (
         "group",
         "seeds",
         "mean ± std",
         "mean [95 % t]",
         "IQM [95 % bootstrap]",
-        "above floor",
+        *(("above floor",) if measure is SUCCESS else ()),
         "paper",
     )
     if not comparison.equal_budget:
@@ -55,11 +60,13 @@ def standings_table(comparison: Comparison, task_set: str) -> Table:
 
 def standings_notes(comparison: Comparison) -> list[str]:
     """How to read the tables of standings."""
+    unit = "task" if comparison.measure is SUCCESS else "episode"
+    floor = ("above floor: mean success among episodes that doing nothing would not have solved.",)
     return [
         "mean ± std: over seeds. [95 % t]: Student's t over the seeds' means, the interval to believe with few seeds.",
-        "IQM: interquartile mean over (seed, task). [95 % bootstrap]: stratified by task; it takes the tasks of one "
-        "run as independent and is too narrow with few seeds.",
-        "above floor: mean success among episodes that doing nothing would not have solved.",
+        f"IQM: interquartile mean over (seed, {unit}). [95 % bootstrap]: stratified by {unit}; it takes the {unit}s of "
+        "one run as independent and is too narrow with few seeds.",
+        *(floor if comparison.measure is SUCCESS else ()),
         f"paper: {paper.SOURCE}; {paper.SPREAD.get(comparison.env, 'its ± is the deviation across seeds')}.",
     ]
 
@@ -68,7 +75,8 @@ def contests_table(comparison: Comparison) -> Table | None:
     """Whether SaNCE helps: each method with it against the same without; None where no such pair was given."""
     if not comparison.contests:
         return None
-    rows = [_contest(comparison.env, contest) for contest in comparison.contests]
+    rows = [_contest(comparison.env, comparison.measure, contest) for contest in comparison.contests]
+    place = "a task" if comparison.measure is SUCCESS else "an episode"
     tests = sum(contest.test.p is not None for contest in comparison.contests)
     counts = sorted({len(contest.test.seeds) for contest in comparison.contests})
     notes = [what_seeds_show(count) for count in counts]
@@ -77,7 +85,7 @@ def contests_table(comparison: Comparison) -> Table | None:
             0, f"p: two-sided paired t-test, as in the paper's appendix, not corrected for the {tests} tests here."
         )
     notes.append(
-        "P(X > Y): how often a run of X beats one of Y in a task, ties half; interval by the stratified bootstrap."
+        f"P(X > Y): how often a run of X beats one of Y in {place}, ties half; interval by the stratified bootstrap."
     )
     columns = ("pair", "set", "seeds", "difference [95 % t]", "p", "P(X > Y) [95 % bootstrap]", "paper's p")
     return Table("Does SaNCE help? Differences paired by seed", columns, rows, notes)
@@ -106,28 +114,34 @@ def bounds(interval: Interval, digits: int = 3) -> str:
     return f"[{number(interval.low, digits)}, {number(interval.high, digits)}]" if interval.bounds else "no interval"
 
 
-def _standing(env: str, standing: Standing) -> tuple[str, ...]:
-    success = standing.success
+def _standing(env: str, measure: Measure, standing: Standing) -> tuple[str, ...]:
+    score, show = standing.score, measure.show
     theirs = paper.reported(env, standing.group.method.title, standing.task_set)
     return (
         standing.group.label,
         str(len(standing.group.runs)),
-        number(success.mean.value) + (f" ± {number(success.std)}" if success.std is not None else ""),
-        bounds(success.mean),
-        number(success.iqm.value) + (f" {bounds(success.iqm)}" if success.iqm.bounds else ""),
-        number(standing.above_floor),
-        NONE if theirs is None else " ± ".join(f"{part:.2f}" if theirs.mean <= 1 else f"{part:,}" for part in theirs),
+        show(score.mean.value) + (f" ± {show(score.std)}" if score.std is not None else ""),
+        _shown_bounds(measure, score.mean),
+        show(score.iqm.value) + (f" {_shown_bounds(measure, score.iqm)}" if score.iqm.bounds else ""),
+        *((number(standing.above_floor),) if measure is SUCCESS else ()),
+        NONE if theirs is None else " ± ".join(show(part, coarse=True) for part in theirs),
     )
 
 
-def _contest(env: str, contest: Contest) -> tuple[str, ...]:
+def _shown_bounds(measure: Measure, interval: Interval) -> str:
+    return f"[{measure.show(interval.low)}, {measure.show(interval.high)}]" if interval.bounds else "no interval"
+
+
+def _contest(env: str, measure: Measure, contest: Contest) -> tuple[str, ...]:
     test, better = contest.test, contest.improvement
     theirs = paper.reported_p(env, contest.x.method.title, contest.y.method.title, contest.task_set)
     return (
         f"{contest.x.label} - {contest.y.label}" + ("" if contest.equal_budget else " (UNEQUAL BUDGET)"),
         contest.task_set,
         str(len(test.seeds)),
-        NONE if not test.seeds else f"{test.difference.value:+.3f} {bounds(test.difference)}",
+        NONE
+        if not test.seeds
+        else f"{measure.show(test.difference.value, sign=True)} {_shown_bounds(measure, test.difference)}",
         NONE if test.p is None else f"{test.p:.3g}" + (" *" if test.p < 0.05 else ""),
         f"{number(better.value, 2)} {bounds(better, 2)}",
         NONE if theirs is None else f"{theirs:.3g}",
@@ -138,8 +152,8 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
     """The comparison as plain data, for `--json`; undefined numbers are null."""
     return {
         "env": comparison.env,
-        "measure": "success",
-        "episodes_per_task": comparison.episodes,
+        "measure": comparison.measure.name,
+        f"episodes_per_{comparison.measure.per}": comparison.episodes,
         "by": comparison.by,
         "cautions": comparison.cautions(),
         "equal_budget": comparison.equal_budget,
@@ -172,10 +186,10 @@ def _result(env: str, standing: Standing) -> dict[str, Any]:
     return {
         "group": standing.group.label,
         "task_set": standing.task_set,
-        "mean": standing.success.mean._asdict(),
-        "std": standing.success.std,
-        "mean_stratified": standing.success.mean_stratified._asdict(),
-        "iqm": standing.success.iqm._asdict(),
+        "mean": standing.score.mean._asdict(),
+        "std": standing.score.std,
+        "mean_stratified": standing.score.mean_stratified._asdict(),
+        "iqm": standing.score.iqm._asdict(),
         "above_floor": standing.above_floor,
         "paper": theirs._asdict() if theirs else None,
     }

@@ -38,7 +38,7 @@ def models(tmp_path_factory):
         with pytest.MonkeyPatch.context() as patch:
             if name != "half-cheetah":
                 patch.setattr(export_module, "CLOSED_LOOP_STEPS", 1)
-            evaluation = {"env": name, "sets": {"training": {"ret": 12.5}}, "tasks": []}
+            evaluation = {"env": name, "sets": {"training": {"ret": 4058.4}}, "tasks": []}
             export_module.export(agent, folder / f"{name}.onnx", {"method": "untrained", "env": name}, evaluation)
     return folder
 
@@ -136,7 +136,7 @@ def test_verify_and_inspect_know_such_models(sami, models):
     shown = sami("inspect", models / "half-cheetah.onnx").out
     assert "half-cheetah: 20 Hz, 1000 steps an episode" in shown
     assert "observation joint_angles" in shown
-    assert "return training: 12.5" in shown
+    assert "return training: 4,058" in shown
 
 
 def test_evaluation_tells_returns(sami, models, monkeypatch):
@@ -156,3 +156,45 @@ def test_evaluation_tells_returns(sami, models, monkeypatch):
     assert f"{returns.mean():.0f} ± {told['ret_error']:.0f}" in table
     assert "success" not in table
     assert "per set" in sami("eval", "--help").out
+
+
+def test_training_a_robot_needs_no_settings_and_ends_in_a_card_with_returns(sami):
+    done = sami("train", "--env", "hopper", "--steps", 1000, "--deterministic", "--out", "run")
+    assert (done.code, done.err) == (0, "")
+    assert "return while exploring" in done.out
+    assert "success" not in done.out
+    metrics = [json.loads(line) for line in open("run/metrics.jsonl")]
+    by_task = {name: value for name, value in metrics[-1].items() if name.startswith("return/")}
+    assert list(by_task.values()) == [pytest.approx(metrics[-1]["rollout/ep_rew_mean"])]
+    assert sami("eval", "--run", "run", "--episodes", 2, "--workers", 1).code == 0
+    told = json.load(open("run/evaluation.json"))["sets"]
+    assert sami("export", "--run", "run", "--out", "hopper.onnx").code == 0
+    card = open("hopper.md").read()
+    assert "Return, 2 episodes in each set of tasks" in card
+    for name, theirs in (("training", "1,502 ± 20"), ("moderate", "1,453 ± 39"), ("extreme", "1,447 ± 14")):
+        ret, error, std = (f"{told[name][key]:,.0f}" for key in ("ret", "ret_error", "ret_std"))
+        assert f"| {name} | 2 | {ret} ± {error} | {std} | {theirs} |" in card
+    assert "uccess" not in card.replace("rollout/success", "")
+    assert f"return extreme: {told['extreme']['ret']:,.0f}" in sami("inspect", "hopper.onnx").out
+
+
+def test_a_sweep_over_both_families_tells_each_cell_in_its_own_measure(sami, monkeypatch):
+    from pathlib import Path
+
+    from tests.train.made_runs import made_return_run, made_run
+
+    monkeypatch.setenv("COLUMNS", "160")
+    made_run(Path("sweep/panda-satesac-0"), success=0.87, steps=100)
+    made_return_run(Path("sweep/hopper-satesac-0"), ret=lambda name, episode: 4058.0, steps=100, episodes=100)
+    for name in ("panda", "hopper"):
+        Path(f"sweep/{name}-satesac-0/agent.zip").touch()
+    arguments = ("sweep", "--out", "sweep", "--env", "panda,hopper", "--dry-run")
+    done = sami(*arguments)
+    assert done.code == 0, done.err
+    panda, hopper = (next(line for line in done.out.splitlines() if name in line) for name in ("panda-", "hopper-"))
+    assert panda.split().count("0.87") == 3
+    assert hopper.split().count("4,058") == 3
+    assert "5,000" in hopper  # while exploring
+    cells = json.loads(sami(*arguments, "--json").out)["cells"]
+    assert cells[0]["success"]["extreme"] == pytest.approx(0.87)
+    assert cells[1]["return"] == {"training": 4058.0, "moderate": 4058.0, "extreme": 4058.0}

@@ -4,6 +4,8 @@ import json
 
 from sami_train.config import resolve
 from sami_train.evaluation import Evaluation, TaskResult
+from sami_train.envs.catalog import environment
+from sami_train.returns import in_turn
 from sami_train.run_folder import RunFolder
 from sami_train.tasks import PANDA_TASKS
 
@@ -36,4 +38,34 @@ def made_run(path, method="satesac", seed=0, success=0.9, steps=STEPS, episodes=
         for task in tasks
     ]
     run.keep_evaluation(Evaluation("panda", tuple(results)).to_dict(), steps)
+    return path
+
+
+def made_return_run(path, env="hopper", method="satesac", seed=0, ret=None, steps=STEPS, episodes=12):
+    """As `made_run`, of an environment that is judged by the return.
+
+    Args:
+        ret: from (task set, number of the episode) to its return.
+        path, env, method, seed, steps, episodes: as there; episodes per set.
+    """
+    made = ret or (lambda task_set, episode: 1000.0 + episode)
+    config = resolve("fast-cpu", {"env": env, "method": method, "seed": seed})
+    run = RunFolder.create(path, config, ["sami", "train", "--env", env, "--out", path.name])
+    run.update(state="finished", steps=steps, updates=steps // 16, seconds=600.0, git={"commit": "c" * 40})
+    rows = [
+        {"step": steps * i // 10, "time/seconds": 60.0 * i, "rollout/success": 0.0, "rollout/ep_rew_mean": 500.0 * i}
+        for i in range(1, 11)
+    ]
+    run.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    results = []
+    for name, tasks in environment(env).tasks.sets.items():
+        turns = in_turn(len(tasks), episodes, 0)
+        for index, task in enumerate(tasks):
+            own = tuple(made(name, k) for k in range(episodes) if turns[k] == index)
+            if own:
+                mean = sum(own) / len(own)
+                results.append(
+                    TaskResult(name, dict(task), len(own), 0.0, 0.0, 0.0, steps=1000.0, ret=mean, returns=own)
+                )
+    run.keep_evaluation(Evaluation(env, tuple(results)).to_dict(), steps)
     return path

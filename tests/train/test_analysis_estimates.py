@@ -34,9 +34,10 @@ def test_the_mean_comes_with_the_deviation_and_the_t_interval_of_the_seeds_means
 
 
 def test_an_interval_of_success_stays_between_0_and_1():
-    found = aggregate(np.array([[1.0], [1.0], [0.9]]))
+    found = aggregate(np.array([[1.0], [1.0], [0.9]]), (0.0, 1.0))
     assert found.mean.high == 1.0
-    assert aggregate(np.array([[0.0], [0.0], [0.1]])).mean.low == 0.0
+    assert aggregate(np.array([[0.0], [0.0], [0.1]]), (0.0, 1.0)).mean.low == 0.0
+    assert aggregate(np.array([[0.0], [0.0], [0.1]])).mean.low < 0.0
 
 
 def test_one_seed_has_no_interval_and_no_deviation():
