@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--env", default="half-cheetah", help="environment (half-cheetah)")
     parser.add_argument("--preset", default="fast-cpu", help="preset (fast-cpu)")
     parser.add_argument("--updates", type=int, default=30, help="updates of each kind (30)")
-    parser.add_argument("--episodes", type=int, default=16, help="episodes in the buffer (16)")
+    parser.add_argument("--episodes", type=int, default=24, help="episodes in the buffer (24)")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
     found = measure(arguments.env, arguments.preset, arguments.updates, arguments.episodes)
@@ -50,7 +50,9 @@ def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any
     from sami_train.config import resolve
     from sami_train.train import make_env, prepare_torch
 
-    config = resolve(preset, {"env": env, "collection.collectors": 0, "learning.buffer_episodes": episodes})
+    # Of two tasks only, so that few episodes are enough for what compares those of one task.
+    changes = {"collection.collectors": 0, "collection.tasks": [0, 1], "learning.buffer_episodes": episodes}
+    config = resolve(preset, {"env": env, **changes})
     prepare_torch(config)
     agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
     buffer, source = agent.make_buffer(), agent._source()
