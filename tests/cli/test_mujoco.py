@@ -160,7 +160,7 @@ def test_evaluation_tells_returns(sami, models, monkeypatch):
     assert "on MuJoCo per set" in " ".join(sami("eval", "--help").out.replace("│", " ").split())
 
 
-def test_training_a_robot_needs_no_settings_and_ends_in_a_card_with_returns(sami):
+def test_training_a_robot_needs_no_settings_and_ends_in_a_card_with_returns(sami, monkeypatch):
     done = sami("train", "--env", "hopper", "--steps", 1000, "--deterministic", "--out", "run")
     assert (done.code, done.err) == (0, "")
     assert "return while exploring" in done.out
@@ -178,6 +178,10 @@ def test_training_a_robot_needs_no_settings_and_ends_in_a_card_with_returns(sami
         assert f"| {name} | 2 | {ret} ± {error} | {std} | {theirs} |" in card
     assert "uccess" not in card.replace("rollout/success", "")
     assert f"return extreme: {told['extreme']['ret']:,.0f}" in sami("inspect", "hopper.onnx").out
+    monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(ENVIRONMENTS["hopper"], episode_steps=30))
+    sources = ("--run", "run"), ("--env", "hopper", "--model", "hopper.onnx")
+    run, file = (json.loads(sami("eval", *s, "--tasks", "training", "--episodes", 5, "--json").out) for s in sources)
+    assert file["sets"]["training"] == pytest.approx(run["sets"]["training"], rel=1e-5)
 
 
 def test_a_sweep_over_both_families_tells_each_cell_in_its_own_measure(sami, monkeypatch):
