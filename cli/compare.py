@@ -25,7 +25,7 @@ def compare(
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier report in --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Compare evaluated runs: success by method and setting with intervals over seeds, and what beats what."""
+    """Compare evaluated runs: success or return by method and setting with intervals over seeds; what beats what."""
     from rich.console import Console
 
     from sami_train.analysis.comparison import Comparison

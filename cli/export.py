@@ -48,7 +48,7 @@ def export(
         else f"wrote {out}"
     )
     if evaluation is None:
-        print(f"it carries no success rates: run `sami eval --run {run}` first to have them inside")
+        print(f"it carries no evaluation: run `sami eval --run {run}` first to have them inside")
     if card:
         for path in write_card(folder, contract, out):
             print(f"wrote {path}")

@@ -130,8 +130,9 @@ class Evaluation:
             SamiError: something is missing.
         """
         try:
-            success = environment(values["env"]).measure is SUCCESS
-            return cls(values["env"], tuple(_task_result(row, success) for row in values["tasks"]))
+            rows, env = values["tasks"], values["env"]
+            success = environment(env).measure is SUCCESS
+            return cls(env, tuple(_task_result(row, success) for row in rows))
         except (KeyError, TypeError) as error:
             raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error
 

@@ -6,7 +6,7 @@ metrics.jsonl     one line of numbers for each stretch of the run
 tensorboard/      the same for TensorBoard
 checkpoints/N/    agent.zip and buffer.npz after N environment steps; complete or absent
 agent.zip         the trained agent, once the run has finished
-evaluation.json   success by task, once `sami eval` has run
+evaluation.json   success or returns by task, once `sami eval` has run
 lock              held by the process that trains here
 """
 

@@ -95,7 +95,8 @@ def _map(axes: Axes, group: Group, across: str, down: str, limits: tuple[float, 
         ink = "black" if scores[y, x] > np.mean(limits) else "white"  # what is read on that colour
         style = {"training": ("-", 2.2), "moderate": (":", 1.4)}.get(task_set)
         if style:
-            frame = Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, fill=False, ls=style[0], lw=style[1])
+            width = style[1] if len(xs) <= MOST_WITH_NUMBERS else style[1] / 2
+            frame = Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, fill=False, ls=style[0], lw=width)
             frame.set_edgecolor(ink)
             axes.add_patch(frame)
         if len(xs) <= MOST_WITH_NUMBERS:

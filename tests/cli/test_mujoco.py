@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from sami_train.agent import ContextSAC
 from sami_train.config import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.evaluation import Evaluation
+from tests.train.made_runs import made_return_run, made_run
 
 SMALL = {"network.net_arch": [16], "network.hidden_size": 8}
 BODIES = {
@@ -155,34 +157,34 @@ def test_evaluation_tells_returns(sami, models, monkeypatch):
     assert "training (11 episodes, tasks in turn)" in table
     assert f"{returns.mean():.0f} ± {told['ret_error']:.0f}" in table
     assert "success" not in table
-    assert "per set" in sami("eval", "--help").out
+    assert "on MuJoCo per set" in " ".join(sami("eval", "--help").out.replace("│", " ").split())
 
 
-def test_training_a_robot_needs_no_settings_and_ends_in_a_card_with_returns(sami):
+def test_training_a_robot_needs_no_settings_and_ends_in_a_card_with_returns(sami, monkeypatch):
     done = sami("train", "--env", "hopper", "--steps", 1000, "--deterministic", "--out", "run")
     assert (done.code, done.err) == (0, "")
     assert "return while exploring" in done.out
     assert "success" not in done.out
-    metrics = [json.loads(line) for line in open("run/metrics.jsonl")]
+    metrics = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     by_task = {name: value for name, value in metrics[-1].items() if name.startswith("return/")}
     assert list(by_task.values()) == [pytest.approx(metrics[-1]["rollout/ep_rew_mean"])]
     assert sami("eval", "--run", "run", "--episodes", 2, "--workers", 1).code == 0
-    told = json.load(open("run/evaluation.json"))["sets"]
+    told = json.loads(Path("run/evaluation.json").read_text())["sets"]
     assert sami("export", "--run", "run", "--out", "hopper.onnx").code == 0
-    card = open("hopper.md").read()
+    card = Path("hopper.md").read_text()
     assert "Return, 2 episodes in each set of tasks" in card
     for name, theirs in (("training", "1,502 ± 20"), ("moderate", "1,453 ± 39"), ("extreme", "1,447 ± 14")):
         ret, error, std = (f"{told[name][key]:,.0f}" for key in ("ret", "ret_error", "ret_std"))
         assert f"| {name} | 2 | {ret} ± {error} | {std} | {theirs} |" in card
     assert "uccess" not in card.replace("rollout/success", "")
     assert f"return extreme: {told['extreme']['ret']:,.0f}" in sami("inspect", "hopper.onnx").out
+    monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(ENVIRONMENTS["hopper"], episode_steps=30))
+    sources = ("--run", "run"), ("--env", "hopper", "--model", "hopper.onnx")
+    run, file = (json.loads(sami("eval", *s, "--tasks", "training", "--episodes", 5, "--json").out) for s in sources)
+    assert file["sets"]["training"] == pytest.approx(run["sets"]["training"], rel=1e-5)
 
 
 def test_a_sweep_over_both_families_tells_each_cell_in_its_own_measure(sami, monkeypatch):
-    from pathlib import Path
-
-    from tests.train.made_runs import made_return_run, made_run
-
     monkeypatch.setenv("COLUMNS", "160")
     made_run(Path("sweep/panda-satesac-0"), success=0.87, steps=100)
     made_return_run(Path("sweep/hopper-satesac-0"), ret=lambda name, episode: 4058.0, steps=100, episodes=100)

@@ -3,8 +3,8 @@
 import json
 
 from sami_train.config import resolve
-from sami_train.evaluation import Evaluation, TaskResult
 from sami_train.envs.catalog import environment
+from sami_train.evaluation import Evaluation, TaskResult
 from sami_train.returns import in_turn
 from sami_train.run_folder import RunFolder
 from sami_train.tasks import PANDA_TASKS

@@ -59,7 +59,7 @@ def test_a_table_tells_returns_in_whole_numbers_beside_the_papers_and_no_floor(c
 def test_the_difference_is_told_in_whole_numbers_with_its_sign(comparison):
     row = dict(zip(contests_table(comparison).columns, contests_table(comparison).rows[0], strict=True))
     assert row["difference [95 % t]"].startswith("+25 [")
-    assert row["P(X > Y) [95 % bootstrap]"].startswith("1.00")
+    assert row["P(X > Y) [95 % bootstrap]"].startswith("0.94")  # one of nine pairs of seeds ties
     assert row["paper's p"] == "0.747"
 
 
