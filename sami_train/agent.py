@@ -286,11 +286,12 @@ class ContextSAC(BaseAlgorithm):
     def _dump_logs(self) -> None:
         assert self.ep_info_buffer is not None
         record = self.logger.record
-        record("rollout/success", self.task_record.mean_success)
-        for name, share in self.task_record.success.items():
-            record(f"success/{name}", share)
-        for name, share in self.task_record.lifted.items():
-            record(f"lifted/{name}", share)
+        if self.environment is None or self.environment.goal is not None:
+            record("rollout/success", self.task_record.mean_success)
+            for name, share in self.task_record.success.items():
+                record(f"success/{name}", share)
+            for name, share in self.task_record.lifted.items():
+                record(f"lifted/{name}", share)
         record("rollout/ep_rew_mean", float(np.mean([info["r"] for info in self.ep_info_buffer])))
         record("rollout/ep_len_mean", float(np.mean([info["l"] for info in self.ep_info_buffer])))
         record("time/updates", self._n_updates)
