@@ -16,6 +16,7 @@ def evaluate(
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training,moderate,extreme",
     episodes: Annotated[int, typer.Option(min=1, help="Episodes per task.")] = 100,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0 is one for each core.")] = 0,
+    gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Measure success by task; with --run also write evaluation.json into the run folder."""
@@ -48,6 +49,13 @@ def evaluate(
     if not names:
         raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate,extreme.")
     spec = environment(env)
+    profile = ""
+    if gap:
+        from sami_runtime.gap_profile import GapProfile
+
+        asked = GapProfile.load(gap)
+        asked.require_fit(item.signal for item in spec.signals)
+        profile = asked.dumps()
     total = sum(len(spec.tasks.resolve(name)) for name in names)
     with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
         shown = bar.add_task("evaluating", total=total)
@@ -55,8 +63,9 @@ def evaluate(
         def arrived(_: TaskResult) -> None:
             bar.advance(shown)
 
-        result: Evaluation = measure(source, env, names, episodes, workers or usable_cores(), arrived)
-    if run is not None and names == list(spec.tasks.sets):
+        result: Evaluation = measure(source, env, names, episodes, workers or usable_cores(), arrived, profile)
+    # The run's own evaluation is that of the world as it is.
+    if run is not None and not gap and names == list(spec.tasks.sets):
         folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
     if json:
         print(json_module.dumps(result.to_dict(), indent=2))

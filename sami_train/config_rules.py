@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.gap_profile import GapProfile
 
 from .envs.catalog import environment
 
@@ -63,6 +64,8 @@ def check(config: TrainConfig) -> None:
     """
     _check_numbers(config)
     _check_together(config)
+    if config.gap:
+        GapProfile.loads(config.gap).require_fit(item.signal for item in environment(config.env).signals)
 
 
 def _check_numbers(config: TrainConfig) -> None:

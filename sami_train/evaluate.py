@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing as mp
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +16,7 @@ from sami_runtime.session import Session
 
 from .collectors import one_thread
 from .envs.catalog import EnvironmentSpec, environment
+from .envs.gapped import GappedEnv
 from .numpy_policy import NumpyPolicy, Weights
 from .rollout import Policy, Rollout
 from .tasks import Task, label
@@ -56,6 +57,8 @@ class Evaluation:
 
     env: str
     results: tuple[TaskResult, ...]
+    gap: str = ""
+    """The gap to reality that lay between, as `GapProfile.dumps` writes it; empty where none did."""
 
     def of(self, task_set: str) -> list[TaskResult]:
         """Results of one set."""
@@ -89,6 +92,7 @@ class Evaluation:
         """Plain values."""
         return {
             "env": self.env,
+            **({"gap": self.gap} if self.gap else {}),
             "sets": {name: self.summary(name) for name in self.sets},
             "tasks": [asdict(result) | {"above_floor": result.above_floor} for result in self.results],
         }
@@ -105,7 +109,7 @@ class Evaluation:
             results = tuple(
                 TaskResult(**{name: row[name] for name in names}, ret=row.get("ret")) for row in values["tasks"]
             )
-            return cls(values["env"], results)
+            return cls(values["env"], results, values.get("gap", ""))
         except (KeyError, TypeError) as error:
             raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error
 
@@ -155,6 +159,7 @@ class SessionPolicy:
 
 Source = Path | Weights
 """What is evaluated: a model file, or weights as `ContextPolicy.numpy_weights` gives them."""
+OnTask = Callable[[TaskResult], None]
 
 
 def evaluate(
@@ -163,7 +168,8 @@ def evaluate(
     task_sets: Sequence[str],
     episodes: int = 100,
     workers: int = 1,
-    on_task: Callable[[TaskResult], None] | None = None,
+    on_task: OnTask | None = None,
+    gap: str = "",
 ) -> Evaluation:
     """Run a policy in every task of some sets.
 
@@ -174,44 +180,72 @@ def evaluate(
         episodes: per task; the k-th begins alike in every task.
         workers: processes.
         on_task: called with each result as it arrives, in any order.
+        gap: to reality, see `evaluate_gaps`.
+    """
+    return evaluate_gaps(source, env, task_sets, [gap], episodes, workers, on_task)[0]
+
+
+def evaluate_gaps(
+    source: Source,
+    env: str,
+    task_sets: Sequence[str],
+    gaps: Sequence[str],
+    episodes: int = 100,
+    workers: int = 1,
+    on_task: OnTask | None = None,
+) -> list[Evaluation]:
+    """Run a policy behind each of some gaps to reality, in every task of some sets: the same starts for all.
+
+    Args:
+        source: the policy.
+        env: name of the environment.
+        task_sets: names of sets.
+        gaps: profiles as `GapProfile.dumps` writes them; an empty one is none.
+        episodes: per task.
+        workers: processes.
+        on_task: see `evaluate`.
     """
     spec = environment(env)
-    jobs = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
-    arguments = (source, env, episodes)
+    tasks = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
+    jobs = [(place, *task) for place in range(len(gaps)) for task in tasks]
+    arguments = (source, env, episodes, tuple(gaps))
+    found: dict[tuple[int, str, str], TaskResult] = {}
+
+    def gather(arriving: Iterable[tuple[int, TaskResult]]) -> list[Evaluation]:
+        for place, result in arriving:
+            found[place, result.task_set, label(result.task)] = result
+            if on_task is not None:
+                on_task(result)
+        return [
+            Evaluation(env, tuple(found[place, task_set, label(task)] for task_set, task in tasks), gap)
+            for place, gap in enumerate(gaps)
+        ]
+
     if workers <= 1:
         _set_arguments(*arguments)
-        return _gather(env, jobs, map(_run_task, jobs), on_task)
+        return gather(map(_run_task, jobs))
     with (
         one_thread(),
         mp.get_context("spawn").Pool(min(workers, len(jobs)), _set_arguments, arguments) as pool,
     ):
-        return _gather(env, jobs, pool.imap_unordered(_run_task, jobs), on_task)
-
-
-def _gather(
-    env: str, jobs: list[tuple[str, Task]], arriving: Any, on_task: Callable[[TaskResult], None] | None
-) -> Evaluation:
-    found: dict[tuple[str, str], TaskResult] = {}
-    for result in arriving:
-        found[result.task_set, label(result.task)] = result
-        if on_task is not None:
-            on_task(result)
-    return Evaluation(env, tuple(found[task_set, label(task)] for task_set, task in jobs))
+        return gather(pool.imap_unordered(_run_task, jobs))
 
 
 class _Worker:
     """What a worker process keeps between tasks."""
 
-    def __init__(self, source: Source, env: str, episodes: int) -> None:
-        self.spec, self.episodes = environment(env), episodes
+    def __init__(self, source: Source, env: str, episodes: int, gaps: Sequence[str]) -> None:
+        self.spec, self.episodes, self.gaps = environment(env), episodes, gaps
         rows = max(2, min(ROWS, episodes))
         self.policy: Policy = (
             SessionPolicy(source, self.spec, rows) if isinstance(source, Path) else NumpyPolicy(source, rows)
         )
         self.envs = [self.spec.make() for _ in range(rows)]
 
-    def run(self, task_set: str, task: Task) -> TaskResult:
-        rollout = Rollout(self.envs, self.policy, SEED, tasks=(task,))
+    def run(self, place: int, task_set: str, task: Task) -> TaskResult:
+        gap = self.gaps[place]
+        envs = [GappedEnv(env, gap) for env in self.envs] if gap else self.envs
+        rollout = Rollout(envs, self.policy, SEED, tasks=(task,))
         done = []
         for first in range(0, self.episodes, len(self.envs)):
             done += rollout.round(range(first, first + len(self.envs)))
@@ -233,18 +267,18 @@ class _Worker:
         )
 
 
-_arguments: tuple[Source, str, int]
+_arguments: tuple[Source, str, int, tuple[str, ...]]
 _worker: _Worker | None = None
 
 
-def _set_arguments(source: Source, env: str, episodes: int) -> None:
+def _set_arguments(source: Source, env: str, episodes: int, gaps: tuple[str, ...]) -> None:
     global _arguments, _worker
-    _arguments, _worker = (source, env, episodes), None
+    _arguments, _worker = (source, env, episodes, gaps), None
 
 
-def _run_task(job: tuple[str, Task]) -> TaskResult:
+def _run_task(job: tuple[int, str, Task]) -> tuple[int, TaskResult]:
     global _worker
     if _worker is None:
         # Not in the pool's initializer: an error there respawns workers for ever, here it reaches the caller.
         _worker = _Worker(*_arguments)
-    return _worker.run(*job)
+    return job[0], _worker.run(*job)
