@@ -1,8 +1,8 @@
 """The gap between simulation and reality, while it runs: what a profile does to one episode's numbers.
 
 Runtime and training use this one machine, so that the same seed disturbs an episode alike in both. It counts ticks of
-the policy: a latency of 1.5 periods delivers, at every tick, the observation of two ticks ago, as a loop that reads the
-newest message would see it.
+the policy: times are rounded to the nearest whole period (half a period up), since what the world was between two ticks
+is not known. A latency of 1.5 periods delivers, at every tick, the observation of two ticks ago.
 """
 
 from __future__ import annotations
@@ -24,8 +24,15 @@ Float64 = NDArray[np.float64]
 
 STREAM = 0x6A9
 """Keeps a gap's randomness apart from that of an environment that gets the same seed."""
+FOREVER = 2**53
+"""A tick that no episode reaches."""
 ROUNDING = 1e-6
-"""Share of a period that counts as no lateness."""
+"""Share of a period that is no difference."""
+
+
+def _periods(count: float) -> int:
+    """The nearest whole number of periods."""
+    return math.floor(count + 0.5 + ROUNDING)
 
 
 class _Line(Generic[T]):
@@ -33,14 +40,14 @@ class _Line(Generic[T]):
 
     def __init__(self, first: T) -> None:
         self._newest = first
-        self._under_way: list[tuple[float, T]] = []
+        self._under_way: list[tuple[int, T]] = []
 
-    def send(self, message: T, arrives: float) -> None:
+    def send(self, message: T, arrives: int) -> None:
         self._under_way.append((arrives, message))
 
-    def read(self, now: float) -> T:
+    def read(self, now: int) -> T:
         for at in reversed(range(len(self._under_way))):
-            if self._under_way[at][0] <= now + ROUNDING:
+            if self._under_way[at][0] <= now:
                 self._newest = self._under_way[at][1]
                 del self._under_way[: at + 1]
                 break
@@ -54,7 +61,7 @@ class _Sticking:
     where: slice
     first: int
     """Tick whose value it keeps."""
-    end: float
+    end: int
     """Tick from which it works again."""
     value: Array | None = None
 
@@ -128,8 +135,8 @@ class Gap:
                 values[where] = drawn(profile.of_signal(key, name), where.stop - where.start)
             at, lasts = (float(drawn(profile.of_signal(key, name))[0]) for key in ("stuck_at_s", "stuck_for_s"))
             if math.isfinite(at):
-                first = math.ceil(at / self._period - ROUNDING)
-                self._sticking.append(_Sticking(where, first, (at + lasts) / self._period - ROUNDING))
+                end = min((at + lasts) / self._period, FOREVER)
+                self._sticking.append(_Sticking(where, _periods(at / self._period), _periods(end)))
         self._noise, self._noise_relative, self._steps = by_signal.values()
         self._bias, self._gain = by_element.values()
         # What a kind of error does not touch stays as it is, to the last bit.
@@ -163,14 +170,14 @@ class Gap:
         lost = self._dropout and self._loss_stream.random() < self._dropout
         late = self._latency + (self._jitter * self._jitter_stream.random() if self._jitter else 0.0)
         if not lost:
-            self._line.send(message, tick + late)
+            self._line.send(message, tick + _periods(late))
         return self._line.read(tick)
 
     def actuate(self, command: Array) -> Array:
         """One write: the command that is sent goes in, and the action (A,) that its actuator reaches comes out."""
         if not self.on_actions:
             return command
-        self._commands.send(np.asarray(command, np.float64), self._writes + self._action_latency)
+        self._commands.send(np.asarray(command, np.float64), self._writes + _periods(self._action_latency))
         arrived = self._commands.read(self._writes)
         self._writes += 1
         self._reached = arrived + self._left * (self._reached - arrived)

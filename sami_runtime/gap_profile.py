@@ -72,7 +72,7 @@ class GapProfile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     latency_s: Span = 0.0
-    """How late an observation arrives [s]."""
+    """How late an observation arrives [s], rounded to whole periods of the policy like every time here."""
     jitter_s: Span = 0.0
     """Most that each observation is later still [s]; uniform from 0. One that is overtaken is never read."""
     dropout: Span = 0.0
