@@ -56,6 +56,7 @@ def run(
     shadow_tolerance: Annotated[
         float, typer.Option(min=0.0, help="Difference of an action that still counts as alike.")
     ] = 0.0,
+    provider: Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ...")] = "cpu",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and infer, and write nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
@@ -78,9 +79,9 @@ def run(
     model = model or Path("models") / f"{spec.name}-satesac.onnx"
     render = _renderer(render, gif, dry_run)
     film_path = _film_path(gif, model) if render == "gif" else None
-    session = Session.load(model)
+    session = Session.load(model, provider=provider)
     profile, allowed = _profile(gap), _limits(limits, gap)
-    follower = Shadow(Session.load(shadow), session.contract, shadow_tolerance) if shadow else None
+    follower = Shadow(Session.load(shadow, provider=provider), session.contract, shadow_tolerance) if shadow else None
     fixed = {"mass": mass, "friction": friction, "damping": damping, "crippled": _parts(cripple)}
     chosen = _tasks(spec.tasks, tasks, fixed)
     features = [feature.name for feature in spec.tasks.features]

@@ -181,7 +181,7 @@ class Gap:
         arrived = self._commands.read(self._writes)
         self._writes += 1
         self._reached = arrived + self._left * (self._reached - arrived)
-        return self._reached.astype(command.dtype)
+        return self._reached.astype(np.result_type(command, np.float32))
 
     def _sense(self, values: Array, tick: int) -> Array:
         """What the sensors say."""
