@@ -39,7 +39,7 @@ def train(
 
     if resume is None:
         overrides = dict(parse_override(text) for text in override or [])
-        for name in ("env", "method", "preset", "seed", "device", "gap"):
+        for name in ("env", "method", "preset", "seed", "device"):
             if name in overrides:
                 raise SamiError(f"{name} has an option of its own; give --{name} instead of --set {name}=...")
         overrides |= {"env": env, "method": method, "seed": seed, "device": device}

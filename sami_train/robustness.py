@@ -135,10 +135,13 @@ def sweep(
         on_task: see `evaluate`.
     """
     spec = environment(env)
-    points = [(kind.name, *kind.point(spec, severity)) for kind in chosen for severity in kind.severities]
+    points = [(kind, *kind.point(spec, severity)) for kind in chosen for severity in kind.severities]
     gaps = ["", *(profile.dumps() for *_, profile in points)]
     clean, *behind = evaluate_gaps(source, env, task_sets, gaps, episodes, workers, on_task)
     return [
         Point("", 0.0, "", {}, clean),
-        *(Point(*named, profile.to_dict(), found) for (*named, profile), found in zip(points, behind, strict=True)),
+        *(
+            Point(kind.name, severity, unit, profile.to_dict(), found)
+            for (kind, severity, unit, profile), found in zip(points, behind, strict=True)
+        ),
     ]

@@ -2,15 +2,12 @@
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
 from sami_runtime.adapters.panda import PANDA_OBSERVATION
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.gap_profile import GapProfile
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "gap.toml"
 
 
 def write(folder, document, name="gap.json"):
@@ -33,12 +30,10 @@ def test_an_empty_file_is_no_gap(tmp_path):
     assert empty.dumps() == "{}"
 
 
-def test_the_profile_that_comes_along_fits_any_robot_and_the_example_fits_the_arm():
-    GapProfile.load("modest").require_fit([])
-    example = GapProfile.load(EXAMPLE)
-    example.require_fit(PANDA_OBSERVATION)
-    shown = {line.partition("=")[0].strip() for line in EXAMPLE.read_text().splitlines() if not line.startswith("#")}
-    assert set(GapProfile.model_fields) <= shown, "the example shows every key"
+def test_the_profile_that_comes_along_fits_any_robot():
+    modest = GapProfile.load("modest")
+    modest.require_fit([])
+    assert modest != GapProfile()
 
 
 NUMBER = "or a range [low, high] of such numbers."
