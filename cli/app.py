@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from . import bench, compare, doctor, evaluate, export, inspect, replay, run, sweep, train
+from . import bench, compare, doctor, evaluate, export, inspect, replay, robustness, run, sweep, train
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
@@ -39,6 +39,7 @@ def options(
 app.command("train")(train.train)
 app.command("sweep")(sweep.sweep)
 app.command("eval")(evaluate.evaluate)
+app.command("robustness")(robustness.robustness)
 app.command("compare")(compare.compare)
 app.command("export")(export.export)
 app.command("inspect")(inspect.inspect)

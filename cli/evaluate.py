@@ -19,6 +19,7 @@ def evaluate(
         typer.Option(min=1, help="Episodes per task; on MuJoCo per set, whose tasks come in turn, as in the paper."),
     ] = 100,
     workers: Annotated[int, typer.Option(min=0, help="Processes or threads; 0 is one for each core.")] = 0,
+    gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Measure success by task, or returns by set; with --run also write evaluation.json into the run folder."""
@@ -29,7 +30,7 @@ def evaluate(
 
     from sami_runtime.errors import SamiError
     from sami_train.envs.catalog import environment
-    from sami_train.evaluate import Source
+    from sami_train.evaluate import Source, count_results
     from sami_train.evaluate import evaluate as measure
     from sami_train.evaluation import Evaluation, TaskResult
     from sami_train.machine import usable_cores
@@ -52,16 +53,23 @@ def evaluate(
     if not names:
         raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate,extreme.")
     spec = environment(env)
-    each = [len(spec.tasks.resolve(name)) for name in names]
-    total = sum(each if spec.measure.per == "task" else (min(count, episodes) for count in each))
+    profile = ""
+    if gap:
+        from sami_runtime.gap_profile import GapProfile
+
+        asked = GapProfile.load(gap)
+        asked.require_fit(item.signal for item in spec.signals)
+        profile = asked.dumps()
+    total = count_results(spec, names, episodes)
     with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
         shown = bar.add_task("evaluating", total=total)
 
         def arrived(_: TaskResult) -> None:
             bar.advance(shown)
 
-        result: Evaluation = measure(source, env, names, episodes, workers or usable_cores(), arrived)
-    if run is not None and names == list(spec.tasks.sets):
+        result: Evaluation = measure(source, env, names, episodes, workers or usable_cores(), arrived, profile)
+    # The run's own evaluation is that of the world as it is.
+    if run is not None and not gap and names == list(spec.tasks.sets):
         folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
     if json:
         print(json_module.dumps(result.to_dict(), indent=2))

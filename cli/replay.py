@@ -12,6 +12,9 @@ import typer
 def replay(
     file: Annotated[Path, typer.Argument(help="Recording, NAME.mcap.")],
     model: Annotated[Path | None, typer.Option(help="Model file; the recorded one if left out.")] = None,
+    provider: Annotated[
+        str, typer.Option(help="What runs the graph: cpu, cuda, ... Another than the recorded one rounds otherwise.")
+    ] = "cpu",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Step a model over a recording and name the first step that differs, to the last bit. Exits with 4 if one does."""
@@ -25,7 +28,7 @@ def replay(
     path = model or Path(recording.about["model"]["path"])
     if model is None and not path.exists():
         raise SamiError(f"{file} was recorded with {path}, which is not there. Give the model with --model.")
-    session = Session.load(path)
+    session = Session.load(path, provider=provider)
     comparison = check(recording, session)
     if json:
         described = {"path": str(file), "closed": recording.closed, "ticks": len(recording.steps)}

@@ -14,6 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from sami_runtime.adapters import Adapter
+    from sami_runtime.gap_profile import GapProfile
     from sami_runtime.limits import Limits
     from sami_runtime.loop import OnStep
     from sami_runtime.replay import Shadow
@@ -45,6 +46,9 @@ def run(
         bool, typer.Option("--real-time", help="Act at the policy's rate instead of as fast as possible.")
     ] = False,
     limits: Annotated[Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.")] = None,
+    gap: Annotated[
+        str, typer.Option(metavar="FILE", help="Gap to reality: NAME.toml or NAME.json, or modest, which comes along.")
+    ] = "",
     record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,
     shadow: Annotated[
         Path | None, typer.Option(help="A second model that follows, and would have acted otherwise where?")
@@ -52,11 +56,12 @@ def run(
     shadow_tolerance: Annotated[
         float, typer.Option(min=0.0, help="Difference of an action that still counts as alike.")
     ] = 0.0,
+    provider: Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ...")] = "cpu",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and infer, and write nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Run a policy and watch it adapt: the hidden task, what came of it, and how the policy's context moves."""
-    from sami_runtime.adapters import DryRun
+    from sami_runtime.adapters import DryRun, Gapped
     from sami_runtime.clock import ManualClock, MonotonicClock
     from sami_runtime.loop import run_episode
     from sami_runtime.record import Recorder
@@ -74,9 +79,9 @@ def run(
     model = model or Path("models") / f"{spec.name}-satesac.onnx"
     render = _renderer(render, gif, dry_run)
     film_path = _film_path(gif, model) if render == "gif" else None
-    session = Session.load(model)
-    allowed = _limits(limits)
-    follower = Shadow(Session.load(shadow), session.contract, shadow_tolerance) if shadow else None
+    session = Session.load(model, provider=provider)
+    profile, allowed = _profile(gap), _limits(limits, gap)
+    follower = Shadow(Session.load(shadow, provider=provider), session.contract, shadow_tolerance) if shadow else None
     fixed = {"mass": mass, "friction": friction, "damping": damping, "crippled": _parts(cripple)}
     chosen = _tasks(spec.tasks, tasks, fixed)
     features = [feature.name for feature in spec.tasks.features]
@@ -92,11 +97,12 @@ def run(
             closing.callback(lambda: print(_ending(total, follower, film, record), end=""))
         robot = spec.adapter(spec.make(tasks=chosen, render_mode="rgb_array" if render == "gif" else render), clock)
         closing.callback(robot.close)
-        adapter: Adapter = DryRun(robot) if dry_run else robot
+        behind = robot if profile is None else Gapped(robot, profile, session.contract.rate_hz)
+        adapter: Adapter = DryRun(behind) if dry_run else behind
         gate = SafetyGate(adapter, session.contract, allowed)
         watching: list[OnStep] = [total.add]
         if record:
-            facts = {"env": env, "seed": seed, "dry_run": dry_run}
+            facts = {"env": env, "seed": seed, "dry_run": dry_run, "gap": profile and profile.to_dict()}
             watching.append(closing.enter_context(Recorder(record, session, allowed, facts)))
         if follower:
             watching.append(follower)
@@ -145,12 +151,18 @@ def _film_path(gif: Path | None, model: Path) -> Path:
     return path
 
 
-def _limits(path: Path | None) -> Limits:
+def _profile(gap: str) -> GapProfile | None:
+    from sami_runtime.gap_profile import GapProfile
+
+    return GapProfile.load(gap) if gap else None
+
+
+def _limits(path: Path | None, gap: str) -> Limits:
     from sami_runtime.limits import Limits
 
     limits = Limits.load(path) if path else Limits()
-    if limits.max_age_s is None:
-        # A simulator stands still while nothing is written: what it observes does not age.
+    if limits.max_age_s is None and not gap:
+        # A simulator stands still while nothing is written: what it observes does not age. Behind a gap it does.
         limits = limits.model_copy(update={"max_age_s": math.inf})
     return limits
 

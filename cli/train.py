@@ -18,6 +18,9 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/ENV-METHOD-SEED if left out.")] = None,
     steps: Annotated[int | None, typer.Option(help="Environment steps, instead of the preset's.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    gap: Annotated[
+        str, typer.Option(metavar="FILE", help="Train behind this gap to reality; ranges are drawn in each episode.")
+    ] = "",
     override: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a config key, e.g. learning.discount=0.97."),
@@ -44,6 +47,10 @@ def train(
         overrides |= {"env": env, "method": method, "seed": seed, "device": device}
         if steps is not None:
             overrides["steps"] = steps
+        if gap:
+            from sami_runtime.gap_profile import GapProfile
+
+            overrides["gap"] = GapProfile.load(gap).dumps()
         if deterministic:
             overrides["collection.collectors"] = 0
         config = resolve(preset, overrides)  # before torch loads: a typing error should not have to wait for it

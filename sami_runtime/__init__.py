@@ -5,6 +5,7 @@ from sami_runtime.adapters import (
     DryRun,
     Executed,
     FakeAdapter,
+    Gapped,
     GymnasiumAdapter,
     Observation,
     PandaAdapter,
@@ -27,6 +28,8 @@ from sami_runtime.errors import (
     SignalError,
     UnknownName,
 )
+from sami_runtime.gap import Gap
+from sami_runtime.gap_profile import GapProfile
 from sami_runtime.golden import Golden, GoldenSteps
 from sami_runtime.limits import Limits
 from sami_runtime.loop import EpisodeReport, run_episode
@@ -59,6 +62,9 @@ __all__ = [
     "EpisodeReport",
     "Executed",
     "FakeAdapter",
+    "Gap",
+    "GapProfile",
+    "Gapped",
     "Golden",
     "GoldenSteps",
     "GymnasiumAdapter",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,12 +12,8 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from sami_runtime.contract import Contract, Signal
+from sami_runtime.documents import read_document
 from sami_runtime.errors import SamiError, UnknownName
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def _number(value: float) -> float:
@@ -78,15 +72,7 @@ class Limits(BaseModel):
             UnknownName: It holds a key that is no limit.
         """
         path = Path(path)
-        if path.suffix not in (".toml", ".json"):
-            raise SamiError(f"{path} is no file of limits; they are written as NAME.toml or NAME.json.")
-        try:
-            text = path.read_text(encoding="utf-8")
-            document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-        except (OSError, ValueError) as error:
-            raise SamiError(f"{path} cannot be read: {error}. Write it as the documentation of limits shows.") from None
-        if not isinstance(document, dict):
-            raise SamiError(f"{path} holds a {type(document).__name__}; expected a table of limits.")
+        document = read_document(path, "limits")
         for key in document:
             if key not in cls.model_fields:
                 raise UnknownName("limit", str(key), cls.model_fields, f"It stands in {path}.")

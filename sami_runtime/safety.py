@@ -20,6 +20,8 @@ Float64 = NDArray[np.float64]
 
 AGE_PERIODS = 3
 """Periods of the policy after which an observation is too old, where the limits do not say."""
+ROUNDING = 1e-6
+"""Share of the limit on age that is rounding: three periods are not older than three periods."""
 
 
 class Ruling(NamedTuple):
@@ -123,7 +125,7 @@ class SafetyGate:
             now: The time [s] on the clock that stamps the observations; None if there is none in common.
         """
         # Written so that a time that is NaN counts as too old, and so does one that lies ahead.
-        if now is not None and not abs(now - observation.time) <= self._max_age:
+        if now is not None and not abs(now - observation.time) <= self._max_age * (1 + ROUNDING):
             return (
                 f"age: the observation was measured {now - observation.time:.3g} s before now by the loop's clock, "
                 f"allowed are {self._max_age:.3g} s (max_age_s)"

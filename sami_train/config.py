@@ -151,6 +151,8 @@ class TrainConfig:
     checkpoint_every: int = 100_000
     """Environment steps between checkpoints."""
     device: str = "auto"
+    gap: str = ""
+    """The gap to reality that training goes on behind: a `GapProfile` as JSON, so that the run needs no other file."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     learning: LearningConfig = field(default_factory=LearningConfig)
     contrast: ContrastConfig = field(default_factory=ContrastConfig)

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.gap_profile import GapProfile
 
 from .envs.catalog import environment
 from .tasks import label
@@ -66,6 +67,8 @@ def check(config: TrainConfig) -> None:
     _check_numbers(config)
     _check_tasks(config)
     _check_together(config)
+    if config.gap:
+        GapProfile.loads(config.gap).require_fit(item.signal for item in environment(config.env).signals)
 
 
 def _check_numbers(config: TrainConfig) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing as mp
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,10 +14,11 @@ from sami_runtime.session import Session
 
 from .collectors import one_thread
 from .envs.catalog import EnvironmentSpec, environment
+from .envs.gapped import GappedEnv
 from .evaluation import Evaluation, TaskResult
 from .numpy_policy import NumpyPolicy, Weights
 from .returns import ROWS as BATCH_ROWS
-from .returns import measure_returns
+from .returns import in_batch, in_envs, measure_returns
 from .rollout import Policy, Rollout
 from .tasks import Task, label
 
@@ -72,6 +73,13 @@ class SessionPolicy:
 
 Source = Path | Weights
 """What is evaluated: a model file, or weights as `ContextPolicy.numpy_weights` gives them."""
+OnTask = Callable[[TaskResult], None]
+
+
+def count_results(spec: EnvironmentSpec, task_sets: Sequence[str], episodes: int) -> int:
+    """How many tasks an evaluation tells of."""
+    each = [len(spec.tasks.resolve(name)) for name in task_sets]
+    return sum(each if spec.measure.per == "task" else (min(count, episodes) for count in each))
 
 
 def evaluate(
@@ -80,7 +88,8 @@ def evaluate(
     task_sets: Sequence[str],
     episodes: int = 100,
     workers: int = 1,
-    on_task: Callable[[TaskResult], None] | None = None,
+    on_task: OnTask | None = None,
+    gap: str = "",
 ) -> Evaluation:
     """Run a policy on some sets of tasks.
 
@@ -92,20 +101,57 @@ def evaluate(
             whose tasks come in turn (see `returns`).
         workers: processes; where the return counts, threads of the simulation.
         on_task: called with each task's result as it arrives, in any order.
+        gap: to reality, see `evaluate_gaps`.
+    """
+    return evaluate_gaps(source, env, task_sets, [gap], episodes, workers, on_task)[0]
+
+
+def evaluate_gaps(
+    source: Source,
+    env: str,
+    task_sets: Sequence[str],
+    gaps: Sequence[str],
+    episodes: int = 100,
+    workers: int = 1,
+    on_task: OnTask | None = None,
+) -> list[Evaluation]:
+    """Run a policy behind each of some gaps to reality, in every task of some sets: the same starts for all.
+
+    Args:
+        source: the policy.
+        env: name of the environment.
+        task_sets: names of sets.
+        gaps: profiles as `GapProfile.dumps` writes them; an empty one is none.
+        episodes: see `evaluate`.
+        workers: see `evaluate`.
+        on_task: see `evaluate`.
     """
     spec = environment(env)
     if spec.measure.per == "set":
-        return _evaluate_sets(source, spec, task_sets, episodes, workers, on_task)
-    jobs = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
-    arguments = (source, env, episodes)
+        return [_evaluate_sets(source, spec, task_sets, episodes, workers, on_task, gap) for gap in gaps]
+    tasks = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
+    jobs = [(place, *task) for place in range(len(gaps)) for task in tasks]
+    arguments = (source, env, episodes, tuple(gaps))
+    found: dict[tuple[int, str, str], TaskResult] = {}
+
+    def gather(arriving: Iterable[tuple[int, TaskResult]]) -> list[Evaluation]:
+        for place, result in arriving:
+            found[place, result.task_set, label(result.task)] = result
+            if on_task is not None:
+                on_task(result)
+        return [
+            Evaluation(env, tuple(found[place, task_set, label(task)] for task_set, task in tasks), gap)
+            for place, gap in enumerate(gaps)
+        ]
+
     if workers <= 1:
         _set_arguments(*arguments)
-        return _gather(env, jobs, map(_run_task, jobs), on_task)
+        return gather(map(_run_task, jobs))
     with (
         one_thread(),
         mp.get_context("spawn").Pool(min(workers, len(jobs)), _set_arguments, arguments) as pool,
     ):
-        return _gather(env, jobs, pool.imap_unordered(_run_task, jobs), on_task)
+        return gather(pool.imap_unordered(_run_task, jobs))
 
 
 def _evaluate_sets(
@@ -114,45 +160,42 @@ def _evaluate_sets(
     task_sets: Sequence[str],
     episodes: int,
     threads: int,
-    on_task: Callable[[TaskResult], None] | None,
+    on_task: OnTask | None,
+    gap: str,
 ) -> Evaluation:
-    batch = spec.batch(max(2, min(BATCH_ROWS, episodes)), threads)
-    policy = _policy(source, spec, batch.rows)
+    rows = max(2, min(ROWS if gap else BATCH_ROWS, episodes))
+    policy = _policy(source, spec, rows)
+    if gap:  # it lies between a policy and one environment
+        envs = [spec.make(gap=gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
+        play = in_envs(envs, policy)
+    else:
+        play = in_batch(spec.batch(rows, threads), policy)
     found = []
     for task_set in task_sets:
-        for result in measure_returns(batch, policy, task_set, spec.tasks.resolve(task_set), episodes, SEED):
+        for result in measure_returns(play, task_set, spec.tasks.resolve(task_set), episodes, SEED):
             found.append(result)
             if on_task is not None:
                 on_task(result)
-    return Evaluation(spec.name, tuple(found))
+    return Evaluation(spec.name, tuple(found), gap)
 
 
 def _policy(source: Source, spec: EnvironmentSpec, rows: int) -> Policy:
     return SessionPolicy(source, spec, rows) if isinstance(source, Path) else NumpyPolicy(source, rows)
 
 
-def _gather(
-    env: str, jobs: list[tuple[str, Task]], arriving: Any, on_task: Callable[[TaskResult], None] | None
-) -> Evaluation:
-    found: dict[tuple[str, str], TaskResult] = {}
-    for result in arriving:
-        found[result.task_set, label(result.task)] = result
-        if on_task is not None:
-            on_task(result)
-    return Evaluation(env, tuple(found[task_set, label(task)] for task_set, task in jobs))
-
-
 class _Worker:
     """What a worker process keeps between tasks."""
 
-    def __init__(self, source: Source, env: str, episodes: int) -> None:
-        self.spec, self.episodes = environment(env), episodes
+    def __init__(self, source: Source, env: str, episodes: int, gaps: Sequence[str]) -> None:
+        self.spec, self.episodes, self.gaps = environment(env), episodes, gaps
         rows = max(2, min(ROWS, episodes))
         self.policy = _policy(source, self.spec, rows)
         self.envs = [self.spec.make() for _ in range(rows)]
 
-    def run(self, task_set: str, task: Task) -> TaskResult:
-        rollout = Rollout(self.envs, self.policy, SEED, tasks=(task,))
+    def run(self, place: int, task_set: str, task: Task) -> TaskResult:
+        gap = self.gaps[place]
+        envs = [GappedEnv(env, gap) for env in self.envs] if gap else self.envs
+        rollout = Rollout(envs, self.policy, SEED, tasks=(task,))
         done = []
         for first in range(0, self.episodes, len(self.envs)):
             done += rollout.round(range(first, first + len(self.envs)))
@@ -174,18 +217,18 @@ class _Worker:
         )
 
 
-_arguments: tuple[Source, str, int]
+_arguments: tuple[Source, str, int, tuple[str, ...]]
 _worker: _Worker | None = None
 
 
-def _set_arguments(source: Source, env: str, episodes: int) -> None:
+def _set_arguments(source: Source, env: str, episodes: int, gaps: tuple[str, ...]) -> None:
     global _arguments, _worker
-    _arguments, _worker = (source, env, episodes), None
+    _arguments, _worker = (source, env, episodes, gaps), None
 
 
-def _run_task(job: tuple[str, Task]) -> TaskResult:
+def _run_task(job: tuple[int, str, Task]) -> tuple[int, TaskResult]:
     global _worker
     if _worker is None:
         # Not in the pool's initializer: an error there respawns workers for ever, here it reaches the caller.
         _worker = _Worker(*_arguments)
-    return _worker.run(*job)
+    return job[0], _worker.run(*job)

@@ -50,6 +50,8 @@ class Evaluation:
 
     env: str
     results: tuple[TaskResult, ...]
+    gap: str = ""
+    """The gap to reality that lay between, as `GapProfile.dumps` writes it; empty where none did."""
 
     @property
     def measure(self) -> Measure:
@@ -114,6 +116,7 @@ class Evaluation:
         left_out = ("returns",) if self.measure is SUCCESS else OF_GOALS
         return {
             "env": self.env,
+            **({"gap": self.gap} if self.gap else {}),
             "sets": {name: self.summary(name) for name in self.sets},
             "tasks": [
                 {name: value for name, value in asdict(result).items() if name not in left_out}
@@ -132,7 +135,7 @@ class Evaluation:
         try:
             rows, env = values["tasks"], values["env"]
             success = environment(env).measure is SUCCESS
-            return cls(env, tuple(_task_result(row, success) for row in rows))
+            return cls(env, tuple(_task_result(row, success) for row in rows), values.get("gap", ""))
         except (KeyError, TypeError) as error:
             raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error
 

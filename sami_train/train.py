@@ -133,10 +133,10 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def make_env(config: TrainConfig) -> Any:
-    """The environment that a run trains in, on its training tasks."""
+    """The environment that a run trains in, on its training tasks and behind its gap."""
     spec, collection = environment(config.env), config.collection
     goal = {} if spec.goal is None else {"reward": collection.reward, "end_on_fall": collection.end_on_fall}
-    return spec.make(tasks=config.training_tasks(), **goal)
+    return spec.make(gap=config.gap, tasks=config.training_tasks(), **goal)
 
 
 def prepare_torch(config: TrainConfig) -> None:

@@ -16,8 +16,8 @@ MAX_TEST_LINES = 360
 
 TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
-BRIDGE = ("contract", "errors", "artifact", "session", "verify", "adapters", "clock")
-"""Modules of the runtime that training may use: the file's format, and what judges its own exports."""
+BRIDGE = ("contract", "errors", "artifact", "session", "verify", "adapters", "clock", "gap", "gap_profile")
+"""Modules of the runtime that training may use: the file's format, what judges its own exports, the gap to reality."""
 
 TORCH_FREE = (
     "sami_train",

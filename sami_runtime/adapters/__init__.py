@@ -3,6 +3,7 @@
 from sami_runtime.adapters.base import Adapter, Executed, Observation, require_compatible
 from sami_runtime.adapters.dry_run import DryRun
 from sami_runtime.adapters.fake import FakeAdapter
+from sami_runtime.adapters.gapped import Gapped
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter, SignalSource
 from sami_runtime.adapters.panda import PandaAdapter
 
@@ -11,6 +12,7 @@ __all__ = [
     "DryRun",
     "Executed",
     "FakeAdapter",
+    "Gapped",
     "GymnasiumAdapter",
     "Observation",
     "PandaAdapter",

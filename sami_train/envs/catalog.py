@@ -71,16 +71,20 @@ class EnvironmentSpec:
     vector_entry_point: str | None = None
     """What `gymnasium.make_vec` makes; None for copies of the one."""
 
-    def make(self, **kwargs: Any) -> Any:
-        """Make the environment.
+    def make(self, gap: str = "", **kwargs: Any) -> Any:
+        """Make the environment, behind the gap to reality that `gap` describes (as `GapProfile.dumps` writes it).
 
         Raises:
             AdapterError: the simulator is not installed.
+            SamiError, UnknownName: the gap is not valid, or names a signal that is not there.
         """
         import gymnasium
 
+        from .gapped import GappedEnv
+
         with self._simulator():
-            return gymnasium.make(self.id, **kwargs)
+            env = gymnasium.make(self.id, **kwargs)
+            return GappedEnv(env, gap) if gap else env
 
     def batch(self, rows: int, threads: int) -> MujocoBatch:
         """Many of them, stepped together by native threads; the MuJoCo family has it.

@@ -106,3 +106,14 @@ def test_a_provider_that_is_not_there_is_one_message(sami, trained, command):
 def test_verify_says_which_provider_it_checked(sami, trained):
     document = json.loads(sami("verify", trained.model, "--provider", "cpu", "--json").out)
     assert (document["passed"], document["provider"]) == (True, "cpu")
+
+
+def test_run_and_replay_step_the_model_with_the_provider_that_is_named(sami, trained):
+    options = ("run", "--model", trained.model, "--episodes", 1, "--steps", 3)
+    refused = "unknown execution provider 'cdua'"
+    assert refused in sami(*options, "--provider", "cdua").err
+    assert sami(*options, "--provider", "CPUExecutionProvider", "--record", "run.mcap").code == 0
+    assert sami("replay", "run.mcap", "--provider", "cpu").code == 0
+    done = sami("replay", "run.mcap", "--provider", "cdua")
+    assert (done.code, done.out) == (1, "")
+    assert refused in done.err

@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sami_runtime.adapters.panda import PANDA_OBSERVATION
+from sami_runtime.gap_profile import GapProfile
+
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
 
@@ -38,6 +41,13 @@ def test_the_host_loop_holds_where_a_sensor_fails(tmp_path):
     done = call(sys.executable, tmp_path / "broken.py", MODEL, "--steps", "5", cwd=tmp_path)
     assert "5 steps in " in done.stdout, done.stderr
     assert ", 1 held; " in done.stdout
+
+
+def test_the_gap_shows_every_key_and_fits_the_arm():
+    path = ROOT / "examples" / "gap.toml"
+    GapProfile.load(path).require_fit(PANDA_OBSERVATION)
+    keys = {line.partition("=")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()}
+    assert set(GapProfile.model_fields) <= keys
 
 
 # --- C++

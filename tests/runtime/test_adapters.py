@@ -8,6 +8,7 @@ import pytest
 
 from sami_runtime.adapters import (
     FakeAdapter,
+    Gapped,
     GymnasiumAdapter,
     PandaAdapter,
     SignalSource,
@@ -17,6 +18,7 @@ from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA
 from sami_runtime.clock import ManualClock
 from sami_runtime.contract import Signal
 from sami_runtime.errors import AdapterError
+from sami_runtime.gap_profile import GapProfile
 
 
 def box(size, bound=10.0):
@@ -91,6 +93,7 @@ def panda_gym_adapter():
 
 MAKERS = {
     "fake": lambda: FakeAdapter(axes=2),
+    "gapped": lambda: Gapped(FakeAdapter(axes=2), GapProfile(noise=0.01, actuator_lag_s=0.02), 25.0),
     "gymnasium": line_adapter,
     "panda": lambda: PandaAdapter(ArmEnv()),
     "panda-gym": panda_gym_adapter,

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("mujoco")
 
 from sami_runtime.errors import SamiError
+from sami_runtime.gap_profile import GapProfile
 from sami_train.agent import ContextSAC
 from sami_train.cell import status
 from sami_train.config import resolve
@@ -48,6 +49,17 @@ def test_a_batch_plays_what_the_plain_environment_plays(weights):
     assert {json.dumps(result.task): result.ret for result in found.results} == played
     assert len(set(played.values())) == episodes
     assert [result.steps for result in found.results] == [STEPS] * episodes
+
+
+def test_behind_a_gap_the_same_episodes_are_played(weights):
+    def returns(**gap):
+        profile = GapProfile.of(gap).dumps() if gap else ""
+        return evaluate(weights, ENV, ["extreme"], 3, gap=profile).results
+
+    stamps_only, noisy = returns(clock_offset_s=0.1), returns(noise=0.1)
+    assert stamps_only == returns()
+    assert [result.task for result in noisy] == [result.task for result in stamps_only]
+    assert all(a.ret != b.ret for a, b in zip(noisy, stamps_only, strict=True))
 
 
 @pytest.mark.parametrize(("count", "episodes"), [(25, 100), (16, 100), (240, 100), (7, 3)])

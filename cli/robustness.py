@@ -1,0 +1,99 @@
+"""`sami robustness`: what a model file does behind each kind of gap between simulation and reality."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sami_train.robustness import Point
+
+
+def robustness(
+    model: Annotated[Path, typer.Argument(help="Model file.")],
+    env: Annotated[str, typer.Option(help="Environment, e.g. panda.")] = "panda",
+    tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training",
+    kinds: Annotated[str, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = "",
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point.")] = 10,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 is one for each core.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Measure success behind latency, jitter, dropout, noise, ...: one kind of gap at a time, the rest as simulated."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sami_runtime.artifact import read_artifact
+    from sami_runtime.errors import SamiError
+    from sami_train import robustness as measuring
+    from sami_train.envs.catalog import environment
+    from sami_train.evaluate import TaskResult, count_results
+    from sami_train.machine import usable_cores
+
+    weights = read_artifact(model).contract.weights_sha256
+    spec = environment(env)
+    names = [name.strip() for name in tasks.split(",") if name.strip()]
+    if not names:
+        raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate.")
+    chosen = measuring.kinds([name.strip() for name in kinds.split(",") if name.strip()])
+    found = [] if out is None else [out / name for name in ("robustness.json", "robustness.png")]
+    for path in found:
+        if path.exists() and not force:
+            raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))
+    with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
+        shown = bar.add_task("measuring", total=total)
+
+        def arrived(_: TaskResult) -> None:
+            bar.advance(shown)
+
+        points = measuring.sweep(model, spec.name, names, chosen, episodes, workers or usable_cores(), arrived)
+    document = {
+        "env": spec.name,
+        "model": model.name,
+        "weights_sha256": weights,
+        f"episodes_per_{spec.measure.per}": episodes,
+        "points": [point.to_dict() for point in points],
+    }
+    if out is not None:
+        from sami_train.analysis.robustness import draw_robustness
+
+        found[0].write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
+        draw_robustness(points, found[1])
+    if json:
+        print(json_module.dumps(document))
+        return
+    Console().print(_table(points, names))
+    for path in found:
+        print(f"wrote {path}")
+
+
+def _table(points: list[Point], task_sets: list[str]) -> Table:
+    from rich.table import Table
+
+    episodes = [sum(result.episodes for result in points[0].evaluation.of(name)) for name in task_sets]
+    title = f"episodes a point: {', '.join(f'{n} {name}' for n, name in zip(episodes, task_sets, strict=True))}"
+    table = Table(title=title, title_justify="left")
+    for name in ("gap", "severity"):
+        table.add_column(name)
+    for name in task_sets:
+        table.add_column(name, justify="right")
+    measure, kind = points[0].evaluation.measure, ""
+    for point in points:
+        if point.kind != kind:
+            kind = point.kind
+            table.add_section()
+        cells = []
+        for name in task_sets:
+            value, error = point.score(name)
+            cells.append(f"{measure.show(value)} ± {measure.show(error)}")
+        table.add_row(point.kind or "none", f"{point.severity:g} {point.unit}" if point.kind else "", *cells)
+    return table

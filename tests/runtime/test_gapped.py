@@ -1,0 +1,127 @@
+"""Laws of the hook: an adapter behind a gap is an adapter, and loop and gate see the gap as they would on a robot."""
+
+import numpy as np
+import pytest
+
+from sami_runtime import FakeAdapter, Gapped, GapProfile, Limits, ManualClock, SafetyGate, Session, run_episode
+from sami_runtime.errors import AdapterError, SafetyStop, UnknownName
+
+RATE = 25.0
+
+
+@pytest.fixture
+def session(make):
+    return Session.load(make.write(make.recurrent()))
+
+
+def drive(session, arm, profile, limits=None, steps=10, **options):
+    """Every tick of an episode through the gap, and the adapter behind."""
+    clock, records = ManualClock(), []
+    behind = arm(clock=clock)
+    robot = Gapped(behind, GapProfile.of(profile), RATE, options.get("loop_hz"))
+    gate = SafetyGate(robot, session.contract, Limits(**(limits or {})))
+    try:
+        run_episode(session, robot, 0, steps, clock=clock, on_step=records.append, gate=gate, **options)
+    except SafetyStop as stop:
+        return records, behind, str(stop)
+    return records, behind, ""
+
+
+def test_behind_an_empty_gap_a_loop_is_what_it_was_to_the_last_bit(session, arm):
+    with_gap, behind, _ = drive(session, arm, {})
+    clock, without = ManualClock(), []
+    bare = arm(clock=clock)
+    run_episode(session, bare, 0, 10, clock=clock, on_step=without.append)
+    for one, other in zip(with_gap, without, strict=True):
+        assert one.executed.tobytes() == other.executed.tobytes()
+        assert one.context.tobytes() == other.context.tobytes()
+        assert one.observation.time == other.observation.time
+        for name, value in other.observation.values.items():
+            assert one.observation.values[name].tobytes() == value.tobytes()
+    assert np.array(behind.written).tobytes() == np.array(bare.written).tobytes()
+
+
+def test_the_gate_sees_how_old_an_observation_is_that_dropout_left_standing(session, arm):
+    records, _, stop = drive(session, arm, {"dropout": 1.0}, {"max_age_s": 0.1, "stop_after": 4})
+    assert [record.outcome.value for record in records] == ["acted"] * 3 + ["held"] * 4
+    assert records[3].reason.startswith("age: the observation was measured 0.12 s before now")
+    assert stop.startswith("no new action at 4 ticks in a row (stop_after), lastly: age")
+
+
+def test_a_latency_of_the_limit_is_not_beyond_it(session, arm):
+    # The fake stamps when it is written to, one period before the next read.
+    records, _, stop = drive(session, arm, {"latency_s": 2 / RATE}, {"max_age_s": 3 / RATE}, steps=200)
+    assert not stop
+    assert {record.outcome.value for record in records} == {"acted"}
+
+
+def test_the_gate_catches_a_stuck_sensor(session, arm):
+    records, _, stop = drive(session, arm, {"stuck_at_s": {"position": 0.08}}, {"frozen": {"position": 3}}, steps=20)
+    assert [record.outcome.value for record in records[:5]] == ["acted"] * 4 + ["held"]
+    assert records[4].reason == "frozen: position had the same value 3 times, allowed are 2 (frozen.position)"
+    assert "stop_after" in stop
+
+
+def test_a_clock_that_is_ahead_makes_observations_untrustworthy(session, arm):
+    records, _, _ = drive(session, arm, {"clock_offset_s": 1.0})
+    assert records[0].reason.startswith("age: ")
+
+
+def test_the_policy_is_told_the_command_that_was_sent_and_the_world_gets_what_the_actuator_reached(session, arm):
+    records, behind, _ = drive(session, arm, {"action_latency_s": 1 / RATE, "actuator_lag_s": 0.1})
+    sent = np.array([record.executed for record in records])
+    np.testing.assert_array_equal(sent, [record.action for record in records])
+    left = np.exp(-1 / RATE / 0.1)
+    reached, expected = np.zeros(2), []
+    for command in [np.zeros(2), *sent[:-1]]:
+        reached = command + left * (reached - command)
+        expected.append(reached)
+    np.testing.assert_allclose(behind.written, expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose([record.info["actuated"] for record in records], behind.written)
+
+
+def test_a_command_beyond_the_bounds_is_sent_as_far_as_they_go():
+    robot = Gapped(FakeAdapter(axes=1, limit=0.5), GapProfile(action_latency_s=0.04), RATE)
+    robot.reset(0)
+    assert robot.write(np.float32([7.0])).action == np.float32([0.5])
+    assert robot.inner.written[-1] == np.float32([0.0])
+
+
+def test_in_a_faster_loop_actions_lag_by_its_period_and_observations_by_the_policys(session, arm):
+    profile = {"action_latency_s": 0.02, "latency_s": 0.04}
+    records, behind, _ = drive(session, arm, profile, {"max_age_s": 1.0}, loop_hz=100.0)
+    sent = np.array([record.executed for record in records])
+    np.testing.assert_array_equal(np.array(behind.written)[2:], sent[:-2])
+    read = [record.observation for record in records if record.observation is not None]
+    assert len(read) == 10
+    assert read[0].time == read[1].time < read[2].time
+
+
+def test_stopping_is_immediate_and_does_not_wait_for_what_is_under_way():
+    robot = Gapped(FakeAdapter(axes=1), GapProfile(action_latency_s=1.0, actuator_lag_s=1.0), RATE)
+    robot.stop()
+    robot.reset(0)
+    robot.write(np.float32([1.0]))
+    writes = robot.inner.writes
+    robot.stop()
+    assert (robot.inner.stops, robot.inner.writes) == (2, writes)
+
+
+def test_a_profile_that_names_another_signal_is_refused_before_anything_moves():
+    behind = FakeAdapter(axes=1)
+    with pytest.raises(UnknownName, match=r"unknown observation signal 'velocty'\. Did you mean 'velocity'"):
+        Gapped(behind, GapProfile(noise={"velocty": 1.0}), RATE)
+    assert (behind.resets, behind.reads, behind.writes) == (0, 0, 0)
+
+
+def test_an_adapter_that_does_not_give_what_it_declares_is_named():
+    class Silent(FakeAdapter):
+        def read(self):
+            observation = super().read()
+            del observation.values["velocity"]
+            return observation
+
+    robot = Gapped(Silent(axes=1), GapProfile(), RATE)
+    robot.reset(0)
+    with pytest.raises(AdapterError, match="Silent declares 'velocity' with 1 numbers, and read"):
+        robot.read()
