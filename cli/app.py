@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from . import bench, compare, doctor, evaluate, export, inspect, replay, run, sweep, train
+from . import adapt, atlas, bench, compare, doctor, evaluate, export, inspect, replay, run, sweep, train
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
@@ -41,6 +41,8 @@ app.command("sweep")(sweep.sweep)
 app.command("eval")(evaluate.evaluate)
 app.command("compare")(compare.compare)
 app.command("export")(export.export)
+app.command("atlas")(atlas.atlas)
+app.command("adapt")(adapt.adapt)
 app.command("inspect")(inspect.inspect)
 app.command("verify")(inspect.verify)
 app.command("run")(run.run)

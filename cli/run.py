@@ -65,10 +65,12 @@ def run(
     from sami_runtime.safety import SafetyGate
     from sami_runtime.session import Session
     from sami_runtime.stopping import fatal_signals_raise
+    from sami_runtime.telemetry import Telemetry
     from sami_train.envs import environment
 
     from . import episodes as told
     from .film import Film
+    from .live import LiveLine
 
     spec = environment(env)
     model = model or Path("models") / f"{spec.name}-satesac.onnx"
@@ -94,7 +96,8 @@ def run(
         closing.callback(robot.close)
         adapter: Adapter = DryRun(robot) if dry_run else robot
         gate = SafetyGate(adapter, session.contract, allowed)
-        watching: list[OnStep] = [total.add]
+        telemetry = Telemetry(session.contract)
+        watching: list[OnStep] = [total.add, telemetry]
         if record:
             facts = {"env": env, "seed": seed, "dry_run": dry_run}
             watching.append(closing.enter_context(Recorder(record, session, allowed, facts)))
@@ -103,7 +106,8 @@ def run(
         if film is not None:
             closing.callback(film.save)
         if not json:
-            print(told.header(features, goal))
+            print(told.header(features, goal, telemetry))
+            watching.append(closing.enter_context(LiveLine(telemetry)))
         for number in range(episodes):
             skills: Counter[str] = Counter()
             rewards: list[float] = []
@@ -118,7 +122,7 @@ def run(
                     film.add(robot.render(), step, sum(rewards))
 
             report = run_episode(session, adapter, seed + number, steps, clock=clock, on_step=watch, gate=gate)
-            rows.append(told.row_of(number, report, features, skills, sum(rewards), follower))
+            rows.append(told.row_of(number, report, features, skills, sum(rewards), follower, telemetry))
             text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], features, report)
             print(text, flush=True)
         if not json and not dry_run:

@@ -1,0 +1,96 @@
+"""`sami adapt`: dynamics that change in the middle of an episode, and what the context is worth then."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from sami_train.adaptation import Adaptation, Delay, Mean
+
+
+def adapt(
+    change: Annotated[
+        list[str],
+        typer.Option(help="FEATURE=FROM:TO,FEATURE=VALUE@STEP, e.g. mass=1:10,friction=0.1@5. May be given often."),
+    ],
+    env: Annotated[str, typer.Option(help="Environment, e.g. panda or half-cheetah.")] = "panda",
+    model: Annotated[Path | None, typer.Option(help="Model file; models/ENV-satesac.onnx if left out.")] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes of each variant.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first episode.")] = 3_000_017,
+    out: Annotated[Path | None, typer.Option(help="Folder for adaptation.json and adaptation.png.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Change the dynamics in the middle of episodes: live context against a frozen, a reset, and an informed one."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sami_runtime.errors import SamiError
+    from sami_train.adaptation import adaptation
+    from sami_train.change import Change
+    from sami_train.envs.catalog import environment
+
+    spec = environment(env)
+    model = model or Path("models") / f"{spec.name}-satesac.onnx"
+    changes = [Change.parse(text, spec.tasks, spec.episode_steps) for text in change]
+    if out is not None:
+        if out.exists() and not out.is_dir():
+            raise SamiError(f"{out} is a file; --out names a folder.")
+        import matplotlib  # noqa: F401 - a missing one is told before hours of measuring
+    found: list[Adaptation] = []
+    with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
+        shown = bar.add_task("running changed episodes", total=len(changes) * episodes)
+        for each in changes:
+            found.append(adaptation(model, spec, each, episodes, seed, lambda done: bar.advance(shown, done)))
+    document = {"model": model.name, "env": env, "seed": seed, "changes": [each.to_dict() for each in found]}
+    if out is not None:
+        from sami_train.analysis.adaptation import draw
+
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "adaptation.json").write_text(json_module.dumps(document, indent=2) + "\n", encoding="utf-8")
+        draw(found, out / "adaptation.png")
+    if json:
+        print(json_module.dumps(document, indent=2))
+        return
+    for each in found:
+        _print(each)
+    if out is not None:
+        print(f"wrote {out / 'adaptation.json'} and {out / 'adaptation.png'}")
+
+
+def _print(found: Adaptation) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    title = f"{found.change}: {found.reached} of {found.episodes} episodes were not over before the change"
+    table = Table(title=title, title_justify="left")
+    table.add_column("context")
+    goal = found.rows[0].success is not None
+    told = ("return", f"live less this ({'success' if goal else 'return'})", "detected", "after", "adapted", "after")
+    for name in (*(("success",) if goal else ()), *told):
+        table.add_column(name, justify="right")
+    for row in found.rows:
+        success = [_mean(row.success)] if row.success is not None else []
+        table.add_row(
+            row.variant.value,
+            *success,
+            _mean(row.ret, 1),
+            _mean(row.less_than_live, 2 if goal else 1),
+            *_delay(row.detected),
+            *_delay(row.adapted),
+        )
+    Console().print(table)
+
+
+def _mean(mean: Mean, digits: int = 2) -> str:
+    error = "" if mean.error is None else f" ± {mean.error:.{digits}f}"
+    return f"{mean.value:.{digits}f}{error}"
+
+
+def _delay(delay: Delay | None) -> tuple[str, str]:
+    if delay is None:
+        return "-", "-"
+    return f"{delay.share:.2f}", "-" if delay.median is None else f"{delay.median:g} steps"
