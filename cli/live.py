@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from sami_runtime.telemetry import Reading, Telemetry
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 0.1
 """Shortest time between two drawings [s]: a terminal must not slow the loop down."""
+CLEAR = "\r\x1b[K"
 
 
 class LiveLine:
@@ -19,33 +22,31 @@ class LiveLine:
 
     Args:
         telemetry: told of each tick before this is.
+        file: where to; standard output if None.
     """
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        console = Console()
-        self._telemetry, self._drawn = telemetry, 0.0
-        # Drawn by hand: rich's own refresh would be a thread beside the loop.
-        self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._wanted = console.is_terminal
+    def __init__(self, telemetry: Telemetry, file: TextIO | None = None) -> None:
+        self._telemetry, self._file = telemetry, file or sys.stdout
+        self._wanted, self._drawn, self._shown = self._file.isatty(), 0.0, False
 
     def __call__(self, _: StepRecord) -> None:
         """Draws the line, if the last time is long enough ago."""
-        now = time.monotonic()
-        if self._wanted and now - self._drawn >= EVERY_S:
-            self._drawn = now
-            self._live.update(shown(self._telemetry.now), refresh=True)
+        if self._wanted and (now := time.monotonic()) - self._drawn >= EVERY_S:
+            self._drawn, self._shown = now, True
+            text = shown(self._telemetry.now)[: shutil.get_terminal_size().columns - 1]
+            print(CLEAR + text, end="", file=self._file, flush=True)
+
+    def clear(self) -> None:
+        """Takes the line away, for another one to be printed there."""
+        if self._shown:
+            self._shown = False
+            print(CLEAR, end="", file=self._file, flush=True)
 
     def __enter__(self) -> LiveLine:
-        if self._wanted:
-            self._live.start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        if self._wanted:
-            self._live.stop()
+        self.clear()
 
 
 def shown(reading: Reading) -> str:
@@ -57,5 +58,5 @@ def shown(reading: Reading) -> str:
         from sami_train.tasks import label
 
         alarm = "  UNKNOWN DYNAMICS" if reading.alarm else ""
-        parts.append(f"nearest {label(reading.nearest)}  at {reading.distance:.1f}  score {reading.score:.2f}{alarm}")
+        parts.append(f"score {reading.score:.2f}{alarm}  nearest {label(reading.nearest)} at {reading.distance:.1f}")
     return "  ".join(parts)

@@ -98,6 +98,7 @@ def run(
         gate = SafetyGate(adapter, session.contract, allowed)
         telemetry = Telemetry(session.contract)
         watching: list[OnStep] = [total.add, telemetry]
+        live = closing.enter_context(LiveLine(telemetry))
         if record:
             facts = {"env": env, "seed": seed, "dry_run": dry_run}
             watching.append(closing.enter_context(Recorder(record, session, allowed, facts)))
@@ -106,8 +107,8 @@ def run(
         if film is not None:
             closing.callback(film.save)
         if not json:
+            watching.append(live)
             print(told.header(features, goal, telemetry))
-            watching.append(closing.enter_context(LiveLine(telemetry)))
         for number in range(episodes):
             skills: Counter[str] = Counter()
             rewards: list[float] = []
@@ -124,6 +125,7 @@ def run(
             report = run_episode(session, adapter, seed + number, steps, clock=clock, on_step=watch, gate=gate)
             rows.append(told.row_of(number, report, features, skills, sum(rewards), follower, telemetry))
             text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], features, report)
+            live.clear()
             print(text, flush=True)
         if not json and not dry_run:
             told.summary(rows, features)
