@@ -41,10 +41,11 @@ def adapt(
             raise SamiError(f"{out} is a file; --out names a folder.")
         import matplotlib  # noqa: F401 - a missing one is told before hours of measuring
     found: list[Adaptation] = []
-    with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(console=console, disable=json or not console.is_terminal, transient=True) as bar:
         shown = bar.add_task("running changed episodes", total=len(changes) * episodes)
-        for each in changes:
-            found.append(adaptation(model, spec, each, episodes, seed, lambda done: bar.advance(shown, done)))
+        for what in changes:
+            found.append(adaptation(model, spec, what, episodes, seed, lambda done: bar.advance(shown, done)))
     document = {"model": model.name, "env": env, "seed": seed, "changes": [each.to_dict() for each in found]}
     if out is not None:
         from sami_train.analysis.adaptation import draw

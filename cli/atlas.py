@@ -41,7 +41,8 @@ def atlas(
         if contract.atlas is not None and not force:
             raise SamiError(f"{model} has an atlas; count its alarms with --check, or replace it with --force.")
         require_enough(episodes, training)
-    with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(console=console, disable=json or not console.is_terminal, transient=True) as bar:
         shown = bar.add_task("measuring contexts", total=total)
 
         def arrived() -> None:

@@ -62,7 +62,8 @@ def header(features: list[str], goal: bool, telemetry: Telemetry) -> str:
     """The line above the episodes; `goal` where the environment has one, and skills."""
     names = " ".join(f"{name:>8}" for name in features)
     known = "" if telemetry.atlas is None else "  phase        score "
-    return f"{names}  {'skill          ' if goal else ''}steps{'  success' if goal else '    return'}{known}  context moves"
+    outcome = "  success" if goal else "    return"
+    return f"{names}  {'skill          ' if goal else ''}steps{outcome}{known}  context moves"
 
 
 def line(row: Mapping[str, Any], features: list[str], report: EpisodeReport) -> str:

@@ -72,8 +72,8 @@ class Row:
     less_than_live: Mean
     """The live variant's success (return, where there is no goal) minus this one's, episode by episode."""
     detected: Delay | None
-    """Until the telemetry says re-adapting or gives an alarm, having been quiet at the change. None where the encoder is
-    interfered with, or the model has no atlas."""
+    """Until the telemetry says re-adapting or gives an alarm, having been quiet at the change. None where the policy is
+    not given what its encoder infers, where the encoder was reset, or where the model has no atlas."""
     adapted: Delay | None
     """Until the context is nearer to the one from the start than to the frozen one; None where the policy is not given
     what its encoder infers, or nothing changes."""

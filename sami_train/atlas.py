@@ -72,7 +72,8 @@ def collect(
         model: the file.
         spec: the environment.
         tasks: (K,).
-        episodes: of each task; the k-th begins alike in every task.
+        episodes: of each task. All of them begin differently, also in different tasks: episodes of one start resemble
+            each other, and held-out ones must count as so many independent ones.
         seed: of their starts.
         on_task: called after each task.
     """
@@ -80,14 +81,16 @@ def collect(
     policy = KeptContexts(model, spec, rows)
     envs = [spec.make() for _ in range(rows)]
     found: list[Contexts] = []
+    begun = 0
     try:
         for task in tasks:
-            rollout, kept = Rollout(envs, policy, seed, tasks=(task,)), []  # type: ignore[var-annotated]
-            for first in range(0, episodes, rows):
+            rollout, kept = Rollout(envs, policy, seed, tasks=(task,)), []
+            for first in range(begun, begun + episodes, rows):
                 done = rollout.round(range(first, first + rows))
                 contexts = np.stack(policy.contexts)
                 kept += [contexts[: len(episode), row] for row, episode in enumerate(done)]
             found.append(kept[:episodes])
+            begun += episodes
             if on_task is not None:
                 on_task()
     finally:

@@ -10,7 +10,9 @@ from sami_runtime.errors import SamiError
 from .tasks import Crippled, Task, TaskSpace, shown
 
 EXAMPLE = "mass=1:10,friction=0.1@5"
-GRAMMAR = f"write FEATURE=FROM:TO and FEATURE=VALUE, separated by commas, then @STEP, e.g. {EXAMPLE} or crippled=none:3@50"
+GRAMMAR = (
+    f"write FEATURE=FROM:TO and FEATURE=VALUE, separated by commas, then @STEP, e.g. {EXAMPLE} or crippled=none:3@50"
+)
 
 
 class ChangeError(SamiError):
@@ -66,11 +68,12 @@ class Change:
         return cls(before, after, int(step))
 
     def __str__(self) -> str:
-        """The change as `parse` reads it."""
-        parts = []
-        for name, old in self.before.items():
-            new = self.after[name]
-            parts.append(f"{name}={shown(old)}" + ("" if new == old else f":{shown(new)}"))
+        """The change as `parse` reads it; a control names the same value twice."""
+        changed = [name for name in self.before if self.after[name] != self.before[name]] or list(self.before)[:1]
+        parts = [
+            f"{name}={shown(old)}" + (f":{shown(self.after[name])}" if name in changed else "")
+            for name, old in self.before.items()
+        ]
         return ",".join(parts) + f"@{self.step}"
 
 

@@ -98,7 +98,7 @@ class ChangedEpisodes:
         for t in count():
             running = [n for n, row in enumerate(rows) if not row.over]
             if not running:
-                return [row.run() for row in rows]
+                break
             if t == change.step:
                 if variant is not Variant.UNCHANGED:
                     for n in running:
@@ -117,6 +117,7 @@ class ChangedEpisodes:
             for n in running:
                 seen = rows[n].step(self._envs[n], actions[n], step.context[n], given[n])
                 observation[n] = flatten(seen)
+        return [row.run() for row in rows]
 
 
 class _Row:

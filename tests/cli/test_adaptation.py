@@ -5,6 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 pytest.importorskip("mujoco")
@@ -30,15 +31,17 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def cheetah(tmp_path_factory):
-    """A half-cheetah's model of an untrained agent, exported with an atlas."""
+    """A half-cheetah's model of an untrained agent, exported with an atlas of episodes of 30 steps."""
     path = tmp_path_factory.mktemp("cheetah") / "cheetah.onnx"
     agent = ContextSAC(
         "ContextPolicy", ENVIRONMENTS["half-cheetah"].make(), resolve("fast-cpu", SMALL | {"env": "half-cheetah"})
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export_module, "CLOSED_LOOP_STEPS", 1)
+        for name in ("HalfCheetah", "CrippledHalfCheetah"):
+            patch.setattr(gymnasium.registry[f"sami/{name}-v0"], "max_episode_steps", 30)
         export_module.export(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=2)
-    return path
+        yield path
 
 
 @pytest.fixture
@@ -60,13 +63,13 @@ def test_an_export_carries_an_atlas_of_every_training_task(sami, cheetah):
 def test_a_joint_that_dies_is_measured_through_the_file(sami, cheetah):
     done = sami(
         *("adapt", "--env", "crippled-half-cheetah", "--model", cheetah, "--episodes", 2, "--out", "told"),
-        *("--change", "crippled=none:3@995", "--change", "mass=1:1,damping=1@990"),
+        *("--change", "crippled=none:3@20", "--change", "mass=1:1,damping=1@15"),
     )
     assert (done.code, done.err) == (0, "")
     assert "2 of 2 episodes were not over before the change" in done.out
     document = json.loads(Path("told/adaptation.json").read_text())
     died, control = document["changes"]
-    assert died["change"] == "mass=1,damping=1,crippled=none:3@995"
+    assert died["change"] == "mass=1,damping=1,crippled=none:3@20"
     assert [row["variant"] for row in died["rows"]] == ["live", "frozen", "reset", "from the start", "unchanged"]
     returns = {row["variant"]: row["ret"]["value"] for row in control["rows"]}
     assert returns["live"] == returns["from the start"] == returns["unchanged"] != returns["reset"]

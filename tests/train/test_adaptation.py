@@ -136,10 +136,10 @@ def test_a_mujoco_joint_dies_in_the_middle_of_an_episode():
     env.close()
 
 
-@pytest.mark.parametrize("text", ["mass=1:10,friction=0.1@5", "mass=0.5:0.5,friction=0:30@49"])
+@pytest.mark.parametrize("text", ["mass=1:10,friction=0.1@5", "mass=5,friction=0:30@49", "mass=2:2,friction=1@1"])
 def test_a_change_is_written_as_it_is_read(text):
     change = Change.parse(text, PANDA_TASKS, 50)
-    assert str(change) == text.replace("0.5:0.5", "0.5")
+    assert str(change) == text
     assert Change.parse(f" {text.replace(',', ' , ').replace('@', ' @ ')}", PANDA_TASKS, 50) == change
 
 
@@ -173,9 +173,10 @@ def test_the_policys_part_of_a_file_acts_as_the_whole_and_a_file_that_lies_is_re
     moved = head(golden.observation, golden.context + 1.0)
     assert np.abs(moved - golden.action).max() > 1e-3
     object.__setattr__(golden, "action", -golden.action)
-    with pytest.raises(CheckFailed, match="differs from the whole file by"), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(artifact.contract), "golden_steps", lambda _: golden)
-        PolicyHead(artifact)
+        with pytest.raises(CheckFailed, match="differs from the whole file by"):
+            PolicyHead(artifact)
     memoryless = artifact.contract.model_copy(update={"context": None})
     with pytest.raises(SamiError, match="infers no context"):
         PolicyHead(type(artifact)(artifact.path, memoryless, artifact.model_bytes, artifact.graph_sha256))
