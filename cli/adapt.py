@@ -63,35 +63,37 @@ def adapt(
 
 
 def _print(found: Adaptation) -> None:
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    title = f"{found.change}: {found.reached} of {found.episodes} episodes were not over before the change"
-    table = Table(title=title, title_justify="left")
-    table.add_column("context")
     goal = found.rows[0].success is not None
-    told = ("return", f"live less this ({'success' if goal else 'return'})", "detected", "after", "adapted", "after")
-    for name in (*(("success",) if goal else ()), *told):
-        table.add_column(name, justify="right")
+    title = f"{found.change}: {found.reached} of {found.episodes} episodes were not over before the change"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    table.add_column("context", no_wrap=True)
+    for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "adapted"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in found.rows:
-        success = [_mean(row.success)] if row.success is not None else []
         table.add_row(
             row.variant.value,
-            *success,
+            *((_mean(row.success, 2),) if row.success is not None else ()),
             _mean(row.ret, 1),
             _mean(row.less_than_live, 2 if goal else 1),
-            *_delay(row.detected),
-            *_delay(row.adapted),
+            _delay(row.detected),
+            _delay(row.adapted),
         )
+    what = "success" if goal else "return"
+    table.caption = f"live less: the live context's {what} minus this one's; ±: one standard error; share, median steps"
+    table.caption_justify = "left"
     Console().print(table)
 
 
-def _mean(mean: Mean, digits: int = 2) -> str:
-    error = "" if mean.error is None else f" ± {mean.error:.{digits}f}"
+def _mean(mean: Mean, digits: int) -> str:
+    error = "" if mean.error is None else f" ±{mean.error:.{digits}f}"
     return f"{mean.value:.{digits}f}{error}"
 
 
-def _delay(delay: Delay | None) -> tuple[str, str]:
+def _delay(delay: Delay | None) -> str:
     if delay is None:
-        return "-", "-"
-    return f"{delay.share:.2f}", "-" if delay.median is None else f"{delay.median:g} steps"
+        return "-"
+    return f"{delay.share:.2f}" + ("" if delay.median is None else f" after {delay.median:g}")

@@ -34,11 +34,14 @@ def draw(found: Sequence[Adaptation], path: Path) -> None:
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(SETTINGS):
-        figure = Figure(figsize=(max(6.0, 4.2 * len(found)), 6.4), layout="constrained")
+        figure = Figure(figsize=(max(6.0, 3.0 * len(found)), 5.6), layout="constrained")
         grid = figure.subplots(2, len(found), squeeze=False, sharey="row", height_ratios=(1.2, 1.0))
         for (above, below), each in zip(grid.T, found, strict=True):
             _gaps(above, each)
             _outcomes(below, each)
+        lows, highs = zip(*(axes.get_xlim() for axes in grid[1]), strict=True)
+        for axes in grid[1]:
+            axes.set_xlim(min(lows), max(highs))
         grid[0][0].set_ylabel("distance of contexts")
         _legend(figure, grid[0][0])
         figure.savefig(path)
@@ -49,7 +52,7 @@ def _gaps(axes: Axes, found: Adaptation) -> None:
         if row.variant not in (Variant.START, Variant.UNCHANGED):
             axes.plot(range(len(row.gap)), row.gap, color=COLOURS[row.variant], lw=1.8, label=row.variant.value)
     axes.set(xlabel="steps since the change", ylim=(0, None), xlim=(0, None))
-    axes.set_title(f"{found.change}\n{found.reached} of {found.episodes} episodes reached it", fontsize=9)
+    axes.set_title(f"{found.change}\n{found.reached} of {found.episodes} episodes", fontsize=9)
 
 
 def _outcomes(axes: Axes, found: Adaptation) -> None:
