@@ -11,6 +11,9 @@ import typer
 if TYPE_CHECKING:
     from sami_train.adaptation import Adaptation, Delay, Mean
 
+LEGEND = """±: one standard error. live less: the live context's success (return, without a goal) minus this one's.
+noticed, adapted: share of episodes, and median steps after the change; see docs/adaptation.md."""
+
 
 def adapt(
     change: Annotated[
@@ -58,6 +61,7 @@ def adapt(
         return
     for each in found:
         _print(each)
+    print(LEGEND)
     if out is not None:
         print(f"wrote {out / 'adaptation.json'} and {out / 'adaptation.png'}")
 
@@ -68,8 +72,8 @@ def _print(found: Adaptation) -> None:
     from rich.table import Table
 
     goal = found.rows[0].success is not None
-    title = f"{found.change}: {found.reached} of {found.episodes} episodes were not over before the change"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0)
+    print(f"{found.change}: {found.reached} of {found.episodes} episodes were not over before the change")
+    table = Table(box=box.SIMPLE_HEAD, padding=0)
     table.add_column("context", no_wrap=True)
     for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "adapted"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -82,9 +86,6 @@ def _print(found: Adaptation) -> None:
             _delay(row.detected),
             _delay(row.adapted),
         )
-    what = "success" if goal else "return"
-    table.caption = f"live less: the live context's {what} minus this one's; ±: one standard error; share, median steps"
-    table.caption_justify = "left"
     Console().print(table)
 
 

@@ -31,7 +31,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def cheetah(tmp_path_factory):
-    """A half-cheetah's model of an untrained agent, exported with an atlas of episodes of 30 steps."""
+    """A half-cheetah's model of an untrained agent, exported with an atlas of episodes of 40 steps."""
     path = tmp_path_factory.mktemp("cheetah") / "cheetah.onnx"
     agent = ContextSAC(
         "ContextPolicy", ENVIRONMENTS["half-cheetah"].make(), resolve("fast-cpu", SMALL | {"env": "half-cheetah"})
@@ -39,7 +39,7 @@ def cheetah(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export_module, "CLOSED_LOOP_STEPS", 1)
         for name in ("HalfCheetah", "CrippledHalfCheetah"):
-            patch.setattr(gymnasium.registry[f"sami/{name}-v0"], "max_episode_steps", 30)
+            patch.setattr(gymnasium.registry[f"sami/{name}-v0"], "max_episode_steps", 40)
         export_module.export(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=2)
         yield path
 
