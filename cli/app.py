@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from . import bench, compare, doctor, evaluate, export, inspect, replay, robustness, run, sweep, train
+from . import adapt, atlas, bench, compare, doctor, evaluate, export, inspect, replay, robustness, run, sweep, train
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
@@ -42,6 +42,8 @@ app.command("eval")(evaluate.evaluate)
 app.command("robustness")(robustness.robustness)
 app.command("compare")(compare.compare)
 app.command("export")(export.export)
+app.command("atlas")(atlas.atlas)
+app.command("adapt")(adapt.adapt)
 app.command("inspect")(inspect.inspect)
 app.command("verify")(inspect.verify)
 app.command("run")(run.run)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sami_runtime.loop import EpisodeReport
     from sami_runtime.replay import Shadow
+    from sami_runtime.telemetry import Telemetry
 
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARKS_SHOWN = 50
@@ -18,7 +19,13 @@ Row = dict[str, Any]
 
 
 def row_of(
-    number: int, report: EpisodeReport, features: list[str], skills: Counter[str], total: float, follower: Shadow | None
+    number: int,
+    report: EpisodeReport,
+    features: list[str],
+    skills: Counter[str],
+    total: float,
+    follower: Shadow | None,
+    telemetry: Telemetry,
 ) -> Row:
     """An episode as plain values: its task, what came of it, and how the loop went; None for what nobody could tell.
 
@@ -29,6 +36,7 @@ def row_of(
         skills: steps by skill; empty where the environment has no goal, and so neither skills nor success.
         total: the return.
         follower: a second model that followed.
+        telemetry: what the context told.
     """
     loop, info = report.loop, report.info
     row: Row = {"episode": number, **(info["task"] if "task" in info else dict.fromkeys(features))}
@@ -41,6 +49,7 @@ def row_of(
     row |= {
         "return": round(total, 3),
         "context": [round(float(c), 4) for c in report.contexts[-1]],
+        "telemetry": telemetry.summary(),
         "infer_us": round(1e6 * float(loop.times[:, 1].mean()), 1),
         "outcomes": {outcome.value: count for outcome, count in loop.outcomes.items()},
         "missed": loop.missed,
@@ -49,10 +58,12 @@ def row_of(
     return row if follower is None else {**row, "shadow": follower.comparison.summary()}
 
 
-def header(features: list[str], goal: bool) -> str:
+def header(features: list[str], goal: bool, telemetry: Telemetry) -> str:
     """The line above the episodes; `goal` where the environment has one, and skills."""
     names = " ".join(f"{name:>8}" for name in features)
-    return f"{names}  {'skill          ' if goal else ''}steps{'  success' if goal else '    return'}  context moves"
+    known = "" if telemetry.atlas is None else "  phase        score "
+    outcome = "  success" if goal else "    return"
+    return f"{names}  {'skill          ' if goal else ''}steps{outcome}{known}  context moves"
 
 
 def line(row: Mapping[str, Any], features: list[str], report: EpisodeReport) -> str:
@@ -65,6 +76,8 @@ def line(row: Mapping[str, Any], features: list[str], report: EpisodeReport) -> 
     scale = max(float(speed.max(initial=0.0)), 1e-9)
     sparks = "".join(SPARKS[min(int(s / scale * len(SPARKS)), len(SPARKS) - 1)] for s in speed)
     task = " ".join(f"{_value(row, name):>8}" for name in features)
+    if row["telemetry"]["phase"] is not None:
+        sparks = f"{_known(row['telemetry'])}  {sparks}"
     if "success" in row:
         won = {True: "yes", False: "no", None: "-"}[row["success"]]
         return f"{task}  {row['skill']:<14} {row['steps']:>5}  {won:<7}  {sparks}"
@@ -88,6 +101,12 @@ def summary(rows: list[Row], features: list[str]) -> None:
     table.add_section()
     table.add_row("all", *[""] * (len(features) - 1), *_shares(rows), style="bold")
     Console().print(table)
+
+
+def _known(told: Mapping[str, Any]) -> str:
+    """The phase at the end, and the highest score; an exclamation mark after an alarm."""
+    score = "-" if told["score"] is None else f"{told['score']:.2f}"
+    return f"{told['phase']:<11}  {score:>5}{' ' if told['alarm_at'] is None else '!'}"
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:

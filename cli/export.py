@@ -14,6 +14,9 @@ def export(
     card: Annotated[
         bool, typer.Option(help="Also write NAME.md and NAME.png: how it was made, what it measured.")
     ] = True,
+    atlas_episodes: Annotated[
+        int, typer.Option(min=0, help="Episodes of each training task for the atlas of contexts; 0 leaves it out.")
+    ] = 20,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a trained run as one ONNX file, once it has agreed with torch."""
@@ -41,7 +44,7 @@ def export(
             raise SamiError(f"{folder.evaluation}: {error}") from error
         if stored.get("agent_steps") != agent.num_timesteps:
             evaluation = None  # it measured an earlier agent of this run
-    contract = write(agent, out, training_facts(folder, agent), evaluation)
+    contract = write(agent, out, training_facts(folder, agent), evaluation, atlas_episodes)
     print(
         f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
         if contract.golden
@@ -49,6 +52,8 @@ def export(
     )
     if evaluation is None:
         print(f"it carries no evaluation: run `sami eval --run {run}` first to have them inside")
+    if contract.atlas is None:
+        print(f"it carries no atlas of its contexts: `sami atlas {out}` adds one")
     if card:
         for path in write_card(folder, contract, out):
             print(f"wrote {path}")

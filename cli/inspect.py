@@ -35,11 +35,21 @@ def inspect(
     print(f"weights sha256 {contract.weights_sha256}")
     for name, value in contract.training.items():
         print(f"training {name}: {value}")
+    print(f"atlas: {_atlas(contract)}")
     for name, numbers in (contract.evaluation or {}).get("sets", {}).items():
         if "success" in numbers:
             print(f"success {name}: {numbers['success']:.3f} ({numbers['above_floor']:.3f} above the floor)")
         else:
             print(f"return {name}: {numbers['ret']:,.0f}")
+
+
+def _atlas(contract: Contract) -> str:
+    if (atlas := contract.atlas) is None:
+        return "none; `sami atlas` adds one"
+    return (
+        f"{len(atlas.tasks)} tasks, from step {atlas.step} on; at most {atlas.false_alarm_rate:.0%} of episodes in "
+        f"them give an alarm ({atlas.episodes} episodes fitted, {atlas.held_out} held out)"
+    )
 
 
 def _write_golden(contract: Contract, model: Path, path: Path) -> None:

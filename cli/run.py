@@ -70,10 +70,12 @@ def run(
     from sami_runtime.safety import SafetyGate
     from sami_runtime.session import Session
     from sami_runtime.stopping import fatal_signals_raise
+    from sami_runtime.telemetry import Telemetry
     from sami_train.envs import environment
 
     from . import episodes as told
     from .film import Film
+    from .live import LiveLine
 
     spec = environment(env)
     model = model or Path("models") / f"{spec.name}-satesac.onnx"
@@ -100,7 +102,9 @@ def run(
         behind = robot if profile is None else Gapped(robot, profile, session.contract.rate_hz)
         adapter: Adapter = DryRun(behind) if dry_run else behind
         gate = SafetyGate(adapter, session.contract, allowed)
-        watching: list[OnStep] = [total.add]
+        telemetry = Telemetry(session.contract)
+        watching: list[OnStep] = [total.add, telemetry]
+        live = closing.enter_context(LiveLine(telemetry))
         if record:
             facts = {"env": env, "seed": seed, "dry_run": dry_run, "gap": profile and profile.to_dict()}
             watching.append(closing.enter_context(Recorder(record, session, allowed, facts)))
@@ -109,7 +113,8 @@ def run(
         if film is not None:
             closing.callback(film.save)
         if not json:
-            print(told.header(features, goal))
+            watching.append(live)
+            print(told.header(features, goal, telemetry))
         for number in range(episodes):
             skills: Counter[str] = Counter()
             rewards: list[float] = []
@@ -124,8 +129,9 @@ def run(
                     film.add(robot.render(), step, sum(rewards))
 
             report = run_episode(session, adapter, seed + number, steps, clock=clock, on_step=watch, gate=gate)
-            rows.append(told.row_of(number, report, features, skills, sum(rewards), follower))
+            rows.append(told.row_of(number, report, features, skills, sum(rewards), follower, telemetry))
             text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], features, report)
+            live.clear()
             print(text, flush=True)
         if not json and not dry_run:
             told.summary(rows, features)

@@ -13,6 +13,7 @@ from sami_runtime.adapters import (
     require_compatible,
 )
 from sami_runtime.artifact import Artifact, read_artifact
+from sami_runtime.atlas import Atlas, Locator, Place
 from sami_runtime.clock import Clock, ManualClock, MonotonicClock
 from sami_runtime.contract import CONTRACT_VERSION, METADATA_KEY, Context, Contract, Signal, StateTensor
 from sami_runtime.errors import (
@@ -39,6 +40,7 @@ from sami_runtime.replay import Comparison, Difference, Shadow
 from sami_runtime.report import LoopReport
 from sami_runtime.safety import Ruling, SafetyGate
 from sami_runtime.session import Session, SessionState, Step
+from sami_runtime.telemetry import Phase, Reading, Telemetry
 from sami_runtime.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.verify import Check, Verification
 
@@ -50,6 +52,7 @@ __all__ = [
     "AdapterError",
     "Artifact",
     "ArtifactError",
+    "Atlas",
     "Check",
     "CheckFailed",
     "Clock",
@@ -69,6 +72,7 @@ __all__ = [
     "GoldenSteps",
     "GymnasiumAdapter",
     "Limits",
+    "Locator",
     "LoopReport",
     "ManualClock",
     "MonotonicClock",
@@ -76,7 +80,10 @@ __all__ = [
     "Observation",
     "Outcome",
     "PandaAdapter",
+    "Phase",
+    "Place",
     "ProviderError",
+    "Reading",
     "RecordedStep",
     "Recorder",
     "Recording",
@@ -95,6 +102,7 @@ __all__ = [
     "StateTensor",
     "Step",
     "StepRecord",
+    "Telemetry",
     "UnknownName",
     "Verification",
     "read_artifact",

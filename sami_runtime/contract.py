@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from sami_runtime.atlas import Atlas
 from sami_runtime.errors import ContractError
 from sami_runtime.golden import Golden, GoldenSteps
 
@@ -112,8 +113,8 @@ class Contract(_Model):
     training: dict[str, Any]
     """How the policy was trained; for people, nothing reads it to act."""
     evaluation: dict[str, Any] | None = None
-    atlas: dict[str, Any] | None = None
-    """Where the contexts of the training tasks lie."""
+    atlas: Atlas | None = None
+    """Where the contexts of the training tasks lie; None where it was not measured."""
     golden: Golden | None = None
     weights_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the serialized graph, the bytes of the file's GraphProto."""
@@ -128,6 +129,8 @@ class Contract(_Model):
         ):
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise ValueError(f"{kind} name used twice: {', '.join(twice)}")
+        if self.atlas is not None and self.atlas.size != self.context_size:
+            raise ValueError(f"the atlas has contexts of size {self.atlas.size}, the policy of {self.context_size}")
         return self
 
     @property

@@ -23,6 +23,7 @@ import numpy as np
 from sami_runtime.errors import RecordingError
 from sami_runtime.limits import Limits
 from sami_runtime.session import Session, SessionState
+from sami_runtime.telemetry import Telemetry
 from sami_runtime.tick import StepRecord
 
 RECORDING_VERSION = 1
@@ -38,7 +39,7 @@ SCHEMA = {
         **{name: {"type": "number"} for name in ("time", "lag", "measured")},
         **{name: {"type": "array", "items": {"type": "number"}} for name in ("action", "executed", "context")},
         "limited_by": {"type": "array", "items": {"type": "string"}},
-        **{name: {"type": "object"} for name in ("observation", "info", "times")},
+        **{name: {"type": "object"} for name in ("observation", "info", "times", "telemetry")},
     },
 }
 """What a message holds. A number that is not finite is the string "nan", "inf" or "-inf"."""
@@ -70,6 +71,7 @@ class Recorder:
     ) -> None:
         self.path = Path(path)
         self._session = session
+        self._telemetry = Telemetry(session.contract)
         self._episode = self._sequence = -1
         if self.path.suffix != ".mcap":
             raise RecordingError(f"cannot record to {path}; a recording is NAME.mcap.")
@@ -97,7 +99,9 @@ class Recorder:
         """
         self._episode += record.step == 0
         self._sequence += 1
+        self._telemetry(record)
         message = _message(self._episode, record, digest(self._session.state))
+        message["telemetry"] = _plain(self._telemetry.now.plain())
         now = time.time_ns()
         try:
             self._writer.add_message(self._channel, now, json.dumps(message).encode(), now, self._sequence)

@@ -24,6 +24,7 @@ from .envs.catalog import EnvironmentSpec, find, flat_size
 from .episode import Episode
 from .features import feature_layout
 from .learner import Learner
+from .measure import SUCCESS
 from .methods import method
 from .numpy_policy import NumpyPolicy
 from .policy import ContextPolicy
@@ -286,18 +287,14 @@ class ContextSAC(BaseAlgorithm):
     def _dump_logs(self) -> None:
         assert self.ep_info_buffer is not None
         record = self.logger.record
-        if self.environment is None or self.environment.goal is not None:
-            record("rollout/success", self.task_record.mean_success)
-            for name, share in self.task_record.success.items():
-                record(f"success/{name}", share)
-            for name, share in self.task_record.lifted.items():
-                record(f"lifted/{name}", share)
+        for name, value in self.task_record.scalars(self.environment.measure if self.environment else SUCCESS).items():
+            record(name, value)
         record("rollout/ep_rew_mean", float(np.mean([info["r"] for info in self.ep_info_buffer])))
         record("rollout/ep_len_mean", float(np.mean([info["l"] for info in self.ep_info_buffer])))
         record("time/updates", self._n_updates)
         record("time/total_timesteps", self.num_timesteps)
-        for name, value in self._last_scalars.items():
-            record(f"train/{name}", float(value))
+        for name, scalar in self._last_scalars.items():
+            record(f"train/{name}", float(scalar))
         self.logger.dump(self.num_timesteps)
 
     @property

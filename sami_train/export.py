@@ -26,6 +26,7 @@ from sami_runtime.session import Session
 from sami_runtime.verify import verify
 
 from .agent import ContextSAC
+from .atlas import attach, measure, require_enough
 from .envs.catalog import EnvironmentSpec, environment, flatten
 from .policy import ContextPolicy
 
@@ -77,7 +78,11 @@ class Steps:
 
 
 def export(
-    agent: ContextSAC, path: Path, training: Mapping[str, Any], evaluation: Mapping[str, Any] | None
+    agent: ContextSAC,
+    path: Path,
+    training: Mapping[str, Any],
+    evaluation: Mapping[str, Any] | None,
+    atlas_episodes: int = 0,
 ) -> Contract:
     """Write a trained agent as one model file.
 
@@ -86,11 +91,16 @@ def export(
         path: the file; it appears only once all checks have passed.
         training: how the agent came about, for the contract.
         evaluation: success by task set, for the contract; None where it was not measured.
+        atlas_episodes: of each training task, that the atlas is made of; 0 leaves it out, and so does a policy without
+            a context.
 
     Raises:
+        SamiError: too few episodes for an atlas.
         CheckFailed: the file would differ from torch by more than 1e-5.
     """
     spec = agent.environment or environment(agent.config.env)
+    if atlas_episodes:
+        require_enough(atlas_episodes, len(spec.tasks.sets["training"]))
     policy = copy.deepcopy(agent.policy).to("cpu").eval()
     golden = record(policy, spec)
     graph = _graph(Exportable(policy, spec), spec, path.stem)
@@ -108,6 +118,8 @@ def export(
                 f"in closed loop the exported file differs from torch by {error:.2e}; "
                 f"at most {TOLERANCE:.0e} is accepted. {path} was not written."
             )
+        if atlas_episodes:
+            contract = attach(unfinished, measure(unfinished, spec, atlas_episodes))
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

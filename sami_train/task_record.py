@@ -58,7 +58,12 @@ class TaskRecord:
         values = list(self.by_task(measure).values())
         return float(np.mean(values)) if values else None
 
-    @property
-    def mean_success(self) -> float:
-        """Mean over tasks; 0 before the first episode."""
-        return float(np.mean(list(self.success.values()))) if self._success else 0.0
+    def scalars(self, measure: Measure) -> dict[str, float]:
+        """What a log keeps where policies are judged so."""
+        if measure is not SUCCESS:
+            return {f"return/{name}": value for name, value in self.returns.items()}
+        return {
+            "rollout/success": self.mean(measure) or 0.0,
+            **{f"success/{name}": share for name, share in self.success.items()},
+            **{f"lifted/{name}": share for name, share in self.lifted.items()},
+        }

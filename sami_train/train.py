@@ -20,7 +20,6 @@ from .agent import ContextSAC
 from .config import TrainConfig
 from .envs.catalog import environment
 from .machine import share_of_cores
-from .measure import RETURN
 from .metrics import MetricsFile
 from .progress import Progress
 from .run_folder import RunError, RunFolder
@@ -52,9 +51,6 @@ class _Keeper(BaseCallback):
         agent = self.model
         assert isinstance(agent, ContextSAC)
         agent.logger.record("time/seconds", self.seconds)
-        if self.measure is RETURN:
-            for name, value in agent.task_record.returns.items():
-                agent.logger.record(f"return/{name}", value)
         self.progress.update(agent.num_timesteps, agent._n_updates, agent.task_record)
         if agent.num_timesteps >= self._next or self.stop_requested:
             self._next += self.config.checkpoint_every

@@ -16,7 +16,10 @@ MAX_TEST_LINES = 360
 
 TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
-BRIDGE = ("contract", "errors", "artifact", "session", "verify", "adapters", "clock", "gap", "gap_profile")
+BRIDGE = (
+    *("contract", "errors", "artifact", "session", "verify", "adapters", "clock"),
+    *("gap", "gap_profile", "atlas", "telemetry", "inference"),
+)
 """Modules of the runtime that training may use: the file's format, what judges its own exports, the gap to reality."""
 
 TORCH_FREE = (
@@ -28,6 +31,8 @@ TORCH_FREE = (
     "sami_train.rollout",
     "sami_train.collectors",
     "sami_train.evaluate",
+    "sami_train.atlas",
+    "sami_train.adaptation",
     "sami_train.sweep",
     "sami_train.analysis.comparison",
 )

@@ -121,7 +121,12 @@ class PandaSkillEnv(RobotTaskEnv):
             super().close()
 
     def set_dynamics(self, task: Task) -> None:
-        """Give the cube its mass [kg] and the table its lateral friction, also in the middle of an episode."""
+        """Give the cube its mass [kg] and the table its lateral friction, also in the middle of an episode.
+
+        Raises:
+            TaskError, UnknownName: the task is not valid; nothing was changed.
+        """
+        task = PANDA_TASKS.check(task)
         physics, bodies = self.sim.physics_client, self.sim._bodies_idx
         # Bullet derives the cube's inertia from its mass and shape here.
         physics.changeDynamics(bodies["object"], -1, mass=task["mass"])

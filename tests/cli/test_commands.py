@@ -10,7 +10,23 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = (*("train", "sweep", "eval", "compare", "export", "inspect", "verify", "run", "replay", "bench", "doctor"),)
+COMMANDS = (
+    *(
+        "train",
+        "sweep",
+        "eval",
+        "compare",
+        "export",
+        "atlas",
+        "adapt",
+        "inspect",
+        "verify",
+        "run",
+        "replay",
+        "bench",
+        "doctor",
+    ),
+)
 
 
 def python(script, *arguments, cwd):

@@ -1,0 +1,100 @@
+"""`sami adapt`: dynamics that change in the middle of an episode, and what the context is worth then."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from sami_train.adaptation import Adaptation, Delay, Mean
+
+LEGEND = """±: one standard error. live less: the live context's success (return, without a goal) minus this one's.
+noticed, adapted: share of episodes, and median steps after the change; see docs/adaptation.md."""
+
+
+def adapt(
+    change: Annotated[
+        list[str],
+        typer.Option(help="FEATURE=FROM:TO,FEATURE=VALUE@STEP, e.g. mass=1:10,friction=0.1@5. May be given often."),
+    ],
+    env: Annotated[str, typer.Option(help="Environment, e.g. panda or half-cheetah.")] = "panda",
+    model: Annotated[Path | None, typer.Option(help="Model file; models/ENV-satesac.onnx if left out.")] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes of each variant.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first episode.")] = 3_000_017,
+    out: Annotated[Path | None, typer.Option(help="Folder for adaptation.json and adaptation.png.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Change the dynamics in the middle of episodes: live context against a frozen, a reset, and an informed one."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sami_runtime.errors import SamiError
+    from sami_train.adaptation import adaptation
+    from sami_train.change import Change
+    from sami_train.envs.catalog import environment
+
+    spec = environment(env)
+    model = model or Path("models") / f"{spec.name}-satesac.onnx"
+    changes = [Change.parse(text, spec.tasks, spec.episode_steps) for text in change]
+    if out is not None:
+        if out.exists() and not out.is_dir():
+            raise SamiError(f"{out} is a file; --out names a folder.")
+        import matplotlib  # noqa: F401 - a missing one is told before hours of measuring
+    found: list[Adaptation] = []
+    console = Console(stderr=True)
+    with Progress(console=console, disable=json or not console.is_terminal, transient=True) as bar:
+        shown = bar.add_task("running changed episodes", total=len(changes) * episodes)
+        for what in changes:
+            found.append(adaptation(model, spec, what, episodes, seed, lambda done: bar.advance(shown, done)))
+    document = {"model": model.name, "env": env, "seed": seed, "changes": [each.to_dict() for each in found]}
+    if out is not None:
+        from sami_train.analysis.adaptation import draw
+
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "adaptation.json").write_text(json_module.dumps(document, indent=2) + "\n", encoding="utf-8")
+        draw(found, out / "adaptation.png")
+    if json:
+        print(json_module.dumps(document, indent=2))
+        return
+    for each in found:
+        _print(each)
+    print(LEGEND)
+    if out is not None:
+        print(f"wrote {out / 'adaptation.json'} and {out / 'adaptation.png'}")
+
+
+def _print(found: Adaptation) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    goal = found.rows[0].success is not None
+    print(f"{found.change}: {found.reached} of {found.episodes} episodes were not over before the change")
+    table = Table(box=box.SIMPLE_HEAD, padding=0)
+    table.add_column("context", no_wrap=True)
+    for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "adapted"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in found.rows:
+        table.add_row(
+            row.variant.value,
+            *((_mean(row.success, 2),) if row.success is not None else ()),
+            _mean(row.ret, 1),
+            _mean(row.less_than_live, 2 if goal else 1),
+            _delay(row.detected),
+            _delay(row.adapted),
+        )
+    Console().print(table)
+
+
+def _mean(mean: Mean, digits: int) -> str:
+    error = "" if mean.error is None else f" ±{mean.error:.{digits}f}"
+    return f"{mean.value:.{digits}f}{error}"
+
+
+def _delay(delay: Delay | None) -> str:
+    if delay is None:
+        return "-"
+    return f"{delay.share:.2f}" + ("" if delay.median is None else f" after {delay.median:g}")

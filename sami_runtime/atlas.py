@@ -1,0 +1,110 @@
+"""The atlas: where the contexts of known dynamics lie, and how far from them a context is.
+
+Each training task is a Gaussian over the contexts that it leads to, from a step on at which the encoder has seen
+enough. The distance to the atlas is the Mahalanobis distance to the nearest of them. What counts as far is calibrated
+on episodes that no Gaussian was fitted to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Atlas(BaseModel):
+    """K known dynamics as Gaussians over contexts of C numbers, as they stand in a model's contract."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    tasks: tuple[dict[str, Any], ...] = Field(min_length=1)
+    """(K,): the training tasks."""
+    mean: tuple[tuple[Number, ...], ...]
+    """(K, C): the mean context of each task."""
+    covariance: tuple[tuple[tuple[Number, ...], ...], ...]
+    """(K, C, C): its covariance within each task."""
+    step: int = Field(ge=0)
+    """First step of an episode, from 0, whose context counts; before it the encoder has not seen enough."""
+    threshold: Positive
+    """Largest distance that is no alarm."""
+    slow: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    """Speed |c_t - c_(t-1)| up to which a context is at rest: the median over training episodes."""
+    fast: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    """Speed above which a context that was at rest is on its way to another place."""
+    false_alarm_rate: float = Field(gt=0, lt=1)
+    """Largest share of episodes in known dynamics that `threshold` gives an alarm, and that `fast` is exceeded in."""
+    episodes: int = Field(ge=1)
+    """Episodes that mean, covariance, step and slow come from."""
+    held_out: int = Field(ge=1)
+    """Other episodes, that threshold and fast come from."""
+
+    @model_validator(mode="after")
+    def _shapes(self) -> Atlas:
+        k, c = len(self.tasks), len(self.mean[0]) if self.mean else 0
+        if len(self.mean) != k or len(self.covariance) != k or c < 1:
+            raise ValueError(f"{len(self.mean)} means and {len(self.covariance)} covariances for {k} tasks")
+        rows = [row for task in self.covariance for row in (task, *task)]
+        if {len(row) for row in (*self.mean, *rows)} != {c}:
+            raise ValueError(f"means and covariances are not all of size {c}")
+        for number, matrix in enumerate(np.array(self.covariance)):
+            if not np.array_equal(matrix, matrix.T) or np.linalg.eigvalsh(matrix)[0] <= 0.0:
+                raise ValueError(f"covariance {number} is not symmetric and positive definite")
+        if self.fast < self.slow:
+            raise ValueError(f"fast {self.fast} is below slow {self.slow}")
+        return self
+
+    @property
+    def size(self) -> int:
+        """C."""
+        return len(self.mean[0])
+
+
+class Place(NamedTuple):
+    """Where a context lies."""
+
+    nearest: int
+    """Index of the nearest task."""
+    distance: float
+    """Mahalanobis distance to it, in standard deviations."""
+    score: float
+    """Out-of-distribution score: the distance over the atlas's threshold; above 1 is an alarm."""
+
+
+class Locator:
+    """Places contexts in an atlas. It allocates nothing large after it was made.
+
+    >>> unit = ((1.0, 0.0), (0.0, 1.0))
+    >>> atlas = Atlas(
+    ...     tasks=({"mass": 1.0}, {"mass": 10.0}), mean=((0.0, 0.0), (4.0, 0.0)), covariance=(unit, unit), step=5,
+    ...     threshold=2.0, slow=0.1, fast=0.5, false_alarm_rate=0.05, episodes=50, held_out=50,
+    ... )
+    >>> Locator(atlas)(np.array([4.0, 1.0]))
+    Place(nearest=1, distance=1.0, score=0.5)
+    """
+
+    def __init__(self, atlas: Atlas) -> None:
+        self.atlas = atlas
+        self._mean = np.array(atlas.mean)[:, :, None]  # (K, C, 1)
+        # With Sigma = L L', the distance is |inv(L) (c - mean)|.
+        self._whiten = np.linalg.inv(np.linalg.cholesky(np.array(atlas.covariance)))  # (K, C, C)
+        self._offset, self._white = np.empty_like(self._mean), np.empty_like(self._mean)
+
+    def __call__(self, context: NDArray[Any]) -> Place:
+        """The place of a context (C,)."""
+        np.subtract(context[:, None], self._mean, out=self._offset)
+        np.matmul(self._whiten, self._offset, out=self._white)
+        np.multiply(self._white, self._white, out=self._offset)
+        squared = self._offset.sum(axis=(1, 2))
+        nearest = int(squared.argmin())
+        distance = float(squared[nearest]) ** 0.5
+        return Place(nearest, distance, distance / self.atlas.threshold)
+
+    def task(self, place: Place) -> Mapping[str, Any]:
+        """The nearest known dynamics."""
+        return self.atlas.tasks[place.nearest]

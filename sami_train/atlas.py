@@ -1,0 +1,292 @@
+"""Makes the atlas of a model file: where the contexts of the training tasks lie. No torch here.
+
+The file itself drives the training tasks, deterministically. Of each task's episodes the first half fits a Gaussian,
+the other half calibrates what is far from it (split conformal prediction): the threshold is the k-th smallest of the
+n held-out episodes' largest distances, k = ceil((n + 1) (1 - rate)). Then a fresh episode in the same tasks gives an
+alarm with a probability of at most the rate, whatever the contexts' true distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.artifact import read_artifact
+from sami_runtime.atlas import Atlas, Locator
+from sami_runtime.contract import METADATA_KEY, Contract
+from sami_runtime.errors import SamiError
+
+from .envs.catalog import EnvironmentSpec
+from .evaluate import ROWS, SessionPolicy
+from .rollout import Rollout
+from .tasks import Task
+
+Array = NDArray[np.float64]
+Contexts = Sequence[np.ndarray]
+"""One task's episodes, each (T, C)."""
+
+SEED = 2_000_003
+"""Starts of the atlas's episodes; neither training nor evaluation uses it."""
+RATE = 0.05
+"""Share of episodes in known dynamics that may give a false alarm."""
+RIDGE = 1e-6
+"""Added to the diagonal of covariances, times its mean: a context may have numbers that never change."""
+
+
+class KeptContexts(SessionPolicy):
+    """A model file that keeps the contexts of the round it is in."""
+
+    def reset(self) -> None:
+        """Begin new episodes in all rows."""
+        super().reset()
+        self.contexts: list[np.ndarray] = []
+
+    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """As `SessionPolicy.step`."""
+        action, context = super().step(observation, noise)
+        self.contexts.append(context)
+        return action, context
+
+
+def least_episodes(tasks: int, rate: float = RATE) -> int:
+    """Fewest episodes of each task from which a threshold for the rate can be told."""
+    return 2 * math.ceil((math.ceil(1.0 / rate) - 1) / tasks)
+
+
+def collect(
+    model: Path,
+    spec: EnvironmentSpec,
+    tasks: Sequence[Task],
+    episodes: int,
+    seed: int = SEED,
+    on_task: Callable[[], None] | None = None,
+) -> list[Contexts]:
+    """Contexts of a model file in some tasks, (K,) lists of episodes.
+
+    Args:
+        model: the file.
+        spec: the environment.
+        tasks: (K,).
+        episodes: of each task. All of them begin differently, also in different tasks: episodes of one start resemble
+            each other, and held-out ones must count as so many independent ones.
+        seed: of their starts.
+        on_task: called after each task.
+    """
+    rows = max(2, min(ROWS, episodes))
+    policy = KeptContexts(model, spec, rows)
+    envs = [spec.make() for _ in range(rows)]
+    found: list[Contexts] = []
+    begun = 0
+    try:
+        for task in tasks:
+            rollout, kept = Rollout(envs, policy, seed, tasks=(task,)), []
+            for first in range(begun, begun + episodes, rows):
+                done = rollout.round(range(first, first + rows))
+                contexts = np.stack(policy.contexts)
+                kept += [contexts[: len(episode), row] for row, episode in enumerate(done)]
+            found.append(kept[:episodes])
+            begun += episodes
+            if on_task is not None:
+                on_task()
+    finally:
+        for env in envs:
+            env.close()
+    return found
+
+
+def measure(
+    model: Path, spec: EnvironmentSpec, episodes: int, seed: int = SEED, on_task: Callable[[], None] | None = None
+) -> Atlas:
+    """The atlas of a model file; see `collect` for the arguments.
+
+    Raises:
+        SamiError: the model infers no context, or there are too few episodes.
+    """
+    tasks = spec.tasks.sets["training"]
+    require_enough(episodes, len(tasks))
+    if not read_artifact(model).contract.context_size:
+        raise SamiError(f"{model} infers no context, so there is nothing to make an atlas of.")
+    contexts = collect(model, spec, tasks, episodes, seed, on_task)
+    half = (episodes + 1) // 2
+    return fit([task[:half] for task in contexts], [task[half:] for task in contexts], tasks)
+
+
+def require_enough(episodes: int, tasks: int, rate: float = RATE) -> None:
+    """Refuse fewer episodes than a threshold needs.
+
+    Raises:
+        SamiError: with the fewest that are enough.
+    """
+    if episodes < (least := least_episodes(tasks, rate)):
+        raise SamiError(
+            f"{episodes} episodes of each of {tasks} tasks are too few for a false-alarm rate of {rate:.0%}; "
+            f"at least {least} are needed."
+        )
+
+
+def fit(fitted: Sequence[Contexts], held_out: Sequence[Contexts], tasks: Sequence[Task], rate: float = RATE) -> Atlas:
+    """Make an atlas of contexts.
+
+    Each task has a covariance of its own, because contexts spread unequally (a robot that fails wanders), drawn towards
+    the tasks' mean covariance by C / (C + n): n is the task's number of episodes, not of steps, as the steps of one
+    episode resemble each other.
+
+    Args:
+        fitted: (K,) lists of episodes (T, C) that means and covariances come from.
+        held_out: (K,) lists of other episodes, that the thresholds come from.
+        tasks: (K,).
+        rate: largest share of episodes that may give a false alarm.
+
+    Raises:
+        SamiError: too few episodes, or none that is long enough.
+    """
+    every = [episode for task in fitted for episode in task]
+    slow, step = _rest([_speeds(episode) for episode in every])
+    counted = [[episode[step:].astype(float) for episode in task if len(episode) > step] for task in fitted]
+    # A task whose episodes are all over before has no place of its own.
+    known = [k for k, episodes in enumerate(counted) if sum(map(len, episodes)) > 1]
+    if not known:
+        raise SamiError(f"no episode has two steps after step {step}, from which contexts count; run more episodes.")
+    means = [np.concatenate(counted[k]).mean(axis=0) for k in known]
+    own = [np.cov(np.concatenate(counted[k]), rowvar=False, ddof=1).reshape(len(means[0]), -1) for k in known]
+    pooled = np.mean(own, axis=0)
+    pooled += np.eye(len(pooled)) * max(RIDGE * float(np.trace(pooled)) / len(pooled), 1e-12)
+    weights = [len(pooled) / (len(pooled) + len(counted[k])) for k in known]
+    covariances = [w * pooled + (1.0 - w) * cov for w, cov in zip(weights, own, strict=True)]
+    atlas = Atlas(
+        tasks=tuple(dict(tasks[k]) for k in known),
+        mean=tuple(tuple(map(float, mean)) for mean in means),
+        covariance=tuple(tuple(tuple(map(float, row)) for row in (cov + cov.T) / 2.0) for cov in covariances),
+        step=step,
+        threshold=1.0,
+        slow=slow,
+        fast=slow,
+        false_alarm_rate=rate,
+        episodes=len(every),
+        held_out=sum(map(len, held_out)),
+    )
+    fresh = [episode for task in held_out for episode in task]
+    threshold = conformal([farthest(atlas, episode) for episode in fresh], rate)
+    fast = conformal([_fastest(atlas, episode) for episode in fresh], rate)
+    return atlas.model_copy(update={"threshold": max(threshold, 1e-9), "fast": max(fast, slow)})
+
+
+def conformal(largest: Sequence[float], rate: float) -> float:
+    """The value that a fresh one exceeds with a probability of at most `rate`, if it is exchangeable with these.
+
+    Raises:
+        SamiError: there are too few for the rate.
+    """
+    k = math.ceil((len(largest) + 1) * (1.0 - rate) - 1e-9)
+    if k > len(largest):
+        raise SamiError(f"{len(largest)} held-out episodes are too few for a false-alarm rate of {rate:.0%}.")
+    return float(sorted(largest)[k - 1])
+
+
+def farthest(atlas: Atlas, contexts: np.ndarray) -> float:
+    """The largest distance to the atlas in an episode (T, C); 0 where it is over before contexts count."""
+    locate = Locator(atlas)
+    return max((locate(context).distance for context in contexts[atlas.step :].astype(float)), default=0.0)
+
+
+class Alarms(NamedTuple):
+    """What an atlas said of fresh episodes in one task."""
+
+    task_set: str
+    task: Task
+    episodes: int
+    alarms: int
+    """Episodes with an alarm at any step."""
+    first: float | None
+    """Median step of the first alarm; None without any."""
+    nearest: float | None
+    """Share of episodes whose last context is nearest to this very task; None where the atlas does not have it."""
+
+
+def check(
+    model: Path, spec: EnvironmentSpec, episodes: int, seed: int = SEED + 1, on_task: Callable[[], None] | None = None
+) -> list[Alarms]:
+    """Count the alarms of a model's atlas in fresh episodes of every task; see `collect` for the arguments.
+
+    Raises:
+        SamiError: the model has no atlas.
+    """
+    atlas = read_artifact(model).contract.atlas
+    if atlas is None:
+        raise SamiError(f"{model} has no atlas; add one with: sami atlas {model}")
+    jobs = [(name, task) for name, tasks in spec.tasks.sets.items() for task in tasks]
+    found = collect(model, spec, [task for _, task in jobs], episodes, seed, on_task)
+    return [_alarms(atlas, *job, contexts) for job, contexts in zip(jobs, found, strict=True)]
+
+
+def _alarms(atlas: Atlas, task_set: str, task: Task, episodes: Contexts) -> Alarms:
+    locate = Locator(atlas)
+    places = [[locate(context) for context in episode[atlas.step :].astype(float)] for episode in episodes]
+    over = [[place.score > 1.0 for place in episode] for episode in places]
+    firsts = [atlas.step + each.index(True) for each in over if True in each]
+    last = [locate.task(episode[-1]) == task for episode in places if episode]
+    return Alarms(
+        task_set,
+        task,
+        len(episodes),
+        len(firsts),
+        float(np.median(firsts)) if firsts else None,
+        float(np.mean(last)) if dict(task) in atlas.tasks and last else None,
+    )
+
+
+def attach(model: Path, atlas: Atlas) -> Contract:
+    """Put an atlas into a model file; its graph, weights and golden steps stay as they are, to the bit.
+
+    Raises:
+        ArtifactError, ContractError: the file, or what would become of it, is not valid.
+    """
+    import onnx
+
+    artifact = read_artifact(model)
+    contract = Contract.model_validate({**artifact.contract.model_dump(), "atlas": atlas})
+    graph = onnx.load_from_string(artifact.model_bytes)
+    onnx.helper.set_model_props(graph, {METADATA_KEY: contract.dumps()})
+    unfinished = model.with_name(model.name + ".unfinished")
+    try:
+        unfinished.write_bytes(graph.SerializeToString())
+        read_artifact(unfinished)
+        unfinished.replace(model)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return contract
+
+
+def _speeds(contexts: np.ndarray) -> Array:
+    """|c_t - c_(t-1)| for t from 1, (T - 1,)."""
+    return np.linalg.norm(np.diff(contexts.astype(float), axis=0), axis=1)
+
+
+def _rest(speeds: Sequence[Array]) -> tuple[float, int]:
+    """The median speed of all steps, and the first step at which most episodes have come to rest.
+
+    A context rests at first, because the encoder has seen nothing; it moves while the encoder learns, and rests again.
+    So the step is the first at which the median over episodes falls to the overall median, after having been above it.
+    """
+    everything = np.concatenate([*speeds, np.zeros(0)])
+    if not len(everything):
+        raise SamiError("no episode has two steps; there is no context that could move.")
+    slow, moved = float(np.median(everything)), False
+    for t in range(max(map(len, speeds))):
+        middle = np.median([speed[t] for speed in speeds if len(speed) > t])
+        if moved and middle <= slow:
+            return slow, t + 1
+        moved = moved or middle > slow
+    return slow, 1
+
+
+def _fastest(atlas: Atlas, contexts: np.ndarray) -> float:
+    """The highest speed of an episode once it had come to rest; 0 if it never had."""
+    speeds = _speeds(contexts)
+    rested = [t for t in range(max(atlas.step, 1), len(contexts)) if speeds[t - 1] <= atlas.slow]
+    return float(speeds[rested[0] :].max(initial=0.0)) if rested else 0.0

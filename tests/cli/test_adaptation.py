@@ -1,0 +1,141 @@
+"""`sami atlas`, `sami adapt`, and what `sami run` tells of the context, as a user meets them."""
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+pytest.importorskip("mujoco")
+
+from sami_cli.live import LiveLine
+
+from sami_runtime import Telemetry, read_artifact
+from sami_train import export as export_module
+from sami_train.agent import ContextSAC
+from sami_train.atlas import attach
+from sami_train.config import resolve
+from sami_train.envs import ENVIRONMENTS
+
+SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
+SMALL = {
+    "network.net_arch": [16],
+    "network.hidden_size": 8,
+    "learning.hindsight": 0.0,
+    "learning.clip_targets": False,
+    "collection.end_on_fall": False,
+}
+
+
+@pytest.fixture(scope="module")
+def cheetah(tmp_path_factory):
+    """A half-cheetah's model of an untrained agent, exported with an atlas of episodes of 40 steps."""
+    path = tmp_path_factory.mktemp("cheetah") / "cheetah.onnx"
+    agent = ContextSAC(
+        "ContextPolicy", ENVIRONMENTS["half-cheetah"].make(), resolve("fast-cpu", SMALL | {"env": "half-cheetah"})
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export_module, "CLOSED_LOOP_STEPS", 1)
+        for name in ("HalfCheetah", "CrippledHalfCheetah"):
+            patch.setattr(gymnasium.registry[f"sami/{name}-v0"], "max_episode_steps", 40)
+        export_module.export(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=2)
+        yield path
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """The shipped model without its atlas."""
+    path = Path(shutil.copy(SHIPPED, tmp_path / "plain.onnx"))
+    attach(path, None)
+    return path
+
+
+def test_an_export_carries_an_atlas_of_every_training_task(sami, cheetah):
+    atlas = read_artifact(cheetah).contract.atlas
+    assert len(atlas.tasks) == len(ENVIRONMENTS["half-cheetah"].tasks.sets["training"])
+    assert (atlas.episodes, atlas.held_out) == (len(atlas.tasks), len(atlas.tasks))
+    assert f"atlas: {len(atlas.tasks)} tasks, from step {atlas.step} on" in sami("inspect", cheetah).out
+    assert sami("verify", cheetah).code == 0
+
+
+def test_a_joint_that_dies_is_measured_through_the_file(sami, cheetah):
+    done = sami(
+        *("adapt", "--env", "crippled-half-cheetah", "--model", cheetah, "--episodes", 2, "--out", "told"),
+        *("--change", "crippled=none:3@20", "--change", "mass=1:1,damping=1@15"),
+    )
+    assert (done.code, done.err) == (0, "")
+    assert "2 of 2 episodes were not over before the change" in done.out
+    document = json.loads(Path("told/adaptation.json").read_text())
+    died, control = document["changes"]
+    assert died["change"] == "mass=1,damping=1,crippled=none:3@20"
+    assert [row["variant"] for row in died["rows"]] == ["live", "frozen", "reset", "from the start", "unchanged"]
+    returns = {row["variant"]: row["ret"]["value"] for row in control["rows"]}
+    assert returns["live"] == returns["from the start"] == returns["unchanged"] != returns["reset"]
+    assert died["rows"][0]["success"] is None
+    assert Path("told/adaptation.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_atlas_is_added_once_and_counted_on_fresh_episodes(sami, cheetah, tmp_path):
+    path = Path(shutil.copy(cheetah, tmp_path / "copy.onnx"))
+    refused = sami("atlas", path)
+    assert (refused.code, "replace it with --force" in refused.err) == (1, True)
+    few = sami("atlas", path, "--force", "--episodes", 1)
+    assert (few.code, "at least 2 are needed" in few.err) == (1, True)
+    assert path.read_bytes() == cheetah.read_bytes()
+
+
+def test_runs_tell_what_the_context_told(sami, plain):
+    [row] = [json.loads(line) for line in sami("run", "--model", SHIPPED, "--episodes", 1, "--json").out.splitlines()]
+    assert set(row["telemetry"]) == set(Telemetry(read_artifact(SHIPPED).contract).summary())
+    assert row["telemetry"]["phase"] in ("exploring", "adapted", "re-adapting")
+    done = sami("run", "--model", SHIPPED, "--episodes", 1)
+    assert "phase        score   context moves" in done.out
+    assert row["telemetry"]["phase"] in done.out
+    old = sami("run", "--model", plain, "--episodes", 1)
+    assert (old.code, "phase" in old.out, "success  context moves" in old.out) == (0, False, True)
+    [bare] = [json.loads(line) for line in sami("run", "--model", plain, "--episodes", 1, "--json").out.splitlines()]
+    assert {name for name, value in bare["telemetry"].items() if value} == {"speed"}
+    assert (bare["context"], bare["success"], bare["steps"]) == (row["context"], row["success"], row["steps"])
+    assert "atlas: none; `sami atlas` adds one" in sami("inspect", plain).out
+
+
+def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    contract = read_artifact(SHIPPED).contract
+    telemetry, screen, pipe = Telemetry(contract), Terminal(), io.StringIO()
+    for _ in range(contract.atlas.step + 1):
+        telemetry.update(contract.golden_steps().context[0] + 100.0)
+    with LiveLine(telemetry, screen) as line:
+        line(None)
+        line(None)  # too soon
+    LiveLine(telemetry, pipe)(None)
+    drawn = screen.getvalue().split("\r\x1b[K")
+    assert drawn[0] == drawn[2] == ""
+    assert drawn[1].startswith(f"step {contract.atlas.step:>3}  speed  0.00  exploring    score ")
+    assert "UNKNOWN DYNAMICS" in drawn[1]
+    assert pipe.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--change", "mass=1:-2,friction=1@5"), "mass is -2.0; it must be a number greater than 0 kg"),
+        (("--change", "mass=1:2,friction=1@60"), "give one from 1 to 49"),
+        (("--change", "mass=2"), "is no change of dynamics; write FEATURE=FROM:TO"),
+        (("--change", "mass=1:2,friction=1@5", "--out", "taken"), "taken is a file; --out names a folder"),
+        (("--change", "mass=1:2,friction=1@5", "--model", "none.onnx"), "none.onnx does not exist"),
+        (("--change", "mass=1:2@5", "--env", "hopper", "--model", SHIPPED), "is not provided"),
+    ],
+)
+def test_a_change_that_cannot_be_made_is_refused_before_anything_runs(sami, contents, tmp_path, arguments, message):
+    (tmp_path / "here" / "taken").write_text("mine")
+    before = contents(tmp_path)
+    done = sami("adapt", *arguments)
+    assert (done.code, done.out) == (1, "")
+    assert message in done.err
+    assert contents(tmp_path) == before

@@ -1,0 +1,147 @@
+"""An atlas finds what it was made of, and its false alarms are as rare on fresh episodes as it says."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sami_runtime.artifact import read_artifact
+from sami_runtime.atlas import Locator
+from sami_runtime.errors import SamiError
+from sami_runtime.verify import verify
+from sami_train.atlas import KeptContexts, attach, check, collect, conformal, farthest, fit, least_episodes, measure
+from sami_train.envs.catalog import environment
+
+MODEL = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
+TASKS = ({"mass": 1.0}, {"mass": 10.0})
+MEANS = np.array([[0.0, 0.0, 1.0], [5.0, 1.0, 0.0]])
+FACTORS = np.array([[[0.5, 0.0, 0.0], [0.2, 0.4, 0.0], [0.0, 0.1, 0.3]], np.eye(3)])
+STEPS = 20
+
+
+def episodes(task, count, rng):
+    """Contexts (20, 3) that lie still, run to their task within five steps, and are independent Gaussians there."""
+    found = []
+    for _ in range(count):
+        contexts = MEANS[task] + rng.normal(size=(STEPS, 3)) @ FACTORS[task].T
+        contexts[:2] = -40.0
+        contexts[2:5] = np.array([[-30.0], [-20.0], [-10.0]]) + rng.normal(size=(3, 1))
+        found.append(contexts.astype(np.float32))
+    return found
+
+
+def drawn(count, rng):
+    return [episodes(task, count, rng) for task in range(2)]
+
+
+def test_an_atlas_of_known_gaussians_recovers_their_means_and_covariances():
+    rng = np.random.default_rng(0)
+    atlas = fit(drawn(400, rng), drawn(40, rng), TASKS)
+    # The contexts run until step 5 and rest from step 6 on; the step into step 5 is still a quick one.
+    assert atlas.step == 6
+    assert (atlas.episodes, atlas.held_out, atlas.tasks) == (800, 80, TASKS)
+    np.testing.assert_allclose(atlas.mean, MEANS, atol=0.05)
+    np.testing.assert_allclose(atlas.covariance, FACTORS @ FACTORS.transpose(0, 2, 1), atol=0.06)
+
+
+def test_covariances_of_few_episodes_are_drawn_towards_their_mean():
+    rng = np.random.default_rng(1)
+    few = fit([each[:3] for each in drawn(3, rng)], drawn(20, rng), TASKS)
+    own = np.array([few.covariance[k] for k in range(2)])
+    truth = FACTORS @ FACTORS.transpose(0, 2, 1)
+    # Three episodes and three numbers: half of each is the mean of both.
+    assert abs(own[0] - own[1]).max() == pytest.approx(abs(truth[0] - truth[1]).max() / 2, rel=0.5)
+
+
+def test_false_alarms_on_fresh_episodes_are_as_rare_as_the_atlas_says_and_unknown_dynamics_raise_one():
+    rng = np.random.default_rng(2)
+    rates = []
+    for _ in range(5):
+        atlas = fit(drawn(40, rng), drawn(100, rng), TASKS, rate=0.1)
+        fresh = [episode for task in drawn(200, rng) for episode in task]
+        rates.append(np.mean([farthest(atlas, episode) > atlas.threshold for episode in fresh]))
+    # 1000 held-out and 2000 fresh episodes: four standard errors of both together.
+    assert np.mean(rates) == pytest.approx(0.1, abs=4 * np.sqrt(0.1 * 0.9 * (1 / 1000 + 1 / 2000)))
+    unknown = episodes(0, 50, rng)
+    assert all(farthest(atlas, episode + np.array([0.0, 8.0, 0.0])) > atlas.threshold for episode in unknown)
+    right = [Locator(atlas)(each[-1]).nearest == k for k in range(2) for each in episodes(k, 200, rng)]
+    assert np.mean(right) > 0.95
+
+
+@pytest.mark.parametrize(("count", "rate", "rank"), [(19, 0.05, 19), (39, 0.05, 38), (99, 0.1, 90), (100, 0.1, 91)])
+def test_the_threshold_is_the_kth_smallest_of_the_held_out(count, rate, rank):
+    values = np.random.default_rng(3).permutation(count) + 1.0
+    assert conformal(values, rate) == rank
+
+
+def test_too_few_episodes_are_refused_with_the_fewest_that_are_enough():
+    with pytest.raises(SamiError, match="18 held-out episodes are too few for a false-alarm rate of 5%"):
+        conformal([1.0] * 18, 0.05)
+    assert least_episodes(6) == 8
+    with pytest.raises(SamiError, match="7 episodes of each of 6 tasks are too few"):
+        measure(MODEL, environment("panda"), 7)
+    rng = np.random.default_rng(4)
+    fit(drawn(4, rng), drawn(10, rng), TASKS)
+    with pytest.raises(SamiError, match="too few"):
+        fit(drawn(4, rng), drawn(9, rng), TASKS)
+
+
+def test_episodes_that_are_over_before_contexts_count_give_no_alarm():
+    rng = np.random.default_rng(5)
+    atlas = fit(drawn(20, rng), drawn(20, rng), TASKS)
+    assert farthest(atlas, np.full((atlas.step, 3), 1e6)) == 0.0
+    assert farthest(atlas, np.full((atlas.step + 1, 3), 1e6)) > atlas.threshold
+
+
+def test_a_context_with_a_number_that_never_changes_has_an_atlas():
+    rng = np.random.default_rng(6)
+    padded = [[[np.pad(e, ((0, 0), (0, 1))) for e in task] for task in drawn(20, rng)] for _ in range(2)]
+    atlas = fit(*padded, TASKS)
+    assert atlas.size == 4
+    assert Locator(atlas)(np.array([*atlas.mean[1][:3], 0.0])).score == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    return Path(shutil.copy(MODEL, tmp_path_factory.mktemp("atlas") / "copy.onnx"))
+
+
+def test_attaching_an_atlas_changes_nothing_else_of_a_model_file(copy):
+    before = read_artifact(copy)
+    changed = before.contract.atlas.model_copy(update={"threshold": 7.0})
+    contract = attach(copy, changed)
+    after = read_artifact(copy)
+    assert contract == after.contract
+    assert after.contract.atlas == changed
+    assert after.graph_sha256 == before.graph_sha256
+    assert after.contract.model_copy(update={"atlas": None}) == before.contract.model_copy(update={"atlas": None})
+    assert verify(copy).passed
+    assert sorted(path.name for path in copy.parent.iterdir()) == ["copy.onnx"]
+
+
+def test_the_shipped_model_has_an_atlas_of_its_training_tasks():
+    atlas = read_artifact(MODEL).contract.atlas
+    assert [dict(task) for task in atlas.tasks] == [dict(task) for task in environment("panda").tasks.sets["training"]]
+    assert atlas.held_out >= 100
+
+
+def test_contexts_are_those_of_the_model_file_and_the_same_seed_gives_them_again():
+    spec, task = environment("panda"), {"mass": 1.0, "friction": 0.1}
+    one, again, other = (collect(MODEL, spec, [task] * count, 2, seed) for count, seed in ((1, 5), (2, 5), (1, 6)))
+    # Episodes of another task never begin like one before: they would count as one.
+    assert len({each.tobytes() for task in again for each in task}) == 4
+    one, again, other = one[0], again[0], other[0]
+    assert [a.tobytes() for a in one] == [b.tobytes() for b in again]
+    assert one[0].tobytes() != other[0].tobytes()
+    policy = KeptContexts(MODEL, spec, 2)
+    policy.reset()
+    np.testing.assert_array_equal(policy.step(np.zeros((2, 25), np.float32))[1], policy.contexts[0])
+
+
+def test_alarms_are_not_counted_without_an_atlas(copy):
+    path = copy.with_name("plain.onnx")
+    shutil.copy(copy, path)
+    attach(path, None)
+    with pytest.raises(SamiError, match="has no atlas; add one with: sami atlas"):
+        check(path, environment("panda"), 2)
