@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from .film import Film
 
+PREWARM_S = 0.0005
+"""How long before each tick of a paced run the policy is warmed up [s]."""
+
 
 def run(
     env: Annotated[str, typer.Option(help="Environment, e.g. panda or half-cheetah.")] = "panda",
@@ -43,7 +46,10 @@ def run(
         Path | None, typer.Option(help="Where --render gif writes; NAME.gif of the model if left out.")
     ] = None,
     real_time: Annotated[
-        bool, typer.Option("--real-time", help="Act at the policy's rate instead of as fast as possible.")
+        bool,
+        typer.Option(
+            "--real-time", help="Act at the policy's rate, warmed up before each tick; else as fast as it goes."
+        ),
     ] = False,
     limits: Annotated[Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.")] = None,
     gap: Annotated[
@@ -89,7 +95,8 @@ def run(
     features = [feature.name for feature in spec.tasks.features]
     goal = spec.goal is not None
     # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
-    clock = MonotonicClock() if real_time or render == "human" else ManualClock()
+    paced = real_time or render == "human"
+    clock = MonotonicClock() if paced else ManualClock()
     film = Film(film_path, session.contract.rate_hz) if film_path else None
     rows: list[told.Row] = []
     total = LoopReport()
@@ -128,7 +135,16 @@ def run(
                 if film is not None and film.wants(step):
                     film.add(robot.render(), step, sum(rewards))
 
-            report = run_episode(session, adapter, seed + number, steps, clock=clock, on_step=watch, gate=gate)
+            report = run_episode(
+                session,
+                adapter,
+                seed + number,
+                steps,
+                clock=clock,
+                on_step=watch,
+                gate=gate,
+                prewarm_s=PREWARM_S if paced else 0.0,
+            )
             rows.append(told.row_of(number, report, features, skills, sum(rewards), follower, telemetry))
             text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], features, report)
             live.clear()

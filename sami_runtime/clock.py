@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -85,16 +86,12 @@ class Pace:
         """When the tick that runs now was due [s]."""
         return self._start + self.tick * self.period
 
-    def wait_until_before(self, early: float) -> bool:
-        """Sleeps until `early` seconds before the next tick; False, at once, where that moment has passed."""
-        moment = self.due + self.period - early
-        if self._clock.now() > moment:
-            return False
-        self._clock.sleep_until(moment)
-        return True
-
-    def wait(self) -> int:
+    def wait(self, early: float = 0.0, prepare: Callable[[], None] | None = None) -> int:
         """Sleeps until the next tick that lies ahead.
+
+        Args:
+            early: How long before the tick [s] to prepare it. If that moment has passed, the tick goes unprepared.
+            prepare: What to do then. Where it takes longer, the tick begins late; it is not missed.
 
         Returns:
             How many ticks passed without a turn, because the last turn ended after its deadline.
@@ -106,5 +103,8 @@ class Pace:
         if passed > self.tick + 1e-6:
             missed = math.ceil(passed - 1e-6) - self.tick
             self.tick += missed
+        if prepare and self._clock.now() <= self.due - early:
+            self._clock.sleep_until(self.due - early)
+            prepare()
         self._clock.sleep_until(self.due)
         return missed

@@ -138,9 +138,8 @@ class _Episode:
         if self.done or (over and self._due(self.pace.tick + 1)):
             return False
         if self.counts.ticks:
-            if self.prewarm_s and self._due(self.pace.tick + 1) and self.pace.wait_until_before(self.prewarm_s):
-                self.session.prewarm()
-            self.missed = self.pace.wait()
+            warm = self.prewarm_s > 0.0 and self._due(self.pace.tick + 1)
+            self.missed = self.pace.wait(self.prewarm_s, self.session.prewarm if warm else None)
         self.due = self._due(self.pace.tick)
         return not (over and self.due)
 

@@ -183,13 +183,21 @@ def test_the_policy_is_warmed_just_before_its_ticks_and_acts_as_if_it_was_not(se
     np.testing.assert_array_equal(warmed.written, plain.written)
 
 
-def test_a_turn_that_ended_too_late_leaves_no_time_to_warm_up(session, arm, monkeypatch):
+def test_a_turn_that_ends_just_before_the_next_tick_leaves_no_time_to_warm_up(session, arm, monkeypatch):
     clock, warmed = ManualClock(), []
     monkeypatch.setattr(session, "prewarm", lambda: warmed.append(clock.now()))
     adapter = arm(clock, writing=[0.0, 0.0398, 0.06])
     run_episode(session, adapter, clock=clock, prewarm_s=0.0005, max_steps=4)
-    np.testing.assert_allclose(warmed, [0.0395])
+    np.testing.assert_allclose(warmed, [0.0395, 0.1595])
     np.testing.assert_allclose(adapter.written_at, [0.0, 0.04, 0.08, 0.16])
+
+
+def test_a_warm_up_that_takes_too_long_makes_its_tick_late_and_misses_none(session, arm, monkeypatch):
+    clock, records = ManualClock(), []
+    monkeypatch.setattr(session, "prewarm", lambda: clock.advance(0.002))
+    run_episode(session, arm(clock), clock=clock, prewarm_s=0.0005, max_steps=3, on_step=records.append)
+    np.testing.assert_allclose([record.time for record in records], [0.0, 0.0415, 0.0815])
+    assert [record.missed for record in records] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("early", [-0.001, 0.04, float("nan")])
