@@ -48,11 +48,12 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
         The files written.
     """
     training = contract.training
+    each = training["config"]["learning"].get("steps_per_draw", 1)
     lines = [
         f"# {model.stem}",
         "",
         f"{training['method']} on `{training['env']}`, seed {training['seed']}: {training['steps']:,} environment "
-        f"steps and {training['updates']:,} gradient steps in {training['minutes']} minutes "
+        f"steps and {training['updates'] * each:,} gradient steps in {training['minutes']} minutes "
         f"on {training['cpus']} cores.",
         "",
         "Made with:",

@@ -58,7 +58,7 @@ class Progress:
 
         Args:
             steps: environment steps done.
-            updates: gradient steps done.
+            updates: updates done.
             record: of the last episodes.
         """
         now = time.monotonic()
@@ -73,7 +73,7 @@ class Progress:
         left = max(0, self._total - steps) / speed / 60 if speed > 0 else float("nan")
         measure = self._measure
         line = (
-            f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} gradient steps/s, "
+            f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} updates/s, "
             f"{left:.1f} min left; "
             f"{measure.name} while exploring {measure.show(record.mean(measure), coarse=True)}"
         )

@@ -189,7 +189,7 @@ class Comparison:
         elif not self._even(lambda run: run.updates):
             updates = {group.label: [run.updates for run in group.runs if run.updates] for group in self.groups}
             listed = ", ".join(f"{label} {span(numbers)}" for label, numbers in updates.items() if numbers)
-            found.append(f"Unequal gradient steps for equal environment steps: {listed}.")
+            found.append(f"Unequal updates for equal environment steps: {listed}.")
         unfinished = [str(run.path) for run in self.runs if run.facts.get("state") != "finished"]
         if unfinished:
             found.append(f"Not trained to the end: {', '.join(unfinished)}.")

@@ -122,5 +122,5 @@ def _runs(comparison: Comparison) -> Table:
                     run.path.as_posix(),
                 )
             )
-    columns = ("group", "seed", "environment steps", "gradient steps", "minutes", "cores", "commit", "run")
+    columns = ("group", "seed", "environment steps", "updates", "minutes", "cores", "commit", "run")
     return Table("Runs", columns, rows, [f"Training took {total / 3600:.1f} hours in all, one run after another."])

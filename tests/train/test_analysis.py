@@ -250,7 +250,7 @@ def test_what_a_reader_must_know_is_said(tmp_path):
         "Groups have different seeds: TESAC 1, SaTESAC 0.",
         "Evaluation episodes did not start alike",
         "Runs were trained by 2 states of the code: cccccccccc, dddddddddd with changes.",
-        "Unequal gradient steps for equal environment steps: TESAC 100, SaTESAC 34,375.",
+        "Unequal updates for equal environment steps: TESAC 100, SaTESAC 34,375.",
     ):
         assert part in said
     assert "0 common seeds: nothing can be tested." in contests_table(compared(tmp_path)).notes
