@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 BAR = 16
 """Width of one context bar, in pixels."""
+HEIGHT = 24.0
+"""Height of the largest number so far."""
 HOLD = 12
 """Frames that an episode's last image stays."""
 FRAMES_HZ = 25.0
@@ -33,6 +35,7 @@ class Film:
         self.path, self._rate = path, rate_hz
         self._every = max(1, round(rate_hz / FRAMES_HZ))
         self.frames: list[Image] = []
+        self._largest = 1e-6
 
     def wants(self, record: StepRecord) -> bool:
         """Whether this step is one to film; none before anything was executed."""
@@ -57,9 +60,10 @@ class Film:
             fill=(120, 230, 140) if won else (240, 200, 90),
         )
         base = frame.height - 34
+        self._largest = max(self._largest, *map(abs, record.context.tolist()))
         for i, value in enumerate(record.context):
             left = 10 + i * (BAR + 4)
-            height = max(-24.0, min(24.0, float(value) * 8.0))
+            height = HEIGHT * float(value) / self._largest
             draw.rectangle((left, base - max(height, 0.0), left + BAR, base - min(height, 0.0)), fill=(80, 160, 240))
         draw.text((10, frame.height - 60 - 12), "context", fill=(120, 120, 130))
         self.frames += [frame] * (HOLD if won else 1)
