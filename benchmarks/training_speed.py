@@ -165,7 +165,7 @@ def measure(
 
 def time_to(run: Path, target: float) -> dict[str, Any]:
     """When a run's success while exploring first reached a target."""
-    from sami_train.metrics import read_metrics
+    from sami_train.run_folder import read_metrics
 
     rows = [r for r in read_metrics(run / "metrics.jsonl") if "rollout/success" in r and "time/seconds" in r]
     if not rows:

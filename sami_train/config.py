@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 import typing
 from collections.abc import Mapping, Sequence
@@ -172,6 +173,10 @@ class TrainConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as they are written to config.json."""
         return dataclasses.asdict(self)
+
+    def by_key(self) -> dict[str, Any]:
+        """Every value by its dotted key, e.g. `learning.discount`."""
+        return {key: functools.reduce(getattr, key.split("."), self) for key in keys()}
 
 
 def presets(family: str) -> list[str]:

@@ -13,8 +13,7 @@ from .analysis.paper import reported
 from .envs.catalog import environment
 from .evaluation import Evaluation
 from .measure import SUCCESS, Measure
-from .metrics import read_metrics
-from .run_folder import RunFolder
+from .run_folder import RunFolder, read_metrics
 from .tasks import label
 
 MOST_NAMED = 9

@@ -12,10 +12,9 @@ import contextlib
 import fcntl
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from submitit import Job
 
@@ -186,11 +185,11 @@ class Sweep:
     def _check(self, cell: Cell) -> None:
         if not (self.folder(cell) / "config.json").is_file():
             return
-        there, here = (_flat(config.to_dict()) for config in (RunFolder(self.folder(cell)).config(), cell.config))
+        there, here = (config.by_key() for config in (RunFolder(self.folder(cell)).config(), cell.config))
         for key, value in here.items():
-            if there.get(key) != value:
+            if there[key] != value:
                 raise RunError(
-                    f"{self.folder(cell)} holds a run with {key} = {there.get(key)}, and the sweep's has {value}; "
+                    f"{self.folder(cell)} holds a run with {key} = {there[key]}, and the sweep's has {value}; "
                     "move that folder away, or choose another --out."
                 )
 
@@ -235,13 +234,6 @@ def _last_words(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
     said = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
     return f"its process ended without a result (killed, or out of memory?); it last said: {said}"
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return found
 
 
 @contextlib.contextmanager

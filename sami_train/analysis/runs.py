@@ -111,7 +111,7 @@ def _read(path: Path) -> Run:
     folder = RunFolder.open(path)
     facts = folder.facts()
     try:
-        config = dict(_flat(folder.config().to_dict()))
+        config = folder.config().by_key()
     except RunError:
         raise
     except SamiError as error:
@@ -133,14 +133,6 @@ def _read(path: Path) -> Run:
     if steps is None:
         raise RunError(f"{path} does not tell how many steps its agent took; evaluate it: sami eval --run {path}")
     return Run(path, config, facts, evaluation, int(steps))
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 def _check_alike(runs: Sequence[Run]) -> None:

@@ -9,8 +9,8 @@ import torch
 
 from sami_train import train
 from sami_train.config import resolve
-from sami_train.metrics import MetricsFile, read_metrics
-from sami_train.run_folder import RunError, RunFolder
+from sami_train.metrics import MetricsFile
+from sami_train.run_folder import RunError, RunFolder, read_metrics
 
 TINY = {
     "steps": 900,
