@@ -30,12 +30,12 @@ def atlas(
 
     from sami_runtime.artifact import read_artifact
     from sami_runtime.errors import SamiError
-    from sami_train.atlas import attach, measure, require_enough
+    from sami_train.atlas import attach, known_tasks, measure, require_enough
     from sami_train.atlas import check as count
 
     contract = read_artifact(model).contract
     spec = _spec(contract, env)
-    training = len(spec.tasks.sets["training"])
+    training = len(known_tasks(contract.training, spec))
     total = sum(map(len, spec.tasks.sets.values())) if check else training
     if not check:
         if contract.atlas is not None and not force:

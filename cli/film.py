@@ -60,7 +60,7 @@ class Film:
             fill=(120, 230, 140) if won else (240, 200, 90),
         )
         base = frame.height - 34
-        self._largest = max(self._largest, *map(abs, record.context.tolist()))
+        self._largest = max([self._largest, *map(abs, record.context.tolist())])
         for i, value in enumerate(record.context):
             left = 10 + i * (BAR + 4)
             height = HEIGHT * float(value) / self._largest

@@ -9,9 +9,9 @@ alarm with a probability of at most the rate, whatever the contexts' true distri
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,13 +107,19 @@ def measure(
     Raises:
         SamiError: the model infers no context, or there are too few episodes.
     """
-    tasks = spec.tasks.sets["training"]
+    contract = read_artifact(model).contract
+    tasks = known_tasks(contract.training, spec)
     require_enough(episodes, len(tasks))
-    if not read_artifact(model).contract.context_size:
+    if not contract.context_size:
         raise SamiError(f"{model} infers no context, so there is nothing to make an atlas of.")
     contexts = collect(model, spec, tasks, episodes, seed, on_task)
     half = (episodes + 1) // 2
     return fit([task[:half] for task in contexts], [task[half:] for task in contexts], tasks)
+
+
+def known_tasks(training: Mapping[str, Any], spec: EnvironmentSpec) -> Sequence[Task]:
+    """The tasks that a policy learned from: what its contract tells of the training, else the environment's own."""
+    return spec.tasks.resolve(training.get("tasks") or "training")
 
 
 def require_enough(episodes: int, tasks: int, rate: float = RATE) -> None:

@@ -26,7 +26,7 @@ from sami_runtime.session import Session
 from sami_runtime.verify import verify
 
 from .agent import ContextSAC
-from .atlas import attach, measure, require_enough
+from .atlas import attach, known_tasks, measure, require_enough
 from .envs.catalog import EnvironmentSpec, environment, flatten
 from .policy import ContextPolicy
 
@@ -99,8 +99,9 @@ def export(
         CheckFailed: the file would differ from torch by more than 1e-5.
     """
     spec = agent.environment or environment(agent.config.env)
+    atlas_episodes = atlas_episodes if agent.policy.context_size else 0
     if atlas_episodes:
-        require_enough(atlas_episodes, len(spec.tasks.sets["training"]))
+        require_enough(atlas_episodes, len(known_tasks(training, spec)))
     policy = copy.deepcopy(agent.policy).to("cpu").eval()
     golden = record(policy, spec)
     graph = _graph(Exportable(policy, spec), spec, path.stem)

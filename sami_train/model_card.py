@@ -60,7 +60,7 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
         "```",
         shlex.join(run.facts()["command"]),
         f"sami eval --run {run.path.as_posix()}",
-        f"sami export --run {run.path.as_posix()} --out {model.as_posix()}",
+        f"sami export --run {run.path.as_posix()} --out {model.as_posix()}{_atlas_option(contract)}",
         "```",
         "",
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
@@ -79,6 +79,11 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
     ]
     written[0].write_text("\n".join(lines), encoding="utf-8")
     return written
+
+
+def _atlas_option(contract: Contract) -> str:
+    atlas = contract.atlas
+    return f" --atlas-episodes {(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
 
 
 def _results(result: Evaluation, title: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Rules that keep the packages apart, read from the sources; docs/architecture.md says why."""
+"""Rules that keep the packages apart, read from the sources."""
 
 import ast
 import importlib

@@ -7,10 +7,12 @@ import torch
 
 from sami_runtime.adapters import Gapped
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.gap import Gap
 from sami_runtime.gap_profile import GapProfile
+from sami_runtime.safety import AGE_PERIODS
 from sami_train import train
 from sami_train.config import resolve
-from sami_train.envs import environment
+from sami_train.envs import ENVIRONMENTS, environment
 from sami_train.envs.catalog import flatten
 from sami_train.rollout import Rollout
 from sami_train.run_folder import RunFolder
@@ -130,3 +132,19 @@ def test_a_run_behind_a_gap_resumes_to_the_bit_and_keeps_its_gap(tmp_path, monke
     # Its episodes were disturbed: a run without the gap saw others.
     bare = train.start(resolve("fast-cpu", TINY | {"gap": ""}), tmp_path / "bare", show=False)
     assert not np.array_equal(bare.buffer.observations[0], whole.buffer.observations[0])
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_behind_the_modest_gap_no_observation_is_older_than_a_gate_allows_by_itself(name):
+    modest, spec = GapProfile.load("modest"), environment(name)
+    signals = [item.signal for item in spec.signals]
+    period = 1.0 / spec.rate_hz
+    gap = Gap(modest.model_copy(update={"dropout": 0.0, "clock_skew": 0.0}), signals, spec.action.size, period)
+    oldest = 0.0
+    for seed in range(20):
+        gap.begin(seed)
+        for tick in range(20):
+            _, stamp = gap.observe(np.zeros(sum(signal.size for signal in signals), np.float32), tick * period)
+            # A simulator's adapter reads one period after it measured.
+            oldest = max(oldest, (tick + 1) * period - stamp)
+    assert oldest <= AGE_PERIODS * period * (1 + 1e-6)

@@ -40,7 +40,7 @@ def test_a_preset_means_in_each_cell_what_suits_its_environment():
     assert [cell.config for cell in cells] == [
         resolve("fast-cpu", {"env": env, "method": "tesac", "seed": 0}) for env in axes["env"]
     ]
-    assert [cell.config.learning.window for cell in cells] == [0, 64, 64]
+    assert [cell.config.learning.window for cell in cells] == [0, 32, 32]
     assert [cell.config.learning.target_entropy for cell in cells] == [-2.0, -3.0, -6.0]
 
 
