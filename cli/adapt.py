@@ -20,7 +20,7 @@ def adapt(
         list[str],
         typer.Option(help="FEATURE=FROM:TO,FEATURE=VALUE@STEP, e.g. mass=1:10,friction=0.1@5. May be given often."),
     ],
-    env: Annotated[str, typer.Option(help="Environment, e.g. panda or half-cheetah.")] = "panda",
+    env: Annotated[str | None, typer.Option(help="Environment, e.g. panda; the model's own if left out.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file; models/ENV-satesac.onnx if left out.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes of each variant.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first episode.")] = 3_000_017,
@@ -34,10 +34,10 @@ def adapt(
     from sami_runtime.errors import SamiError
     from sami_train.adaptation import adaptation
     from sami_train.change import Change
-    from sami_train.envs.catalog import environment
 
-    spec = environment(env)
-    model = model or Path("models") / f"{spec.name}-satesac.onnx"
+    from .environments import model_and_environment
+
+    model, spec = model_and_environment(model, env)
     changes = [Change.parse(text, spec.tasks, spec.episode_steps) for text in change]
     if out is not None:
         if out.exists() and not out.is_dir():
@@ -49,7 +49,7 @@ def adapt(
         shown = bar.add_task("running changed episodes", total=len(changes) * episodes)
         for what in changes:
             found.append(adaptation(model, spec, what, episodes, seed, lambda done: bar.advance(shown, done)))
-    document = {"model": model.name, "env": env, "seed": seed, "changes": [each.to_dict() for each in found]}
+    document = {"model": model.name, "env": spec.name, "seed": seed, "changes": [each.to_dict() for each in found]}
     if out is not None:
         from sami_train.analysis.adaptation import draw
 

@@ -79,6 +79,12 @@ def test_a_refusal_is_one_message_and_leaves_nothing_behind(sami, trained, conte
     assert (contents(trained.run), contents(tmp_path)) == before
 
 
+@pytest.mark.parametrize("command", ["run --model", "eval --model", "robustness", "atlas", "adapt --change x --model"])
+def test_a_model_that_does_not_say_its_environment_needs_one_by_name(sami, rewritten, command):
+    silent = rewritten(lambda contract: contract["training"].pop("env"))
+    assert "does not say what it was trained in; name it with --env." in refused(sami(*command.split(), silent))
+
+
 @pytest.mark.parametrize("command", ["eval --run RUN", "export --run RUN --out x.onnx", "train --resume RUN"])
 @pytest.mark.parametrize(
     ("name", "change", "message"),
