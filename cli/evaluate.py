@@ -18,7 +18,12 @@ def evaluate(
         int,
         typer.Option(min=1, help="Episodes per task; on MuJoCo per set, whose tasks come in turn, as in the paper."),
     ] = 100,
-    workers: Annotated[int, typer.Option(min=0, help="Processes or threads; 0 is one for each core.")] = 0,
+    workers: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Processes, on MuJoCo threads (one process alone behind a --gap); 0 is one for each core."
+        ),
+    ] = 0,
     gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:

@@ -20,7 +20,9 @@ def robustness(
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training",
     kinds: Annotated[str, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = "",
     episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point.")] = 10,
-    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 is one for each core.")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Processes (on MuJoCo one alone behind a gap); 0 is one for each core.")
+    ] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
