@@ -49,6 +49,8 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("train --set learning=3", "learning is 3; it must be a table of values."),
         ("train --steps 0", "steps is 0; it must be at least 1."),
         ("train --set method=tesac", "method has an option of its own; give --method instead of --set method=..."),
+        ("train --steps 9 --set steps=8", "steps has an option of its own; give --steps instead of --set steps=..."),
+        ("train --gap modest --set gap=x", "gap has an option of its own; give --gap instead of --set gap=..."),
         ("train --resume nothing", "there is no run folder nothing; `sami train --out nothing` makes one."),
         ("eval --run nothing", "there is no run folder nothing"),
         (
