@@ -20,50 +20,65 @@ def adapt(
         list[str],
         typer.Option(help="FEATURE=FROM:TO,FEATURE=VALUE@STEP, e.g. mass=1:10,friction=0.1@5. May be given often."),
     ],
-    env: Annotated[str, typer.Option(help="Environment, e.g. panda or half-cheetah.")] = "panda",
+    env: Annotated[str | None, typer.Option(help="Environment, e.g. panda; the model's own if left out.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file; models/ENV-satesac.onnx if left out.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes of each variant.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first episode.")] = 3_000_017,
     out: Annotated[Path | None, typer.Option(help="Folder for adaptation.json and adaptation.png.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Change the dynamics in the middle of episodes: live context against a frozen, a reset, and an informed one."""
     from rich.console import Console
     from rich.progress import Progress
 
+    from sami_runtime.artifact import read_artifact
     from sami_runtime.errors import SamiError
     from sami_train.adaptation import adaptation
     from sami_train.change import Change
-    from sami_train.envs.catalog import environment
 
-    spec = environment(env)
-    model = model or Path("models") / f"{spec.name}-satesac.onnx"
+    from .environments import model_and_environment
+
+    model, spec = model_and_environment(model, env)
     changes = [Change.parse(text, spec.tasks, spec.episode_steps) for text in change]
+    written = [] if out is None else [out / name for name in ("adaptation.json", "adaptation.png")]
+    for path in written:
+        if path.exists() and not force:
+            raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
+    if out is not None and out.exists() and not out.is_dir():
+        raise SamiError(f"{out} is a file; --out names a folder.")
+    weights = read_artifact(model).contract.weights_sha256
     if out is not None:
-        if out.exists() and not out.is_dir():
-            raise SamiError(f"{out} is a file; --out names a folder.")
         import matplotlib  # noqa: F401 - a missing one is told before hours of measuring
+
+        out.mkdir(parents=True, exist_ok=True)
     found: list[Adaptation] = []
     console = Console(stderr=True)
     with Progress(console=console, disable=json or not console.is_terminal, transient=True) as bar:
         shown = bar.add_task("running changed episodes", total=len(changes) * episodes)
         for what in changes:
             found.append(adaptation(model, spec, what, episodes, seed, lambda done: bar.advance(shown, done)))
-    document = {"model": model.name, "env": env, "seed": seed, "changes": [each.to_dict() for each in found]}
+    document = {
+        "model": model.name,
+        "weights_sha256": weights,
+        "env": spec.name,
+        "episodes": episodes,
+        "seed": seed,
+        "changes": [each.to_dict() for each in found],
+    }
     if out is not None:
         from sami_train.analysis.adaptation import draw
 
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "adaptation.json").write_text(json_module.dumps(document, indent=2) + "\n", encoding="utf-8")
-        draw(found, out / "adaptation.png")
+        written[0].write_text(json_module.dumps(document, indent=2) + "\n", encoding="utf-8")
+        draw(found, written[1])
     if json:
         print(json_module.dumps(document, indent=2))
         return
     for each in found:
         _print(each)
     print(LEGEND)
-    if out is not None:
-        print(f"wrote {out / 'adaptation.json'} and {out / 'adaptation.png'}")
+    for path in written:
+        print(f"wrote {path}")
 
 
 def _print(found: Adaptation) -> None:

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from sami_runtime.contract import Contract
     from sami_train.atlas import Alarms
-    from sami_train.envs.catalog import EnvironmentSpec
 
 
 def atlas(
     model: Annotated[Path, typer.Argument(help="Model file; the atlas is added to it.")],
-    env: Annotated[str | None, typer.Option(help="Environment; the one it was trained in if left out.")] = None,
+    env: Annotated[str | None, typer.Option(help="Environment; the model's own if left out.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes of each training task, half of them held out.")] = 60,
     check: Annotated[
         int, typer.Option(min=0, help="Write nothing; count alarms in so many fresh episodes of every task.")
@@ -33,8 +31,10 @@ def atlas(
     from sami_train.atlas import attach, known_tasks, measure, require_enough
     from sami_train.atlas import check as count
 
+    from .environments import environment_of
+
     contract = read_artifact(model).contract
-    spec = _spec(contract, env)
+    spec = environment_of(contract, env)
     training = len(known_tasks(contract.training, spec))
     total = sum(map(len, spec.tasks.sets.values())) if check else training
     if not check:
@@ -61,16 +61,6 @@ def atlas(
         f"alarm beyond {made.threshold:.2f} standard deviations, so that at most {made.false_alarm_rate:.0%} of "
         f"episodes in known dynamics give one ({made.held_out} held out)"
     )
-
-
-def _spec(contract: Contract, env: str | None) -> EnvironmentSpec:
-    from sami_runtime.errors import SamiError
-    from sami_train.envs.catalog import environment
-
-    name = env or contract.training.get("env")
-    if name is None:
-        raise SamiError(f"model {contract.name!r} does not say what it was trained in; name it with --env.")
-    return environment(str(name))
 
 
 def _print(found: list[Alarms], json: bool) -> None:

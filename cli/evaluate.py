@@ -12,13 +12,18 @@ import typer
 def evaluate(
     run: Annotated[Path | None, typer.Option(help="Run folder to evaluate.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file to evaluate, instead of a run.")] = None,
-    env: Annotated[str, typer.Option(help="Environment, for a model file.")] = "panda",
+    env: Annotated[str | None, typer.Option(help="Environment of --model; the model's own if left out.")] = None,
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training,moderate,extreme",
     episodes: Annotated[
         int,
         typer.Option(min=1, help="Episodes per task; on MuJoCo per set, whose tasks come in turn, as in the paper."),
     ] = 100,
-    workers: Annotated[int, typer.Option(min=0, help="Processes or threads; 0 is one for each core.")] = 0,
+    workers: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Processes, on MuJoCo threads (one process alone behind a --gap); 0 is one for each core."
+        ),
+    ] = 0,
     gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
@@ -42,17 +47,16 @@ def evaluate(
 
         folder = RunFolder.open(run)
         agent = load_agent(folder)
-        source, env = agent.policy.numpy_weights(), agent.config.env
+        source, spec = agent.policy.numpy_weights(), environment(agent.config.env)
     else:
         assert model is not None
-        from sami_runtime.artifact import read_artifact
+        from .environments import model_and_environment
 
-        read_artifact(model)  # refuses here what a worker process would refuse with less grace
-        source = model
+        # Refuses here what a worker process would refuse with less grace.
+        source, spec = model_and_environment(model, env)
     names = [name.strip() for name in tasks.split(",") if name.strip()]
     if not names:
         raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate,extreme.")
-    spec = environment(env)
     profile = ""
     if gap:
         from sami_runtime.gap_profile import GapProfile
@@ -67,7 +71,7 @@ def evaluate(
         def arrived(_: TaskResult) -> None:
             bar.advance(shown)
 
-        result: Evaluation = measure(source, env, names, episodes, workers or usable_cores(), arrived, profile)
+        result: Evaluation = measure(source, spec.name, names, episodes, workers or usable_cores(), arrived, profile)
     # The run's own evaluation is that of the world as it is.
     if run is not None and not gap and names == list(spec.tasks.sets):
         folder.keep_evaluation(result.to_dict(), agent.num_timesteps)

@@ -38,7 +38,8 @@ def inspect(
     print(f"atlas: {_atlas(contract)}")
     for name, numbers in (contract.evaluation or {}).get("sets", {}).items():
         if "success" in numbers:
-            print(f"success {name}: {numbers['success']:.3f} ({numbers['above_floor']:.3f} above the floor)")
+            above = "-" if numbers["above_floor"] is None else f"{numbers['above_floor']:.3f}"
+            print(f"success {name}: {numbers['success']:.3f} ({above} above the floor)")
         else:
             print(f"return {name}: {numbers['ret']:,.0f}")
 

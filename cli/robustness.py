@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 def robustness(
     model: Annotated[Path, typer.Argument(help="Model file.")],
-    env: Annotated[str, typer.Option(help="Environment, e.g. panda.")] = "panda",
+    env: Annotated[str | None, typer.Option(help="Environment; the model's own if left out.")] = None,
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training",
     kinds: Annotated[str, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = "",
     episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point.")] = 10,
-    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 is one for each core.")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Processes (on MuJoCo one alone behind a gap); 0 is one for each core.")
+    ] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
@@ -32,12 +34,13 @@ def robustness(
     from sami_runtime.artifact import read_artifact
     from sami_runtime.errors import SamiError
     from sami_train import robustness as measuring
-    from sami_train.envs.catalog import environment
     from sami_train.evaluate import TaskResult, count_results
     from sami_train.machine import usable_cores
 
-    weights = read_artifact(model).contract.weights_sha256
-    spec = environment(env)
+    from .environments import environment_of
+
+    contract = read_artifact(model).contract
+    spec = environment_of(contract, env)
     names = [name.strip() for name in tasks.split(",") if name.strip()]
     if not names:
         raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate.")
@@ -59,7 +62,7 @@ def robustness(
     document = {
         "env": spec.name,
         "model": model.name,
-        "weights_sha256": weights,
+        "weights_sha256": contract.weights_sha256,
         f"episodes_per_{spec.measure.per}": episodes,
         "points": [point.to_dict() for point in points],
     }

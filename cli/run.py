@@ -29,7 +29,7 @@ PREWARM_S = 0.0005
 
 
 def run(
-    env: Annotated[str, typer.Option(help="Environment, e.g. panda or half-cheetah.")] = "panda",
+    env: Annotated[str | None, typer.Option(help="Environment, e.g. panda; the model's own if left out.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file; models/ENV-satesac.onnx if left out.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes to run.")] = 20,
     steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode.")] = None,
@@ -77,14 +77,13 @@ def run(
     from sami_runtime.session import Session
     from sami_runtime.stopping import fatal_signals_raise
     from sami_runtime.telemetry import Telemetry
-    from sami_train.envs import environment
 
     from . import episodes as told
+    from .environments import model_and_environment
     from .film import Film
     from .live import LiveLine
 
-    spec = environment(env)
-    model = model or Path("models") / f"{spec.name}-satesac.onnx"
+    model, spec = model_and_environment(model, env)
     render = _renderer(render, gif, dry_run)
     film_path = _film_path(gif, model) if render == "gif" else None
     session = Session.load(model, provider=provider)
@@ -113,7 +112,7 @@ def run(
         watching: list[OnStep] = [total.add, telemetry]
         live = closing.enter_context(LiveLine(telemetry))
         if record:
-            facts = {"env": env, "seed": seed, "dry_run": dry_run, "gap": profile and profile.to_dict()}
+            facts = {"env": spec.name, "seed": seed, "dry_run": dry_run, "gap": profile and profile.to_dict()}
             watching.append(closing.enter_context(Recorder(record, session, allowed, facts)))
         if follower:
             watching.append(follower)

@@ -21,7 +21,9 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
     cells: list[tuple[str, ...]]
     if measure is SUCCESS:
         title, told = f"{rows[0].episodes} episodes per task", ("success", "above floor", "lifted", "steps")
-        cells = [(f"{row.success:.2f}", f"{row.above_floor:.2f}", f"{row.lifted:.2f}") for row in rows]
+        cells = [
+            (f"{row.success:.2f}", measure.show(row.above_floor, coarse=True), f"{row.lifted:.2f}") for row in rows
+        ]
         means = [measure.show(result.success(task_set)), measure.show(result.above_floor(task_set))]
     else:
         total = sum(row.episodes for row in rows)

@@ -41,7 +41,7 @@ def train(
 
     if resume is None:
         overrides = dict(parse_override(text) for text in override or [])
-        for name in ("env", "method", "preset", "seed", "device"):
+        for name in ("env", "method", "preset", "seed", "steps", "device", "gap"):
             if name in overrides:
                 raise SamiError(f"{name} has an option of its own; give --{name} instead of --set {name}=...")
         overrides |= {"env": env, "method": method, "seed": seed, "device": device}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing as mp
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -99,7 +100,7 @@ def evaluate(
         task_sets: names of sets.
         episodes: in each task, the k-th of which begins alike in every task; where the return counts, in each set,
             whose tasks come in turn (see `returns`).
-        workers: processes; where the return counts, threads of the simulation.
+        workers: processes; where the return counts, threads of the simulation, or this process alone behind a gap.
         on_task: called with each task's result as it arrives, in any order.
         gap: to reality, see `evaluate_gaps`.
     """
@@ -145,8 +146,11 @@ def evaluate_gaps(
         ]
 
     if workers <= 1:
-        _set_arguments(*arguments)
-        return gather(map(_run_task, jobs))
+        worker = _Worker(source, env, episodes, gaps)
+        try:
+            return gather((job[0], worker.run(*job)) for job in jobs)
+        finally:
+            worker.close()
     with (
         one_thread(),
         mp.get_context("spawn").Pool(min(workers, len(jobs)), _set_arguments, arguments) as pool,
@@ -165,17 +169,20 @@ def _evaluate_sets(
 ) -> Evaluation:
     rows = max(2, min(ROWS if gap else BATCH_ROWS, episodes))
     policy = _policy(source, spec, rows)
-    if gap:  # it lies between a policy and one environment
-        envs = [spec.make(gap=gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
-        play = in_envs(envs, policy)
-    else:
-        play = in_batch(spec.batch(rows, threads), policy)
     found = []
-    for task_set in task_sets:
-        for result in measure_returns(play, task_set, spec.tasks.resolve(task_set), episodes, SEED):
-            found.append(result)
-            if on_task is not None:
-                on_task(result)
+    with ExitStack() as closing:
+        if gap:  # it lies between a policy and one environment
+            envs = [spec.make(gap=gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
+            for env in envs:
+                closing.callback(env.close)
+            play = in_envs(envs, policy)
+        else:
+            play = in_batch(spec.batch(rows, threads), policy)
+        for task_set in task_sets:
+            for result in measure_returns(play, task_set, spec.tasks.resolve(task_set), episodes, SEED):
+                found.append(result)
+                if on_task is not None:
+                    on_task(result)
     return Evaluation(spec.name, tuple(found), gap)
 
 
@@ -184,13 +191,18 @@ def _policy(source: Source, spec: EnvironmentSpec, rows: int) -> Policy:
 
 
 class _Worker:
-    """What a worker process keeps between tasks."""
+    """What a worker process keeps between tasks, until its end."""
 
     def __init__(self, source: Source, env: str, episodes: int, gaps: Sequence[str]) -> None:
         self.spec, self.episodes, self.gaps = environment(env), episodes, gaps
         rows = max(2, min(ROWS, episodes))
         self.policy = _policy(source, self.spec, rows)
         self.envs = [self.spec.make() for _ in range(rows)]
+
+    def close(self) -> None:
+        """Give the simulators back."""
+        for env in self.envs:
+            env.close()
 
     def run(self, place: int, task_set: str, task: Task) -> TaskResult:
         gap = self.gaps[place]

@@ -11,7 +11,7 @@ import numpy as np
 from sami_runtime.errors import SamiError
 
 from .envs.catalog import environment
-from .measure import RETURN, SUCCESS, Measure
+from .measure import RETURN, SUCCESS, Measure, known
 from .tasks import Task
 
 OF_GOALS = ("success", "solved_at_start", "lifted")
@@ -40,7 +40,9 @@ class TaskResult:
 
     @property
     def above_floor(self) -> float:
-        """Success among the episodes that were not solved at their start."""
+        """Success among the episodes that were not solved at their start; NaN where there is none."""
+        if self.solved_at_start == 1.0:
+            return math.nan
         return (self.success - self.solved_at_start) / (1.0 - self.solved_at_start)
 
 
@@ -76,8 +78,9 @@ class Evaluation:
         return float(np.mean([result.success for result in self.of(task_set)]))
 
     def above_floor(self, task_set: str) -> float:
-        """Mean success over a set's tasks, among episodes that were not solved at their start."""
-        return float(np.mean([result.above_floor for result in self.of(task_set)]))
+        """Mean of `TaskResult.above_floor` over the set's tasks where it is defined; NaN where it is in none."""
+        defined = [value for result in self.of(task_set) if not math.isnan(value := result.above_floor)]
+        return float(np.mean(defined)) if defined else math.nan
 
     def ret(self, task_set: str) -> float:
         """Mean return: over a set's episodes where it is what counts, else over its tasks; NaN where it is not kept."""
@@ -109,7 +112,7 @@ class Evaluation:
                 "episodes": len(self.returns(task_set)),
             }
         ret = {} if np.isnan(self.ret(task_set)) else {"ret": self.ret(task_set)}
-        return {"success": self.success(task_set), "above_floor": self.above_floor(task_set), **ret}
+        return {"success": self.success(task_set), "above_floor": known(self.above_floor(task_set)), **ret}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -120,7 +123,7 @@ class Evaluation:
             "sets": {name: self.summary(name) for name in self.sets},
             "tasks": [
                 {name: value for name, value in asdict(result).items() if name not in left_out}
-                | ({"above_floor": result.above_floor} if self.measure is SUCCESS else {})
+                | ({"above_floor": known(result.above_floor)} if self.measure is SUCCESS else {})
                 for result in self.results
             ],
         }

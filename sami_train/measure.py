@@ -34,5 +34,10 @@ class Measure:
         return f"{value:{'+' if sign else ''},.{max(0, self.digits - coarse)}f}"
 
 
+def known(value: float) -> float | None:
+    """The value as JSON takes it: None for NaN."""
+    return None if value != value else value
+
+
 SUCCESS = Measure("success", "success", "task", "rollout/success", 3, (0.0, 1.0))
 RETURN = Measure("return", "ret", "set", "rollout/ep_rew_mean", 0)

@@ -113,6 +113,7 @@ def _returns(result: Evaluation, title: str) -> list[str]:
 
 
 def _successes(result: Evaluation, title: str) -> list[str]:
+    show = result.measure.show
     paper = {name: cell.mean for name in result.sets if (cell := reported(result.env, title, name))}
     lines = [
         f"Success, {result.results[0].episodes} episodes per task, deterministic, the same starts in every task "
@@ -123,7 +124,7 @@ def _successes(result: Evaluation, title: str) -> list[str]:
     ]
     for name in result.sets:
         theirs = f"{paper[name]:.2f}" if name in paper else ""
-        lines.append(f"| {name} | {result.success(name):.3f} | {result.above_floor(name):.3f} | {theirs} |")
+        lines.append(f"| {name} | {result.success(name):.3f} | {show(result.above_floor(name))} | {theirs} |")
     lines += [
         "",
         "| task set | task | success | above the floor | lifted | steps |",
@@ -131,7 +132,7 @@ def _successes(result: Evaluation, title: str) -> list[str]:
     ]
     for row in result.results:
         lines.append(
-            f"| {row.task_set} | {label(row.task)} | {row.success:.2f} | {row.above_floor:.2f} "
+            f"| {row.task_set} | {label(row.task)} | {row.success:.2f} | {show(row.above_floor, coarse=True)} "
             f"| {row.lifted:.2f} | {row.steps:.1f} |"
         )
     return [*lines, ""]

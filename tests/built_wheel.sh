@@ -70,7 +70,7 @@ for name in ("sami_runtime/py.typed", "sami_train/py.typed", "sami_train/presets
 print("types, presets and gaps are in the wheel")
 CHECK
 "$bin/sami" --help
-for command in train sweep eval robustness compare export inspect verify run replay bench doctor; do
+for command in train sweep eval robustness compare export atlas adapt inspect verify run replay bench doctor; do
     "$bin/sami" "$command" --help >/dev/null
 done
 if [ -n "$model" ]; then

@@ -38,7 +38,8 @@ class Standing:
     score: Aggregate
     """Of what the environment is judged by."""
     above_floor: float | None
-    """Mean success among episodes that were not solved at their start; None where the return counts."""
+    """Mean success among episodes that were not solved at their start; None where the return counts, NaN where
+    all were."""
 
 
 @dataclass(frozen=True)

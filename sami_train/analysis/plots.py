@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sami_train.measure import RETURN, Measure
+
 from .comparison import Comparison
 from .curves import curves_by_key, learning_curves
 from .heatmap import heat_maps
@@ -26,6 +28,13 @@ class Plot:
     """None where the runs do not allow it."""
     caption: str
     """With `{measure}` where the name of what counts belongs."""
+    of_returns: str | None = None
+    """The caption where the return counts; None where it is the same."""
+
+    def caption_of(self, measure: Measure) -> str:
+        """What it shows where policies are judged so."""
+        text = self.of_returns if measure is RETURN and self.of_returns else self.caption
+        return text.format(measure=measure.name.capitalize())
 
 
 PLOTS = (
@@ -43,11 +52,14 @@ PLOTS = (
         "learning_curves.png",
         learning_curves,
         "{measure} while exploring, mean over training tasks. Line: mean over seeds; band: one standard deviation.",
+        of_returns="{measure} while exploring, mean of the last 100 episodes. Line: mean over seeds; band: one "
+        "standard deviation.",
     ),
     Plot(
         "heat_maps.png",
         heat_maps,
         "{measure} by task, mean over seeds. Hatched: hardly more than doing nothing scores.",
+        of_returns="{measure} by task, mean over seeds.",
     ),
 )
 

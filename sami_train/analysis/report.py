@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sami_train.evaluation import OF_GOALS
-from sami_train.measure import RETURN
+from sami_train.measure import RETURN, known
 
 from .comparison import Comparison
 from .plots import PLOTS, Plot, draw
@@ -74,7 +74,7 @@ def _write_results(comparison: Comparison, path: Path) -> None:
             "task_set": result.task_set,
             **result.task,
             **{name: value for name, value in asdict(result).items() if name not in left_out},
-            **({} if comparison.measure is RETURN else {"above_floor": result.above_floor}),
+            **({} if comparison.measure is RETURN else {"above_floor": known(result.above_floor)}),
         }
         for group in comparison.groups
         for run in group.runs
@@ -92,7 +92,7 @@ def _markdown(comparison: Comparison, plots: Sequence[Plot], command: Sequence[s
     for table in tables(comparison):
         lines += _table(table)
     for plot in plots:
-        caption = plot.caption.format(measure=comparison.measure.name.capitalize())
+        caption = plot.caption_of(comparison.measure)
         lines += [f"![{caption}]({plot.name})", "", caption, ""]
     return "\n".join(lines + _table(_runs(comparison)))
 

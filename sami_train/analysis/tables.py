@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from sami_train.measure import SUCCESS, Measure
+from sami_train.measure import SUCCESS, Measure, known
 
 from . import paper
 from .comparison import Comparison, Contest, Standing, span
@@ -190,7 +190,7 @@ def _result(env: str, standing: Standing) -> dict[str, Any]:
         "std": standing.score.std,
         "mean_stratified": standing.score.mean_stratified._asdict(),
         "iqm": standing.score.iqm._asdict(),
-        "above_floor": standing.above_floor,
+        "above_floor": None if standing.above_floor is None else known(standing.above_floor),
         "paper": theirs._asdict() if theirs else None,
     }
 

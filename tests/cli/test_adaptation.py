@@ -74,6 +74,23 @@ def test_a_joint_that_dies_is_measured_through_the_file(sami, cheetah):
     returns = {row["variant"]: row["ret"]["value"] for row in control["rows"]}
     assert returns["live"] == returns["from the start"] == returns["unchanged"] != returns["reset"]
     assert died["rows"][0]["success"] is None
+    assert (document["env"], document["model"]) == ("crippled-half-cheetah", cheetah.name)
+    assert (document["episodes"], document["seed"]) == (2, 3_000_017)
+    assert document["weights_sha256"] == read_artifact(cheetah).contract.weights_sha256
+    assert Path("told/adaptation.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["adaptation.json", "adaptation.png"])
+def test_an_earlier_adaptation_is_replaced_only_with_force(sami, cheetah, name):
+    Path("told").mkdir()
+    Path("told", name).write_text("mine")
+    arguments = ("adapt", "--model", cheetah, "--change", "mass=1:2,damping=1@3", "--episodes", 1, "--out", "told")
+    refused = sami(*arguments)
+    assert (refused.code, refused.out) == (1, "")
+    assert f"told/{name} exists; choose another --out, or replace it with --force." in refused.err
+    assert [path.read_text() for path in Path("told").iterdir()] == ["mine"]
+    assert sami(*arguments, "--force").code == 0
+    assert json.loads(Path("told/adaptation.json").read_text())["env"] == "half-cheetah"  # the model's own
     assert Path("told/adaptation.png").read_bytes().startswith(b"\x89PNG")
 
 

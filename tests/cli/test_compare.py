@@ -85,6 +85,8 @@ def test_a_report_holds_tables_raw_results_and_plots(sami, sweep, tmp_path):
     assert "| TESAC | 2 | 0.800 ± 0.000 | [0.800, 0.800] | 0.800 [0.800, 0.800] | 0.783 | 0.50 ± 0.22 |" in text
     assert "| TESAC | 1 | 550,000 | 34,375 | 10.0 | " in text
     assert "Training took 1.0 hours in all" in text
+    assert "Success while exploring, mean over training tasks." in text
+    assert "mean over seeds. Hatched: hardly more than doing nothing scores." in text
     assert [line for line in text.splitlines() if line.endswith(".png)")] == [
         line for name in plots for line in text.splitlines() if line.endswith(f"({name})")
     ]

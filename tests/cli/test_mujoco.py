@@ -128,9 +128,10 @@ def test_what_cannot_be_run_is_refused_before_anything_moves(sami, models, argum
 
 
 def test_the_models_name_follows_from_the_environment(sami):
-    done = sami("run", "--env", "ant")
-    assert done.code == 1
-    assert "models/ant-satesac.onnx" in done.err
+    for options, name in ((("--env", "ant"), "ant"), ((), "panda")):
+        done = sami("run", *options)
+        assert done.code == 1
+        assert f"models/{name}-satesac.onnx" in done.err
 
 
 def test_verify_and_inspect_know_such_models(sami, models):
@@ -158,6 +159,20 @@ def test_evaluation_tells_returns(sami, models, monkeypatch):
     assert f"{returns.mean():.0f} ± {told['ret_error']:.0f}" in table
     assert "success" not in table
     assert "on MuJoCo per set" in " ".join(sami("eval", "--help").out.replace("│", " ").split())
+
+
+def test_a_model_is_measured_in_its_own_environment_if_none_is_named(sami, models, monkeypatch):
+    monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(ENVIRONMENTS["hopper"], episode_steps=30))
+    model, options = models / "hopper.onnx", ("--episodes", 2, "--workers", 1, "--json")
+    kinds = ("--kinds", "actuator lag")
+    for words in (("eval", "--model", model, "--tasks", "training"), ("robustness", model, *kinds)):
+        done = sami(*words, *options)
+        assert (done.code, done.err) == (0, "")
+        assert json.loads(done.out)["env"] == "hopper"
+    [row] = rows(sami("run", "--model", model, "--episodes", 1, "--steps", 3, "--json"))
+    assert {"mass", "damping"} < row.keys()
+    refused = sami("robustness", model, "--env", "panda", *kinds, *options)
+    assert (refused.code, "is not provided" in refused.err) == (1, True)
 
 
 def test_training_a_robot_needs_no_settings_and_ends_in_a_card_with_returns(sami, monkeypatch):

@@ -49,6 +49,8 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("train --set learning=3", "learning is 3; it must be a table of values."),
         ("train --steps 0", "steps is 0; it must be at least 1."),
         ("train --set method=tesac", "method has an option of its own; give --method instead of --set method=..."),
+        ("train --steps 9 --set steps=8", "steps has an option of its own; give --steps instead of --set steps=..."),
+        ("train --gap modest --set gap=x", "gap has an option of its own; give --gap instead of --set gap=..."),
         ("train --resume nothing", "there is no run folder nothing; `sami train --out nothing` makes one."),
         ("eval --run nothing", "there is no run folder nothing"),
         (
@@ -77,6 +79,12 @@ def test_a_refusal_is_one_message_and_leaves_nothing_behind(sami, trained, conte
     words = [{"MODEL": trained.model, "RUN": trained.run}.get(word, word) for word in arguments.split()]
     assert message in refused(sami(*words))
     assert (contents(trained.run), contents(tmp_path)) == before
+
+
+@pytest.mark.parametrize("command", ["run --model", "eval --model", "robustness", "atlas", "adapt --change x --model"])
+def test_a_model_that_does_not_say_its_environment_needs_one_by_name(sami, rewritten, command):
+    silent = rewritten(lambda contract: contract["training"].pop("env"))
+    assert "does not say what it was trained in; name it with --env." in refused(sami(*command.split(), silent))
 
 
 @pytest.mark.parametrize("command", ["eval --run RUN", "export --run RUN --out x.onnx", "train --resume RUN"])

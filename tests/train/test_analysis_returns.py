@@ -81,6 +81,9 @@ def test_a_report_has_its_plots_and_results_without_success(comparison, tmp_path
     text = (tmp_path / "report" / "report.md").read_text()
     assert "Return by group and set of tasks." in text
     assert "uccess" not in text
+    assert "Return while exploring, mean of the last 100 episodes." in text
+    assert "Return by task, mean over seeds." in text
+    assert "Hatched" not in text
 
 
 def test_a_learning_curve_is_of_returns(comparison):

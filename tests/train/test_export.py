@@ -153,6 +153,23 @@ def test_a_run_and_its_file_evaluate_alike(agent, model):
     assert [r.task for r in from_run.results] == [dict(task) for task in SPEC.tasks.sets["training"]]
 
 
+def test_an_evaluation_gives_its_simulators_back(model, monkeypatch):
+    import sami_train.envs.panda as module
+
+    alive = set()
+    begin, end = module.PandaSkillEnv.__init__, module.PandaSkillEnv.close
+    monkeypatch.setattr(module.PandaSkillEnv, "__init__", lambda env, *a, **k: (alive.add(env), begin(env, *a, **k))[1])
+    monkeypatch.setattr(module.PandaSkillEnv, "close", lambda env: (alive.discard(env), end(env))[1])
+
+    def interrupted(_):
+        assert len(alive) == 2
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(model, "panda", ["training"], episodes=1, on_task=interrupted)
+    assert not alive
+
+
 def test_one_episode_is_the_first_of_several(agent, model):
     one, two = (evaluate(model, "panda", ["training"], episodes=n).results[0] for n in (1, 2))
     assert one == evaluate(agent.policy.numpy_weights(), "panda", ["training"], episodes=1).results[0]

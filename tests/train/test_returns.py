@@ -62,6 +62,15 @@ def test_behind_a_gap_the_same_episodes_are_played(weights):
     assert all(a.ret != b.ret for a, b in zip(noisy, stamps_only, strict=True))
 
 
+def test_behind_a_gap_the_simulators_are_given_back(weights, monkeypatch):
+    import sami_train.envs.mujoco.env as module
+
+    closed = []
+    monkeypatch.setattr(module.MujocoSkillEnv, "close", lambda env: closed.append(env))
+    evaluate(weights, ENV, ["training"], 3, gap=GapProfile(dropout=0.5).dumps())
+    assert len(set(closed)) == 3
+
+
 @pytest.mark.parametrize(("count", "episodes"), [(25, 100), (16, 100), (240, 100), (7, 3)])
 def test_every_task_comes_once_before_any_comes_again(count, episodes):
     turns = in_turn(count, episodes, SEED)

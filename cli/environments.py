@@ -1,0 +1,44 @@
+"""Which environment a model file is run in, and which file an environment is run with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sami_runtime.contract import Contract
+    from sami_train.envs.catalog import EnvironmentSpec
+
+DEFAULT = "panda"
+"""Environment where neither a model nor an environment is named."""
+
+
+def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
+    """The environment of that name, or the one that the model was trained in.
+
+    Raises:
+        SamiError: none is named, and the model does not say.
+        UnknownName: there is no such environment.
+    """
+    from sami_runtime.errors import SamiError
+    from sami_train.envs.catalog import environment
+
+    name = env or contract.training.get("env")
+    if name is None:
+        raise SamiError(f"model {contract.name!r} does not say what it was trained in; name it with --env.")
+    return environment(str(name))
+
+
+def model_and_environment(model: Path | None, env: str | None) -> tuple[Path, EnvironmentSpec]:
+    """A model file and its environment, where what was left out follows from what was given.
+
+    Raises:
+        SamiError: the model cannot be read; else see `environment_of`.
+    """
+    from sami_runtime.artifact import read_artifact
+    from sami_train.envs.catalog import environment
+
+    if model is not None:
+        return model, environment_of(read_artifact(model).contract, env)
+    spec = environment(env or DEFAULT)
+    return Path("models") / f"{spec.name}-satesac.onnx", spec

@@ -1,0 +1,59 @@
+"""What is told of an evaluation where the floor leaves nothing to tell."""
+
+import csv
+import json
+import math
+
+import pytest
+from rich.console import Console
+from sami_cli.tables import evaluation_table
+
+from sami_train.analysis.comparison import Comparison
+from sami_train.analysis.report import write_report
+from sami_train.analysis.runs import read_runs
+from sami_train.analysis.tables import as_data, standings_table
+from sami_train.evaluation import Evaluation, TaskResult
+from sami_train.tasks import PANDA_TASKS
+from tests.train.made_runs import made_run
+
+
+def evaluated(*floors):
+    tasks = PANDA_TASKS.sets["training"]
+    pairs = zip(floors, tasks, strict=False)
+    return Evaluation("panda", tuple(TaskResult("training", dict(t), 1, 1.0, floor, 0.0, 5.0) for floor, t in pairs))
+
+
+def test_above_the_floor_is_undefined_where_every_episode_starts_at_its_goal():
+    some = evaluated(1.0, 0.5)
+    assert math.isnan(some.results[0].above_floor)
+    assert some.above_floor("training") == 1.0
+    assert math.isnan(evaluated(1.0, 1.0).above_floor("training"))
+
+
+def test_what_is_undefined_is_null_in_a_file_and_comes_back():
+    for found in (evaluated(1.0, 0.5), evaluated(1.0, 1.0)):
+        told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+        assert told["tasks"][0]["above_floor"] is None
+        assert Evaluation.from_dict(told) == found
+    assert told["sets"]["training"]["above_floor"] is None
+
+
+def test_what_is_undefined_is_a_dash_in_a_table():
+    console = Console(record=True, width=100)
+    console.print(evaluation_table(evaluated(1.0, 1.0), "training"))
+    lines = [line.split() for line in console.export_text().replace("│", " ").splitlines()]
+    assert [line[3] for line in lines if line[2:3] == ["1.00"]] == ["-", "-"]
+    assert next(line for line in lines if line[:1] == ["mean"]) == ["mean", "1.000", "-"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_comparison_of_such_runs_has_nulls_dashes_and_empty_cells(tmp_path):
+    made_run(tmp_path / "a", success=1.0, episodes=1, floor=1.0)
+    comparison = Comparison(read_runs([tmp_path]))
+    data = json.loads(json.dumps(as_data(comparison), allow_nan=False))
+    assert {row["above_floor"] for row in data["results"]} == {None}
+    table = standings_table(comparison, "training")
+    assert table.rows[0][table.columns.index("above floor")] == "-"
+    write_report(comparison, tmp_path / "report", ["sami", "compare"])
+    with (tmp_path / "report" / "results.csv").open() as file:
+        assert {row["above_floor"] for row in csv.DictReader(file)} == {""}
