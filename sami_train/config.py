@@ -86,6 +86,9 @@ class LearningConfig:
     """Longest stretch of an episode, in steps, that the encoder runs over at once; 0 takes whole episodes."""
     burn_in: int = 0
     """First steps of a window that are not learned from; see `buffer.WindowPlan`."""
+    reward_offset: float = 0.0
+    """Subtracted from every reward while learning. Where no episode ends early this changes no policy, and critics need
+    not learn what is always paid, such as a robot's bonus for being alive."""
     hindsight: float = 0.8
     """Probability of a hindsight goal."""
     clip_targets: bool = True

@@ -124,6 +124,11 @@ def _check_together(config: TrainConfig) -> None:
                 f"{', '.join(wrong)}: for environments with goals, and {config.env} has none. "
                 "Leave them as its presets have them: 0, false and false."
             )
+    if config.learning.reward_offset and environment(config.env).goal is not None:
+        raise ConfigError(
+            f"learning.reward_offset is {config.learning.reward_offset}, and episodes of {config.env} end early: it would "
+            "change what is worth ending them for. Set learning.reward_offset=0."
+        )
     if config.learning.burn_in and config.learning.burn_in >= config.learning.window:
         raise ConfigError(
             f"learning.burn_in is {config.learning.burn_in} and learning.window {config.learning.window}: the burn-in "

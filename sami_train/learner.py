@@ -125,7 +125,8 @@ class Learner:
                 target_context = target_contexts[rows, steps + 1]
                 q1, q2 = policy.critic_target(torch.cat([next_features, target_context, next_actions], -1))
             alive = 1.0 - batch.terminated.float()
-            target = batch.rewards + alive * cfg.discount * (torch.minimum(q1, q2) - temperature * next_log_prob)
+            following = torch.minimum(q1, q2) - temperature * next_log_prob
+            target = batch.rewards - cfg.reward_offset + alive * cfg.discount * following
             if cfg.clip_targets:
                 target = target.clamp(-1.0 / (1.0 - cfg.discount), 0.0)
                 # Nothing that follows a lost episode can reach the goal: -1 for ever.
