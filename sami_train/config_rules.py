@@ -126,8 +126,8 @@ def _check_together(config: TrainConfig) -> None:
             )
     if config.learning.reward_offset and environment(config.env).goal is not None:
         raise ConfigError(
-            f"learning.reward_offset is {config.learning.reward_offset}, and episodes of {config.env} end early: it would "
-            "change what is worth ending them for. Set learning.reward_offset=0."
+            f"learning.reward_offset is {config.learning.reward_offset}, and episodes of {config.env} end early: it "
+            "would change what is worth ending them for. Set learning.reward_offset=0."
         )
     if config.learning.burn_in and config.learning.burn_in >= config.learning.window:
         raise ConfigError(
