@@ -42,3 +42,17 @@ def model_and_environment(model: Path | None, env: str | None) -> tuple[Path, En
         return model, environment_of(read_artifact(model).contract, env)
     spec = environment(env or DEFAULT)
     return Path("models") / f"{spec.name}-satesac.onnx", spec
+
+
+def task_set_names(tasks: str) -> list[str]:
+    """Names of task sets, comma-separated.
+
+    Raises:
+        SamiError: there is none.
+    """
+    from sami_runtime.errors import SamiError
+
+    names = [name.strip() for name in tasks.split(",") if name.strip()]
+    if not names:
+        raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate,extreme.")
+    return names

@@ -33,12 +33,13 @@ def evaluate(
     from rich.console import Console
     from rich.progress import Progress
 
-    from sami_runtime.errors import SamiError
     from sami_train.envs.catalog import environment
     from sami_train.evaluate import Source, count_results
     from sami_train.evaluate import evaluate as measure
     from sami_train.evaluation import Evaluation, TaskResult
     from sami_train.machine import usable_cores
+
+    from .environments import model_and_environment, task_set_names
 
     source: Source
     if run is not None:
@@ -50,13 +51,9 @@ def evaluate(
         source, spec = agent.policy.numpy_weights(), environment(agent.config.env)
     else:
         assert model is not None
-        from .environments import model_and_environment
-
         # Refuses here what a worker process would refuse with less grace.
         source, spec = model_and_environment(model, env)
-    names = [name.strip() for name in tasks.split(",") if name.strip()]
-    if not names:
-        raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate,extreme.")
+    names = task_set_names(tasks)
     profile = ""
     if gap:
         from sami_runtime.gap_profile import GapProfile

@@ -37,13 +37,11 @@ def robustness(
     from sami_train.evaluate import TaskResult, count_results
     from sami_train.machine import usable_cores
 
-    from .environments import environment_of
+    from .environments import environment_of, task_set_names
 
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
-    names = [name.strip() for name in tasks.split(",") if name.strip()]
-    if not names:
-        raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate.")
+    names = task_set_names(tasks)
     chosen = measuring.kinds([name.strip() for name in kinds.split(",") if name.strip()])
     found = [] if out is None else [out / name for name in ("robustness.json", "robustness.png")]
     for path in found:

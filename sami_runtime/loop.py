@@ -90,7 +90,7 @@ def run_episode(
         gate = gate or SafetyGate(adapter, session.contract)
         if gate.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
-        episode = _Episode(session, adapter, gate, clock, limit, substeps, on_step, prewarm_s)
+        episode = _Episode(session, adapter, gate, clock, limit, substeps, period, on_step, prewarm_s)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()
@@ -108,6 +108,7 @@ class _Episode:
         clock: Clock | None,
         limit: int,
         substeps: int,
+        period: float,
         on_step: OnStep | None,
         prewarm_s: float,
     ) -> None:
@@ -116,8 +117,8 @@ class _Episode:
         # Without a clock, time is the number of periods, and says nothing about the adapter's.
         self.real_time = clock is not None
         self.clock = clock or ManualClock()
-        self.period = 1.0 / (session.contract.rate_hz * substeps)
-        self.deadline = gate.limits.deadline_s or self.period
+        self.period = period
+        self.deadline = gate.limits.deadline_s or period
         self.names = [signal.name for signal in session.contract.observation]
         self.context = np.zeros(session.contract.context_size, np.float32)
         self.contexts: list[Array] = []

@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from .evaluation import TaskResult
-from .rollout import Policy, Rollout
+from .rollout import Policy, Rollout, beginning
 from .tasks import Task
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def in_batch(batch: MujocoBatch, policy: Policy) -> Play:
         rounds = [range(first, first + batch.rows) for first in range(0, len(tasks), batch.rows)]
         # What the last round runs beyond the number of episodes is left out.
         played = [
-            _round(batch, policy, [tasks[k % len(tasks)] for k in numbers], [_start(seed, k) for k in numbers])
+            _round(batch, policy, [tasks[k % len(tasks)] for k in numbers], [beginning(seed, k)[0] for k in numbers])
             for numbers in rounds
         ]
         returns = np.concatenate(played)[: len(tasks)]
@@ -102,8 +102,3 @@ def _round(batch: MujocoBatch, policy: Policy, tasks: Sequence[Task], seeds: Seq
         policy.previous_action = actions
         observations, rewards[:, step] = batch.step(actions)
     return np.array([row.sum() for row in rewards], np.float64)
-
-
-def _start(seed: int, index: int) -> int:
-    """The environment's seed of an episode, as `Rollout` has it."""
-    return int(np.random.SeedSequence((seed, index)).spawn(2)[0].generate_state(1)[0])

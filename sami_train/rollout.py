@@ -116,6 +116,12 @@ def tasks_of(env: gym.Env) -> Sequence[Task]:
     return getattr(env.unwrapped, "tasks", None) or ({},)
 
 
+def beginning(seed: int, index: int) -> tuple[int, np.random.SeedSequence]:
+    """What an episode of a run begins with: the environment's seed, and the stream of its exploration."""
+    start, explore = np.random.SeedSequence((seed, index)).spawn(2)
+    return int(start.generate_state(1)[0]), explore
+
+
 class Rollout:
     """Collects episodes from environments of one kind with a policy in numpy.
 
@@ -181,11 +187,11 @@ class Rollout:
         return [recorder.episode() for recorder in recorders]
 
     def _begin(self, env: gym.Env, index: int, steps_done: int) -> _Recorder:
-        start, explore = np.random.SeedSequence((self.seed, index)).spawn(2)
+        start, explore = beginning(self.seed, index)
         task_index = index % len(self.tasks)
         task = self.tasks[task_index]
         options = {"task": dict(task)} if task else None
-        observation, _ = env.reset(seed=int(start.generate_state(1)[0]), options=options)
+        observation, _ = env.reset(seed=start, options=options)
         explorer = _Explorer(
             self.exploration or Exploration(),
             np.random.default_rng(explore),
