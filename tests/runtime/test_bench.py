@@ -1,5 +1,6 @@
 """Laws of the measurement: all candidates step the same policy, in turns, and a leak is found."""
 
+import mmap
 import os
 import time
 
@@ -78,10 +79,12 @@ def test_a_summary_holds_percentiles_and_the_ratio_to_the_first():
 @pytest.mark.skipif(not os.path.isfile("/proc/self/statm"), reason="reads memory from /proc")
 def test_a_leak_is_found(path):
     kept = []
+    PAGES = 1 << 16
 
     class Leaking(Session):
         def step(self, observation):
-            kept.append(np.ones(1 << 15))  # large enough to come from the system, not from what was freed before
+            kept.append(mmap.mmap(-1, PAGES))  # from the system always: an array may reuse what others have freed
+            kept[-1].write(bytes(PAGES))
             return super().step(observation)
 
     assert bench.soak(Leaking.load(path), 600) > 2 * 512 * 1024
