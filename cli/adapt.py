@@ -33,25 +33,16 @@ def adapt(
     from rich.progress import Progress
 
     from sami_runtime.artifact import read_artifact
-    from sami_runtime.errors import SamiError
     from sami_train.adaptation import adaptation
     from sami_train.change import Change
 
     from .environments import model_and_environment
+    from .findings import findings
 
     model, spec = model_and_environment(model, env)
     changes = [Change.parse(text, spec.tasks, spec.episode_steps) for text in change]
-    written = [] if out is None else [out / name for name in ("adaptation.json", "adaptation.png")]
-    for path in written:
-        if path.exists() and not force:
-            raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
-    if out is not None and out.exists() and not out.is_dir():
-        raise SamiError(f"{out} is a file; --out names a folder.")
+    files = findings(out, "adaptation", force)
     weights = read_artifact(model).contract.weights_sha256
-    if out is not None:
-        import matplotlib  # noqa: F401 - a missing one is told before hours of measuring
-
-        out.mkdir(parents=True, exist_ok=True)
     found: list[Adaptation] = []
     console = Console(stderr=True)
     with Progress(console=console, disable=json or not console.is_terminal, transient=True) as bar:
@@ -66,18 +57,18 @@ def adapt(
         "seed": seed,
         "changes": [each.to_dict() for each in found],
     }
-    if out is not None:
+    if files is not None:
         from sami_train.analysis.adaptation import draw
 
-        written[0].write_text(json_module.dumps(document, indent=2) + "\n", encoding="utf-8")
-        draw(found, written[1])
+        files[0].write_text(json_module.dumps(document, indent=2) + "\n", encoding="utf-8")
+        draw(found, files[1])
     if json:
         print(json_module.dumps(document, indent=2))
         return
     for each in found:
         _print(each)
     print(LEGEND)
-    for path in written:
+    for path in files or ():
         print(f"wrote {path}")
 
 

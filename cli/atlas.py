@@ -36,7 +36,7 @@ def atlas(
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
     training = len(known_tasks(contract.training, spec))
-    total = sum(map(len, spec.tasks.sets.values())) if check else training
+    total = check * sum(map(len, spec.tasks.sets.values())) if check else episodes * training
     if not check:
         if contract.atlas is not None and not force:
             raise SamiError(f"{model} has an atlas; count its alarms with --check, or replace it with --force.")
@@ -45,13 +45,13 @@ def atlas(
     with Progress(console=console, disable=json or not console.is_terminal, transient=True) as bar:
         shown = bar.add_task("measuring contexts", total=total)
 
-        def arrived() -> None:
-            bar.advance(shown)
+        def arrived(episodes: int) -> None:
+            bar.advance(shown, episodes)
 
         if check:
-            alarms = count(model, spec, check, on_task=arrived)
+            alarms = count(model, spec, check, on_round=arrived)
         else:
-            made = measure(model, spec, episodes, on_task=arrived)
+            made = measure(model, spec, episodes, on_round=arrived)
     if check:
         _print(alarms, json)
         return

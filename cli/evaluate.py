@@ -30,6 +30,8 @@ def evaluate(
     """Measure success by task, or returns by set; with --run also write evaluation.json into the run folder."""
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model")
+    if run is not None and env is not None:
+        raise typer.BadParameter("--env goes with --model; a run is evaluated in the environment it was trained in")
     from rich.console import Console
     from rich.progress import Progress
 

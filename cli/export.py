@@ -27,6 +27,11 @@ def export(
     for path in (out, *((out.with_suffix(".md"), out.with_suffix(".png")) if card else ())):
         if path.exists() and not force:
             raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sami_train.atlas import known_tasks
+    from sami_train.envs.catalog import environment
     from sami_train.evaluation import Evaluation
     from sami_train.export import export as write
     from sami_train.model_card import training_facts, write_card
@@ -44,7 +49,15 @@ def export(
             raise SamiError(f"{folder.evaluation}: {error}") from error
         if stored.get("agent_steps") != agent.num_timesteps:
             evaluation = None  # it measured an earlier agent of this run
-    contract = write(agent, out, training_facts(folder, agent), evaluation, atlas_episodes)
+    facts, console = training_facts(folder, agent), Console(stderr=True)
+    tasks = known_tasks(facts, environment(agent.config.env))
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+        shown = bar.add_task("measuring contexts", total=atlas_episodes * len(tasks), visible=atlas_episodes > 0)
+
+        def arrived(episodes: int) -> None:
+            bar.advance(shown, episodes)
+
+        contract = write(agent, out, facts, evaluation, atlas_episodes, arrived)
     print(
         f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
         if contract.golden

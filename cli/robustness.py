@@ -32,23 +32,18 @@ def robustness(
     from rich.progress import Progress
 
     from sami_runtime.artifact import read_artifact
-    from sami_runtime.errors import SamiError
     from sami_train import robustness as measuring
     from sami_train.evaluate import TaskResult, count_results
     from sami_train.machine import usable_cores
 
     from .environments import environment_of, task_set_names
+    from .findings import findings
 
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
     names = task_set_names(tasks)
     chosen = measuring.kinds([name.strip() for name in kinds.split(",") if name.strip()])
-    found = [] if out is None else [out / name for name in ("robustness.json", "robustness.png")]
-    for path in found:
-        if path.exists() and not force:
-            raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+    files = findings(out, "robustness", force)
     total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))
     with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
         shown = bar.add_task("measuring", total=total)
@@ -64,16 +59,16 @@ def robustness(
         f"episodes_per_{spec.measure.per}": episodes,
         "points": [point.to_dict() for point in points],
     }
-    if out is not None:
+    if files is not None:
         from sami_train.analysis.robustness import draw_robustness
 
-        found[0].write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
-        draw_robustness(points, found[1])
+        files[0].write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
+        draw_robustness(points, files[1])
     if json:
         print(json_module.dumps(document))
         return
     Console().print(_table(points, names))
-    for path in found:
+    for path in files or ():
         print(f"wrote {path}")
 
 

@@ -51,8 +51,11 @@ def train(
             from sami_runtime.gap_profile import GapProfile
 
             overrides["gap"] = GapProfile.load(gap).dumps()
-        if deterministic:
-            overrides["collection.collectors"] = 0
+        if deterministic and overrides.setdefault("collection.collectors", 0) != 0:
+            raise SamiError(
+                f"collection.collectors={overrides['collection.collectors']} collects beside the learner, in an order "
+                "that no seed repeats; leave it out, or leave out --deterministic."
+            )
         config = resolve(preset, overrides)  # before torch loads: a typing error should not have to wait for it
         folder = out or Path("runs") / f"{env}-{method}-{seed}"
         from sami_train.train import start

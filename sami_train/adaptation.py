@@ -22,11 +22,10 @@ from sami_runtime.telemetry import Phase, Telemetry
 from .change import Change, ChangeError
 from .changed_episodes import ChangedEpisodes, Run, Variant
 from .envs.catalog import EnvironmentSpec
+from .play import side_by_side
 
 SEED = 3_000_017
 """Start of the first episode; neither training, evaluation nor an atlas uses it."""
-ROWS = 10
-"""Episodes that are stepped side by side."""
 FEWEST = 5
 """Episodes that must still run for a mean over them to be told."""
 
@@ -130,7 +129,7 @@ def adaptation(
     Raises:
         SamiError, AdapterError: see `ChangedEpisodes`; also if every episode is over before the change.
     """
-    rows = max(2, min(ROWS, episodes))
+    rows = side_by_side(episodes)
     runner = ChangedEpisodes(model, spec, rows)
     along = Change(change.after, change.after, change.step)
     runs: dict[Variant, list[Run]] = {variant: [] for variant in Variant}

@@ -9,7 +9,7 @@ alarm with a probability of at most the rate, whatever the contexts' true distri
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,14 +21,12 @@ from sami_runtime.atlas import Atlas, Locator
 from sami_runtime.contract import METADATA_KEY, Contract
 from sami_runtime.errors import SamiError
 
+from .contexts import Contexts, collect_contexts
 from .envs.catalog import EnvironmentSpec
-from .evaluate import ROWS, SessionPolicy
-from .rollout import Rollout
+from .play import OnRound
 from .tasks import Task
 
 Array = NDArray[np.float64]
-Contexts = Sequence[np.ndarray]
-"""One task's episodes, each (T, C)."""
 
 SEED = 2_000_003
 """Starts of the atlas's episodes; neither training nor evaluation uses it."""
@@ -38,71 +36,15 @@ RIDGE = 1e-6
 """Added to the diagonal of covariances, times its mean: a context may have numbers that never change."""
 
 
-class KeptContexts(SessionPolicy):
-    """A model file that keeps the contexts of the round it is in."""
-
-    def reset(self) -> None:
-        """Begin new episodes in all rows."""
-        super().reset()
-        self.contexts: list[np.ndarray] = []
-
-    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """As `SessionPolicy.step`."""
-        action, context = super().step(observation, noise)
-        self.contexts.append(context)
-        return action, context
-
-
 def least_episodes(tasks: int, rate: float = RATE) -> int:
     """Fewest episodes of each task from which a threshold for the rate can be told."""
     return 2 * math.ceil((math.ceil(1.0 / rate) - 1) / tasks)
 
 
-def collect(
-    model: Path,
-    spec: EnvironmentSpec,
-    tasks: Sequence[Task],
-    episodes: int,
-    seed: int = SEED,
-    on_task: Callable[[], None] | None = None,
-) -> list[Contexts]:
-    """Contexts of a model file in some tasks, (K,) lists of episodes.
-
-    Args:
-        model: the file.
-        spec: the environment.
-        tasks: (K,).
-        episodes: of each task. All of them begin differently, also in different tasks: episodes of one start resemble
-            each other, and held-out ones must count as so many independent ones.
-        seed: of their starts.
-        on_task: called after each task.
-    """
-    rows = max(2, min(ROWS, episodes))
-    policy = KeptContexts(model, spec, rows)
-    envs = [spec.make() for _ in range(rows)]
-    found: list[Contexts] = []
-    begun = 0
-    try:
-        for task in tasks:
-            rollout, kept = Rollout(envs, policy, seed, tasks=(task,)), []
-            for first in range(begun, begun + episodes, rows):
-                done = rollout.round(range(first, first + rows))
-                contexts = np.stack(policy.contexts)
-                kept += [contexts[: len(episode), row] for row, episode in enumerate(done)]
-            found.append(kept[:episodes])
-            begun += episodes
-            if on_task is not None:
-                on_task()
-    finally:
-        for env in envs:
-            env.close()
-    return found
-
-
 def measure(
-    model: Path, spec: EnvironmentSpec, episodes: int, seed: int = SEED, on_task: Callable[[], None] | None = None
+    model: Path, spec: EnvironmentSpec, episodes: int, seed: int = SEED, on_round: OnRound | None = None
 ) -> Atlas:
-    """The atlas of a model file; see `collect` for the arguments.
+    """The atlas of a model file; see `collect_contexts` for the arguments.
 
     Raises:
         SamiError: the model infers no context, or there are too few episodes.
@@ -112,7 +54,7 @@ def measure(
     require_enough(episodes, len(tasks))
     if not contract.context_size:
         raise SamiError(f"{model} infers no context, so there is nothing to make an atlas of.")
-    contexts = collect(model, spec, tasks, episodes, seed, on_task)
+    contexts = collect_contexts(model, spec, tasks, episodes, seed, on_round)
     half = (episodes + 1) // 2
     return fit([task[:half] for task in contexts], [task[half:] for task in contexts], tasks)
 
@@ -215,9 +157,9 @@ class Alarms(NamedTuple):
 
 
 def check(
-    model: Path, spec: EnvironmentSpec, episodes: int, seed: int = SEED + 1, on_task: Callable[[], None] | None = None
+    model: Path, spec: EnvironmentSpec, episodes: int, seed: int = SEED + 1, on_round: OnRound | None = None
 ) -> list[Alarms]:
-    """Count the alarms of a model's atlas in fresh episodes of every task; see `collect` for the arguments.
+    """Count the alarms of a model's atlas in fresh episodes of every task; see `collect_contexts` for the arguments.
 
     Raises:
         SamiError: the model has no atlas.
@@ -226,7 +168,7 @@ def check(
     if atlas is None:
         raise SamiError(f"{model} has no atlas; add one with: sami atlas {model}")
     jobs = [(name, task) for name, tasks in spec.tasks.sets.items() for task in tasks]
-    found = collect(model, spec, [task for _, task in jobs], episodes, seed, on_task)
+    found = collect_contexts(model, spec, [task for _, task in jobs], episodes, seed, on_round)
     return [_alarms(atlas, *job, contexts) for job, contexts in zip(jobs, found, strict=True)]
 
 

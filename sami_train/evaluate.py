@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing as mp
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,15 +17,13 @@ from .envs.catalog import EnvironmentSpec, environment
 from .envs.gapped import GappedEnv
 from .evaluation import Evaluation, TaskResult
 from .numpy_policy import NumpyPolicy, Weights
-from .returns import ROWS as BATCH_ROWS
-from .returns import in_batch, in_envs, measure_returns
+from .play import playing, side_by_side
+from .returns import measure_returns
 from .rollout import Policy, Rollout
 from .tasks import Task, label
 
 SEED = 1_000_003
 """Starts of evaluation episodes; no training run uses it unless asked to."""
-ROWS = 10
-"""Episodes that are stepped side by side."""
 
 
 class SessionPolicy:
@@ -167,17 +164,8 @@ def _evaluate_sets(
     on_task: OnTask | None,
     gap: str,
 ) -> Evaluation:
-    rows = max(2, min(ROWS if gap else BATCH_ROWS, episodes))
-    policy = _policy(source, spec, rows)
     found = []
-    with ExitStack() as closing:
-        if gap:  # it lies between a policy and one environment
-            envs = [spec.make(gap=gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
-            for env in envs:
-                closing.callback(env.close)
-            play = in_envs(envs, policy)
-        else:
-            play = in_batch(spec.batch(rows, threads), policy)
+    with playing(spec, lambda rows: _policy(source, spec, rows), episodes, threads, gap) as (play, _):
         for task_set in task_sets:
             for result in measure_returns(play, task_set, spec.tasks.resolve(task_set), episodes, SEED):
                 found.append(result)
@@ -195,7 +183,7 @@ class _Worker:
 
     def __init__(self, source: Source, env: str, episodes: int, gaps: Sequence[str]) -> None:
         self.spec, self.episodes, self.gaps = environment(env), episodes, gaps
-        rows = max(2, min(ROWS, episodes))
+        rows = side_by_side(episodes)
         self.policy = _policy(source, self.spec, rows)
         self.envs = [self.spec.make() for _ in range(rows)]
 

@@ -28,6 +28,7 @@ from sami_runtime.verify import verify
 from .agent import ContextSAC
 from .atlas import attach, known_tasks, measure, require_enough
 from .envs.catalog import EnvironmentSpec, environment, flatten
+from .play import OnRound
 from .policy import ContextPolicy
 
 OPSET = 17
@@ -83,6 +84,7 @@ def export(
     training: Mapping[str, Any],
     evaluation: Mapping[str, Any] | None,
     atlas_episodes: int = 0,
+    on_round: OnRound | None = None,
 ) -> Contract:
     """Write a trained agent as one model file.
 
@@ -93,6 +95,7 @@ def export(
         evaluation: success by task set, for the contract; None where it was not measured.
         atlas_episodes: of each training task, that the atlas is made of; 0 leaves it out, and so does a policy without
             a context.
+        on_round: called now and then with how many episodes of the atlas are done since it was called last.
 
     Raises:
         SamiError: too few episodes for an atlas.
@@ -120,7 +123,7 @@ def export(
                 f"at most {TOLERANCE:.0e} is accepted. {path} was not written."
             )
         if atlas_episodes:
-            contract = attach(unfinished, measure(unfinished, spec, atlas_episodes))
+            contract = attach(unfinished, measure(unfinished, spec, atlas_episodes, on_round=on_round))
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -10,7 +10,8 @@ from sami_runtime.artifact import read_artifact
 from sami_runtime.atlas import Locator
 from sami_runtime.errors import SamiError
 from sami_runtime.verify import verify
-from sami_train.atlas import KeptContexts, attach, check, collect, conformal, farthest, fit, least_episodes, measure
+from sami_train.atlas import attach, check, conformal, farthest, fit, least_episodes, measure
+from sami_train.contexts import KeptContexts, collect_contexts
 from sami_train.envs.catalog import environment
 
 MODEL = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
@@ -128,7 +129,9 @@ def test_the_shipped_model_has_an_atlas_of_its_training_tasks():
 
 def test_contexts_are_those_of_the_model_file_and_the_same_seed_gives_them_again():
     spec, task = environment("panda"), {"mass": 1.0, "friction": 0.1}
-    one, again, other = (collect(MODEL, spec, [task] * count, 2, seed) for count, seed in ((1, 5), (2, 5), (1, 6)))
+    one, again, other = (
+        collect_contexts(MODEL, spec, [task] * count, 2, seed) for count, seed in ((1, 5), (2, 5), (1, 6))
+    )
     # Episodes of another task never begin like one before: they would count as one.
     assert len({each.tobytes() for task in again for each in task}) == 4
     one, again, other = one[0], again[0], other[0]
@@ -136,7 +139,7 @@ def test_contexts_are_those_of_the_model_file_and_the_same_seed_gives_them_again
     assert one[0].tobytes() != other[0].tobytes()
     policy = KeptContexts(MODEL, spec, 2)
     policy.reset()
-    np.testing.assert_array_equal(policy.step(np.zeros((2, 25), np.float32))[1], policy.contexts[0])
+    np.testing.assert_array_equal(policy.step(np.zeros((2, 25), np.float32))[1], policy.rounds[0][0])
 
 
 def test_alarms_are_not_counted_without_an_atlas(copy):

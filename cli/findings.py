@@ -1,0 +1,33 @@
+"""The folder that long measurements write what they found into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def findings(folder: Path | None, name: str, force: bool) -> tuple[Path, Path] | None:
+    """Where to write, the numbers (NAME.json) and the plot (NAME.png): refused now rather than after hours.
+
+    Args:
+        folder: made where it is missing; None writes nothing.
+        name: of both files.
+        force: replace files that are there.
+
+    Raises:
+        SamiError: a file is in the way.
+        ModuleNotFoundError: what draws is not installed.
+    """
+    from sami_runtime.errors import SamiError
+
+    if folder is None:
+        return None
+    if folder.exists() and not folder.is_dir():
+        raise SamiError(f"{folder} is a file; --out names a folder.")
+    files = folder / f"{name}.json", folder / f"{name}.png"
+    for path in files:
+        if path.exists() and not force:
+            raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
+    import matplotlib  # noqa: F401
+
+    folder.mkdir(parents=True, exist_ok=True)
+    return files
