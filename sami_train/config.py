@@ -136,6 +136,9 @@ class CollectionConfig:
     """Updates between new weights for the collectors."""
     tasks: tuple[int, ...] = ()
     """Which of the environment's training tasks to learn from, by number from 0; empty takes them all."""
+    episode_steps: int = 0
+    """Longest episode to learn from; 0 is the environment's own length, which every evaluation has. A robot that falls
+    and cannot get up, as an ant on its back, teaches little after it: shorter episodes begin anew more often."""
     reward: str = "sparse"
     end_on_fall: bool = True
     """End an episode when the cube has fallen off the table (in training only)."""
@@ -187,8 +190,13 @@ def presets(family: str) -> list[str]:
     return sorted(p.name[: -len(".toml")] for p in _PRESETS.joinpath(family).iterdir() if p.name.endswith(".toml"))
 
 
-def load_preset(name: str, env: str) -> dict[str, Any]:
+def load_preset(name: str, env: str, episode_steps: int = 0) -> dict[str, Any]:
     """Values of a preset for an environment.
+
+    Args:
+        name: of the preset.
+        env: the environment.
+        episode_steps: as `CollectionConfig.episode_steps`; how many episodes a buffer holds follows from it.
 
     Raises:
         UnknownName: there is no such environment, or no such preset for it; lists those that there are.
@@ -199,7 +207,7 @@ def load_preset(name: str, env: str) -> dict[str, Any]:
     values = tomllib.loads(_PRESETS.joinpath(spec.family, f"{name}.toml").read_text(encoding="utf-8"))
     follows = values.pop("follows", None)
     if follows:
-        values["learning"]["buffer_episodes"] = follows["buffer_transitions"] // spec.episode_steps
+        values["learning"]["buffer_episodes"] = follows["buffer_transitions"] // (episode_steps or spec.episode_steps)
         values["learning"]["target_entropy"] = follows["entropy_per_motor"] * spec.action.size
     return values
 
@@ -213,7 +221,9 @@ def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainCon
         ConfigError, UnknownName: a key or value is not valid.
     """
     overrides = overrides or {}
-    values = load_preset(preset, str(overrides.get("env", TrainConfig.env)))
+    shorter = overrides.get("collection.episode_steps", 0)
+    shorter = shorter if isinstance(shorter, int) and shorter > 0 else 0  # what else it may be is refused below
+    values = load_preset(preset, str(overrides.get("env", TrainConfig.env)), shorter)
     values["preset"] = preset
     for key, value in overrides.items():
         section, _, name = key.rpartition(".")

@@ -39,6 +39,7 @@ _LOWEST: dict[str, int] = {
     "collection.envs": 1,
     "collection.collectors": 0,
     "collection.publish_every": 1,
+    "collection.episode_steps": 0,
     "exploration.warmup_steps": 0,
     "exploration.reach_until": 1,
     "exploration.greedy_from": 1,
@@ -112,6 +113,11 @@ def _check_tasks(config: TrainConfig) -> None:
 
 
 def _check_together(config: TrainConfig) -> None:
+    if config.collection.episode_steps > (longest := environment(config.env).episode_steps):
+        raise ConfigError(
+            f"collection.episode_steps is {config.collection.episode_steps}; an episode of {config.env} has {longest} "
+            f"steps, so give one from 1 to {longest}, or 0 for all of them."
+        )
     if environment(config.env).goal is None:
         cost_to_go = {
             "learning.hindsight": config.learning.hindsight > 0,

@@ -132,7 +132,8 @@ def make_env(config: TrainConfig) -> Any:
     """The environment that a run trains in, on its training tasks and behind its gap."""
     spec, collection = environment(config.env), config.collection
     goal = {} if spec.goal is None else {"reward": collection.reward, "end_on_fall": collection.end_on_fall}
-    return spec.make(gap=config.gap, tasks=config.training_tasks(), **goal)
+    steps = collection.episode_steps or spec.episode_steps
+    return spec.make(gap=config.gap, tasks=config.training_tasks(), max_episode_steps=steps, **goal)
 
 
 def prepare_torch(config: TrainConfig) -> None:

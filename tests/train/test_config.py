@@ -4,7 +4,7 @@ import pytest
 
 from sami_runtime.errors import UnknownName
 from sami_train.config import ConfigError, from_dict, keys, parse_override, presets, resolve
-from sami_train.envs.catalog import ENVIRONMENTS
+from sami_train.envs.catalog import ENVIRONMENTS, environment
 from sami_train.train import make_env
 
 
@@ -164,3 +164,18 @@ def test_a_run_may_learn_from_a_few_of_the_training_tasks():
 def test_training_tasks_that_do_not_exist_are_refused_with_those_that_do(numbers):
     with pytest.raises(ConfigError, match=r"collection\.tasks is .*0 \(mass 1, friction 0\.1\), .*5 \(mass 10"):
         resolve("fast-cpu", {"collection.tasks": numbers})
+
+
+def test_a_run_may_learn_from_shorter_episodes_of_which_its_buffer_then_holds_more():
+    pytest.importorskip("mujoco")
+    short = resolve("fast-cpu", {"env": "crippled-ant", "collection.episode_steps": 400})
+    assert short.learning.buffer_episodes == 1_000_000 // 400
+    assert make_env(short).spec.max_episode_steps == 400
+    assert make_env(resolve("fast-cpu", {"env": "crippled-ant"})).spec.max_episode_steps == 2000
+    assert environment("crippled-ant").episode_steps == 2000  # what every evaluation has
+
+
+@pytest.mark.parametrize("steps", [-1, 51, "long"])
+def test_episodes_are_not_made_longer_than_the_environments(steps):
+    with pytest.raises(ConfigError, match=rf"collection\.episode_steps is '?{steps}"):
+        resolve("fast-cpu", {"collection.episode_steps": steps})
