@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ from sami_runtime.contract import Contract
 from .agent import ContextSAC
 from .analysis.paper import reported
 from .envs.catalog import environment
-from .evaluation import Evaluation
+from .evaluation import Evaluation, TaskResult
 from .measure import SUCCESS, Measure
 from .run_folder import RunFolder, read_metrics
 from .tasks import label
 
 MOST_NAMED = 9
 """Most tasks whose curves a plot names; of more, only the mean is."""
+MOST_LISTED = 30
+"""Most tasks of a set that a card lists one by one."""
 
 
 def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
@@ -108,8 +111,24 @@ def _returns(result: Evaluation, title: str) -> list[str]:
             f"| {show(result.ret_std(name))} | {theirs} |"
         )
     lines += ["", "| task set | task | episodes | return |", "|---|---|---|---|"]
-    lines += [f"| {row.task_set} | {label(row.task)} | {row.episodes} | {show(row.ret)} |" for row in result.results]
+    for name in result.sets:
+        rows = result.of(name)
+        for what, same in _listed(rows):
+            returns = [each for row in same for each in row.returns]
+            lines.append(f"| {name} | {what} | {len(returns)} | {show(sum(returns) / len(returns))} |")
     return [*lines, ""]
+
+
+def _listed(rows: Sequence[TaskResult]) -> Iterator[tuple[str, list[TaskResult]]]:
+    """What a table tells of a set: each task, or of many with an episode or two each, those that share a feature."""
+    if len(rows) <= MOST_LISTED:
+        yield from ((label(row.task), [row]) for row in rows)
+        return
+    for feature in rows[0].task:
+        alike: dict[str, list[TaskResult]] = {}
+        for row in rows:
+            alike.setdefault(label({feature: row.task[feature]}), []).append(row)
+        yield from alike.items()
 
 
 def _successes(result: Evaluation, title: str) -> list[str]:
@@ -154,7 +173,9 @@ def _plot(run: RunFolder, measure: Measure, path: Path) -> bool:
         task = name.removeprefix(prefix) if len(names) <= MOST_NAMED else "_"
         axes.plot(minutes, [row.get(name, float("nan")) for row in rows], lw=1, alpha=0.6, label=task)
     axes.plot(minutes, [row[measure.exploring] for row in rows], "k", lw=2, label="mean")
-    axes.set(xlabel="minutes", ylabel=f"{measure.name} while exploring", ylim=measure.bounds)
+    shorter = run.config().collection.episode_steps
+    said = f"{measure.name} while exploring" + (f",\nepisodes of {shorter} steps" if shorter else "")
+    axes.set(xlabel="minutes", ylabel=said, ylim=measure.bounds)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7, loc="lower right")
     figure.savefig(path, dpi=110)

@@ -1,0 +1,38 @@
+"""A card of many tasks tells what each value of each feature costs, and leaves no episode out."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from sami_runtime.artifact import read_artifact
+from sami_train.evaluation import Evaluation
+from sami_train.model_card import MOST_LISTED, write_card
+from sami_train.run_folder import RunFolder
+
+MODELS = Path(__file__).parents[2] / "models"
+
+
+def card(name, tmp_path):
+    contract = read_artifact(MODELS / f"{name}.onnx").contract
+    write_card(RunFolder.open(MODELS / "runs" / name), contract, tmp_path / f"{name}.onnx")
+    return (tmp_path / f"{name}.md").read_text(), Evaluation.from_dict(contract.evaluation)
+
+
+def test_many_tasks_are_told_of_by_feature_and_each_feature_has_every_episode(tmp_path):
+    text, result = card("crippled-ant-satesac", tmp_path)
+    episodes, total = defaultdict(int), defaultdict(float)
+    for name, feature, count, ret in re.findall(r"\| (\w+) \| (\w+) [^|]+ \| (\d+) \| ([\d,-]+) \|", text):
+        episodes[name, feature] += int(count)
+        total[name, feature] += int(count) * int(ret.replace(",", ""))
+    assert set(episodes) == {(name, feature) for name in result.sets for feature in ("mass", "damping", "crippled")}
+    assert set(episodes.values()) == {100}
+    for (name, _), each in total.items():
+        assert each / 100 == pytest.approx(result.ret(name), abs=0.5)
+
+
+def test_few_tasks_are_listed_one_by_one(tmp_path):
+    text, result = card("half-cheetah-satesac", tmp_path)
+    assert all(len(result.of(name)) <= MOST_LISTED for name in result.sets)
+    assert len(re.findall(r"\| mass [\d.]+, damping [\d.]+ \|", text)) == len(result.results)
