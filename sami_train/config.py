@@ -190,13 +190,14 @@ def presets(family: str) -> list[str]:
     return sorted(p.name[: -len(".toml")] for p in _PRESETS.joinpath(family).iterdir() if p.name.endswith(".toml"))
 
 
-def load_preset(name: str, env: str, episode_steps: int = 0) -> dict[str, Any]:
+def load_preset(name: str, env: str, episode_steps: int | None = None) -> dict[str, Any]:
     """Values of a preset for an environment.
 
     Args:
         name: of the preset.
         env: the environment.
-        episode_steps: as `CollectionConfig.episode_steps`; how many episodes a buffer holds follows from it.
+        episode_steps: as `CollectionConfig.episode_steps`, if it is not to be the preset's; how many episodes a buffer
+            holds follows from it.
 
     Raises:
         UnknownName: there is no such environment, or no such preset for it; lists those that there are.
@@ -205,8 +206,12 @@ def load_preset(name: str, env: str, episode_steps: int = 0) -> dict[str, Any]:
     if name not in presets(spec.family):
         raise UnknownName("preset", name, presets(spec.family))
     values = tomllib.loads(_PRESETS.joinpath(spec.family, f"{name}.toml").read_text(encoding="utf-8"))
-    follows = values.pop("follows", None)
+    follows, own = values.pop("follows", None), values.pop("environments", {}).get(spec.name, {})
+    for key, value in own.items():
+        values[key] = {**values.get(key, {}), **value} if isinstance(value, dict) else value
     if follows:
+        if episode_steps is None:
+            episode_steps = values["collection"].get("episode_steps", 0)
         values["learning"]["buffer_episodes"] = follows["buffer_transitions"] // (episode_steps or spec.episode_steps)
         values["learning"]["target_entropy"] = follows["entropy_per_motor"] * spec.action.size
     return values
@@ -221,8 +226,8 @@ def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainCon
         ConfigError, UnknownName: a key or value is not valid.
     """
     overrides = overrides or {}
-    shorter = overrides.get("collection.episode_steps", 0)
-    shorter = shorter if isinstance(shorter, int) and shorter > 0 else 0  # what else it may be is refused below
+    shorter = overrides.get("collection.episode_steps")
+    shorter = shorter if isinstance(shorter, int) and shorter >= 0 else None  # what else it may be is refused below
     values = load_preset(preset, str(overrides.get("env", TrainConfig.env)), shorter)
     values["preset"] = preset
     for key, value in overrides.items():

@@ -44,7 +44,12 @@ def test_every_preset_fits_every_environment_without_any_override(env):
 
 @pytest.mark.parametrize(
     ("env", "episodes", "entropy"),
-    [("half-cheetah", 100, -6.0), ("crippled-ant", 50, -8.0), ("slim-humanoid-cadm", 200, -17.0)],
+    [
+        ("half-cheetah", 100, -6.0),
+        ("crippled-half-cheetah", 50, -6.0),
+        ("ant", 100, -8.0),
+        ("slim-humanoid-cadm", 200, -17.0),
+    ],
 )
 def test_buffer_and_target_entropy_follow_from_the_robot_unless_they_are_given(env, episodes, entropy):
     learning = resolve("paper", {"env": env}).learning
@@ -168,11 +173,20 @@ def test_training_tasks_that_do_not_exist_are_refused_with_those_that_do(numbers
 
 def test_a_run_may_learn_from_shorter_episodes_of_which_its_buffer_then_holds_more():
     pytest.importorskip("mujoco")
-    short = resolve("fast-cpu", {"env": "crippled-ant", "collection.episode_steps": 400})
+    short = resolve("fast-cpu", {"env": "hopper", "collection.episode_steps": 400})
     assert short.learning.buffer_episodes == 1_000_000 // 400
     assert make_env(short).spec.max_episode_steps == 400
-    assert make_env(resolve("fast-cpu", {"env": "crippled-ant"})).spec.max_episode_steps == 2000
-    assert environment("crippled-ant").episode_steps == 2000  # what every evaluation has
+    assert make_env(resolve("fast-cpu", {"env": "hopper"})).spec.max_episode_steps == 1000
+    assert environment("hopper").episode_steps == 1000  # what every evaluation has
+
+
+def test_a_preset_may_suit_one_environment_better_than_its_family():
+    hopper, ant = (resolve("fast-cpu", {"env": env}) for env in ("hopper", "crippled-ant"))
+    assert (hopper.collection.episode_steps, ant.collection.episode_steps) == (0, 400)
+    assert (hopper.learning.buffer_episodes, ant.learning.buffer_episodes) == (1000, 2500)
+    assert ant.learning.train_every == hopper.learning.train_every
+    whole = resolve("fast-cpu", {"env": "sami/CrippledAnt-v0", "collection.episode_steps": 0})
+    assert (whole.collection.episode_steps, whole.learning.buffer_episodes) == (0, 500)
 
 
 @pytest.mark.parametrize("steps", [-1, 51, "long"])
