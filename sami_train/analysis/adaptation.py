@@ -52,7 +52,8 @@ def _gaps(axes: Axes, found: Adaptation) -> None:
         if row.variant not in (Variant.START, Variant.UNCHANGED):
             axes.plot(range(len(row.gap)), row.gap, color=COLOURS[row.variant], lw=1.8, label=row.variant.value)
     axes.set(xlabel="steps since the change", ylim=(0, None), xlim=(0, None))
-    axes.set_title(f"{found.change}\n{found.reached} of {found.episodes} episodes", fontsize=9)
+    change = str(found.change).replace(",", ",\n")  # three features in one line are wider than a column
+    axes.set_title(f"{change}\n{found.reached} of {found.episodes} episodes", fontsize=9)
 
 
 def _outcomes(axes: Axes, found: Adaptation) -> None:
