@@ -42,7 +42,7 @@ def draw(found: Sequence[Adaptation], path: Path) -> None:
         lows, highs = zip(*(axes.get_xlim() for axes in grid[1]), strict=True)
         for axes in grid[1]:
             axes.set_xlim(min(lows), max(highs))
-        grid[0][0].set_ylabel("distance of contexts")
+        grid[0][0].set(ylabel="distance of contexts", ylim=(0, None))  # shared: set once all lines are there
         _legend(figure, grid[0][0])
         figure.savefig(path)
 
@@ -51,7 +51,7 @@ def _gaps(axes: Axes, found: Adaptation) -> None:
     for row in found.rows:
         if row.variant not in (Variant.START, Variant.UNCHANGED):
             axes.plot(range(len(row.gap)), row.gap, color=COLOURS[row.variant], lw=1.8, label=row.variant.value)
-    axes.set(xlabel="steps since the change", ylim=(0, None), xlim=(0, None))
+    axes.set(xlabel="steps since the change", xlim=(0, None))
     change = str(found.change).replace(",", ",\n")  # three features in one line are wider than a column
     axes.set_title(f"{change}\n{found.reached} of {found.episodes} episodes", fontsize=9)
 
