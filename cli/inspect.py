@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from sami_runtime.contract import Contract
 
 Model = Annotated[Path, typer.Argument(help="Model file.")]
+MOST_LISTED = 6
+"""Most elements of a list that a line has room for."""
 
 
 def inspect(
@@ -34,7 +36,7 @@ def inspect(
     print(contract)
     print(f"weights sha256 {contract.weights_sha256}")
     for name, value in contract.training.items():
-        print(f"training {name}: {value}")
+        print(f"training {name}: {_short(value)}")
     print(f"atlas: {_atlas(contract)}")
     for name, numbers in (contract.evaluation or {}).get("sets", {}).items():
         if "success" in numbers:
@@ -42,6 +44,15 @@ def inspect(
             print(f"success {name}: {numbers['success']:.3f} ({above} above the floor)")
         else:
             print(f"return {name}: {numbers['ret']:,.0f}")
+
+
+def _short(value: Any) -> str:
+    """What a line has room for; a robot may have 125 tasks, and a configuration has a hundred keys."""
+    if isinstance(value, dict) and any(isinstance(each, dict) for each in value.values()):
+        return "see --json"
+    if isinstance(value, list) and len(value) > MOST_LISTED:
+        return f"{value[0]} to {value[-1]}, {len(value)} in all, see --json"
+    return str(value)
 
 
 def _atlas(contract: Contract) -> str:

@@ -142,6 +142,12 @@ def test_verify_and_inspect_know_such_models(sami, models):
     assert "return training: 4,058" in shown
 
 
+def test_a_robot_of_many_tasks_is_inspected_in_lines_that_can_be_read(sami):
+    shown = sami("inspect", Path(__file__).parents[2] / "models" / "crippled-ant-satesac.onnx").out
+    assert "125 in all, see --json" in shown
+    assert max(map(len, shown.splitlines())) < 300
+
+
 def test_evaluation_tells_returns(sami, models, monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(ENVIRONMENTS["hopper"], episode_steps=30))
     arguments = ("eval", "--env", "hopper", "--model", models / "hopper.onnx", "--tasks", "training", "--episodes", 11)
