@@ -44,14 +44,10 @@ def atlas(
     console = Console(stderr=True)
     with Progress(console=console, disable=json or not console.is_terminal, transient=True) as bar:
         shown = bar.add_task("measuring contexts", total=total)
-
-        def arrived(episodes: int) -> None:
-            bar.advance(shown, episodes)
-
         if check:
-            alarms = count(model, spec, check, on_round=arrived)
+            alarms = count(model, spec, check, on_round=lambda done: bar.advance(shown, done))
         else:
-            made = measure(model, spec, episodes, on_round=arrived)
+            made = measure(model, spec, episodes, on_round=lambda done: bar.advance(shown, done))
     if check:
         _print(alarms, json)
         return

@@ -53,11 +53,7 @@ def export(
     tasks = known_tasks(facts, environment(agent.config.env))
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         shown = bar.add_task("measuring contexts", total=atlas_episodes * len(tasks), visible=atlas_episodes > 0)
-
-        def arrived(episodes: int) -> None:
-            bar.advance(shown, episodes)
-
-        contract = write(agent, out, facts, evaluation, atlas_episodes, arrived)
+        contract = write(agent, out, facts, evaluation, atlas_episodes, lambda done: bar.advance(shown, done))
     print(
         f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
         if contract.golden

@@ -53,13 +53,14 @@ def playing(
         gap: to reality; it lies between a policy and one environment, so behind it there is no batch.
         on_round: told of the progress.
     """
+    in_batch = spec.goal is None and not gap  # without goals, no episode ends before its time
+    rows = side_by_side(episodes, BATCH_ROWS if in_batch else ROWS)
+    policy = make_policy(rows)
+    if in_batch:
+        yield _in_batch(spec.batch(rows, threads), policy, on_round), policy
+        return
     with ExitStack() as closing:
-        if spec.goal is None and not gap:  # without goals, no episode ends before its time
-            policy = make_policy(side_by_side(episodes, BATCH_ROWS))
-            yield _in_batch(spec.batch(side_by_side(episodes, BATCH_ROWS), threads), policy, on_round), policy
-            return
-        policy = make_policy(side_by_side(episodes))
-        envs = [spec.make(gap, max_episode_steps=spec.episode_steps) for _ in range(side_by_side(episodes))]
+        envs = [spec.make(gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
         for env in envs:
             closing.callback(env.close)
         yield _in_envs(envs, policy, on_round), policy
