@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sami_train.adaptation import Adaptation, Delay, Mean
 
 LEGEND = """±: one standard error. live less: the live context's success (return, without a goal) minus this one's.
-noticed, adapted: share of episodes, and median steps after the change; see docs/adaptation.md."""
+noticed, adapted, identified: share of episodes, and median steps after the change; see docs/adaptation.md."""
 
 
 def adapt(
@@ -81,7 +81,7 @@ def _print(found: Adaptation) -> None:
     print(f"{found.change}: {found.reached} of {found.episodes} episodes were not over before the change")
     table = Table(box=box.SIMPLE_HEAD, padding=0)
     table.add_column("context", no_wrap=True)
-    for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "adapted"):
+    for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "adapted", "identified"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in found.rows:
         table.add_row(
@@ -91,6 +91,7 @@ def _print(found: Adaptation) -> None:
             _mean(row.less_than_live, 2 if goal else 1),
             _delay(row.detected),
             _delay(row.adapted),
+            _delay(row.identified),
         )
     Console().print(table)
 

@@ -16,6 +16,10 @@ def atlas(
     model: Annotated[Path, typer.Argument(help="Model file; the atlas is added to it.")],
     env: Annotated[str | None, typer.Option(help="Environment; the model's own if left out.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes of each training task, half of them held out.")] = 60,
+    window: Annotated[
+        int | None,
+        typer.Option(min=1, help="Contexts that are averaged; a sixteenth of the median episode if left out."),
+    ] = None,
     check: Annotated[
         int, typer.Option(min=0, help="Write nothing; count alarms in so many fresh episodes of every task.")
     ] = 0,
@@ -47,13 +51,14 @@ def atlas(
         if check:
             alarms = count(model, spec, check, on_round=lambda done: bar.advance(shown, done))
         else:
-            made = measure(model, spec, episodes, on_round=lambda done: bar.advance(shown, done))
+            made = measure(model, spec, episodes, window, on_round=lambda done: bar.advance(shown, done))
     if check:
         _print(alarms, json)
         return
     attach(model, made)
     print(
-        f"{model} has an atlas now: {len(made.tasks)} tasks, from step {made.step} on, {made.episodes} episodes; "
+        f"{model} has an atlas now: {len(made.tasks)} tasks, {made.window} contexts averaged, from step {made.step} on, "
+        f"{made.episodes} episodes; "
         f"alarm beyond {made.threshold:.2f} standard deviations, so that at most {made.false_alarm_rate:.0%} of "
         f"episodes in known dynamics give one ({made.held_out} held out)"
     )

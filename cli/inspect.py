@@ -59,8 +59,9 @@ def _atlas(contract: Contract) -> str:
     if (atlas := contract.atlas) is None:
         return "none; `sami atlas` adds one"
     return (
-        f"{len(atlas.tasks)} tasks, from step {atlas.step} on; at most {atlas.false_alarm_rate:.0%} of episodes in "
-        f"them give an alarm ({atlas.episodes} episodes fitted, {atlas.held_out} held out)"
+        f"{len(atlas.tasks)} tasks, {atlas.window} contexts averaged, from step {atlas.step} on; at most "
+        f"{atlas.false_alarm_rate:.0%} of episodes in them give an alarm ({atlas.episodes} episodes fitted, "
+        f"{atlas.held_out} held out)"
     )
 
 

@@ -1,8 +1,9 @@
 """The atlas: where the contexts of known dynamics lie, and how far from them a context is.
 
-Each training task is a Gaussian over the contexts that it leads to, from a step on at which the encoder has seen
-enough. The distance to the atlas is the Mahalanobis distance to the nearest of them. What counts as far is calibrated
-on episodes that no Gaussian was fitted to.
+What is placed is the mean of the last few contexts, the window: a single context swings with a gait and with what the
+robot is about to do, its mean is where the dynamics show. Each training task is a Gaussian over the means that it leads
+to, from a step on at which the encoder has seen enough. The distance to the atlas is the Mahalanobis distance to the
+nearest of them. What counts as far is calibrated on episodes that no Gaussian was fitted to.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -19,7 +21,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Atlas(BaseModel):
-    """K known dynamics as Gaussians over contexts of C numbers, as they stand in a model's contract."""
+    """K known dynamics as Gaussians over mean contexts of C numbers, as they stand in a model's contract."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
@@ -28,15 +30,17 @@ class Atlas(BaseModel):
     mean: tuple[tuple[Number, ...], ...]
     """(K, C): the mean context of each task."""
     covariance: tuple[tuple[tuple[Number, ...], ...], ...]
-    """(K, C, C): its covariance within each task."""
-    step: int = Field(ge=0)
-    """First step of an episode, from 0, whose context counts; before it the encoder has not seen enough."""
+    """(K, C, C): the covariance of a window's mean within each task."""
+    window: int = Field(default=1, ge=1)
+    """W: how many contexts, the last ones, are averaged and placed; 1 places each by itself."""
+    step: int = Field(ge=1)
+    """First step of an episode, from 0, whose window counts; before it the encoder has not seen enough."""
     threshold: Positive
     """Largest distance that is no alarm."""
     slow: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    """Speed |c_t - c_(t-1)| up to which a context is at rest: the median over training episodes."""
+    """Drift |m_t - m_(t-1)| of a window's mean up to which it is at rest: the median over training episodes."""
     fast: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    """Speed above which a context that was at rest is on its way to another place."""
+    """Drift above which a mean that was at rest is on its way to another place."""
     false_alarm_rate: float = Field(gt=0, lt=1)
     """Largest share of episodes in known dynamics that `threshold` gives an alarm, and that `fast` is exceeded in."""
     episodes: int = Field(ge=1)
@@ -55,6 +59,8 @@ class Atlas(BaseModel):
         for number, matrix in enumerate(np.array(self.covariance)):
             if not np.array_equal(matrix, matrix.T) or np.linalg.eigvalsh(matrix)[0] <= 0.0:
                 raise ValueError(f"covariance {number} is not symmetric and positive definite")
+        if self.step < self.window:
+            raise ValueError(f"step {self.step} is before {self.window}, by which a window and the one before are full")
         if self.fast < self.slow:
             raise ValueError(f"fast {self.fast} is below slow {self.slow}")
         return self
@@ -65,8 +71,20 @@ class Atlas(BaseModel):
         return len(self.mean[0])
 
 
+def windowed(contexts: NDArray[Any], window: int) -> NDArray[np.float64]:
+    """The means of every W contexts in a row, (T, C) to (T - W + 1, C): number i is that of step i + W - 1.
+
+    >>> windowed(np.array([[0.0], [2.0], [4.0]]), 2)
+    array([[1.],
+           [3.]])
+    """
+    if len(contexts) < window:
+        return np.zeros((0, contexts.shape[1]))
+    return sliding_window_view(contexts.astype(float), window, axis=0).mean(axis=-1)
+
+
 class Place(NamedTuple):
-    """Where a context lies."""
+    """Where a mean context lies."""
 
     nearest: int
     """Index of the nearest task."""
@@ -77,7 +95,7 @@ class Place(NamedTuple):
 
 
 class Locator:
-    """Places contexts in an atlas. It allocates nothing large after it was made.
+    """Places mean contexts in an atlas. It allocates nothing large after it was made.
 
     >>> unit = ((1.0, 0.0), (0.0, 1.0))
     >>> atlas = Atlas(
@@ -96,7 +114,7 @@ class Locator:
         self._offset, self._white = np.empty_like(self._mean), np.empty_like(self._mean)
 
     def __call__(self, context: NDArray[Any]) -> Place:
-        """The place of a context (C,)."""
+        """The place of a context, or of the mean of some (C,)."""
         np.subtract(context[:, None], self._mean, out=self._offset)
         np.matmul(self._whiten, self._offset, out=self._white)
         np.multiply(self._white, self._white, out=self._offset)

@@ -1,11 +1,11 @@
 """What a context tells while a policy runs: how fast it moves, which dynamics it resembles, whether they are known.
 
-Phases, with the numbers of the model's atlas (see `Atlas`):
+Phases, with the numbers of the model's atlas (see `Atlas`), of the mean over its window of the last contexts:
 
 - `exploring`, from a reset on;
-- `adapted`, once the atlas counts (`step`), the context is at rest (speed at most `slow`) and among known dynamics (no
+- `adapted`, once the atlas counts (`step`), the mean is at rest (drift at most `slow`) and among known dynamics (no
   alarm);
-- `re-adapting`, when an adapted context leaves: it is quicker than `fast`, or there is an alarm. It ends as exploring
+- `re-adapting`, when an adapted mean leaves: it is quicker than `fast`, or there is an alarm. It ends as exploring
   does.
 
 Between `slow` and `fast` the phase stays as it is, so that it does not flicker.
@@ -42,14 +42,16 @@ class Reading(NamedTuple):
     """|c_t - c_(t-1)|; 0 at the first step."""
     phase: Phase | None = None
     """None without an atlas."""
+    drift: float | None = None
+    """|m_t - m_(t-1)| of the mean over the atlas's window of the last contexts."""
     nearest: Mapping[str, Any] | None = None
-    """The known dynamics that the context is nearest to."""
+    """The known dynamics that this mean is nearest to."""
     distance: float | None = None
     """Mahalanobis distance to them."""
     score: float | None = None
     """Out-of-distribution score; above 1 is an alarm."""
     alarm: bool = False
-    """Whether the context is further from all known dynamics than they lead to."""
+    """Whether the mean is further from all known dynamics than they lead to."""
 
     def plain(self) -> dict[str, Any]:
         """The same for JSON."""
@@ -66,7 +68,9 @@ class Telemetry:
     def __init__(self, contract: Contract) -> None:
         self.atlas = contract.atlas
         self._locate = None if contract.atlas is None else Locator(contract.atlas)
-        self._last, self._moved = np.zeros(contract.context_size), np.zeros(contract.context_size)
+        window = 1 if contract.atlas is None else contract.atlas.window
+        self._recent = np.zeros((window, contract.context_size))  # step t in row t % W
+        self._last, self._mean = np.zeros(contract.context_size), np.zeros(contract.context_size)
         self.reset()
 
     def reset(self) -> None:
@@ -91,21 +95,22 @@ class Telemetry:
 
     def update(self, context: NDArray[Any]) -> Reading:
         """Reads the context (C,) of the next step of the policy."""
-        step, speed = self.now.step + 1, 0.0
-        if step:
-            np.subtract(context, self._last, out=self._moved)
-            speed = float(self._moved @ self._moved) ** 0.5
-        self._last[:] = context
+        step = self.now.step + 1
+        moved = _move(self._last, context)
+        speed = moved if step else 0.0
+        self._recent[step % len(self._recent)] = context
+        drift = _move(self._mean, self._recent.mean(axis=0))
         if self.atlas is None or self._locate is None:
             self.now = Reading(step, speed)
         elif step < self.atlas.step:
             self.now = Reading(step, speed, Phase.EXPLORING)
         else:
-            place = self._locate(self._last)
+            place = self._locate(self._mean)
             alarm = place.score > 1.0
-            phase = self._phase(speed, alarm)
+            phase = self._phase(drift, alarm)
             self._note(step, phase, alarm, place.score)
-            self.now = Reading(step, speed, phase, self._locate.task(place), place.distance, place.score, alarm)
+            nearest = self._locate.task(place)
+            self.now = Reading(step, speed, phase, drift, nearest, place.distance, place.score, alarm)
         return self.now
 
     def summary(self) -> dict[str, Any]:
@@ -122,12 +127,12 @@ class Telemetry:
             "speed": round(now.speed, 6),
         }
 
-    def _phase(self, speed: float, alarm: bool) -> Phase:
+    def _phase(self, drift: float, alarm: bool) -> Phase:
         assert self.atlas is not None
         assert self.now.phase is not None
-        if alarm or speed > self.atlas.fast:
+        if alarm or drift > self.atlas.fast:
             return Phase.EXPLORING if self.now.phase is Phase.EXPLORING else Phase.READAPTING
-        return Phase.ADAPTED if speed <= self.atlas.slow else self.now.phase
+        return Phase.ADAPTED if drift <= self.atlas.slow else self.now.phase
 
     def _note(self, step: int, phase: Phase, alarm: bool, score: float) -> None:
         if alarm and self.alarm_at is None:
@@ -136,3 +141,11 @@ class Telemetry:
             self.adapted_at = step
         self.readapted += phase is Phase.READAPTING and self.now.phase is not Phase.READAPTING
         self.highest = max(score, self.highest or 0.0)
+
+
+def _move(point: NDArray[np.float64], to: NDArray[Any]) -> float:
+    """Moves a point (C,), and says how far."""
+    np.subtract(to, point, out=point)
+    distance = float(point @ point) ** 0.5
+    point[:] = to
+    return distance

@@ -7,7 +7,7 @@ five are the same episode, to the last bit, so that differences are taken episod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.contract import Contract
-from sami_runtime.telemetry import Phase, Telemetry
+from sami_runtime.telemetry import Phase, Reading, Telemetry
 
 from .change import Change, ChangeError
 from .changed_episodes import ChangedEpisodes, Run, Variant
@@ -76,6 +76,9 @@ class Row:
     adapted: Delay | None
     """Until the context is nearer to the one from the start than to the frozen one; None where the policy is not given
     what its encoder infers, or nothing changes."""
+    identified: Delay | None
+    """Until the nearest known dynamics first are the new ones, in episodes that end so; of the live context alone. None
+    where the dynamics do not change, or to none that the model's atlas has."""
     gap: tuple[float, ...]
     """Mean distance of the context that the policy is given from the one from the start, by steps since the change."""
 
@@ -96,7 +99,7 @@ class Adaptation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; None for what is not known."""
-        names = ("success", "ret", "less_than_live", "detected", "adapted")
+        names = ("success", "ret", "less_than_live", "detected", "adapted", "identified")
         rows = [
             {
                 "variant": row.variant.value,
@@ -163,7 +166,8 @@ def judge(
     Raises:
         ChangeError: every episode is over before the change.
     """
-    live = runs[Variant.LIVE]
+    live, atlas = runs[Variant.LIVE], contract.atlas
+    known = atlas is not None and change.after != change.before and dict(change.after) in atlas.tasks
     reached = [k for k, run in enumerate(live) if len(run.actions) > change.step]
     if not reached:
         raise ChangeError(f"all {len(live)} episodes were over before step {change.step}; let it change earlier.")
@@ -172,24 +176,36 @@ def judge(
         own = [every[k] for k in reached]
         start = [starts[k] for k in reached]
         better = [float(live[k].success) - every[k].success if goal else live[k].ret - every[k].ret for k in reached]
-        detected = adapted = None
-        if contract.atlas is not None and variant in (Variant.LIVE, Variant.UNCHANGED):
+        detected = adapted = identified = None
+        if atlas is not None and variant in (Variant.LIVE, Variant.UNCHANGED):
             detected = Delay.of([_detected(contract, run, change.step) for run in own])
         if variant in (Variant.LIVE, Variant.RESET):
             frozen = [live[k].contexts[change.step] for k in reached]
             pairs = zip(own, start, frozen, strict=True)
             adapted = Delay.of([_adapted(run, other, old, change.step) for run, other, old in pairs])
+        if known and variant is Variant.LIVE:
+            identified = Delay.of([_identified(contract, run, change) for run in own])
         success = Mean.of([float(run.success) for run in own]) if goal else None
         ret = Mean.of([run.ret for run in own])
         gap = _gap(own, start, change.step)
-        rows.append(Row(variant, success, ret, Mean.of(better), detected, adapted, gap))
+        rows.append(Row(variant, success, ret, Mean.of(better), detected, adapted, identified, gap))
     return Adaptation(change, len(live), len(reached), tuple(rows))
 
 
+def _readings(contract: Contract, run: Run) -> Iterator[tuple[int, Reading]]:
+    """What the telemetry tells at each step of an episode."""
+    telemetry = Telemetry(contract)
+    return ((t, telemetry.update(context)) for t, context in enumerate(run.contexts))
+
+
+def _identified(contract: Contract, run: Run, change: Change) -> int | None:
+    right = [reading.nearest == change.after for t, reading in _readings(contract, run) if t > change.step]
+    return right.index(True) + 1 if right and right[-1] else None
+
+
 def _detected(contract: Contract, run: Run, step: int) -> int | None:
-    telemetry, quiet = Telemetry(contract), False
-    for t, context in enumerate(run.contexts):
-        reading = telemetry.update(context)
+    quiet = False
+    for t, reading in _readings(contract, run):
         noticed = reading.alarm or reading.phase is Phase.READAPTING
         if t == step:
             quiet = not noticed

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.artifact import read_artifact
-from sami_runtime.atlas import Atlas, Locator
+from sami_runtime.atlas import Atlas, Locator, windowed
 from sami_runtime.contract import METADATA_KEY, Contract
 from sami_runtime.errors import SamiError
 
@@ -32,6 +32,10 @@ SEED = 2_000_003
 """Starts of the atlas's episodes; neither training nor evaluation uses it."""
 RATE = 0.05
 """Share of episodes in known dynamics that may give a false alarm."""
+WINDOW_SHARE = 1 / 16
+"""Of the median training episode, that a window takes: strides of a gait are averaged out, and changes still show."""
+SHORTEST_WINDOW = 3
+"""Steps that a window takes where episodes are short."""
 RIDGE = 1e-6
 """Added to the diagonal of covariances, times its mean: a context may have numbers that never change."""
 
@@ -42,12 +46,17 @@ def least_episodes(tasks: int, rate: float = RATE) -> int:
 
 
 def measure(
-    model: Path, spec: EnvironmentSpec, episodes: int, seed: int = SEED, on_round: OnRound | None = None
+    model: Path,
+    spec: EnvironmentSpec,
+    episodes: int,
+    window: int | None = None,
+    seed: int = SEED,
+    on_round: OnRound | None = None,
 ) -> Atlas:
-    """The atlas of a model file; see `collect_contexts` for the arguments.
+    """The atlas of a model file; see `collect_contexts` and `fit` for the arguments.
 
     Raises:
-        SamiError: the model infers no context, or there are too few episodes.
+        SamiError: the model infers no context, there are too few episodes, or none is long enough for the window.
     """
     contract = read_artifact(model).contract
     tasks = known_tasks(contract.training, spec)
@@ -56,7 +65,7 @@ def measure(
         raise SamiError(f"{model} infers no context, so there is nothing to make an atlas of.")
     contexts = collect_contexts(model, spec, tasks, episodes, seed, on_round)
     half = (episodes + 1) // 2
-    return fit([task[:half] for task in contexts], [task[half:] for task in contexts], tasks)
+    return fit([task[:half] for task in contexts], [task[half:] for task in contexts], tasks, window)
 
 
 def known_tasks(training: Mapping[str, Any], spec: EnvironmentSpec) -> Sequence[Task]:
@@ -77,7 +86,13 @@ def require_enough(episodes: int, tasks: int, rate: float = RATE) -> None:
         )
 
 
-def fit(fitted: Sequence[Contexts], held_out: Sequence[Contexts], tasks: Sequence[Task], rate: float = RATE) -> Atlas:
+def fit(
+    fitted: Sequence[Contexts],
+    held_out: Sequence[Contexts],
+    tasks: Sequence[Task],
+    window: int | None = None,
+    rate: float = RATE,
+) -> Atlas:
     """Make an atlas of contexts.
 
     Each task has a covariance of its own, because contexts spread unequally (a robot that fails wanders), drawn towards
@@ -88,29 +103,36 @@ def fit(fitted: Sequence[Contexts], held_out: Sequence[Contexts], tasks: Sequenc
         fitted: (K,) lists of episodes (T, C) that means and covariances come from.
         held_out: (K,) lists of other episodes, that the thresholds come from.
         tasks: (K,).
+        window: W, how many contexts are averaged and placed; `usual_window` if None. An episode's first W contexts are
+            left to exploring, so that the first window that counts is that of step 2 W - 1.
         rate: largest share of episodes that may give a false alarm.
 
     Raises:
         SamiError: too few episodes, or none that is long enough.
     """
     every = [episode for task in fitted for episode in task]
-    slow, step = _rest([_speeds(episode) for episode in every])
-    counted = [[episode[step:].astype(float) for episode in task if len(episode) > step] for task in fitted]
+    window = usual_window(every) if window is None else window
+    counted = [[means for each in task if len(means := windowed(each, window)[window:])] for task in fitted]
     # A task whose episodes are all over before has no place of its own.
     known = [k for k, episodes in enumerate(counted) if sum(map(len, episodes)) > 1]
     if not known:
-        raise SamiError(f"no episode has two steps after step {step}, from which contexts count; run more episodes.")
+        raise SamiError(
+            f"a window of {window} contexts counts in episodes of at least {2 * window} steps, and there are not two in "
+            f"any task; the median episode has {_median_length(every)}. Take a shorter window, or run more episodes."
+        )
     means = [np.concatenate(counted[k]).mean(axis=0) for k in known]
     own = [np.cov(np.concatenate(counted[k]), rowvar=False, ddof=1).reshape(len(means[0]), -1) for k in known]
     pooled = np.mean(own, axis=0)
     pooled += np.eye(len(pooled)) * max(RIDGE * float(np.trace(pooled)) / len(pooled), 1e-12)
     weights = [len(pooled) / (len(pooled) + len(counted[k])) for k in known]
     covariances = [w * pooled + (1.0 - w) * cov for w, cov in zip(weights, own, strict=True)]
+    slow = float(np.median(np.concatenate([_drifts(episode, window) for episode in every])))
     atlas = Atlas(
         tasks=tuple(dict(tasks[k]) for k in known),
         mean=tuple(tuple(map(float, mean)) for mean in means),
         covariance=tuple(tuple(tuple(map(float, row)) for row in (cov + cov.T) / 2.0) for cov in covariances),
-        step=step,
+        window=window,
+        step=2 * window - 1,
         threshold=1.0,
         slow=slow,
         fast=slow,
@@ -122,6 +144,12 @@ def fit(fitted: Sequence[Contexts], held_out: Sequence[Contexts], tasks: Sequenc
     threshold = conformal([farthest(atlas, episode) for episode in fresh], rate)
     fast = conformal([_fastest(atlas, episode) for episode in fresh], rate)
     return atlas.model_copy(update={"threshold": max(threshold, 1e-9), "fast": max(fast, slow)})
+
+
+def usual_window(episodes: Sequence[np.ndarray]) -> int:
+    """How many contexts are averaged, for episodes (T, C) of such lengths."""
+    median = _median_length(episodes)
+    return max(1, min(median // 2, max(SHORTEST_WINDOW, int(median * WINDOW_SHARE))))
 
 
 def conformal(largest: Sequence[float], rate: float) -> float:
@@ -137,9 +165,9 @@ def conformal(largest: Sequence[float], rate: float) -> float:
 
 
 def farthest(atlas: Atlas, contexts: np.ndarray) -> float:
-    """The largest distance to the atlas in an episode (T, C); 0 where it is over before contexts count."""
+    """The largest distance to the atlas in an episode (T, C); 0 where it is over before a window counts."""
     locate = Locator(atlas)
-    return max((locate(context).distance for context in contexts[atlas.step :].astype(float)), default=0.0)
+    return max((locate(mean).distance for mean in _counted(atlas, contexts)), default=0.0)
 
 
 class Alarms(NamedTuple):
@@ -153,7 +181,7 @@ class Alarms(NamedTuple):
     first: float | None
     """Median step of the first alarm; None without any."""
     nearest: float | None
-    """Share of episodes whose last context is nearest to this very task; None where the atlas does not have it."""
+    """Share of episodes whose last window is nearest to this very task; None where the atlas does not have it."""
 
 
 def check(
@@ -174,7 +202,7 @@ def check(
 
 def _alarms(atlas: Atlas, task_set: str, task: Task, episodes: Contexts) -> Alarms:
     locate = Locator(atlas)
-    places = [[locate(context) for context in episode[atlas.step :].astype(float)] for episode in episodes]
+    places = [[locate(mean) for mean in _counted(atlas, episode)] for episode in episodes]
     over = [[place.score > 1.0 for place in episode] for episode in places]
     firsts = [atlas.step + each.index(True) for each in over if True in each]
     last = [locate.task(episode[-1]) == task for episode in places if episode]
@@ -210,31 +238,23 @@ def attach(model: Path, atlas: Atlas) -> Contract:
     return contract
 
 
-def _speeds(contexts: np.ndarray) -> Array:
-    """|c_t - c_(t-1)| for t from 1, (T - 1,)."""
-    return np.linalg.norm(np.diff(contexts.astype(float), axis=0), axis=1)
+def _median_length(episodes: Sequence[np.ndarray]) -> int:
+    """Steps of the median episode."""
+    return int(np.median([len(episode) for episode in episodes]))
 
 
-def _rest(speeds: Sequence[Array]) -> tuple[float, int]:
-    """The median speed of all steps, and the first step at which most episodes have come to rest.
+def _counted(atlas: Atlas, contexts: np.ndarray) -> Array:
+    """The means (n, C) of the windows that count in an episode (T, C)."""
+    return windowed(contexts, atlas.window)[atlas.step - atlas.window + 1 :]
 
-    A context rests at first, because the encoder has seen nothing; it moves while the encoder learns, and rests again.
-    So the step is the first at which the median over episodes falls to the overall median, after having been above it.
-    """
-    everything = np.concatenate([*speeds, np.zeros(0)])
-    if not len(everything):
-        raise SamiError("no episode has two steps; there is no context that could move.")
-    slow, moved = float(np.median(everything)), False
-    for t in range(max(map(len, speeds))):
-        middle = np.median([speed[t] for speed in speeds if len(speed) > t])
-        if moved and middle <= slow:
-            return slow, t + 1
-        moved = moved or middle > slow
-    return slow, 1
+
+def _drifts(contexts: np.ndarray, window: int) -> Array:
+    """|m_t - m_(t-1)| of an episode's windows that count, (n,)."""
+    return np.asarray(np.linalg.norm(np.diff(windowed(contexts, window)[window - 1 :], axis=0), axis=1))
 
 
 def _fastest(atlas: Atlas, contexts: np.ndarray) -> float:
-    """The highest speed of an episode once it had come to rest; 0 if it never had."""
-    speeds = _speeds(contexts)
-    rested = [t for t in range(max(atlas.step, 1), len(contexts)) if speeds[t - 1] <= atlas.slow]
-    return float(speeds[rested[0] :].max(initial=0.0)) if rested else 0.0
+    """The highest drift of an episode once it had come to rest; 0 if it never had."""
+    drifts = _drifts(contexts, atlas.window)
+    rested = np.flatnonzero(drifts <= atlas.slow)
+    return float(drifts[rested[0] :].max()) if len(rested) else 0.0

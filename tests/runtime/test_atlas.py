@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from sami_runtime import Atlas, ContractError, Locator, Phase, Recorder, Session, Telemetry, run_episode
+from sami_runtime.atlas import windowed
 from sami_runtime.contract import Contract
 from sami_runtime.record import mcap_parts
 from sami_runtime.recording import read_recording
@@ -70,6 +71,7 @@ def test_the_distance_is_mahalanobis_to_the_nearest_task_and_the_score_its_share
         ({"mean": ((0.0,), (4.0,))}, "not all of size 1"),
         ({"covariance": (UNIT, ((1.0, 2.0), (2.0, 1.0)))}, "covariance 1 is not symmetric and positive definite"),
         ({"covariance": (((1.0, 0.1), (0.0, 1.0)), UNIT)}, "covariance 0 is not symmetric and positive definite"),
+        ({"window": 3}, "step 2 is before 3, by which a window and the one before are full"),
         ({"fast": 0.05}, "fast 0.05 is below slow 0.1"),
         ({"threshold": 0.0}, "threshold"),
         ({"mean": ((0.0, float("nan")), (4.0, 0.0))}, "finite"),
@@ -99,6 +101,7 @@ def test_an_episode_explores_adapts_and_adapts_again(contract):
     assert [reading.phase for reading in readings] == expected
     assert [reading.step for reading in readings] == list(range(12))
     assert [reading.speed for reading in readings] == pytest.approx([0.0, *np.abs(np.diff(xs))], abs=1e-6)
+    assert [reading.drift for reading in readings] == [None, None, *(reading.speed for reading in readings[2:])]
     assert [reading.alarm for reading in readings] == [False] * 8 + [True, True, False, False]
     assert [reading.nearest for reading in readings[:2]] == [None, None]
     assert [reading.nearest["mass"] for reading in readings[2:]] == [1, 1, 1, 1, 10, 10, 10, 10, 10, 10]
@@ -112,6 +115,27 @@ def test_an_episode_explores_adapts_and_adapts_again(contract):
         "alarm_at": 8,
         "speed": pytest.approx(0.05, abs=1e-6),
     }
+
+
+def test_what_is_placed_and_drifts_is_the_mean_of_the_last_contexts(make):
+    atlas = atlas_of(window=3, step=5)
+    telemetry = Telemetry(make.contract_of(make.recurrent(), atlas=atlas))
+    for seed in range(2):  # the second episode knows nothing of the first
+        contexts = np.random.default_rng(seed).normal(size=(12, 2)).astype(np.float32)
+        readings = [telemetry.update(context) for context in contexts]
+        means = windowed(contexts, 3)
+        assert [reading.distance for reading in readings[:5]] == [None] * 5
+        expected = [Locator(atlas)(mean).distance for mean in means[3:]]
+        assert [reading.distance for reading in readings[5:]] == pytest.approx(expected)
+        drifts = np.linalg.norm(np.diff(means, axis=0), axis=1)[2:]
+        assert [reading.drift for reading in readings[5:]] == pytest.approx(drifts)
+        telemetry.reset()
+
+
+def test_an_atlas_of_before_there_were_windows_places_each_context_by_itself():
+    document = json.loads(atlas_of().model_dump_json())
+    del document["window"]
+    assert Atlas.model_validate_json(json.dumps(document)).window == 1
 
 
 def test_unknown_dynamics_are_explored_and_never_adapted_to(contract):
@@ -130,7 +154,7 @@ def test_a_reset_forgets_everything(contract):
 
 def test_without_an_atlas_only_the_speed_is_told(make):
     telemetry = Telemetry(make.contract_of(make.recurrent()))
-    assert told(telemetry, 0.0, 3.0)[1] == (1, 3.0, None, None, None, None, False)
+    assert told(telemetry, 0.0, 3.0)[1] == (1, 3.0, None, None, None, None, None, False)
     assert {k: v for k, v in telemetry.summary().items() if v} == {"speed": 3.0}
     memoryless = Telemetry(make.contract_of(make.memoryless()))
     assert memoryless.update(np.zeros(0, np.float32)).speed == 0.0

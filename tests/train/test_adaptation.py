@@ -218,5 +218,26 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     assert (told.of(Variant.LIVE).success, told.of(Variant.FROZEN).less_than_live.value) == (None, 0.0)
     # It was loud already when the dynamics changed.
     assert told.of(Variant.LIVE).detected == Delay(0.0, None)
+    assert told.of(Variant.LIVE).identified is None
     with pytest.raises(ChangeError, match="all 3 episodes were over before step 9"):
         judge(Change({}, {}, 9), {Variant.LIVE: live}, starts, contract, goal=True)
+
+
+def test_new_dynamics_are_identified_in_episodes_that_end_nearest_to_them():
+    light, heavy, unit = {"mass": 1.0}, {"mass": 10.0}, ((1.0, 0.0), (0.0, 1.0))
+    numbers = {"step": 1, "threshold": 9.0, "slow": 0.1, "fast": 9.0, "false_alarm_rate": 0.05}
+    mean = ((0.0, 0.0), (4.0, 0.0))
+    atlas = Atlas(tasks=(light, heavy), mean=mean, covariance=(unit, unit), episodes=1, held_out=1, **numbers)
+    contract = read_artifact(MODEL).contract.model_copy(update={"atlas": atlas, "context": Context(size=2)})
+    # There from the second step on; back again at the end; there and back and there; over at the change.
+    live = [run_of(xs) for xs in ([0, 0, 0, 4, 4], [0, 0, 4, 4, 0], [0, 4, 4, 0, 3], [0, 0])]
+
+    def identified(before, after):
+        runs = {Variant.LIVE: live, Variant.FROZEN: live}
+        told = judge(Change(before, after, 1), runs, live, contract, goal=False)
+        assert told.of(Variant.FROZEN).identified is None
+        return told.of(Variant.LIVE).identified
+
+    assert identified(light, heavy) == Delay(0.5, 1.5)
+    assert identified(heavy, heavy) is None
+    assert identified(light, {"mass": 2.0}) is None

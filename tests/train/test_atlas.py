@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from sami_runtime.artifact import read_artifact
-from sami_runtime.atlas import Locator
+from sami_runtime.atlas import Locator, windowed
 from sami_runtime.errors import SamiError
 from sami_runtime.verify import verify
-from sami_train.atlas import attach, check, conformal, farthest, fit, least_episodes, measure
+from sami_train.atlas import attach, check, conformal, farthest, fit, least_episodes, measure, usual_window
 from sami_train.contexts import KeptContexts, collect_contexts
 from sami_train.envs.catalog import environment
 
@@ -22,12 +22,11 @@ STEPS = 20
 
 
 def episodes(task, count, rng):
-    """Contexts (20, 3) that lie still, run to their task within five steps, and are independent Gaussians there."""
+    """Contexts (20, 3) that run to their task within three steps, and are independent Gaussians there."""
     found = []
     for _ in range(count):
         contexts = MEANS[task] + rng.normal(size=(STEPS, 3)) @ FACTORS[task].T
-        contexts[:2] = -40.0
-        contexts[2:5] = np.array([[-30.0], [-20.0], [-10.0]]) + rng.normal(size=(3, 1))
+        contexts[:3] = np.array([[-30.0], [-20.0], [-10.0]]) + rng.normal(size=(3, 1))
         found.append(contexts.astype(np.float32))
     return found
 
@@ -36,21 +35,50 @@ def drawn(count, rng):
     return [episodes(task, count, rng) for task in range(2)]
 
 
-def test_an_atlas_of_known_gaussians_recovers_their_means_and_covariances():
+@pytest.mark.parametrize("window", [3, 5])
+def test_an_atlas_of_known_gaussians_recovers_their_means_and_the_covariances_of_windows(window):
     rng = np.random.default_rng(0)
-    atlas = fit(drawn(400, rng), drawn(40, rng), TASKS)
-    # The contexts run until step 5 and rest from step 6 on; the step into step 5 is still a quick one.
-    assert atlas.step == 6
-    assert (atlas.episodes, atlas.held_out, atlas.tasks) == (800, 80, TASKS)
+    atlas = fit(drawn(1600, rng), drawn(40, rng), TASKS, window)
+    # The first window is left to exploring, and a mean of W independent contexts has a W-th of their covariance.
+    assert (atlas.window, atlas.step) == (window, 2 * window - 1)
+    assert (atlas.episodes, atlas.held_out, atlas.tasks) == (3200, 80, TASKS)
     np.testing.assert_allclose(atlas.mean, MEANS, atol=0.05)
-    np.testing.assert_allclose(atlas.covariance, FACTORS @ FACTORS.transpose(0, 2, 1), atol=0.06)
+    np.testing.assert_allclose(np.multiply(atlas.covariance, window), FACTORS @ FACTORS.transpose(0, 2, 1), atol=0.06)
+
+
+@pytest.mark.parametrize(("steps", "window"), [(1, 1), (4, 2), (7, 3), (50, 3), (64, 4), (1000, 62)])
+def test_a_window_is_a_sixteenth_of_the_median_episode_and_more_where_that_is_short(steps, window):
+    assert usual_window([np.zeros((length, 3)) for length in (1, steps, 5000)]) == window
+
+
+def test_a_window_that_no_episode_fills_is_refused_with_the_length_that_there_is():
+    rng = np.random.default_rng(7)
+    with pytest.raises(SamiError, match="episodes of at least 22 steps, .* the median episode has 20"):
+        fit(drawn(20, rng), drawn(20, rng), TASKS, window=11)
+
+
+def test_gaits_are_told_apart_by_the_mean_of_a_window_and_not_by_single_contexts():
+    """Strides that are wider than the dynamics are apart, in episodes that begin anywhere in them."""
+    rng = np.random.default_rng(8)
+
+    def stride(task):
+        phase = rng.uniform(0, 2 * np.pi) + 2 * np.pi * np.arange(160) / 8
+        return np.stack([np.cos(phase) + 0.3 * task, np.sin(phase)], axis=1) + 0.02 * rng.normal(size=(160, 2))
+
+    def right(window):
+        fitted, held_out, fresh = ([[stride(task) for _ in range(20)] for task in range(2)] for _ in range(3))
+        locate = Locator(fit(fitted, held_out, TASKS, window))
+        return np.mean([locate(windowed(each, window)[-1]).nearest == k for k in range(2) for each in fresh[k]])
+
+    assert right(8) > 0.95
+    assert right(1) < 0.75
 
 
 def test_covariances_of_few_episodes_are_drawn_towards_their_mean():
     rng = np.random.default_rng(1)
     few = fit([each[:3] for each in drawn(3, rng)], drawn(20, rng), TASKS)
     own = np.array([few.covariance[k] for k in range(2)])
-    truth = FACTORS @ FACTORS.transpose(0, 2, 1)
+    truth = FACTORS @ FACTORS.transpose(0, 2, 1) / few.window
     # Three episodes and three numbers: half of each is the mean of both.
     assert abs(own[0] - own[1]).max() == pytest.approx(abs(truth[0] - truth[1]).max() / 2, rel=0.5)
 
@@ -66,7 +94,8 @@ def test_false_alarms_on_fresh_episodes_are_as_rare_as_the_atlas_says_and_unknow
     assert np.mean(rates) == pytest.approx(0.1, abs=4 * np.sqrt(0.1 * 0.9 * (1 / 1000 + 1 / 2000)))
     unknown = episodes(0, 50, rng)
     assert all(farthest(atlas, episode + np.array([0.0, 8.0, 0.0])) > atlas.threshold for episode in unknown)
-    right = [Locator(atlas)(each[-1]).nearest == k for k in range(2) for each in episodes(k, 200, rng)]
+    last = [(k, windowed(each, atlas.window)[-1]) for k in range(2) for each in episodes(k, 200, rng)]
+    right = [Locator(atlas)(mean).nearest == k for k, mean in last]
     assert np.mean(right) > 0.95
 
 
