@@ -57,10 +57,9 @@ def atlas(
         return
     attach(model, made)
     print(
-        f"{model} has an atlas now: {len(made.tasks)} tasks, {made.window} contexts averaged, from step {made.step} on, "
-        f"{made.episodes} episodes; "
-        f"alarm beyond {made.threshold:.2f} standard deviations, so that at most {made.false_alarm_rate:.0%} of "
-        f"episodes in known dynamics give one ({made.held_out} held out)"
+        f"{model} has an atlas now: {len(made.tasks)} tasks, {made.window} contexts averaged, from step {made.step} on; "
+        f"{made.episodes} episodes fitted, {made.held_out} held out; alarm beyond {made.threshold:.2f} standard "
+        f"deviations, so that at most {made.false_alarm_rate:.0%} of episodes in known dynamics give one"
     )
 
 

@@ -117,8 +117,8 @@ def fit(
     known = [k for k, episodes in enumerate(counted) if sum(map(len, episodes)) > 1]
     if not known:
         raise SamiError(
-            f"a window of {window} contexts counts in episodes of at least {2 * window} steps, and there are not two in "
-            f"any task; the median episode has {_median_length(every)}. Take a shorter window, or run more episodes."
+            f"no task has two windows of {window} contexts that count, which takes episodes of at least {2 * window} "
+            f"steps; the median one has {_median_length(every)}. Take a shorter window, or run more episodes."
         )
     means = [np.concatenate(counted[k]).mean(axis=0) for k in known]
     own = [np.cov(np.concatenate(counted[k]), rowvar=False, ddof=1).reshape(len(means[0]), -1) for k in known]
