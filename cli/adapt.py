@@ -87,13 +87,18 @@ def _print(found: Adaptation) -> None:
         table.add_row(
             row.variant.value,
             *((_mean(row.success, 2),) if row.success is not None else ()),
-            _mean(row.ret, 1),
-            _mean(row.less_than_live, 2 if goal else 1),
+            _mean(row.ret, _digits(row.ret)),
+            _mean(row.less_than_live, 2 if goal else _digits(row.ret)),
             _delay(row.detected),
             _delay(row.adapted),
             _delay(row.identified),
         )
     Console().print(table)
+
+
+def _digits(ret: Mean) -> int:
+    """How many a return is told with."""
+    return 1 if abs(ret.value) < 100 else 0
 
 
 def _mean(mean: Mean, digits: int) -> str:
@@ -104,4 +109,4 @@ def _mean(mean: Mean, digits: int) -> str:
 def _delay(delay: Delay | None) -> str:
     if delay is None:
         return "-"
-    return f"{delay.share:.2f}" + ("" if delay.median is None else f" after {delay.median:g}")
+    return f"{delay.share:.2f}" + ("" if delay.median is None else f", {delay.median:g}")

@@ -10,7 +10,22 @@ from typing import Annotated
 
 import typer
 
-from . import adapt, atlas, bench, compare, doctor, evaluate, export, inspect, replay, robustness, run, sweep, train
+from . import (
+    adapt,
+    atlas,
+    bench,
+    check_adapter,
+    compare,
+    doctor,
+    evaluate,
+    export,
+    inspect,
+    replay,
+    robustness,
+    run,
+    sweep,
+    train,
+)
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
@@ -47,6 +62,7 @@ app.command("adapt")(adapt.adapt)
 app.command("inspect")(inspect.inspect)
 app.command("verify")(inspect.verify)
 app.command("run")(run.run)
+app.command("check-adapter")(check_adapter.check_adapter)
 app.command("replay")(replay.replay)
 app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)

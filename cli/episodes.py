@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from sami_runtime.replay import Shadow
     from sami_runtime.telemetry import Telemetry
 
+    from .world import World
+
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARKS_SHOWN = 50
 """Most bars that a line shows of how the context moves."""
@@ -21,9 +23,9 @@ Row = dict[str, Any]
 def row_of(
     number: int,
     report: EpisodeReport,
-    features: list[str],
+    world: World,
     skills: Counter[str],
-    total: float,
+    total: float | None,
     follower: Shadow | None,
     telemetry: Telemetry,
 ) -> Row:
@@ -32,14 +34,14 @@ def row_of(
     Args:
         number: of the episode.
         report: of the loop.
-        features: the task's.
-        skills: steps by skill; empty where the environment has no goal, and so neither skills nor success.
-        total: the return.
+        world: what was driven.
+        skills: steps by skill; empty where the world has no goal, and so neither skills nor success.
+        total: the return; None where the world gives no rewards.
         follower: a second model that followed.
         telemetry: what the context told.
     """
     loop, info = report.loop, report.info
-    row: Row = {"episode": number, **(info["task"] if "task" in info else dict.fromkeys(features))}
+    row: Row = {"episode": number, **(info["task"] if "task" in info else dict.fromkeys(world.features))}
     if skills:
         # An episode is named after its rarest skill that it needed: any lifting makes it Pick&Place (paper, C.1).
         row["skill"] = next((s for s in ("pick_and_place", "other", "push") if skills[s]), "none")
@@ -47,7 +49,7 @@ def row_of(
     if skills:
         row["success"] = bool(info["is_success"]) if "is_success" in info else None
     row |= {
-        "return": round(total, 3),
+        "return": total and round(total, 3),
         "context": [round(float(c), 4) for c in report.contexts[-1]],
         "telemetry": telemetry.summary(),
         "infer_us": round(1e6 * float(loop.times[:, 1].mean()), 1),
@@ -58,15 +60,15 @@ def row_of(
     return row if follower is None else {**row, "shadow": follower.comparison.summary()}
 
 
-def header(features: list[str], goal: bool, telemetry: Telemetry) -> str:
-    """The line above the episodes; `goal` where the environment has one, and skills."""
-    names = " ".join(f"{name:>8}" for name in features)
+def header(world: World, telemetry: Telemetry) -> str:
+    """The line above the episodes."""
+    names = " ".join(f"{name:>8}" for name in world.features)
     known = "" if telemetry.atlas is None else "  phase        score "
-    outcome = "  success" if goal else "    return"
-    return f"{names}  {'skill          ' if goal else ''}steps{outcome}{known}  context moves"
+    outcome = "  success" if world.goal else "    return"
+    return f"{names}  {'skill          ' if world.goal else ''}steps{outcome}{known}  context moves"
 
 
-def line(row: Mapping[str, Any], features: list[str], report: EpisodeReport) -> str:
+def line(row: Mapping[str, Any], world: World, report: EpisodeReport) -> str:
     """An episode in one line."""
     import numpy as np
 
@@ -75,13 +77,14 @@ def line(row: Mapping[str, Any], features: list[str], report: EpisodeReport) -> 
     speed = np.array([part.mean() for part in np.array_split(speed, min(len(speed), SPARKS_SHOWN) or 1) if len(part)])
     scale = max(float(speed.max(initial=0.0)), 1e-9)
     sparks = "".join(SPARKS[min(int(s / scale * len(SPARKS)), len(SPARKS) - 1)] for s in speed)
-    task = " ".join(f"{_value(row, name):>8}" for name in features)
+    task = " ".join(f"{_value(row, name):>8}" for name in world.features)
     if row["telemetry"]["phase"] is not None:
         sparks = f"{_known(row['telemetry'])}  {sparks}"
     if "success" in row:
         won = {True: "yes", False: "no", None: "-"}[row["success"]]
         return f"{task}  {row['skill']:<14} {row['steps']:>5}  {won:<7}  {sparks}"
-    return f"{task}  {row['steps']:>5}  {row['return']:>8.1f}  {sparks}"
+    earned = "-" if row["return"] is None else f"{row['return']:.1f}"
+    return f"{task}  {row['steps']:>5}  {earned:>8}  {sparks}"
 
 
 def summary(rows: list[Row], features: list[str]) -> None:
@@ -119,7 +122,7 @@ def _shares(rows: list[Row]) -> list[str]:
     n = len(rows)
     steps = f"{sum(row['steps'] for row in rows) / n:.1f}"
     if "success" not in rows[0]:
-        return [str(n), f"{sum(row['return'] for row in rows) / n:.1f}", steps]
+        return [str(n), f"{sum(row['return'] or 0.0 for row in rows) / n:.1f}", steps]
     success = sum(row["success"] for row in rows) / n
     lifted = sum(row["skill"] == "pick_and_place" for row in rows) / n
     return [str(n), f"{success:.2f}", f"{lifted:.2f}", steps]

@@ -1,26 +1,25 @@
-"""`sami run`: drive an environment with a model file, episode by episode."""
+"""`sami run`: drive an environment or a robot with a model file, episode by episode."""
 
 from __future__ import annotations
 
 import json as json_module
 import math
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .adapters import HELP
+
 if TYPE_CHECKING:
-    from sami_runtime.adapters import Adapter
     from sami_runtime.gap_profile import GapProfile
     from sami_runtime.limits import Limits
     from sami_runtime.loop import OnStep
     from sami_runtime.replay import Shadow
     from sami_runtime.report import LoopReport
     from sami_runtime.tick import StepRecord
-    from sami_train.tasks import Task, TaskSpace
 
     from .film import Film
 
@@ -31,9 +30,14 @@ PREWARM_S = 0.0005
 def run(
     env: Annotated[str | None, typer.Option(help="Environment, e.g. panda; the model's own if left out.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file; models/ENV-satesac.onnx if left out.")] = None,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes to run.")] = 20,
+    adapter: Annotated[
+        str | None, typer.Option(metavar="MODULE:FACTORY", help=f"Instead of a simulator: {HELP}")
+    ] = None,
+    episodes: Annotated[int | None, typer.Option(min=1, help="Episodes; 20 in a simulator, 1 on a robot.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode.")] = None,
-    tasks: Annotated[str, typer.Option(help="Task set to draw from: training, moderate, extreme, or all.")] = "all",
+    tasks: Annotated[
+        str | None, typer.Option(help="Task set to draw from: training, moderate, extreme; all if left out.")
+    ] = None,
     mass: Annotated[float | None, typer.Option(help="Fix the mass: the cube's in kg, or a robot's scale.")] = None,
     friction: Annotated[float | None, typer.Option(help="Fix the table's lateral friction (Panda).")] = None,
     damping: Annotated[float | None, typer.Option(help="Fix the scale of the joints' damping (MuJoCo).")] = None,
@@ -67,8 +71,9 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Run a policy and watch it adapt: the hidden task, what came of it, and how the policy's context moves."""
-    from sami_runtime.adapters import DryRun, Gapped
+    from sami_runtime.adapters import Adapter, DryRun, Gapped
     from sami_runtime.clock import ManualClock, MonotonicClock
+    from sami_runtime.errors import SamiError
     from sami_runtime.loop import run_episode
     from sami_runtime.record import Recorder
     from sami_runtime.replay import Shadow
@@ -79,22 +84,29 @@ def run(
     from sami_runtime.telemetry import Telemetry
 
     from . import episodes as told
+    from . import world as worlds
     from .environments import model_and_environment
     from .film import Film
     from .live import LiveLine
 
-    model, spec = model_and_environment(model, env)
     render = _renderer(render, gif, dry_run)
+    fixed = {"mass": mass, "friction": friction, "damping": damping}
+    if adapter is None:
+        model, spec = model_and_environment(model, env)
+        mode = "rgb_array" if render == "gif" else render
+        world = worlds.simulator(spec, tasks or "all", {**fixed, "crippled": worlds.parts(cripple)}, mode)
+    else:
+        given = {"env": env, "tasks": tasks, **fixed, "cripple": cripple, "render": render}
+        worlds.refuse_simulator_options(given)
+        if model is None:
+            raise SamiError(f"which model is to drive {adapter}? Name its file with --model.")
+        world = worlds.robot(adapter)
     film_path = _film_path(gif, model) if render == "gif" else None
     session = Session.load(model, provider=provider)
-    profile, allowed = _profile(gap), _limits(limits, gap)
+    profile, allowed = _profile(gap), _limits(limits, aging=bool(gap) or world.real)
     follower = Shadow(Session.load(shadow, provider=provider), session.contract, shadow_tolerance) if shadow else None
-    fixed = {"mass": mass, "friction": friction, "damping": damping, "crippled": _parts(cripple)}
-    chosen = _tasks(spec.tasks, tasks, fixed)
-    features = [feature.name for feature in spec.tasks.features]
-    goal = spec.goal is not None
     # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
-    paced = real_time or render == "human"
+    paced = real_time or render == "human" or world.real
     clock = MonotonicClock() if paced else ManualClock()
     film = Film(film_path, session.contract.rate_hz) if film_path else None
     rows: list[told.Row] = []
@@ -103,16 +115,16 @@ def run(
         closing.enter_context(fatal_signals_raise())  # also between two episodes, recordings are closed
         if not json:
             closing.callback(lambda: print(_ending(total, follower, film, record), end=""))
-        robot = spec.adapter(spec.make(tasks=chosen, render_mode="rgb_array" if render == "gif" else render), clock)
+        robot: Any = world.make(clock)
         closing.callback(robot.close)
-        behind = robot if profile is None else Gapped(robot, profile, session.contract.rate_hz)
-        adapter: Adapter = DryRun(behind) if dry_run else behind
-        gate = SafetyGate(adapter, session.contract, allowed)
+        behind: Adapter = robot if profile is None else Gapped(robot, profile, session.contract.rate_hz)
+        driven = DryRun(behind) if dry_run else behind
+        gate = SafetyGate(driven, session.contract, allowed)
         telemetry = Telemetry(session.contract)
         watching: list[OnStep] = [total.add, telemetry]
         live = closing.enter_context(LiveLine(telemetry))
         if record:
-            facts = {"env": spec.name, "seed": seed, "dry_run": dry_run, "gap": profile and profile.to_dict()}
+            facts = {"env": world.name, "seed": seed, "dry_run": dry_run, "gap": profile and profile.to_dict()}
             watching.append(closing.enter_context(Recorder(record, session, allowed, facts)))
         if follower:
             watching.append(follower)
@@ -120,14 +132,15 @@ def run(
             closing.callback(film.save)
         if not json:
             watching.append(live)
-            print(told.header(features, goal, telemetry))
-        for number in range(episodes):
+            print(told.header(world, telemetry))
+        for number in range(episodes or (1 if world.real else 20)):
             skills: Counter[str] = Counter()
             rewards: list[float] = []
 
             def watch(step: StepRecord, skills: Counter[str] = skills, rewards: list[float] = rewards) -> None:
-                rewards.append(step.info.get("reward", 0.0))
-                if goal:
+                if "reward" in step.info:
+                    rewards.append(step.info["reward"])
+                if world.goal:
                     skills[step.info.get("skill", "none")] += 1
                 for each in watching:
                     each(step)
@@ -136,7 +149,7 @@ def run(
 
             report = run_episode(
                 session,
-                adapter,
+                driven,
                 seed + number,
                 steps,
                 clock=clock,
@@ -144,12 +157,13 @@ def run(
                 gate=gate,
                 prewarm_s=PREWARM_S if paced else 0.0,
             )
-            rows.append(told.row_of(number, report, features, skills, sum(rewards), follower, telemetry))
-            text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], features, report)
+            total_reward = sum(rewards) if rewards else None
+            rows.append(told.row_of(number, report, world, skills, total_reward, follower, telemetry))
+            text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], world, report)
             live.clear()
             print(text, flush=True)
-        if not json and not dry_run:
-            told.summary(rows, features)
+        if world.features and not json and not dry_run:
+            told.summary(rows, world.features)
 
 
 def _renderer(render: str | None, gif: Path | None, dry_run: bool) -> str | None:
@@ -178,36 +192,15 @@ def _profile(gap: str) -> GapProfile | None:
     return GapProfile.load(gap) if gap else None
 
 
-def _limits(path: Path | None, gap: str) -> Limits:
+def _limits(path: Path | None, aging: bool) -> Limits:
+    """The limits of a file; `aging` where observations age while nothing is written."""
     from sami_runtime.limits import Limits
 
     limits = Limits.load(path) if path else Limits()
-    if limits.max_age_s is None and not gap:
-        # A simulator stands still while nothing is written: what it observes does not age. Behind a gap it does.
+    if limits.max_age_s is None and not aging:
+        # A simulator stands still while nothing is written. Behind a gap it does not.
         limits = limits.model_copy(update={"max_age_s": math.inf})
     return limits
-
-
-def _parts(text: str | None) -> Any:
-    """Numbers of crippled parts; text that is none is left for the task's own check to refuse."""
-    if text is None or text == "none":
-        return text and []
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError:
-        return text
-
-
-def _tasks(space: TaskSpace, name: str, fixed: Mapping[str, Any]) -> list[Task]:
-    """The tasks to draw from: a set's (or all sets'), with some features fixed."""
-    from sami_runtime.errors import UnknownName
-
-    if name not in (*space.sets, "all"):
-        raise UnknownName("task set", name, [*space.sets, "all"])
-    names = list(space.sets) if name == "all" else [name]
-    tasks = [task for each in names for task in space.resolve(each)]
-    given = {feature: value for feature, value in fixed.items() if value is not None}
-    return [space.check({**task, **given}) for task in tasks]
 
 
 def _ending(total: LoopReport, follower: Shadow | None, film: Film | None, record: Path | None) -> str:

@@ -112,7 +112,7 @@ def fit(
     """
     every = [episode for task in fitted for episode in task]
     window = usual_window(every) if window is None else window
-    counted = [[means for each in task if len(means := windowed(each, window)[window:])] for task in fitted]
+    counted = [[late for each in task if len(late := windowed(each, window)[window:])] for task in fitted]
     # A task whose episodes are all over before has no place of its own.
     known = [k for k, episodes in enumerate(counted) if sum(map(len, episodes)) > 1]
     if not known:

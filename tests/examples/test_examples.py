@@ -50,6 +50,53 @@ def test_the_gap_shows_every_key_and_fits_the_arm():
     assert set(GapProfile.model_fields) <= keys
 
 
+@pytest.fixture
+def udp_robot():
+    """Starts the robot of the example for so many seconds, and waits until it listens."""
+    started = []
+
+    def start(seconds):
+        command = [sys.executable, str(ROOT / "examples" / "udp_robot.py"), str(seconds)]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert started[0].stdout.readline().startswith("listening")
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def drive(command, *options):
+    options = ("--model", MODEL, *options)
+    main = "import sys; sys.path[0] = '.'; from sami_cli.app import main; main()"
+    return call(sys.executable, "-c", main, *command, "udp_robot:make", *options, cwd=ROOT / "examples")
+
+
+def test_a_robot_behind_a_network_keeps_the_laws_and_is_driven(udp_robot):
+    udp_robot(60)
+    done = drive(["check-adapter"], "--write")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "0 of 12 laws broken" in done.stdout
+    done = drive(["run", "--adapter"], "--steps", 10)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "10 acted, 0 held, 0 late, 0 refused" in done.stdout
+
+
+def test_a_robot_that_goes_silent_is_held_and_then_stopped(udp_robot):
+    udp_robot(4)
+    done = drive(["run", "--adapter"], "--steps", 1000)
+    assert done.returncode == 3
+    assert re.search(r"ticks in a row \(stop_after\), lastly: age: .*The robot is stopped", done.stderr)
+    assert "not acted: age " in done.stdout
+
+
+def test_a_robot_that_was_never_there_is_told_of():
+    done = drive(["run", "--adapter"])
+    assert (done.returncode, done.stdout.count("acted")) == (1, 0)
+    assert "sent nothing for a second. Is it running?" in done.stderr
+
+
 # --- C++
 
 

@@ -1,0 +1,161 @@
+"""`sami check-adapter` and `sami run --adapter`: a robot of the user's own, from a module in the current folder."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sami_runtime.recording import read_recording
+
+ROBOT = '''
+import numpy as np
+
+from sami_runtime import Executed, Observation
+from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
+
+
+class Still:
+    """Every sensor says 0.1, and every action is written to a file."""
+
+    observation, action = PANDA_OBSERVATION, PANDA_ACTION
+
+    def __init__(self, clock, offset=0.0):
+        self.clock, self.offset = clock, offset
+
+    def reset(self, seed=None):
+        pass
+
+    def read(self):
+        values = {signal.name: np.full(signal.size, 0.1, np.float32) for signal in self.observation}
+        return Observation(values, self.clock.now() + self.offset)
+
+    def write(self, action):
+        with open("written.txt", "a") as file:
+            print(*action, file=file)
+        return Executed(action.copy())
+
+    def stop(self):
+        with open("stopped.txt", "a") as file:
+            print("stop", file=file)
+
+    def close(self):
+        pass
+
+
+def make(clock):
+    return Still(clock)
+
+
+def wall_clock(clock):
+    import time
+
+    return Still(clock, time.time() - clock.now())
+
+
+def fails(clock):
+    raise OSError("no such bus: can0")
+
+
+def unfinished(clock):
+    return object()
+'''
+
+
+@pytest.fixture(autouse=True)
+def robot(sami, monkeypatch):
+    """The module `my_robot` in the current folder; forgotten afterwards."""
+    Path("my_robot.py").write_text(ROBOT)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    sys.modules.pop("my_robot", None)
+
+
+def test_a_good_adapter_passes_and_nothing_is_written_unless_asked_for(sami, trained):
+    done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--ticks", 3)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[-1].endswith("0 of 10 laws broken; nothing was written, --write checks that, too")
+    assert not Path("written.txt").exists()
+    done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--ticks", 3, "--write")
+    assert done.out.splitlines()[-1] == "my_robot:make: 0 of 12 laws broken"
+    assert Path("written.txt").read_text() == "0.0 0.0 0.0 0.0\n" * 3
+
+
+def test_a_broken_law_is_told_and_exits_with_4(sami, trained):
+    done = sami("check-adapter", "my_robot:wall_clock", "--model", trained.model, "--ticks", 3)
+    assert done.code == 4
+    assert "BROKEN  stamps observations with the loop's clock" in done.out
+    assert "1 of 10 laws broken" in done.out
+    done = sami("check-adapter", "my_robot:wall_clock", "--model", trained.model, "--ticks", 3, "--json")
+    told = json.loads(done.out)
+    assert (done.code, told["broken"], len(told["laws"])) == (4, 1, 10)
+
+
+def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, trained):
+    done = sami(
+        "run", "--adapter", "my_robot:make", "--model", trained.model, "--steps", 3, "--record", "r.mcap", "--json"
+    )
+    assert (done.code, done.err) == (0, "")
+    (row,) = map(json.loads, done.out.splitlines())
+    assert (row["steps"], row["return"], row["outcomes"]["acted"]) == (3, None, 3)
+    assert len(Path("written.txt").read_text().splitlines()) == 3
+    assert Path("stopped.txt").exists()
+    recording = read_recording("r.mcap")
+    assert recording.about["env"] == "my_robot:make"
+    times = [step.record.time for step in recording.steps]
+    assert times[2] - times[0] == pytest.approx(0.08, abs=0.02)
+    assert sami("replay", "r.mcap").code == 0
+
+
+def test_a_dry_run_of_a_robot_never_writes(sami, trained):
+    done = sami("run", "--adapter", "my_robot:make", "--model", trained.model, "--steps", 3, "--dry-run")
+    assert (done.code, done.err) == (0, "")
+    assert "3 acted" in done.out
+    assert not Path("written.txt").exists()
+
+
+def test_observations_of_a_robot_age(sami, trained):
+    done = sami("run", "--adapter", "my_robot:wall_clock", "--model", trained.model, "--steps", 12)
+    assert done.code == 3
+    assert "age: the observation was measured" in done.err
+    assert not Path("written.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("adapter", "message"),
+    [
+        ("my_robot", "--adapter is 'my_robot'; write MODULE:FACTORY, e.g. my_arm:make"),
+        ("my_robt:make", "my_robt of --adapter my_robt:make cannot be imported: ModuleNotFoundError"),
+        ("my_robot:mak", "unknown factory 'mak'. Did you mean 'make'?"),
+        ("my_robot:fails", "my_robot:fails(clock) failed: OSError: no such bus: can0."),
+        ("my_robot:unfinished", "made a object, which lacks observation, action, reset, read, write, stop, close."),
+    ],
+)
+@pytest.mark.parametrize("command", [("check-adapter",), ("run", "--adapter")])
+def test_an_adapter_that_cannot_be_made_is_refused(sami, trained, command, adapter, message):
+    done = sami(*command, adapter, "--model", trained.model)
+    assert done.code == 1
+    assert done.err.startswith("sami: ")
+    assert message in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--env", "panda"), "--env panda is for simulators; --adapter drives a robot."),
+        (("--mass", 3), "--mass 3.0 is for simulators"),
+        (("--tasks", "training"), "--tasks training is for simulators"),
+        (("--render", "gif"), "--render gif is for simulators"),
+    ],
+)
+def test_options_of_simulators_are_refused_on_a_robot(sami, trained, options, message):
+    done = sami("run", "--adapter", "my_robot:make", "--model", trained.model, *options)
+    assert (done.code, done.out) == (1, "")
+    assert message in done.err
+
+
+def test_a_robot_is_not_driven_by_a_model_that_nobody_named(sami):
+    done = sami("run", "--adapter", "my_robot:make")
+    assert done.code == 1
+    assert "which model is to drive my_robot:make? Name its file with --model." in done.err

@@ -1,0 +1,237 @@
+"""An adapter that keeps what it owes to the loop passes, and each way of breaking it is found and named."""
+
+import time
+
+import numpy as np
+import pytest
+
+from sami_runtime import Executed, Limits, ManualClock, Observation
+from sami_runtime.adapters import DryRun, Gapped
+from sami_runtime.conformance import ENDING, FOUNDATIONS, READING, WRITING, check_adapter
+from sami_runtime.gap_profile import GapProfile
+
+
+@pytest.fixture
+def contract(make):
+    return make.contract_of(make.recurrent())
+
+
+@pytest.fixture
+def check(contract):
+    """Verdicts on an adapter that is made with the clock of the check."""
+
+    def verdicts(made, clock=None, **options):
+        clock = clock or ManualClock()
+        return list(check_adapter(made(clock), contract, clock, **{"ticks": 5, "write": True} | options))
+
+    return verdicts
+
+
+def broken(verdicts):
+    return {verdict.law.split(":")[0]: verdict.fault for verdict in verdicts if verdict.fault}
+
+
+def test_a_good_adapter_keeps_every_law_and_is_stopped_and_closed_twice(check, arm):
+    robots = []
+
+    def made(clock):
+        robots.append(arm(clock=clock))
+        return robots[0]
+
+    verdicts = check(made)
+    assert broken(verdicts) == {}
+    assert [v.law for v in verdicts] == [law.sentence for law in (*FOUNDATIONS, *READING, *WRITING, *ENDING)]
+    assert (robots[0].resets, robots[0].reads, robots[0].closes) == (1, 5, 2)
+    assert [action.tolist() for action in robots[0].written] == [[0.0, 0.0]] * 5
+    # Twice before the episode, twice in the middle of it, and once on the way out.
+    assert robots[0].stops == 5
+
+
+def test_without_writing_nothing_is_ever_written(check, arm):
+    robots = []
+
+    class Sensing(arm):
+        """Measures at each read, as a robot does."""
+
+        def read(self):
+            self._measured = self.clock.now()
+            return super().read()
+
+    def made(clock):
+        robots.append(Sensing(clock=clock))
+        return robots[0]
+
+    verdicts = check(made, write=False)
+    assert broken(verdicts) == {}
+    assert {law.sentence for law in WRITING}.isdisjoint(verdict.law for verdict in verdicts)
+    assert robots[0].written == []
+
+
+def test_adapters_around_others_keep_the_laws_too(check, arm):
+    profile = GapProfile.model_validate({"noise": 0.001, "latency_s": 0.04, "actuator_lag_s": 0.05})
+    assert broken(check(lambda clock: Gapped(arm(clock=clock), profile, 25.0))) == {}
+    # What a dry run watches stands still: the simulator in it is not stepped.
+    assert set(broken(check(lambda clock: DryRun(arm(clock=clock))))) == {
+        "measures anew",
+        "stamps observations with the loop's clock, when they were measured",
+    }
+
+
+def test_what_is_written_is_the_rest_of_the_limits(check, arm):
+    for rest, expected in ((0.25, [0.25, 0.25]), ({"fx": -0.5, "fy": 0.5}, [-0.5, 0.5])):
+        robots = []
+        assert broken(check(lambda clock, r=robots: r.append(arm(clock=clock)) or r[0], limits=Limits(rest=rest))) == {}
+        assert robots[0].written[0].tolist() == expected
+
+
+def overwrites(arm):
+    class Overwrites(arm):
+        """Gives the same buffer at each read."""
+
+        buffer = np.zeros(2, np.float32)
+
+        def read(self):
+            seen = super().read()
+            self.buffer[:] = seen.values["position"] + 1e-3 * self.reads
+            return Observation({**seen.values, "position": self.buffer}, seen.time)
+
+    return Overwrites
+
+
+def changed_read(change):
+    """An arm whose observation is changed by `change(values, time)`."""
+
+    def adapter(arm):
+        class Changed(arm):
+            def read(self):
+                seen = super().read()
+                return Observation(*change(dict(seen.values), seen.time))
+
+        return Changed
+
+    return adapter
+
+
+def changed_write(change):
+    """An arm whose answer to an action is `change(action)`."""
+
+    def adapter(arm):
+        class Changed(arm):
+            def write(self, action):
+                super().write(action)
+                return change(action)
+
+        return Changed
+
+    return adapter
+
+
+def no_second(method):
+    """An arm whose method cannot be called twice."""
+
+    def adapter(arm):
+        class Once(arm):
+            called = False
+
+            def once(self):
+                if self.called:
+                    raise OSError("the bus is closed")
+                self.called = True
+
+        setattr(Once, method, Once.once)
+        return Once
+
+    return adapter
+
+
+def other_unit(arm):
+    class Millimetres(arm):
+        def __init__(self, **options):
+            super().__init__(**options)
+            first = self.observation[0].model_copy(update={"unit": "mm"})
+            self.observation = (first, *self.observation[1:])
+
+    return Millimetres
+
+
+def slow(arm):
+    class Slow(arm):
+        def read(self):
+            time.sleep(0.03)
+            return super().read()
+
+    return Slow
+
+
+@pytest.mark.parametrize(
+    ("defect", "law", "fault"),
+    [
+        (other_unit, "declares the signals", "position' has unit m, the adapter's has mm"),
+        (no_second("stop"), "stops from any state", "OSError: the bus is closed"),
+        (
+            changed_read(lambda v, t: ({k: v[k] for k in ("position", "velocity")}, t)),
+            "gives every signal",
+            "lacks goal",
+        ),
+        (changed_read(lambda v, t: ({**v, "goal": np.zeros(2)}, t)), "gives every signal", r"shape (2,), not (1,)"),
+        (changed_read(lambda v, t: ({**v, "goal": np.array(["a"])}, t)), "gives every signal", "goal as <U1"),
+        (
+            changed_read(lambda v, t: ({**v, "goal": np.array([np.nan])}, t)),
+            "gives every signal",
+            "[nan], which",
+        ),
+        (
+            changed_read(lambda v, t: ({**v, "position": np.array([0.0, 1000.0])}, t)),
+            "stays within the bounds",
+            "position.y = 1000, beyond -1.0 to 1.0 [m]; is the unit another one?",
+        ),
+        (
+            changed_read(lambda v, t: (v, t + 1.7e9)),
+            "stamps observations with the loop's clock",
+            "-1.7e+09 s old, allowed are 0 to 0.12 (max_age_s)",
+        ),
+        (changed_read(lambda v, t: (v, -0.01 * t)), "measures anew", "before read 1 at"),
+        (changed_read(lambda v, t: (v, 0.0)), "measures anew", "all 5 observations are stamped 0 s"),
+        (overwrites, "gives observations away", "position of read 0 was changed after it was given"),
+        (slow, "leaves time for the policy", "ms of 40 ms"),
+        (
+            changed_write(lambda a: Executed(np.add(a, 1.0, out=a))),
+            "leaves the action",
+            "write 0 changed the action [0.0, 0.0] that it was given to [1.0, 1.0]",
+        ),
+        (changed_write(lambda a: Executed(a + 2.0)), "says what it executed", "fx = 2, beyond -1.0 to 1.0 [N]"),
+        (changed_write(lambda a: Executed(a[:1])), "says what it executed", "executed [0.0], not 2 finite numbers"),
+        (no_second("close"), "stops in the middle", "OSError: the bus is closed"),
+    ],
+)
+def test_each_broken_law_is_named_with_what_broke_it(check, arm, defect, law, fault):
+    found = broken(check(lambda clock: defect(arm)(clock=clock)))
+    (name, told), *others = found.items()
+    assert name.startswith(law)
+    assert fault in told
+    # What only follows: a stamp of nothing but zeros is too old in the end, and who cannot stop twice is not stopped.
+    assert [told for _, told in others if "0 to 0.12" not in told and "stop() failed twice" not in told] == []
+
+
+def test_nothing_is_tried_after_a_law_that_the_others_build_on(check, arm):
+    verdicts = check(lambda clock: arm(clock=clock, raise_at_reads=[2]))
+    assert [bool(verdict.fault) for verdict in verdicts] == [False, False, True]
+    assert verdicts[-1].fault == "FakeAdapter: read 2 fails, as scripted by raise_at_reads."
+
+
+def test_an_adapter_is_stopped_and_closed_also_where_it_fails_and_where_the_check_is_left(contract, arm):
+    robot = arm(clock=ManualClock(), raise_at_reads=[0])
+    list(check_adapter(robot, contract, robot.clock))
+    assert (robot.stops, robot.closes) == (3, 1)
+    robot = arm(clock=ManualClock())
+    verdicts = check_adapter(robot, contract, robot.clock)
+    next(verdicts)
+    verdicts.close()
+    assert (robot.stops, robot.closes) == (1, 1)
+
+
+def test_an_episode_that_the_world_ends_is_not_written_to_any_more(check, arm):
+    robots = []
+    made = check(lambda clock: robots.append(arm(clock=clock, episode_steps=3)) or robots[0])
+    assert broken(made) == {}
+    assert robots[0].writes == 3
