@@ -7,7 +7,7 @@ five are the same episode, to the last bit, so that differences are taken episod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -81,6 +81,9 @@ class Row:
     where the dynamics do not change, or to none that the model's atlas has."""
     gap: tuple[float, ...]
     """Mean distance of the context that the policy is given from the one from the start, by steps since the change."""
+    score: tuple[float | None, ...] = ()
+    """Median out-of-distribution score by steps since the change; None where the atlas does not count yet. Empty where
+    nothing is detected."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,8 @@ class Adaptation:
             {
                 "variant": row.variant.value,
                 **{name: value and value._asdict() for name in names for value in (getattr(row, name),)},
-                "gap": list(row.gap),
+                "gap": [round(gap, 4) for gap in row.gap],
+                "score": [score and round(score, 4) for score in row.score],
             }
             for row in self.rows
         ]
@@ -177,41 +181,49 @@ def judge(
         start = [starts[k] for k in reached]
         better = [float(live[k].success) - every[k].success if goal else live[k].ret - every[k].ret for k in reached]
         detected = adapted = identified = None
+        score: tuple[float | None, ...] = ()
         if atlas is not None and variant in (Variant.LIVE, Variant.UNCHANGED):
-            detected = Delay.of([_detected(contract, run, change.step) for run in own])
+            told = [_readings(contract, run) for run in own]
+            detected = Delay.of([_detected(readings, change.step) for readings in told])
+            score = _scores(told, change.step)
+            if known and variant is Variant.LIVE:
+                identified = Delay.of([_identified(readings, change) for readings in told])
         if variant in (Variant.LIVE, Variant.RESET):
             frozen = [live[k].contexts[change.step] for k in reached]
             pairs = zip(own, start, frozen, strict=True)
             adapted = Delay.of([_adapted(run, other, old, change.step) for run, other, old in pairs])
-        if known and variant is Variant.LIVE:
-            identified = Delay.of([_identified(contract, run, change) for run in own])
         success = Mean.of([float(run.success) for run in own]) if goal else None
         ret = Mean.of([run.ret for run in own])
         gap = _gap(own, start, change.step)
-        rows.append(Row(variant, success, ret, Mean.of(better), detected, adapted, identified, gap))
+        rows.append(Row(variant, success, ret, Mean.of(better), detected, adapted, identified, gap, score))
     return Adaptation(change, len(live), len(reached), tuple(rows))
 
 
-def _readings(contract: Contract, run: Run) -> Iterator[tuple[int, Reading]]:
+def _readings(contract: Contract, run: Run) -> list[Reading]:
     """What the telemetry tells at each step of an episode."""
     telemetry = Telemetry(contract)
-    return ((t, telemetry.update(context)) for t, context in enumerate(run.contexts))
+    return [telemetry.update(context) for context in run.contexts]
 
 
-def _identified(contract: Contract, run: Run, change: Change) -> int | None:
-    right = [reading.nearest == change.after for t, reading in _readings(contract, run) if t > change.step]
+def _detected(readings: Sequence[Reading], step: int) -> int | None:
+    noticed = [reading.alarm or reading.phase is Phase.READAPTING for reading in readings[step:]]
+    return noticed.index(True) if True in noticed and not noticed[0] else None
+
+
+def _identified(readings: Sequence[Reading], change: Change) -> int | None:
+    right = [reading.nearest == change.after for reading in readings[change.step + 1 :]]
     return right.index(True) + 1 if right and right[-1] else None
 
 
-def _detected(contract: Contract, run: Run, step: int) -> int | None:
-    quiet = False
-    for t, reading in _readings(contract, run):
-        noticed = reading.alarm or reading.phase is Phase.READAPTING
-        if t == step:
-            quiet = not noticed
-        if t > step and quiet and noticed:
-            return t - step
-    return None
+def _scores(told: Sequence[Sequence[Reading]], step: int) -> tuple[float | None, ...]:
+    scores: list[float | None] = []
+    for t in count(step):
+        running = [readings[t].score for readings in told if len(readings) > t]
+        if len(running) < min(FEWEST, len(told)):
+            break
+        counted = [score for score in running if score is not None]
+        scores.append(float(np.median(counted)) if counted else None)
+    return tuple(scores)
 
 
 def _adapted(run: Run, start: Run, frozen: np.ndarray, step: int) -> int | None:

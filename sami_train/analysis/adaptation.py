@@ -27,23 +27,34 @@ COLOURS = {
 def draw(found: Sequence[Adaptation], path: Path) -> None:
     """Write a PNG with a column for each change.
 
-    Above: mean distance of the policy's context from the one from the start, by steps since the change. Below: success
+    Above: mean distance of the policy's context from the one from the start, by steps since the change. In the middle,
+    where the model has an atlas: the median out-of-distribution score, with the line of the alarm. Below: success
     (return, where there is no goal) of each variant, with bars of one standard error.
     """
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(SETTINGS):
-        figure = Figure(figsize=(max(6.0, 3.0 * len(found)), 5.6), layout="constrained")
-        grid = figure.subplots(2, len(found), squeeze=False, sharey="row", height_ratios=(1.2, 1.0))
-        for (above, below), each in zip(grid.T, found, strict=True):
-            _gaps(above, each)
-            _outcomes(below, each)
-        lows, highs = zip(*(axes.get_xlim() for axes in grid[1]), strict=True)
-        for axes in grid[1]:
+        scored = any(row.score for row in found[0].rows)
+        heights = (1.2, 1.0, 1.0) if scored else (1.2, 1.0)
+        figure = Figure(figsize=(max(6.0, 3.0 * len(found)), 0.9 + 2.2 * sum(heights)), layout="constrained")
+        grid = figure.subplots(len(heights), len(found), squeeze=False, sharey="row", height_ratios=heights)
+        for column, each in zip(grid.T, found, strict=True):
+            _gaps(column[0], each)
+            if scored:
+                _scores(column[1], each)
+            _outcomes(column[-1], each)
+        lows, highs = zip(*(axes.get_xlim() for axes in grid[-1]), strict=True)
+        for axes in grid[-1]:
             axes.set_xlim(min(lows), max(highs))
-        grid[0][0].set(ylabel="distance of contexts", ylim=(0, None))  # shared: set once all lines are there
-        _legend(figure, grid[0][0])
+        # Shared: set once all lines are there.
+        grid[0][0].set(ylabel="distance of contexts", ylim=(0, None))
+        if scored:
+            grid[1][0].set(ylabel="score, alarm above 1", ylim=(0, None))
+        handles = {
+            label: line for axes in grid[:-1, 0] for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        legend_below(figure, list(handles.values()))
         figure.savefig(path)
 
 
@@ -56,6 +67,15 @@ def _gaps(axes: Axes, found: Adaptation) -> None:
     axes.set_title(f"{change}\n{found.reached} of {found.episodes} episodes", fontsize=9)
 
 
+def _scores(axes: Axes, found: Adaptation) -> None:
+    for row in found.rows:
+        if row.score:
+            scores = [float("nan") if score is None else score for score in row.score]
+            axes.plot(range(len(scores)), scores, color=COLOURS[row.variant], lw=1.8, label=row.variant.value)
+    axes.axhline(1.0, color=GREY, lw=1.0, ls="--")
+    axes.set(xlabel="steps since the change", xlim=(0, None))
+
+
 def _outcomes(axes: Axes, found: Adaptation) -> None:
     for at, row in enumerate(reversed(found.rows)):
         mean = row.success or row.ret
@@ -64,7 +84,3 @@ def _outcomes(axes: Axes, found: Adaptation) -> None:
             axes.plot([mean.value - mean.error, mean.value + mean.error], [at, at], color=GREY, lw=4, **BAND)
     axes.set_yticks(range(len(found.rows)), [row.variant.value for row in reversed(found.rows)])
     axes.set(xlabel="success" if found.rows[0].success else "return", ylim=(-0.5, len(found.rows) - 0.5))
-
-
-def _legend(figure: Figure, axes: Axes) -> None:
-    legend_below(figure, axes.get_legend_handles_labels()[0])
