@@ -13,7 +13,6 @@ from .style import BAND, GREY, SETTINGS, legend_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 COLOURS = {
     Variant.LIVE: "#D55E00",
@@ -33,6 +32,7 @@ def draw(found: Sequence[Adaptation], path: Path) -> None:
     """
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     with matplotlib.rc_context(SETTINGS):
         scored = any(row.score for row in found[0].rows)
@@ -51,10 +51,7 @@ def draw(found: Sequence[Adaptation], path: Path) -> None:
         grid[0][0].set(ylabel="distance of contexts", ylim=(0, None))
         if scored:
             grid[1][0].set(ylabel="score, alarm above 1", ylim=(0, None))
-        handles = {
-            label: line for axes in grid[:-1, 0] for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
-        }
-        legend_below(figure, list(handles.values()))
+        legend_below(figure, [Line2D([], [], color=COLOURS[variant], label=variant.value) for variant in Variant])
         figure.savefig(path)
 
 

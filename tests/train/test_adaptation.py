@@ -208,13 +208,14 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     # x = 4 is beyond the threshold two steps after the change, and nearer to 5 than to 0; 1 is neither.
     assert row.detected == Delay(1 / 3, 2.0)
     assert row.adapted == Delay(1 / 3, 2.0)
-    assert row.gap == pytest.approx([5.0])
+    assert (row.gap, row.score) == (pytest.approx([5.0]), pytest.approx([0.0]))
     assert found.of(Variant.FROZEN).less_than_live == Mean(pytest.approx(1 / 3), pytest.approx(1 / 3))
     assert found.of(Variant.FROZEN).detected is None
     later = {variant: [runs[0]] * 5 for variant, runs in {Variant.LIVE: live, Variant.FROZEN: frozen}.items()}
     told = judge(Change({}, {}, 4), later, starts[:1] * 5, contract, goal=False)
     assert told.of(Variant.LIVE).gap == pytest.approx([1.0, 3.0])
     assert told.of(Variant.FROZEN).gap == pytest.approx([5.0, 5.0])
+    assert told.of(Variant.LIVE).score == pytest.approx([4 / 3, 8 / 3])
     assert (told.of(Variant.LIVE).success, told.of(Variant.FROZEN).less_than_live.value) == (None, 0.0)
     # It was loud already when the dynamics changed.
     assert told.of(Variant.LIVE).detected == Delay(0.0, None)
