@@ -60,7 +60,7 @@ def adapt(
     if files is not None:
         from sami_train.analysis.adaptation import draw
 
-        files[0].write_text(json_module.dumps(document, indent=2) + "\n", encoding="utf-8")
+        files[0].write_text(json_module.dumps(document) + "\n", encoding="utf-8")
         draw(found, files[1])
     if json:
         print(json_module.dumps(document, indent=2))

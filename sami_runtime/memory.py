@@ -29,6 +29,8 @@ class SessionState:
     """(N, C): the context inferred last."""
     acted: NDArray[np.bool_]
     """(N,): which rows made a step since their reset."""
+    tick: int = 0
+    """Number of steps since the last reset of all rows."""
 
 
 class Memory:

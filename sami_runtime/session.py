@@ -209,6 +209,7 @@ class Session:
             tensors={name: value.copy() for name, value in memory.state.items()},
             context=memory.context.copy(),
             acted=memory.acted.copy(),
+            tick=self.tick,
         )
 
     def restore(self, state: SessionState) -> None:
@@ -241,7 +242,7 @@ class Session:
         for name, value in values.items():
             np.copyto(own_values[name], value)
         spare.acted = acted
-        self._now = 1 - self._now
+        self._now, self.tick = 1 - self._now, state.tick
 
     def _answer(self, memory: Memory, inference_s: float) -> Step:
         if self._rowless:

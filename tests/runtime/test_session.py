@@ -282,6 +282,8 @@ def test_a_restored_state_goes_on_bit_equal(path, seen):
     rest = play(session, seen, start=5)
     other = Session.load(path)
     other.restore(saved)
+    with pytest.raises(SignalError, match="tick 5: observation"):
+        other.step({})
     np.testing.assert_array_equal(play(other, seen, start=5)[1], rest[1])
     session.restore(saved)
     np.testing.assert_array_equal(play(session, seen, start=5)[1], rest[1])
