@@ -57,7 +57,7 @@ def atlas(
         return
     attach(model, made)
     print(
-        f"{model} has an atlas now: {len(made.tasks)} tasks, {made.window} contexts averaged, from step {made.step} "
+        f"{model} has an atlas now: {len(made.tasks)} tasks, window {made.window}, from step {made.step} "
         f"on; {made.episodes} episodes fitted, {made.held_out} held out; alarm beyond {made.threshold:.2f} standard "
         f"deviations, so that at most {made.false_alarm_rate:.0%} of episodes in known dynamics give one"
     )

@@ -59,7 +59,7 @@ def _atlas(contract: Contract) -> str:
     if (atlas := contract.atlas) is None:
         return "none; `sami atlas` adds one"
     return (
-        f"{len(atlas.tasks)} tasks, {atlas.window} contexts averaged, from step {atlas.step} on; at most "
+        f"{len(atlas.tasks)} tasks, window {atlas.window}, from step {atlas.step} on; at most "
         f"{atlas.false_alarm_rate:.0%} of episodes in them give an alarm ({atlas.episodes} episodes fitted, "
         f"{atlas.held_out} held out)"
     )

@@ -56,7 +56,7 @@ def test_an_export_carries_an_atlas_of_every_training_task(sami, cheetah):
     atlas = read_artifact(cheetah).contract.atlas
     assert len(atlas.tasks) == len(ENVIRONMENTS["half-cheetah"].tasks.sets["training"])
     assert (atlas.episodes, atlas.held_out) == (len(atlas.tasks), len(atlas.tasks))
-    assert f"atlas: {len(atlas.tasks)} tasks, 62 contexts averaged, from step 123 on" in sami("inspect", cheetah).out
+    assert f"atlas: {len(atlas.tasks)} tasks, window 62, from step 123 on" in sami("inspect", cheetah).out
     assert sami("verify", cheetah).code == 0
 
 
