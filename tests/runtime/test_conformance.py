@@ -194,13 +194,14 @@ def slow(arm):
         (changed_read(lambda v, t: (v, 0.0)), "measures anew", "all 5 observations are stamped 0 s"),
         (overwrites, "gives observations away", "position of read 0 was changed after it was given"),
         (slow, "leaves time for the policy", "ms of 40 ms"),
-        (
-            changed_write(lambda a: Executed(np.add(a, 1.0, out=a))),
-            "leaves the action",
-            "write 0 changed the action [0.0, 0.0] that it was given to [1.0, 1.0]",
-        ),
         (changed_write(lambda a: Executed(a + 2.0)), "says what it executed", "fx = 2, beyond -1.0 to 1.0 [N]"),
-        (changed_write(lambda a: Executed(a[:1])), "says what it executed", "executed [0.0], not 2 finite numbers"),
+        (
+            changed_write(lambda a: Executed(a[:1])),
+            "begins an episode",
+            "executed an action of shape (1,), expected (2,)",
+        ),
+        (changed_write(lambda a: Executed(a * np.nan)), "begins an episode", "contains NaN at fx, fy"),
+        (changed_write(lambda a: None), "begins an episode", "'NoneType' object has no attribute 'action'"),
         (no_second("close"), "stops in the middle", "OSError: the bus is closed"),
     ],
 )
