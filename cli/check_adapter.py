@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .adapters import HELP
+
+if TYPE_CHECKING:
+    from sami_runtime.conformance import Verdict
 
 
 def check_adapter(
     adapter: Annotated[str, typer.Argument(help=HELP)],
     model: Annotated[Path, typer.Option(help="Model file that is to drive it.")],
     limits: Annotated[
-        Path | None, typer.Option(help="What will be allowed; its rest is what is written, 0 without one.")
+        Path | None, typer.Option(help="What will be allowed, NAME.toml or NAME.json; its rest is what --write writes.")
     ] = None,
     ticks: Annotated[int, typer.Option(min=2, help="Ticks of the policy that are read.")] = 25,
     write: Annotated[
-        bool, typer.Option("--write", help="Also write the action that moves nothing; else nothing is written.")
+        bool,
+        typer.Option("--write", help="Also write the rest of --limits, which moves nothing."),
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -40,13 +44,13 @@ def check_adapter(
     allowed.require_fit(contract)
     clock = MonotonicClock()
     robot = load_adapter(adapter, clock)
-    verdicts = []
-    for verdict in check(robot, contract, clock, allowed, ticks, write):
-        verdicts.append(verdict)
-        if not json:
-            print(f"{'BROKEN' if verdict.fault else 'ok':<8}{verdict.law}")
-            if verdict.fault:
-                print(f"{'':<8}-> {verdict.fault}")
+
+    def tell(verdict: Verdict) -> None:
+        print(f"{'BROKEN' if verdict.fault else 'ok':<8}{verdict.law}")
+        if verdict.fault:
+            print(f"{'':<8}-> {verdict.fault}")
+
+    verdicts = check(robot, contract, clock, allowed, ticks, write, on_verdict=None if json else tell)
     broken = sum(bool(verdict.fault) for verdict in verdicts)
     if json:
         laws = [verdict._asdict() for verdict in verdicts]

@@ -7,7 +7,7 @@ is overwritten after it was given away, stamps of another clock, an action that 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Adapter, Executed, Observation, require_compatible
+from sami_runtime.adapters.base import Adapter, Executed, Observation, require_compatible, require_observation
 from sami_runtime.clock import Clock, Pace
 from sami_runtime.contract import Contract, Signal
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.limits import Limits, by_element
 from sami_runtime.safety import SafetyGate
-from sami_runtime.stopping import always_stopped
+from sami_runtime.stopping import stopped_after
 
 Array = NDArray[np.float32]
 
@@ -45,7 +45,8 @@ def check_adapter(
     limits: Limits | None = None,
     ticks: int = 25,
     write: bool = False,
-) -> Iterator[Verdict]:
+    on_verdict: Callable[[Verdict], None] | None = None,
+) -> list[Verdict]:
     """Checks an adapter law by law, and stops and closes it however that ends.
 
     Args:
@@ -54,30 +55,51 @@ def check_adapter(
         clock: The loop's, which the adapter's stamps must be times of.
         limits: What will be allowed; `rest` is what is written, and `max_age_s` how old an observation may be.
         ticks: How many ticks of the policy are read, and written.
-        write: Whether the action that moves nothing is written at each tick. Else nothing is written at all.
+        write: Whether rest, the action that moves nothing, is written at each tick. Else nothing is written at all.
+        on_verdict: Called with each verdict as soon as it is known.
 
-    Yields:
+    Returns:
         A verdict for each law; none after a broken one that the others build on.
+
+    Raises:
+        SamiError: Something is to be written, and the limits do not say what moves nothing.
     """
-    trial = _Trial(adapter, contract, clock, limits or Limits(), ticks, write)
+    limits = limits or Limits()
+    if write and limits.rest is None:
+        raise SamiError(
+            "to write something, the check has to know the action that moves nothing, and the limits have no rest. Set "
+            "it, such as rest = 0.0 where the action is a displacement, or to the signal of the measured position."
+        )
+    trial, verdicts = _Trial(adapter, contract, clock, limits, ticks, write), []
+
+    def tell(verdict: Verdict) -> None:
+        verdicts.append(verdict)
+        if on_verdict:
+            on_verdict(verdict)
+
+    def judge(law: Law) -> bool:
+        fault = ""
+        try:
+            law.check(trial)
+        except SamiError as error:
+            fault = str(error)
+        except (Exception, SystemExit) as error:  # a driver that leaves the process is broken, too
+            fault = f"{type(error).__name__}: {error}"
+        tell(Verdict(law.sentence, fault))
+        return not fault
+
+    def body() -> None:
+        if all(judge(law) for law in FOUNDATIONS):
+            for law in (*READING, *(WRITING if write else ()), STOPPING):
+                judge(law)
+
     try:
-        with always_stopped(adapter):
-            for law in (*FOUNDATIONS, *READING, *(WRITING if write else ()), *ENDING):
-                fault = ""
-                try:
-                    law.check(trial)
-                except SamiError as error:
-                    fault = str(error)
-                except Exception as error:
-                    fault = f"{type(error).__name__}: {error}"
-                yield Verdict(law.sentence, fault)
-                if fault and law in FOUNDATIONS:
-                    break
-    except AdapterError as error:  # that stop() failed, which is all that is not a verdict yet
-        yield Verdict("is stopped at the end", str(error))
+        stopped_after(adapter, body)
+    except AdapterError as error:  # that it could not be stopped: all else is a verdict already
+        tell(Verdict("is stopped at the end", str(error)))
     finally:
-        if not trial.closed:
-            adapter.close()
+        judge(CLOSING)
+    return verdicts
 
 
 @dataclass
@@ -100,15 +122,13 @@ class _Trial:
     """How long reading and writing took at each tick [s]."""
     sent: list[Executed] = field(default_factory=list)
     """What became of each action."""
-    closed: bool = False
-    """Whether `close` was tried."""
 
-    @property
     def still(self) -> Array:
-        """(A,): the action that moves nothing, where the limits say one; else 0, within the bounds."""
-        low, high = self.limits.bounds(self.contract.action)
-        rest = 0.0 if isinstance(self.limits.rest, str) else self.limits.rest
-        return np.clip(by_element(rest, self.contract.action, 0.0), low, high).astype(np.float32)
+        """(A,): what moves nothing, as it was when the episode began; a robot that gives way is not followed."""
+        rest = self.limits.rest
+        if isinstance(rest, str):
+            return np.array(self.seen[0].values[rest], np.float32).reshape(-1)
+        return by_element(rest, self.contract.action, 0.0).astype(np.float32)
 
 
 def _fits(trial: _Trial) -> None:
@@ -121,7 +141,7 @@ def _stops(trial: _Trial) -> None:
 
 
 def _runs(trial: _Trial) -> None:
-    period, rest = 1.0 / trial.contract.rate_hz, trial.limits.rest
+    period = 1.0 / trial.contract.rate_hz
     gate = SafetyGate(trial.adapter, trial.contract, trial.limits)  # what is written, it writes, here as elsewhere
     gate.begin(period)
     trial.adapter.reset(0)
@@ -130,15 +150,14 @@ def _runs(trial: _Trial) -> None:
         if tick:
             pace.wait()
         began = time.perf_counter()
-        seen = trial.adapter.read()
+        seen = require_observation(trial.adapter.read(), trial.adapter)
         now = trial.clock.now()
         trial.read_at.append(now)
         trial.seen.append(seen)
         trial.copies.append({name: np.asarray(value).tobytes() for name, value in seen.values.items()})
         if trial.write:
             gate.fault(seen, now)  # it learns where the robot rests; what it objects to, other laws tell better
-            still = np.array(seen.values[rest], np.float32) if isinstance(rest, str) else trial.still
-            sent = gate.write(gate.propose(still, now))
+            sent = gate.write(gate.propose(trial.still(), now))
             if sent is not None:
                 trial.sent.append(sent)
         trial.took.append(time.perf_counter() - began)
@@ -192,8 +211,10 @@ def _forward(trial: _Trial) -> None:
 def _kept(trial: _Trial) -> None:
     for tick, (seen, copies) in enumerate(zip(trial.seen, trial.copies, strict=True)):
         for name, copy in copies.items():
-            if np.asarray(seen.values[name]).tobytes() != copy:
-                raise AdapterError(f"{name} of read {tick} was changed after it was given; return a copy of the buffer")
+            given, later = np.asarray(seen.values[name]), trial.seen[min(tick + 1, len(trial.seen) - 1)]
+            shared = later is not seen and np.shares_memory(given, np.asarray(later.values[name]))
+            if shared or given.tobytes() != copy:
+                raise AdapterError(f"read {tick} gave {name} as a buffer that a later one reuses; return a copy of it")
 
 
 def _told(trial: _Trial) -> None:
@@ -210,9 +231,7 @@ def _quick(trial: _Trial) -> None:
         )
 
 
-def _ends(trial: _Trial) -> None:
-    _stops(trial)
-    trial.closed = True
+def _closes(trial: _Trial) -> None:
     trial.adapter.close()
     trial.adapter.close()
 
@@ -241,12 +260,14 @@ READING = (
 )
 WRITING = (Law("says what it executed, within the action's bounds", _told),)
 """Laws that nobody can judge who writes nothing."""
-ENDING = (Law("stops in the middle of an episode, and closes, each twice", _ends),)
+STOPPING = Law("stops in the middle of an episode, and twice", _stops)
+CLOSING = Law("closes, and twice", _closes)
 
 
 def _beyond(value: NDArray[np.float64], signal: Signal) -> str:
     """The first number beyond a signal's bounds, by element and with them; empty if none is."""
     for element, number, low, high in zip(signal.elements, value, signal.low, signal.high, strict=True):
-        if (low is not None and number < low) or (high is not None and number > high):
+        # As float32, in which the numbers come: 0.1 is not beyond 0.1.
+        if (low is not None and number < np.float32(low)) or (high is not None and number > np.float32(high)):
             return f"{element} = {number:g}, beyond {low} to {high}"
     return ""

@@ -105,8 +105,9 @@ class Limits(BaseModel):
                 "from. Set rest to the action that moves nothing, such as rest = 0.0."
             )
         low, high = self.bounds(action)
-        if (low > high).any():
-            at = int(np.flatnonzero(low > high)[0])
+        none = (low > high) | (low == math.inf) | (high == -math.inf)
+        if none.any():
+            at = int(np.flatnonzero(none)[0])
             raise SamiError(
                 f"the limits leave no action: {action.elements[at]} must be at least {low[at]:g} and at most "
                 f"{high[at]:g} [{action.unit}], the contract's bounds included. Correct low or high."
@@ -130,6 +131,11 @@ class Limits(BaseModel):
                 raise SamiError(
                     f"rest is the signal {self.rest!r} ({signal.size}, {signal.unit}), the action has ({action.size}, "
                     f"{action.unit}). Name a signal of the action's size and unit, or give the values."
+                )
+            if sorted(signal.elements) == sorted(action.elements) and signal.elements != action.elements:
+                raise SamiError(
+                    f"rest is the signal {self.rest!r} with {', '.join(signal.elements)}; the action has "
+                    f"{', '.join(action.elements)}. Name a signal of the same order, or give the values."
                 )
             return
         if isinstance(self.rest, Mapping) and (missing := [e for e in action.elements if e not in self.rest]):

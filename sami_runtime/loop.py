@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Adapter, Observation, require_compatible
+from sami_runtime.adapters.base import Adapter, Observation, require_compatible, require_observation
 from sami_runtime.clock import Clock, ManualClock, Pace
-from sami_runtime.errors import NonFiniteError, SamiError, SignalError
+from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
 from sami_runtime.report import LoopReport
 from sami_runtime.safety import Ruling, SafetyGate
 from sami_runtime.session import Session
-from sami_runtime.stopping import always_stopped
+from sami_runtime.stopping import stopped_after
 from sami_runtime.tick import Outcome, SectionTimes, StepRecord
 
 Array = NDArray[np.float32]
@@ -85,16 +85,19 @@ def run_episode(
         raise SamiError(
             f"prewarm_s is {prewarm_s}; it must be at least 0 and less than the loop's period, {period:g} s."
         )
-    with always_stopped(adapter):
+
+    def drive() -> EpisodeReport:
         require_compatible(session.contract, adapter)
-        gate = gate or SafetyGate(adapter, session.contract)
-        if gate.adapter is not adapter:
+        ruling = gate or SafetyGate(adapter, session.contract)
+        if ruling.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
-        episode = _Episode(session, adapter, gate, clock, limit, substeps, period, on_step, prewarm_s)
+        episode = _Episode(session, adapter, ruling, clock, limit, substeps, period, on_step, prewarm_s)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()
-    return episode.report()
+        return episode.report()
+
+    return stopped_after(adapter, drive)
 
 
 class _Episode:
@@ -147,13 +150,16 @@ class _Episode:
     def turn(self) -> None:
         """One tick: read, step, gate, write, record."""
         began, laps = self.clock.now(), [time.perf_counter()]
-        observation = self.adapter.read() if self.due else None
+        observation = require_observation(self.adapter.read(), self.adapter) if self.due else None
         laps.append(time.perf_counter())
         outcome, reason = self._ask(observation, began)
         laps.append(time.perf_counter())
         ruling = self._rule(outcome, reason)
         laps.append(time.perf_counter())
-        sent = self.gate.write(ruling)
+        try:
+            sent = self.gate.write(ruling)
+        except SafetyStop:  # somebody tripped the gate meanwhile: that, too, is recorded before the end
+            sent = None
         laps.append(time.perf_counter())
         if sent is not None:
             self.session.executed(sent.action)
@@ -215,7 +221,7 @@ class _Episode:
             return self.gate.propose(self.proposed, now)
         if outcome is Outcome.STANDING:
             return self.gate.stand(now)
-        return self.gate.hold(reason, now)
+        return self.gate.hold(reason, now, self.pace.tick // self.substeps - self.asked)
 
     def _due(self, tick: int) -> bool:
         """Whether the policy is to be asked at a tick of the loop, or was to be at one that passed."""

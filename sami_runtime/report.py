@@ -35,7 +35,7 @@ class LoopReport:
         self.reasons: Counter[str] = Counter()
         """How often each kind of reason kept the policy from acting, such as `"age"`."""
         self.overruns = 0
-        """Ticks that ended after the next one was due."""
+        """Ticks that ended after the next one was due; of an episode's last one nobody knows."""
         self.missed = 0
         """Ticks that passed without a turn, because of overruns."""
         self._times, self._lags = array("d"), array("d")

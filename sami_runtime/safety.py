@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Adapter, Executed, Observation
+from sami_runtime.adapters.base import Adapter, Executed, Observation, require_executed
 from sami_runtime.contract import Contract
+from sami_runtime.easing import ease
 from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.limits import Limits, by_element
 from sami_runtime.values import all_finite, require_finite
@@ -20,8 +21,10 @@ Float64 = NDArray[np.float64]
 
 AGE_PERIODS = 3
 """Periods of the policy after which an observation is too old, where the limits do not say."""
+PAUSE_PERIODS = 2
+"""Periods after which a tick counts as one after a pause: it allows no more than these."""
 ROUNDING = 1e-6
-"""Share of the limit on age that is rounding: three periods are not older than three periods."""
+"""Share of a time that is rounding: three periods are not older than three periods."""
 
 
 class Ruling(NamedTuple):
@@ -43,14 +46,22 @@ class _Memory:
     """(A,): of the last step [unit/s]."""
     rest: Array | None
     """(A,): the action that moves nothing, where one is known."""
+    trips: int
+    """How often the gate had tripped when the episode began."""
     target: Array | None = None
-    """(A,): what the action is on its way to; None while the executed one is held."""
+    """(A,): what the action is on its way to; None while the last one is held."""
+    written: Array | None = None
+    """(A,): written last, which stands while it is held."""
     executed: Array | None = None
-    """(A,): executed last."""
+    """(A,): executed last, from where the next step is limited."""
     executed_at: float = 0.0
     """When that was ruled [s]."""
-    began: float | None = None
-    """When the first action was proposed [s]."""
+    origin: Array | None = None
+    """(A,): the rest that is blended from, as it was when that began."""
+    blended: float = 0.0
+    """For how long the policy's actions have been blended in [s]."""
+    measured: float = -math.inf
+    """When the newest observation was measured [s]."""
     held: int = 0
     """Ticks of the policy without a new action, in a row."""
     repeats: dict[str, tuple[bytes | None, int]] = field(default_factory=dict)
@@ -78,6 +89,7 @@ class SafetyGate:
         self.limits.require_fit(contract)
         self.tripped: str | None = None
         """Why the gate is latched; None while it is armed."""
+        self._trips, self._why = 0, ""
         self._action = contract.action
         self._max_age = self.limits.max_age_s or AGE_PERIODS / contract.rate_hz
         self._low, self._high = self.limits.bounds(self._action)
@@ -96,22 +108,25 @@ class SafetyGate:
         Raises:
             SafetyStop: The gate tripped and was not re-armed.
         """
+        self._memory.trips = self._trips
         self.require_armed()
         self._period = period
         self._memory = self._fresh()
 
     def trip(self, reason: str) -> None:
         """Latches the gate, also from another thread: it writes nothing more, and the loop stops the robot."""
-        self.tripped = reason
+        if self.tripped is None:  # what came first is why
+            self.tripped = self._why = reason
+        self._trips += 1
 
     def require_armed(self) -> None:
         """Does nothing while the gate is armed.
 
         Raises:
-            SafetyStop: It tripped.
+            SafetyStop: It tripped, in this episode or before; re-armed, it waits for the next one to begin.
         """
-        if self.tripped is not None:
-            raise SafetyStop(f"{self.tripped}. The robot is stopped; nothing is written until the gate is re-armed.")
+        if self.tripped is not None or self._memory.trips != self._trips:
+            raise SafetyStop(f"{self._why}. The robot is stopped; nothing is written until the gate is re-armed.")
 
     def rearm(self) -> None:
         """Lets a tripped gate begin another episode. For a person to call, or on a person's behalf."""
@@ -130,6 +145,12 @@ class SafetyGate:
                 f"age: the observation was measured {now - observation.time:.3g} s before now by the loop's clock, "
                 f"allowed are {self._max_age:.3g} s (max_age_s)"
             )
+        if now is not None and observation.time < self._memory.measured:
+            return (
+                f"order: the observation was measured {self._memory.measured - observation.time:.3g} s before one that "
+                "came earlier"
+            )
+        self._memory.measured = observation.time
         for name, most in self.limits.frozen.items():
             seen = np.asarray(observation.values[name]).tobytes() if name in observation.values else None
             last, count = self._memory.repeats.get(name, (None, 0))
@@ -138,7 +159,7 @@ class SafetyGate:
             if count >= most:
                 return f"frozen: {name} had the same value {count} times, allowed are {most - 1} (frozen.{name})"
         if isinstance(self.limits.rest, str):
-            rest = np.array(observation.values.get(self.limits.rest, math.nan), np.float32)
+            rest = np.array(observation.values.get(self.limits.rest, math.nan), np.float32).reshape(-1)
             if rest.shape == self._low.shape and all_finite(rest):
                 self._memory.rest = rest
         return None
@@ -148,35 +169,43 @@ class SafetyGate:
 
         Raises:
             NonFiniteError: It is not finite; hold instead. Nothing was changed.
+            SamiError: Limits need a rest to start from, and no good value of its signal was seen yet.
         """
         if not all_finite(action):
             require_finite(action[None], self._action.name, self._action.elements, "action", "It is never clamped.")
-        self._memory.held = 0
-        if self._memory.began is None:
-            self._memory.began = now
-        self._memory.target = np.array(action, np.float32)
-        return self._limited(self._memory.target, now, ())
+        memory = self._memory
+        memory.held = 0
+        if memory.origin is None and memory.blended < self.limits.blend_in_s:
+            memory.origin = self._known_rest()
+        memory.target = np.array(action, np.float32)
+        return self._limited(memory.target, now, ())
 
     def stand(self, now: float) -> Ruling:
         """Rules on a tick between two of the policy's: its last action stands, on its way there if limits delay it."""
         if self._memory.target is None:
-            return Ruling(self._memory.executed, (), now)
+            return self._standing(now)
         return self._limited(self._memory.target, now, ())
 
-    def hold(self, reason: str, now: float) -> Ruling:
-        """Rules on a tick at which there is no new action: the executed one is held, then it falls back to rest.
+    def hold(self, reason: str, now: float, ticks: int = 1) -> Ruling:
+        """Rules on a tick at which there is no new action: the last one stands, then it falls back to rest.
 
         At the last of too many in a row the gate trips, and nothing is to be written.
+
+        Args:
+            reason: Why there is none.
+            now: The time [s].
+            ticks: For how many ticks of the policy there was none, those that passed without a turn included.
         """
-        self._memory.held += 1
-        if self._memory.held >= self.limits.stop_after:
-            self.trip(f"no new action at {self._memory.held} ticks in a row (stop_after), lastly: {reason}")
+        memory = self._memory
+        memory.held += ticks
+        if memory.held >= self.limits.stop_after:
+            self.trip(f"no new action at {memory.held} ticks in a row (stop_after), lastly: {reason}")
             return Ruling(None, ("stop",), now)
-        self._memory.target = None
-        if self._memory.executed is None or self._memory.held <= self.limits.hold_ticks or self._memory.rest is None:
-            return Ruling(self._memory.executed, (), now)
-        self._memory.target = self._memory.rest
-        return self._limited(self._memory.rest, now, ("rest",))
+        memory.target = None
+        if memory.written is None or memory.held <= self.limits.hold_ticks or memory.rest is None:
+            return self._standing(now)
+        memory.target, memory.origin, memory.blended = memory.rest, None, 0.0  # from rest, it blends in anew
+        return self._limited(memory.rest, now, ("rest",))
 
     def write(self, ruling: Ruling) -> Executed | None:
         """Writes what was ruled, and remembers what was executed. None if the ruling is to write nothing.
@@ -188,7 +217,7 @@ class SafetyGate:
         if ruling.action is None:
             return None
         self.require_armed()
-        sent = self.adapter.write(ruling.action.copy())
+        sent = require_executed(self.adapter.write(ruling.action.copy()), self.adapter)
         executed = np.array(sent.action, np.float32)
         if executed.shape != ruling.action.shape:
             raise SamiError(
@@ -200,81 +229,78 @@ class SafetyGate:
             require_finite(executed[None], self._action.name, self._action.elements, "executed", blame)
         if (start := self._start()) is not None:
             self._memory.speed = (executed.astype(np.float64) - start) / self._elapsed(ruling.time)
+        self._memory.written = ruling.action
         self._memory.executed, self._memory.executed_at = executed, ruling.time
         return sent
 
     def changed(self, ruling: Ruling, sent: Executed | None) -> tuple[str, ...]:
         """Every limit between proposal and execution: the gate's, and `"adapter dx"` where the adapter had its own."""
-        if ruling.action is None or sent is None:
+        if ruling.action is None:
             return ruling.limited_by
+        if sent is None:
+            return (*ruling.limited_by, "stop")
         executed = np.asarray(sent.action, np.float32)
         return (*ruling.limited_by, *self._named("adapter", executed != ruling.action))
 
     def _fresh(self) -> _Memory:
-        rest = self.limits.rest
-        known = None if rest is None or isinstance(rest, str) else by_element(rest, self._action, 0.0)
-        return _Memory(speed=np.zeros(self._action.size), rest=None if known is None else known.astype(np.float32))
+        given = self.limits.rest
+        known = None if given is None or isinstance(given, str) else by_element(given, self._action, 0.0)
+        rest = None if known is None else known.astype(np.float32)
+        return _Memory(np.zeros(self._action.size), rest, self._trips)
 
     def _start(self) -> Array | None:
         """(A,) from where the next step goes."""
         return self._memory.rest if self._memory.executed is None else self._memory.executed
 
     def _elapsed(self, now: float) -> float:
-        """Time [s] since the last write; at most two periods, so that a pause does not allow a jump."""
+        """Time [s] since the last write; at most `PAUSE_PERIODS`, so that a pause does not allow a jump."""
         if self._memory.executed is None:
             return self._period
-        return min(max(now - self._memory.executed_at, 1e-9), 2 * self._period)
+        return min(max(now - self._memory.executed_at, 1e-9), PAUSE_PERIODS * self._period)
 
-    def _limited(self, target: Array, now: float, limited_by: tuple[str, ...]) -> Ruling:
-        """Blend-in, bounds, then rate and acceleration. An action within all of them is not touched."""
-        action = target
-        since = math.inf if self._memory.began is None else now - self._memory.began
-        if since < self.limits.blend_in_s and self._memory.rest is not None:
-            share = since / self.limits.blend_in_s
-            action = (self._memory.rest + share * (action - self._memory.rest)).astype(np.float32)
-            limited_by += ("blend-in",)
-        bounded = np.clip(action, self._low, self._high)
-        limited_by += self._named("bounds", bounded != action)
-        if not self._eases:
-            return Ruling(bounded, limited_by, now)
-        start = self._start()
-        if start is None:
+    def _speed(self, now: float) -> Float64:
+        """(A,) speed of the last step [unit/s]; none after a pause, in which the action stood still."""
+        paused = now - self._memory.executed_at > PAUSE_PERIODS * self._period * (1 + ROUNDING)
+        return np.zeros_like(self._memory.speed) if paused else self._memory.speed
+
+    def _known_rest(self) -> Array:
+        if self._memory.rest is None:
             raise SamiError(
                 f"no good value of the signal {self.limits.rest!r} was seen, which is the rest to start from. "
                 "Give each observation to fault() before its action to propose()."
             )
+        return self._memory.rest
+
+    def _standing(self, now: float) -> Ruling:
+        """The action written last stands, once it came to rest within the acceleration."""
+        memory = self._memory
+        if memory.written is None or not self._speed(now).any():
+            return Ruling(memory.written, (), now)
+        still = np.zeros_like(memory.speed)
+        _, braking = ease(still, self._speed(now), self._elapsed(now), self._rate, self._acceleration)
+        action = np.clip((memory.written + braking).astype(np.float32), self._low, self._high)
+        return Ruling(action, self._named("acceleration", braking != 0.0), now)
+
+    def _limited(self, target: Array, now: float, limited_by: tuple[str, ...]) -> Ruling:
+        """Blend-in, bounds, then rate and acceleration. An action within all of them is not touched."""
+        action, memory = target, self._memory
+        if memory.origin is not None and memory.blended < self.limits.blend_in_s:
+            memory.blended += 0.0 if memory.executed is None else self._elapsed(now)
+            share = memory.blended / self.limits.blend_in_s
+            if share < 1.0 - ROUNDING:
+                action = (memory.origin + share * (action - memory.origin)).astype(np.float32)
+                limited_by += ("blend-in",)
+        bounded = np.clip(action, self._low, self._high)
+        limited_by += self._named("bounds", bounded != action)
+        if not self._eases:
+            return Ruling(bounded, limited_by, now)
+        start = self._known_rest() if memory.executed is None else memory.executed
         step = bounded.astype(np.float64) - start
         elapsed = self._elapsed(now)
-        by_rate, by_both = ease(step, self._memory.speed, elapsed, self._rate, self._acceleration)
+        by_rate, by_both = ease(step, self._speed(now), elapsed, self._rate, self._acceleration)
         eased = np.where(by_both != step, (start + by_both).astype(np.float32), bounded)
         limited_by += self._named("rate", by_rate != step) + self._named("acceleration", by_both != by_rate)
         return Ruling(np.clip(eased, self._low, self._high), limited_by, now)
 
     def _named(self, limit: str, where: NDArray[np.bool_]) -> tuple[str, ...]:
         return tuple(f"{limit} {self._action.elements[at]}" for at in np.flatnonzero(where)) if where.any() else ()
-
-
-def ease(
-    step: Float64, speed: Float64, elapsed: float, rate: Float64, acceleration: Float64
-) -> tuple[Float64, Float64]:
-    """Limits a step by rate, and by acceleration so that it can still come to rest at its target.
-
-    The speed from which the rest of the way allows braking, v^2 / (2 a) + v dt / 2 = |step|, keeps the action from
-    overshooting a target that stands still.
-
-    Args:
-        step: (A,) from the last action to the target, in the action's unit.
-        speed: (A,) of the last step [unit/s].
-        elapsed: dt, the time that the step takes [s].
-        rate: (A,) largest speed [unit/s]; infinite where there is no limit.
-        acceleration: (A,) largest change of speed [unit/s^2]; infinite where there is no limit.
-
-    Returns:
-        (A,) the step within the rate, and (A,) the step within both.
-    """
-    by_rate = np.clip(step, -rate * elapsed, rate * elapsed)
-    limit = np.where(np.isfinite(acceleration), acceleration, 0.0)
-    brake = np.sqrt((limit * elapsed / 2) ** 2 + 2 * limit * np.abs(step)) - limit * elapsed / 2
-    wanted = np.clip(by_rate, -brake * elapsed, brake * elapsed)
-    reachable = np.clip(wanted, (speed - limit * elapsed) * elapsed, (speed + limit * elapsed) * elapsed)
-    return by_rate, np.where(np.isfinite(acceleration), reachable, by_rate)

@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from sami_runtime.adapters.base import Adapter
 from sami_runtime.errors import AdapterError
 
-FATAL = ("SIGINT", "SIGTERM", "SIGHUP")
-"""Signals that would end the process on the spot, where nobody handles them; SIGHUP comes when a terminal closes."""
+T = TypeVar("T")
+
+FATAL = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+"""Signals that would end the process on the spot, where nobody handles them; SIGHUP comes when a terminal closes, and
+SIGQUIT from Ctrl-\\."""
 
 
-@contextmanager
-def always_stopped(adapter: Adapter) -> Iterator[None]:
-    """Stops the adapter however the block is left, and calls `stop()` again if that failed or was interrupted.
+def stopped_after(adapter: Adapter, body: Callable[[], T]) -> T:
+    """Calls `body`, and stops the adapter however that ends; calls `stop()` again if it failed or was interrupted.
 
-    In the main thread, signals that would have killed the process raise SystemExit inside the block instead; those
-    that the program handles or ignores itself are left to it.
+    In the main thread, signals that would have killed the process raise SystemExit inside the body instead; those
+    that the program handles or ignores itself are left to it. Other threads get no signals: there, trip the gate.
 
     Raises:
         AdapterError: `stop()` failed twice.
     """
     cause: BaseException | None = None
     stopped = False
+    # All in one frame, so that an interrupt finds no gap between the body's end and the stop.
     with fatal_signals_raise():
         try:
             try:
-                yield
+                return body()
             except BaseException as error:
                 cause = error
                 raise
@@ -46,13 +49,33 @@ def always_stopped(adapter: Adapter) -> Iterator[None]:
 
 
 def _stop_again(adapter: Adapter, first: BaseException) -> None:
+    """The second stop is not interrupted by keys that are pressed in alarm; SIGQUIT still ends it."""
     try:
-        adapter.stop()
-    except Exception as second:
+        with _deaf():
+            adapter.stop()
+    except BaseException as second:
         raise AdapterError(
-            f"{type(adapter).__name__}.stop() failed twice: {first}; then: {second}. It may still move: press its "
-            "emergency stop."
+            f"{type(adapter).__name__}.stop() failed twice: {_told(first)}; then: {_told(second)}. It may still move: "
+            "press its emergency stop."
         ) from first
+
+
+def _told(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Within the block, SIGINT, SIGTERM and SIGHUP are ignored, if this is the main thread."""
+    numbers = [number for name in FATAL[:-1] if (number := getattr(signal, name, None)) is not None]
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -95,6 +95,34 @@ def require_compatible(contract: Contract, adapter: Adapter) -> None:
         )
 
 
+def require_observation(given: object, adapter: Adapter) -> Observation:
+    """What `read` returned, if that is an observation.
+
+    Raises:
+        AdapterError: It is something else.
+    """
+    if not isinstance(given, Observation):
+        raise AdapterError(
+            f"{type(adapter).__name__}.read() returned {type(given).__name__}; return Observation(values, time), the "
+            "values by signal and when they were measured [s]."
+        )
+    return given
+
+
+def require_executed(given: object, adapter: Adapter) -> Executed:
+    """What `write` returned, if that says what was executed.
+
+    Raises:
+        AdapterError: It is something else.
+    """
+    if not isinstance(given, Executed):
+        raise AdapterError(
+            f"{type(adapter).__name__}.write() returned {type(given).__name__}; return Executed(action) with what was "
+            "really sent."
+        )
+    return given
+
+
 def _differences(kind: str, wanted: Signal, offered: Signal) -> list[str]:
     return [
         f"{kind} {wanted.name!r} has {field} {_shown(ours)}, the adapter's has {_shown(theirs)}"

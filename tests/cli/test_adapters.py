@@ -66,6 +66,8 @@ def unfinished(clock):
 def robot(sami, monkeypatch):
     """The module `my_robot` in the current folder; forgotten afterwards."""
     Path("my_robot.py").write_text(ROBOT)
+    Path("needs.py").write_text("import rclpyy")
+    Path("leaves.py").write_text("raise SystemExit(0)")
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield
     sys.modules.pop("my_robot", None)
@@ -74,10 +76,15 @@ def robot(sami, monkeypatch):
 def test_a_good_adapter_passes_and_nothing_is_written_unless_asked_for(sami, trained):
     done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--ticks", 3)
     assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines()[-1].endswith("0 of 10 laws broken; nothing was written, --write checks that, too")
+    assert done.out.splitlines()[-1].endswith("0 of 11 laws broken; nothing was written, --write checks that, too")
     assert not Path("written.txt").exists()
     done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--ticks", 3, "--write")
-    assert done.out.splitlines()[-1] == "my_robot:make: 0 of 11 laws broken"
+    assert (done.code, Path("written.txt").exists()) == (1, False)
+    assert "the action that moves nothing, and the limits have no rest. Set it, such as rest = 0.0" in done.err
+    Path("limits.toml").write_text("rest = 0.0")
+    options = ("--ticks", 3, "--write", "--limits", "limits.toml")
+    done = sami("check-adapter", "my_robot:make", "--model", trained.model, *options)
+    assert done.out.splitlines()[-1] == "my_robot:make: 0 of 12 laws broken"
     assert Path("written.txt").read_text() == "0.0 0.0 0.0 0.0\n" * 3
 
 
@@ -85,10 +92,10 @@ def test_a_broken_law_is_told_and_exits_with_4(sami, trained):
     done = sami("check-adapter", "my_robot:wall_clock", "--model", trained.model, "--ticks", 3)
     assert done.code == 4
     assert "BROKEN  stamps observations with the loop's clock" in done.out
-    assert "1 of 10 laws broken" in done.out
+    assert "1 of 11 laws broken" in done.out
     done = sami("check-adapter", "my_robot:wall_clock", "--model", trained.model, "--ticks", 3, "--json")
     told = json.loads(done.out)
-    assert (done.code, told["broken"], len(told["laws"])) == (4, 1, 10)
+    assert (done.code, told["broken"], len(told["laws"])) == (4, 1, 11)
 
 
 def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, trained):
@@ -124,9 +131,15 @@ def test_observations_of_a_robot_age(sami, trained):
 @pytest.mark.parametrize(
     ("adapter", "message"),
     [
-        ("my_robot", "--adapter is 'my_robot'; write MODULE:FACTORY, e.g. my_arm:make"),
-        ("my_robt:make", "my_robt of --adapter my_robt:make cannot be imported: ModuleNotFoundError"),
-        ("my_robot:mak", "unknown factory 'mak'. Did you mean 'make'?"),
+        ("my_robot", "the adapter is 'my_robot'; write MODULE:FACTORY, e.g. my_arm:make"),
+        ("my_robt:make", "It must be installed, or a .py file in the current folder."),
+        ("my_robot.py:make", "Leave out .py: my_robot."),
+        ("needs:make", "Install rclpyy, which it needs."),
+        ("leaves:make", "leaves of leaves:make cannot be imported: SystemExit: 0. Correct the module."),
+        (
+            "my_robot:mak",
+            "unknown factory 'mak'. Did you mean 'make'? Valid: Still, fails, make, ",
+        ),
         ("my_robot:fails", "my_robot:fails(clock) failed: OSError: no such bus: can0."),
         ("my_robot:unfinished", "made a object, which lacks observation, action, reset, read, write, stop, close."),
     ],

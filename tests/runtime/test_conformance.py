@@ -5,9 +5,9 @@ import time
 import numpy as np
 import pytest
 
-from sami_runtime import Executed, Limits, ManualClock, Observation
+from sami_runtime import Executed, Limits, ManualClock, Observation, SamiError
 from sami_runtime.adapters import DryRun, Gapped
-from sami_runtime.conformance import ENDING, FOUNDATIONS, READING, WRITING, check_adapter
+from sami_runtime.conformance import CLOSING, FOUNDATIONS, READING, STOPPING, WRITING, check_adapter
 from sami_runtime.gap_profile import GapProfile
 
 
@@ -22,7 +22,8 @@ def check(contract):
 
     def verdicts(made, clock=None, **options):
         clock = clock or ManualClock()
-        return list(check_adapter(made(clock), contract, clock, **{"ticks": 5, "write": True} | options))
+        options = {"ticks": 5, "write": True, "limits": Limits(rest=0.0)} | options
+        return check_adapter(made(clock), contract, clock, **options)
 
     return verdicts
 
@@ -40,7 +41,7 @@ def test_a_good_adapter_keeps_every_law_and_is_stopped_and_closed_twice(check, a
 
     verdicts = check(made)
     assert broken(verdicts) == {}
-    assert [v.law for v in verdicts] == [law.sentence for law in (*FOUNDATIONS, *READING, *WRITING, *ENDING)]
+    assert [v.law for v in verdicts] == [law.sentence for law in (*FOUNDATIONS, *READING, *WRITING, STOPPING, CLOSING)]
     assert (robots[0].resets, robots[0].reads, robots[0].closes) == (1, 5, 2)
     assert [action.tolist() for action in robots[0].written] == [[0.0, 0.0]] * 5
     # Twice before the episode, twice in the middle of it, and once on the way out.
@@ -126,6 +127,10 @@ def changed_write(change):
     return adapter
 
 
+def leave(action):
+    raise SystemExit(0)
+
+
 def no_second(method):
     """An arm whose method cannot be called twice."""
 
@@ -192,7 +197,7 @@ def slow(arm):
         ),
         (changed_read(lambda v, t: (v, -0.01 * t)), "measures anew", "before read 1 at"),
         (changed_read(lambda v, t: (v, 0.0)), "measures anew", "all 5 observations are stamped 0 s"),
-        (overwrites, "gives observations away", "position of read 0 was changed after it was given"),
+        (overwrites, "gives observations away", "read 0 gave position as a buffer that a later one reuses"),
         (slow, "leaves time for the policy", "ms of 40 ms"),
         (changed_write(lambda a: Executed(a + 2.0)), "says what it executed", "fx = 2, beyond -1.0 to 1.0 [N]"),
         (
@@ -201,8 +206,13 @@ def slow(arm):
             "executed an action of shape (1,), expected (2,)",
         ),
         (changed_write(lambda a: Executed(a * np.nan)), "begins an episode", "contains NaN at fx, fy"),
-        (changed_write(lambda a: None), "begins an episode", "'NoneType' object has no attribute 'action'"),
-        (no_second("close"), "stops in the middle", "OSError: the bus is closed"),
+        (
+            changed_write(lambda a: None),
+            "begins an episode",
+            "Changed.write() returned NoneType; return Exec",
+        ),
+        (changed_write(leave), "begins an episode", "SystemExit: 0"),
+        (no_second("close"), "closes, and twice", "OSError: the bus is closed"),
     ],
 )
 def test_each_broken_law_is_named_with_what_broke_it(check, arm, defect, law, fault):
@@ -216,19 +226,56 @@ def test_each_broken_law_is_named_with_what_broke_it(check, arm, defect, law, fa
 
 def test_nothing_is_tried_after_a_law_that_the_others_build_on(check, arm):
     verdicts = check(lambda clock: arm(clock=clock, raise_at_reads=[2]))
-    assert [bool(verdict.fault) for verdict in verdicts] == [False, False, True]
-    assert verdicts[-1].fault == "FakeAdapter: read 2 fails, as scripted by raise_at_reads."
+    assert [bool(verdict.fault) for verdict in verdicts] == [False, False, True, False]
+    assert verdicts[2].fault == "FakeAdapter: read 2 fails, as scripted by raise_at_reads."
 
 
-def test_an_adapter_is_stopped_and_closed_also_where_it_fails_and_where_the_check_is_left(contract, arm):
+def test_an_adapter_is_stopped_and_closed_also_where_it_fails_and_where_the_check_is_interrupted(contract, arm):
     robot = arm(clock=ManualClock(), raise_at_reads=[0])
-    list(check_adapter(robot, contract, robot.clock))
-    assert (robot.stops, robot.closes) == (3, 1)
+    check_adapter(robot, contract, robot.clock)
+    assert (robot.stops, robot.closes) == (3, 2)
+
+    def interrupt(verdict):
+        if not robot.closes:
+            raise KeyboardInterrupt
+
     robot = arm(clock=ManualClock())
-    verdicts = check_adapter(robot, contract, robot.clock)
-    next(verdicts)
-    verdicts.close()
-    assert (robot.stops, robot.closes) == (1, 1)
+    with pytest.raises(KeyboardInterrupt):
+        check_adapter(robot, contract, robot.clock, on_verdict=interrupt)
+    assert (robot.stops, robot.closes) == (1, 2)
+
+
+def test_nothing_is_written_where_nobody_said_what_moves_nothing(check, arm):
+    robots = []
+    with pytest.raises(SamiError, match="the limits have no rest"):
+        check(lambda clock: robots.append(arm(clock=clock)) or robots[0], limits=Limits())
+    assert (robots[0].resets, robots[0].writes) == (0, 0)
+
+
+def test_a_robot_that_gives_way_is_not_followed_and_a_bound_that_is_reached_is_not_exceeded(make, arm):
+    signal = make.action_signal.model_copy(update={"name": "position", "low": (-0.1, -0.1), "high": (0.1, 0.1)})
+    contract = make.contract_of(make.recurrent(), observation=(signal,), action=make.action_signal)
+
+    class Drooping(arm):
+        """A position-controlled arm that stays 0.01 below its command."""
+
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.observation, self.at = (signal,), np.float32([0.1, 0.1])
+
+        def read(self):
+            return Observation({"position": self.at.copy()}, super().read().time)
+
+        def write(self, action):
+            super().write(action)
+            self.at = action - np.float32(0.01)
+            return Executed(action)
+
+    clock = ManualClock()
+    robot = Drooping(clock=clock)
+    limits = Limits(rest="position", high=0.1)
+    assert broken(check_adapter(robot, contract, clock, limits, ticks=5, write=True)) == {}
+    np.testing.assert_array_equal(robot.written, [np.float32([0.1, 0.1])] * 5)
 
 
 def test_an_episode_that_the_world_ends_is_not_written_to_any_more(check, arm):

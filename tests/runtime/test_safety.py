@@ -8,9 +8,10 @@ import pytest
 
 import sami_runtime
 from sami_runtime.adapters import Executed, FakeAdapter, Observation
+from sami_runtime.easing import ease
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
 from sami_runtime.limits import Limits
-from sami_runtime.safety import SafetyGate, ease
+from sami_runtime.safety import SafetyGate
 
 PERIOD = 0.04
 
@@ -163,6 +164,36 @@ def test_an_episode_goes_over_from_rest_to_the_policy(gate):
     assert limited == [("blend-in",)] * 4 + [()] * 2
 
 
+def test_a_blend_begins_anew_after_a_fall_back_and_stands_still_while_held(gate):
+    armed = gate(rest=0.0, blend_in_s=4 * PERIOD, hold_ticks=1, stop_after=99)
+    drive(armed, [(1.0, 1.0)] * 2, [0.0, PERIOD])
+    armed.write(armed.hold("age: ...", 2 * PERIOD))
+    np.testing.assert_allclose(drive(armed, [(1.0, 1.0)], [3 * PERIOD])[0], 0.5, rtol=1e-6)
+    for tick in range(4, 9):
+        armed.write(armed.hold("age: ...", tick * PERIOD))
+    executed, _ = drive(armed, [(1.0, 1.0)] * 5, PERIOD * np.arange(9, 14))
+    np.testing.assert_allclose(executed[:, 0], [0.25, 0.5, 0.75, 1.0, 1.0], rtol=1e-6)
+
+
+def test_a_blend_goes_out_from_where_the_robot_was_when_it_began(make):
+    """An arm that gives way under its command must not be followed down."""
+    signal = make.action_signal.model_copy(update={"name": "joints"})
+    contract = make.contract_of(make.memoryless(), observation=(signal,))
+    adapter = FakeAdapter(axes=2)
+    adapter.reset()
+    gate = SafetyGate(adapter, contract, Limits(rest="joints", blend_in_s=10 * PERIOD))
+    gate.begin(PERIOD)
+    with pytest.raises(SamiError, match="no good value of the signal 'joints' was seen"):
+        gate.propose(action(1, 1), 0.0)
+    written = action(0.5, 0.5)
+    for tick in range(20):
+        now = tick * PERIOD
+        measured = np.array([written - np.float32(0.02)])  # a row, as sessions take it too
+        assert gate.fault(Observation({"joints": measured}, now), now) is None
+        written = gate.write(gate.propose(action(0.48, 0.48), now)).action
+        np.testing.assert_allclose(written, 0.48, atol=1e-6)
+
+
 def test_rest_may_be_what_a_signal_measures(make):
     """For position control: the first command is where the robot is."""
     signal = make.action_signal.model_copy(update={"name": "joints"})
@@ -214,14 +245,53 @@ def test_an_action_that_was_on_its_way_stops_where_it_is_held(gate):
     np.testing.assert_allclose(armed.stand(2 * PERIOD).action, 0.04, rtol=1e-6)
 
 
-def test_what_is_held_and_where_the_next_step_begins_is_what_the_adapter_executed(gate):
+def test_the_next_step_begins_where_the_adapter_executed_the_last(gate):
     adapter = FakeAdapter(axes=2, limit=0.25)
     adapter.reset()
     armed = gate(adapter, rest=0.0, rate=25.0)
     _, limited = drive(armed, [(1.0, 0.1)], [0.0])
     assert limited == [("adapter fx",)]
-    np.testing.assert_array_equal(armed.hold("late: ...", PERIOD).action, action(0.25, 0.1))
     np.testing.assert_allclose(armed.propose(action(-1, 0.1), PERIOD).action, [-0.75, 0.1])
+
+
+def test_a_held_action_stays_what_was_written_whatever_the_adapter_says_it_executed(gate):
+    """An adapter that tells what it measured, with an offset, must not be driven away by its own answer."""
+
+    class Offset(FakeAdapter):
+        def write(self, sent):
+            super().write(sent)
+            return Executed(sent + np.float32(0.3))
+
+    adapter = Offset(axes=2)
+    adapter.reset()
+    armed = gate(adapter, low=-0.5, high=0.5)
+    drive(armed, [(0.4, -0.4)], [0.0])
+    for tick in range(1, 5):
+        armed.write(armed.hold("age: ...", tick * PERIOD))
+        armed.write(armed.stand((tick + 0.5) * PERIOD))
+    np.testing.assert_array_equal(adapter.written, [action(0.4, -0.4)] * 9)
+
+
+def test_a_hold_brakes_within_the_acceleration_and_then_stands(gate):
+    armed = gate(rest=0.0, rate=5.0, acceleration=10.0, hold_ticks=99, stop_after=99)
+    moving, _ = drive(armed, [(1.0, 1.0)] * 6, PERIOD * np.arange(6))
+    held = []
+    for tick in range(6, 16):
+        ruling = armed.hold("age: ...", tick * PERIOD)
+        held.append((armed.write(ruling).action[0], ruling.limited_by))
+    path = np.array([0.0, *moving[:, 0], *(value for value, _ in held)], np.float64)
+    speed = np.diff(path) / PERIOD
+    assert np.abs(np.diff(speed)).max() <= 10.0 * PERIOD * 1.001
+    assert held[0][1] == ("acceleration fx", "acceleration fy")
+    assert (held[-1][1], speed[-1]) == ((), 0.0)
+
+
+def test_after_a_pause_an_action_begins_from_standing_still(gate):
+    armed = gate(rest=0.0, rate=5.0, acceleration=10.0)
+    path, _ = drive(armed, [(1.0, 1.0)] * 6, PERIOD * np.arange(6))
+    ruling = armed.propose(action(0, 0), 60.0)
+    # Before the pause it was on its way up; nothing drives it on up now.
+    assert (ruling.action < path[-1]).all()
 
 
 def test_without_a_rest_the_last_action_is_held_until_the_stop(gate):
@@ -229,6 +299,15 @@ def test_without_a_rest_the_last_action_is_held_until_the_stop(gate):
     drive(armed, [(0.2, 0.2)], [0.0])
     for tick in range(1, 5):
         np.testing.assert_array_equal(armed.write(armed.hold("...", tick * PERIOD)).action, action(0.2, 0.2))
+
+
+def test_ticks_that_passed_without_a_turn_count_as_held(gate):
+    armed = gate(stop_after=10)
+    drive(armed, [(0.2, 0.2)], [0.0])
+    armed.write(armed.hold("age: ...", 9 * PERIOD, ticks=9))
+    assert armed.tripped is None
+    armed.hold("age: ...", 10 * PERIOD)
+    assert armed.tripped.startswith("no new action at 10 ticks in a row")
 
 
 def test_one_new_action_begins_the_count_again(gate):
@@ -261,6 +340,24 @@ def test_a_gate_that_tripped_is_latched_until_somebody_rearms_it(gate):
     assert armed.write(armed.propose(action(0, 0), 0.0)) is not None
 
 
+def test_the_first_reason_of_a_trip_is_kept(gate):
+    armed = gate()
+    armed.trip("somebody pressed the button")
+    armed.trip("it is late, too")
+    assert armed.tripped == "somebody pressed the button"
+
+
+def test_a_gate_that_was_rearmed_waits_for_the_next_episode(gate):
+    armed = gate()
+    ruling = armed.propose(action(0, 0), 0.0)
+    armed.trip("somebody pressed the button")
+    armed.rearm()
+    with pytest.raises(SafetyStop, match="somebody pressed the button"):
+        armed.write(ruling)
+    armed.begin(PERIOD)
+    assert armed.write(armed.propose(action(0, 0), 0.0)) is not None
+
+
 # --- observations
 
 
@@ -278,6 +375,18 @@ def test_an_observation_may_be_three_periods_old_where_the_limits_do_not_say(gat
 def test_a_time_that_is_far_off_in_either_direction_or_no_time_at_all_is_a_fault(gate, time):
     assert gate(max_age_s=1.0).fault(seen([0, 0], time), 10.0).startswith("age: ")
     assert gate(max_age_s=1.0).fault(seen([0, 0], time), None) is None
+
+
+def test_an_observation_that_was_measured_before_one_that_came_earlier_is_a_fault(gate):
+    armed = gate()
+    assert armed.fault(seen([0, 0], 1.0), 1.0) is None
+    assert armed.fault(seen([0, 0], 1.0), 1.04) is None
+    assert armed.fault(seen([0, 0], 0.99), 1.04) == (
+        "order: the observation was measured 0.01 s before one that came earlier"
+    )
+    assert armed.fault(seen([0, 0], 1.01), 1.04) is None
+    armed.begin(PERIOD)
+    assert armed.fault(seen([0, 0], 0.5), 0.5) is None
 
 
 def test_a_sensor_that_repeats_itself_is_a_fault_until_it_moves_again(gate):

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -13,7 +14,7 @@ from sami_runtime.loop import run_episode
 from sami_runtime.record import Recorder
 from sami_runtime.safety import SafetyGate
 from sami_runtime.session import Session
-from sami_runtime.stopping import always_stopped
+from sami_runtime.stopping import stopped_after
 
 
 @pytest.fixture
@@ -68,29 +69,56 @@ class Stubborn:
 @pytest.mark.parametrize("first", [AdapterError("the bus is busy"), KeyboardInterrupt()])
 def test_a_stop_that_fails_or_is_interrupted_is_called_again(first):
     adapter = Stubborn(first)
-    with pytest.raises(type(first)), always_stopped(adapter):
-        pass
+    with pytest.raises(type(first)):
+        stopped_after(adapter, lambda: None)
     assert adapter.stops == 2
+
+
+def too_hot():
+    raise SafetyStop("too hot")
 
 
 @pytest.mark.parametrize("first", [AdapterError("the bus is busy"), KeyboardInterrupt()])
 def test_what_ended_the_loop_is_told_where_the_second_stop_worked(first):
     adapter = Stubborn(first)
-    with pytest.raises(SafetyStop, match="too hot"), always_stopped(adapter):
-        raise SafetyStop("too hot")
+    with pytest.raises(SafetyStop, match="too hot"):
+        stopped_after(adapter, too_hot)
     assert adapter.stops == 2
 
 
-def test_a_robot_that_cannot_be_stopped_is_said_to_move_still():
-    adapter = Stubborn(AdapterError("the bus is busy"), AdapterError("the bus is gone"))
-    with (
-        pytest.raises(
-            AdapterError, match=r"Stubborn\.stop\(\) failed twice: the bus is busy; then: the bus is gone\. It"
-        ),
-        always_stopped(adapter),
-    ):
-        raise SafetyStop("too hot")
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [(AdapterError("the bus is gone"), "the bus is gone"), (KeyboardInterrupt(), "KeyboardInterrupt")],
+)
+def test_a_robot_that_cannot_be_stopped_is_said_to_move_still(second, told):
+    adapter = Stubborn(AdapterError("the bus is busy"), second)
+    message = rf"Stubborn\.stop\(\) failed twice: the bus is busy; then: {told}.*\. It may still move"
+    with pytest.raises(AdapterError, match=message):
+        stopped_after(adapter, too_hot)
     assert adapter.stops == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends signals")
+def test_keys_pressed_in_alarm_do_not_interrupt_the_second_stop():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    class Interrupted:
+        stops = whole = 0
+
+        def stop(self):
+            self.stops += 1
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+            self.whole += 1
+
+    adapter = Interrupted()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            stopped_after(adapter, lambda: None)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (adapter.stops, adapter.whole) == (2, 1)
 
 
 DRIVING = """
@@ -121,13 +149,14 @@ class Arm(FakeAdapter):
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 session = Session.load(sys.argv[1])
 run_episode(session, Arm(), max_steps=100_000)
 """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"])
 def test_a_signal_that_ends_the_process_stops_the_robot_first(make, name):
     number = getattr(signal, name)
     process = subprocess.Popen(
@@ -150,8 +179,7 @@ def test_signals_that_the_program_handles_are_left_to_it(arm):
     heard = []
     before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     try:
-        with always_stopped(arm()):
-            os.kill(os.getpid(), signal.SIGTERM)
+        stopped_after(arm(), lambda: os.kill(os.getpid(), signal.SIGTERM))
         assert heard == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -164,8 +192,7 @@ def test_signals_are_as_they_were_after_the_loop(arm):
     try:
         for number, handler in zip(numbers, handlers, strict=True):
             signal.signal(number, handler)
-        with always_stopped(arm()):
-            inside = [signal.getsignal(number) for number in numbers]
+        inside = stopped_after(arm(), lambda: [signal.getsignal(number) for number in numbers])
         assert [signal.getsignal(number) for number in numbers] == handlers
     finally:
         for number, handler in outside.items():
