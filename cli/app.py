@@ -5,6 +5,8 @@ Commands import what they need when they run, so that `sami --help` and `sami ru
 
 from __future__ import annotations
 
+import importlib.metadata
+import io
 import sys
 from typing import Annotated
 
@@ -44,9 +46,18 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"sami {importlib.metadata.version('sami')}")
+        raise typer.Exit()
+
+
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error. May stand anywhere.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Tell the version.")
+    ] = False,
 ) -> None:
     """Skill-aware policies that adapt within one episode: train, evaluate, export, run."""
 
@@ -70,6 +81,9 @@ app.command("doctor")(doctor.doctor)
 
 def main() -> None:
     """Run the command; turn errors into one message and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a bar that a terminal lacks must not end a run
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:

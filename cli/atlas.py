@@ -11,11 +11,16 @@ import typer
 if TYPE_CHECKING:
     from sami_train.atlas import Alarms
 
+EPISODES = 60
+"""Of each training task."""
+
 
 def atlas(
     model: Annotated[Path, typer.Argument(help="Model file; the atlas is added to it.")],
     env: Annotated[str | None, typer.Option(help="Environment; the model's own if left out.")] = None,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes of each training task, half of them held out.")] = 60,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="Episodes of each training task, half of them held out; 60 if left out.")
+    ] = None,
     window: Annotated[
         int | None,
         typer.Option(min=1, help="Contexts that are averaged; a sixteenth of the median episode if left out."),
@@ -40,6 +45,9 @@ def atlas(
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
     training = len(known_tasks(contract.training, spec))
+    if check and (episodes or window or force):
+        raise SamiError("--check measures what is there and writes nothing; leave out --episodes, --window, --force.")
+    episodes = episodes or EPISODES
     total = check * sum(map(len, spec.tasks.sets.values())) if check else episodes * training
     if not check:
         if contract.atlas is not None and not force:

@@ -17,16 +17,24 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
     """The environment of that name, or the one that the model was trained in.
 
     Raises:
-        SamiError: none is named, and the model does not say.
+        SamiError: none is named, and the model does not say; or it cannot run in the one that is named.
         UnknownName: there is no such environment.
     """
     from sami_runtime.errors import SamiError
     from sami_train.envs.catalog import environment
 
-    name = env or contract.training.get("env")
+    own = contract.training.get("env")
+    name = own if env is None else env
     if name is None:
         raise SamiError(f"model {contract.name!r} does not say what it was trained in; name it with --env.")
-    return environment(str(name))
+    spec = environment(str(name))
+    signals = {item.signal.name for item in spec.signals}
+    if own not in (None, name) and not {signal.name for signal in contract.observation} <= signals:
+        raise SamiError(
+            f"model {contract.name!r} was trained in {own}, and --env {name} does not have the signals that it reads. "
+            "Leave out --env, or name another model."
+        )
+    return spec
 
 
 def model_and_environment(model: Path | None, env: str | None) -> tuple[Path, EnvironmentSpec]:
@@ -40,7 +48,7 @@ def model_and_environment(model: Path | None, env: str | None) -> tuple[Path, En
 
     if model is not None:
         return model, environment_of(read_artifact(model).contract, env)
-    spec = environment(env or DEFAULT)
+    spec = environment(DEFAULT if env is None else env)
     return Path("models") / f"{spec.name}-satesac.onnx", spec
 
 
@@ -52,7 +60,7 @@ def task_set_names(tasks: str) -> list[str]:
     """
     from sami_runtime.errors import SamiError
 
-    names = [name.strip() for name in tasks.split(",") if name.strip()]
+    names = list(dict.fromkeys(name.strip() for name in tasks.split(",") if name.strip()))
     if not names:
         raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate,extreme.")
     return names

@@ -57,7 +57,7 @@ def row_of(
         "missed": loop.missed,
         "limited": dict(loop.limited),
     }
-    return row if follower is None else {**row, "shadow": follower.comparison.summary()}
+    return row if follower is None else {**row, "shadow": follower.episode.summary()}
 
 
 def header(world: World, telemetry: Telemetry) -> str:

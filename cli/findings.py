@@ -29,5 +29,8 @@ def findings(folder: Path | None, name: str, force: bool) -> tuple[Path, Path] |
             raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
     import matplotlib  # noqa: F401
 
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SamiError(f"{folder} cannot be made: {error.strerror}. Choose another --out.") from None
     return files

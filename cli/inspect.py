@@ -97,15 +97,18 @@ def _write_golden(contract: Contract, model: Path, path: Path) -> None:
 
 def verify(
     model: Model,
-    tolerance: Annotated[float, typer.Option(help="Largest difference that passes.")] = 1e-5,
+    tolerance: Annotated[float, typer.Option(min=0.0, max=1.0, help="Largest difference that passes.")] = 1e-5,
     provider: Annotated[
         str, typer.Option(help="What runs the graph: cpu, cuda, ... Each rounds in its own way.")
     ] = "cpu",
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Check a model file against the golden steps inside it. Exit code 4 if anything differs."""
+    from sami_runtime.errors import SamiError
     from sami_runtime.verify import verify as check
 
+    if not model.is_file():
+        raise SamiError(f"{model} is no file; give a model that `sami export` wrote.")
     result = check(model, tolerance, provider)
     if json:
         checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]

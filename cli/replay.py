@@ -40,3 +40,5 @@ def replay(
         print(comparison)
     if not comparison.same:
         raise typer.Exit(CheckFailed.exit_code)
+    if not comparison.steps:
+        raise SamiError(f"{file} holds no step of the policy, so nothing was checked. Give one in which it acted.")

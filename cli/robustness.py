@@ -18,7 +18,7 @@ def robustness(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     env: Annotated[str | None, typer.Option(help="Environment; the model's own if left out.")] = None,
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training",
-    kinds: Annotated[str, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = "",
+    kinds: Annotated[str | None, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point.")] = 10,
     workers: Annotated[
         int, typer.Option(min=0, help="Processes (on MuJoCo one alone behind a gap); 0 is one for each core.")
@@ -42,7 +42,7 @@ def robustness(
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
     names = task_set_names(tasks)
-    chosen = measuring.kinds([name.strip() for name in kinds.split(",") if name.strip()])
+    chosen = measuring.kinds(None if kinds is None else [name.strip() for name in kinds.split(",")])
     files = findings(out, "robustness", force)
     total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))
     with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:

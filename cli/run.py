@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import math
+import os
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -42,7 +43,7 @@ def run(
     friction: Annotated[float | None, typer.Option(help="Fix the table's lateral friction (Panda).")] = None,
     damping: Annotated[float | None, typer.Option(help="Fix the scale of the joints' damping (MuJoCo).")] = None,
     cripple: Annotated[
-        str | None, typer.Option(help="Fix the crippled joints or legs, e.g. 3 or 0,4 or none (MuJoCo).")
+        str | None, typer.Option(help="Fix the crippled joints or legs, e.g. 3 or 0+4 or none (MuJoCo).")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first episode; the next ones count on.")] = 0,
     render: Annotated[str | None, typer.Option(help="gif writes a file, human opens a window.")] = None,
@@ -71,7 +72,7 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Run a policy and watch it adapt: the hidden task, what came of it, and how the policy's context moves."""
-    from sami_runtime.adapters import Adapter, DryRun, Gapped
+    from sami_runtime.adapters import Adapter, DryRun, Gapped, require_compatible
     from sami_runtime.clock import ManualClock, MonotonicClock
     from sami_runtime.errors import SamiError
     from sami_runtime.loop import run_episode
@@ -104,6 +105,13 @@ def run(
     film_path = _film_path(gif, model) if render == "gif" else None
     session = Session.load(model, provider=provider)
     profile, allowed = _profile(gap), _limits(limits, aging=bool(gap) or world.real)
+    if shadow_tolerance and not shadow:
+        raise SamiError("--shadow-tolerance says what is alike in a second model; name that one with --shadow.")
+    if world.real and profile is not None and (profile.action_latency_s or profile.actuator_lag_s):
+        raise SamiError(
+            "a gap with action_latency_s or actuator_lag_s would write to the robot what the gate did not allow; leave "
+            "them out of --gap, they are for simulators."
+        )
     follower = Shadow(Session.load(shadow, provider=provider), session.contract, shadow_tolerance) if shadow else None
     # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
     paced = real_time or render == "human" or world.real
@@ -119,6 +127,7 @@ def run(
         closing.callback(robot.close)
         behind: Adapter = robot if profile is None else Gapped(robot, profile, session.contract.rate_hz)
         driven = DryRun(behind) if dry_run else behind
+        require_compatible(session.contract, driven)  # before a recording is begun
         gate = SafetyGate(driven, session.contract, allowed)
         telemetry = Telemetry(session.contract)
         watching: list[OnStep] = [total.add, telemetry]
@@ -181,8 +190,8 @@ def _film_path(gif: Path | None, model: Path) -> Path:
     from sami_runtime.errors import SamiError
 
     path = gif or Path(f"{model.stem}.gif")
-    if path.suffix != ".gif" or not path.parent.is_dir():
-        raise SamiError(f"cannot write {path}; --gif must be NAME.gif in a folder that exists.")
+    if path.suffix != ".gif" or path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise SamiError(f"cannot write {path}; --gif must be NAME.gif in a folder that exists and may be written to.")
     return path
 
 

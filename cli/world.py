@@ -73,7 +73,7 @@ def parts(text: str | None) -> Any:
     if text is None or text == "none":
         return text and []
     try:
-        return [int(number) for number in text.split(",")]
+        return [int(number) for number in text.replace("+", ",").split(",")]
     except ValueError:
         return text
 

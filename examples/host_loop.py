@@ -1,4 +1,4 @@
-"""A host's own control loop around a session: copy it, and put your sensors and motors into the two functions on top.
+"""A host's own control loop around a session: copy it, and put your robot into the three functions on top.
 
 python examples/host_loop.py models/panda-satesac.onnx --steps 50
 """
@@ -21,30 +21,51 @@ def send(action: np.ndarray) -> np.ndarray:
     return np.clip(action, -0.5, 0.5)
 
 
-def main() -> None:
-    """Act at the policy's rate; a tick whose observation is refused repeats the last action."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("model")
-    parser.add_argument("--steps", type=int, default=50)
-    arguments = parser.parse_args()
+def stop() -> None:
+    """Yours: bring everything to rest. Reached from every way out of the loop."""
 
-    session = Session.load(arguments.model)  # everything that can be refused, is refused here
-    period = 1 / session.contract.rate_hz
+
+def drive(session: Session, steps: int) -> tuple[int, int]:
+    """Acts at the policy's rate, for so many steps; how many ticks were held, and how many skipped."""
+    period, held, skipped, tick, acted = 1 / session.contract.rate_hz, 0, 0, 0, False
     session.reset()  # a new episode: forget the last one
-    held, start = 0, time.perf_counter()
-    for tick in range(arguments.steps):
+    start = time.perf_counter()
+    for _ in range(steps):
+        passed = max(0, int((time.perf_counter() - start) / period) - tick)
+        skipped, tick = skipped + passed, tick + passed  # never made up for in a burst
         deadline = start + tick * period  # absolute, so that the rate does not drift
         time.sleep(max(0.0, deadline - 0.0005 - time.perf_counter()))
         session.prewarm()  # wakes caches and core, changes nothing
         time.sleep(max(0.0, deadline - time.perf_counter()))
+        tick += 1
         try:
-            step = session.step(read_sensors(session.contract, tick * period))
+            action = session.step(read_sensors(session.contract, (tick - 1) * period)).action
+            acted = True
         except SignalError:  # NaN, a missing signal: the state was not advanced
-            step = session.hold()
             held += 1
-        session.executed(send(step.action))  # the encoder learns from what was done, not from what was asked for
+            if not acted:  # nothing was executed yet that could stand
+                continue
+            action = session.hold().action
+        session.executed(send(action))  # the encoder learns from what was done, not from what was asked for
+    return held, skipped
+
+
+def main() -> None:
+    """Loads a model, which refuses what can be refused, and drives."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("--steps", type=int, default=50)
+    arguments = parser.parse_args()
+    session, start = Session.load(arguments.model), time.perf_counter()
+    try:
+        held, skipped = drive(session, arguments.steps)
+    finally:
+        stop()
     seconds = time.perf_counter() - start
-    print(f"{arguments.steps} steps in {seconds:.2f} s, {held} held; context {np.round(step.context, 2)}")
+    print(
+        f"{arguments.steps} steps in {seconds:.2f} s, {held} held, {skipped} skipped; "
+        f"context {np.round(session.state.context[0], 2)}"
+    )
 
 
 if __name__ == "__main__":

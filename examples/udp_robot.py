@@ -9,6 +9,7 @@ sami run --adapter udp_robot:make --model ../models/panda-satesac.onnx --dry-run
 from __future__ import annotations
 
 import json
+import math
 import select
 import socket
 import sys
@@ -26,14 +27,17 @@ ROBOT, HERE = ("127.0.0.1", 47001), ("127.0.0.1", 47002)
 class UdpRobot:
     """Reads JSON datagrams of a robot, the newest one, and sends it actions.
 
+    The robot stamps with its own clock. The two clocks differ by what the quickest datagram of an episode took at most,
+    so that one that waited, in the network or because nobody read, is as old as it is.
+
     Args:
-        clock: The loop's. An observation is stamped when it arrives; one that stays the newest for too long is too old.
+        clock: The loop's.
     """
 
     observation, action = PANDA_OBSERVATION, PANDA_ACTION
 
     def __init__(self, clock: Clock) -> None:
-        self.clock, self.newest = clock, None  # type: Clock, Observation | None
+        self.clock, self.newest, self.ahead = clock, None, math.inf  # type: Clock, Observation | None, float
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(HERE)
         self.socket.settimeout(1.0)
@@ -43,7 +47,7 @@ class UdpRobot:
         self._send(reset=seed)
         while select.select([self.socket], [], [], 0)[0]:
             self.socket.recv(65536)
-        self.newest = None
+        self.newest, self.ahead = None, math.inf
 
     def read(self) -> Observation:
         """The newest observation; waits only for the first one of an episode."""
@@ -52,8 +56,9 @@ class UdpRobot:
                 told = json.loads(self.socket.recv(65536))
             except TimeoutError:
                 raise AdapterError(f"the robot at {ROBOT} sent nothing for a second. Is it running?") from None
-            values = {name: np.array(value, np.float32) for name, value in told.items()}
-            self.newest = Observation(values, self.clock.now())
+            self.ahead = min(self.ahead, self.clock.now() - told["time"])
+            values = {name: np.array(value, np.float32) for name, value in told["values"].items()}
+            self.newest = Observation(values, told["time"] + self.ahead)
         return self.newest
 
     def write(self, action: np.ndarray) -> Executed:
@@ -90,7 +95,8 @@ def robot(seconds: float, rate_hz: float = 100.0) -> None:
             if "reset" in told:
                 seen["ee_position"][:] = 0.0, 0.0, 0.2
             seen["ee_position"] += 0.05 * np.array(told.get("action", np.zeros(4)))[:3]
-        link.sendto(json.dumps({name: value.tolist() for name, value in seen.items()}).encode(), HERE)
+        values = {name: value.tolist() for name, value in seen.items()}
+        link.sendto(json.dumps({"time": time.monotonic(), "values": values}).encode(), HERE)
         time.sleep(1 / rate_hz)
 
 

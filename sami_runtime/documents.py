@@ -29,8 +29,12 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
         raise SamiError(f"{path} is no file of {what}; they are written as NAME.toml or NAME.json.")
     try:
         text = path.read_text(encoding="utf-8")
-        document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (OSError, ValueError) as error:
+        told = error.strerror if isinstance(error, OSError) else error
+        raise SamiError(f"{path} cannot be read: {told}. Give the path of a file of {what}.") from None
+    try:
+        document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except ValueError as error:
         raise SamiError(f"{path} cannot be read: {error}. Write it as the documentation of {what} shows.") from None
     if not isinstance(document, dict):
         raise SamiError(f"{path} holds a {type(document).__name__}; expected a table of {what}.")

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
 from sami_runtime.contract import Signal
 from sami_runtime.documents import read_document
@@ -109,6 +109,12 @@ class GapProfile(BaseModel):
         if isinstance(value, Mapping) and key in _BY_SIGNAL:
             return {str(name): _VALID[key].check(f"{key}.{name}", each) for name, each in value.items()}
         return _VALID[key].check(key, value)
+
+    @model_validator(mode="after")
+    def _sticks_at_some_time(self) -> GapProfile:
+        if "stuck_for_s" in self.model_fields_set and "stuck_at_s" not in self.model_fields_set:
+            raise ValueError("stuck_for_s says for how long, and stuck_at_s, which says when, is left out.")
+        return self
 
     @field_validator("same_as", mode="plain")
     @classmethod

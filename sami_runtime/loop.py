@@ -211,7 +211,8 @@ class _Episode:
         took = self.clock.now() - began
         if before is not None and took > self.deadline + 1e-6 * self.period:
             self.session.restore(before)
-            return Outcome.LATE, f"late: the answer took {took:.3g} s, allowed are {self.deadline:.3g} s (deadline_s)"
+            allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
+            return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
         self.context = answer.context
         return Outcome.ACTED, ""
 

@@ -110,18 +110,32 @@ class Recorder:
             raise RecordingError(f"recording to {self.path} failed: {error}. Its whole ticks can be read.") from error
 
     def close(self) -> None:
-        """Completes the file. Does nothing the second time."""
-        if not self._file.closed:
+        """Completes the file, or removes it if no tick was recorded. Does nothing the second time.
+
+        Raises:
+            RecordingError: The file cannot be written.
+        """
+        if self._file.closed:
+            return
+        try:
             try:
                 self._writer.finish()
             finally:
                 self._file.close()
+        except OSError as error:
+            raise RecordingError(f"completing {self.path} failed: {error}. Its whole ticks can be read.") from error
+        if self._sequence < 0:
+            self.path.unlink(missing_ok=True)  # a name that is in the way of the next try
 
     def __enter__(self) -> Recorder:
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+        try:
+            self.close()
+        except RecordingError:
+            if kind is None:  # else what ended the loop is the news
+                raise
 
 
 def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
@@ -151,7 +165,7 @@ def _message(episode: int, record: StepRecord, state: str) -> dict[str, Any]:
         "reason": record.reason,
         "time": record.time,
         "measured": None if seen is None else _plain(seen.time),
-        "observation": None if seen is None else _plain(seen.values),
+        "observation": None if seen is None else _plain({k: v for k, v in seen.values.items() if _numbers(v)}),
         "action": _plain(record.action),
         "executed": _plain(record.executed),
         "limited_by": list(record.limited_by),
@@ -162,6 +176,14 @@ def _message(episode: int, record: StepRecord, state: str) -> dict[str, Any]:
         "times": record.times._asdict(),
         "info": _plain(record.info),
     }
+
+
+def _numbers(value: Any) -> bool:
+    """Whether a signal's value is numbers; another kind is read by no policy, and is not recorded."""
+    try:
+        return np.asarray(value).dtype.kind in "fiub"
+    except ValueError:
+        return False
 
 
 def _plain(value: Any) -> Any:

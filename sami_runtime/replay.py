@@ -46,7 +46,7 @@ class Comparison:
     steps: int = 0
     """Steps of the policy that were compared."""
     differing: int = 0
-    """Steps at which anything differs by more than was allowed."""
+    """Ticks at which anything differs by more than was allowed."""
     failed: int = 0
     """Steps at which the follower could not answer."""
     first: Difference | None = None
@@ -71,9 +71,11 @@ class Comparison:
         }
 
     def __str__(self) -> str:
+        if not (self.steps or self.differing or self.failed):
+            return "there is no step to compare"
         if self.same:
             return f"{self.steps} steps compared, none differs"
-        lines = [f"{self.differing} of {self.steps} steps differ"]
+        lines = [f"{self.steps} steps compared, {self.differing} ticks differ"]
         if self.first:
             lines.append(f"first at {self.first}")
         lines += [f"largest {each.size:.3g} at {each}" for each in self.largest.values() if each.size is not None]
@@ -99,22 +101,30 @@ class Shadow:
     def __init__(self, session: Session, contract: Contract, tolerance: float = 0.0) -> None:
         require_alike(session, contract)
         self.comparison = Comparison()
+        """Of all episodes."""
+        self.episode = Comparison()
+        """Of the last episode alone."""
         self._session, self._tolerance = session, tolerance
         self._episode = -1
 
     def __call__(self, record: StepRecord) -> None:
         """Follows one tick."""
-        self._episode += record.step == 0
+        if record.step == 0:
+            self._episode, self.episode = self._episode + 1, Comparison()
+        both = (self.comparison, self.episode)
         try:
             answer = follow(self._session, record)
         except SamiError as error:
-            self.comparison.failed += 1
-            self.comparison.failures[str(error)] += 1
+            for comparison in both:
+                comparison.failed += 1
+                comparison.failures[str(error)] += 1
             return
         if answer is not None and record.action is not None:
             elements = self._session.contract.action.elements
             found = list(_differences(self._episode, record.step, ACTION, elements, answer.action, record.action))
-            _count(self.comparison, [each for each in found if not _within(each, self._tolerance)])
+            beyond = [each for each in found if not _within(each, self._tolerance)]
+            for comparison in both:
+                _count(comparison, beyond)
 
 
 def replay(recording: Recording, session: Session) -> Comparison:

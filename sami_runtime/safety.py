@@ -140,10 +140,11 @@ class SafetyGate:
             now: The time [s] on the clock that stamps the observations; None if there is none in common.
         """
         # Written so that a time that is NaN counts as too old, and so does one that lies ahead.
-        if now is not None and not abs(now - observation.time) <= self._max_age * (1 + ROUNDING):
+        if now is not None and not abs(age := now - observation.time) <= self._max_age * (1 + ROUNDING):
+            when = f"{-age:.3g} s after" if age < 0 else f"{age:.3g} s before"
             return (
-                f"age: the observation was measured {now - observation.time:.3g} s before now by the loop's clock, "
-                f"allowed are {self._max_age:.3g} s (max_age_s)"
+                f"age: the observation was measured {when} now by the loop's clock, allowed are {self._max_age:.3g} s "
+                "(max_age_s)"
             )
         if now is not None and observation.time < self._memory.measured:
             return (
@@ -199,7 +200,7 @@ class SafetyGate:
         memory = self._memory
         memory.held += ticks
         if memory.held >= self.limits.stop_after:
-            self.trip(f"no new action at {memory.held} ticks in a row (stop_after), lastly: {reason}")
+            self.trip(f"no new action at {memory.held} ticks in a row (stop_after), lastly: {reason.rstrip('.')}")
             return Ruling(None, ("stop",), now)
         memory.target = None
         if memory.written is None or memory.held <= self.limits.hold_ticks or memory.rest is None:

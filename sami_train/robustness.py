@@ -102,17 +102,17 @@ class Point:
         return facts | {"tasks": self.evaluation.to_dict()["tasks"]}
 
 
-def kinds(names: Sequence[str] = ()) -> list[Kind]:
-    """Kinds by name, all of them if none is named.
+def kinds(names: Sequence[str] | None = None) -> list[Kind]:
+    """Kinds by name, each once; all of them if None.
 
     Raises:
         UnknownName: there is no such kind.
     """
     known = {kind.name: kind for kind in KINDS}
-    for name in names:
+    for name in names or ():
         if name not in known:
             raise UnknownName("kind of gap", name, known)
-    return [known[name] for name in names or known]
+    return [known[name] for name in dict.fromkeys(known if names is None else names)]
 
 
 def sweep(

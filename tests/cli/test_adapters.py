@@ -168,6 +168,16 @@ def test_options_of_simulators_are_refused_on_a_robot(sami, trained, options, me
     assert message in done.err
 
 
+def test_a_gap_that_would_write_what_no_gate_allowed_is_refused_on_a_robot(sami, trained):
+    robot = ("run", "--adapter", "my_robot:make", "--model", trained.model, "--steps", 2, "--gap")
+    Path("gap.toml").write_text("action_latency_s = 0.1")
+    done = sami(*robot, "gap.toml")
+    assert (done.code, done.out) == (1, "")
+    assert "would write to the robot what the gate did not allow" in done.err
+    Path("gap.toml").write_text("noise = 0.01")
+    assert sami(*robot, "gap.toml").code == 0
+
+
 def test_a_robot_is_not_driven_by_a_model_that_nobody_named(sami):
     done = sami("run", "--adapter", "my_robot:make")
     assert done.code == 1

@@ -94,6 +94,42 @@ def test_a_run_that_was_cut_off_is_replayed_and_said_to_be(sami, rows):
     assert "note: the recording was cut off; its whole ticks are replayed" in done.out
 
 
+def test_a_row_tells_of_the_shadow_in_its_own_episode(rows, trained, other):
+    told = rows("--shadow", other)
+    assert [row["shadow"]["steps"] for row in told] == [row["steps"] for row in told]
+    assert [row["shadow"]["first"]["episode"] for row in told] == [0, 1]
+
+
+def test_a_replay_of_nothing_is_no_success(sami, trained):
+    Path("ahead.toml").write_text("clock_offset_s = 0.4")  # every observation is stamped as if it came later
+    recorded = sami("run", "--model", trained.model, "--gap", "ahead.toml", "--record", "n.mcap")
+    assert recorded.code == 3
+    done = sami("replay", "n.mcap")
+    assert done.code == 1
+    assert "there is no step to compare" in done.out
+    assert "n.mcap holds no step of the policy, so nothing was checked." in done.err
+
+
+def test_a_run_that_is_refused_leaves_no_recording_in_the_way(sami, rewritten):
+    def mistaken(contract):
+        contract["action"]["unit"] = "N"
+
+    done = sami("run", "--model", rewritten(mistaken), "--record", "run.mcap")
+    assert done.code == 1
+    assert "has unit N, the adapter's has 1" in done.err
+    assert not Path("run.mcap").exists()
+
+
+def test_a_terminal_that_lacks_a_bar_does_not_end_a_run(trained, tmp_path):
+    command = [sys.executable, "-c", "from sami_cli.app import main; main()", "run", "--model", str(trained.model)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [*command, "--episodes", "2"], capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 episodes" in done.stdout
+
+
 def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, trained, rows, other):
     alike = rows("--shadow", trained.model)[-1]
     assert alike["shadow"] == {
@@ -107,7 +143,7 @@ def test_a_shadow_tells_where_it_would_have_acted_otherwise(sami, trained, rows,
     size = max(each["size"] for each in unlike["largest"].values())
     assert rows("--shadow", other, "--shadow-tolerance", size)[-1]["shadow"]["differing"] == 0
     shown = sami("run", "--model", trained.model, "--episodes", 1, "--shadow", other)
-    assert "steps differ\nfirst at episode 0, step 0: action d" in shown.out
+    assert "ticks differ\nfirst at episode 0, step 0: action d" in shown.out
 
 
 def test_limits_from_a_file_are_kept_and_reported(sami, trained, rows):

@@ -26,6 +26,8 @@ def refused(done, code=1):
         ("eval", "--run", "a", "--env", "hopper"),
         ("export", "--run", "a"),
         ("verify",),
+        ("verify", "x.onnx", "--tolerance", "-1"),
+        ("verify", "x.onnx", "--tolerance", "nan"),
     ],
 )
 def test_wrong_usage_exits_with_2(sami, arguments):
@@ -65,6 +67,17 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("export --run RUN --out x.txt", "x.txt does not end in .onnx; a model file is NAME.onnx."),
         ("inspect .", ". is a directory, expected a model file. Give the path of its .onnx file."),
         ("run --model nothing.onnx", "nothing.onnx does not exist."),
+        ("run --model MODEL --shadow-tolerance 0.1", "--shadow-tolerance says what is alike in a second model"),
+        ("run --model MODEL --render gif --gif .", "cannot write .; --gif must be NAME.gif in a folder that exists"),
+        (
+            "run --model MODEL --gap nothing.toml",
+            "nothing.toml cannot be read: No such file or directory.",
+        ),
+        ("atlas MODEL --check 2 --window 3", "--check measures what is there and writes nothing; leave out"),
+        ("atlas MODEL --env hopper", "was trained in panda, and --env hopper does not have the signals that it reads"),
+        ("robustness MODEL --kinds latncy", "unknown kind of gap 'latncy'. Did you mean 'latency'?"),
+        ("robustness MODEL --out /proc/x", "/proc/x cannot be made: No such file or directory. Choose another --out."),
+        ("verify nothing.onnx", "nothing.onnx is no file; give a model that `sami export` wrote."),
         ("run --model MODEL --env Panda3", "unknown environment 'Panda3'. Did you mean 'panda'? Valid: "),
         (
             "run --model MODEL --render giff",

@@ -27,7 +27,7 @@ def call(*command, **options):
 def test_the_host_loop_acts_at_the_rate_of_the_policy(tmp_path):
     done = call(sys.executable, ROOT / "examples" / "host_loop.py", MODEL, "--steps", "10", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    said = re.fullmatch(r"10 steps in ([\d.]+) s, 0 held; context \[.+\]\n", done.stdout)
+    said = re.fullmatch(r"10 steps in ([\d.]+) s, 0 held, \d+ skipped; context \[.+\]\n", done.stdout)
     assert said, done.stdout
     assert float(said[1]) >= 9 / 25
 
@@ -35,12 +35,25 @@ def test_the_host_loop_acts_at_the_rate_of_the_policy(tmp_path):
 def test_the_host_loop_holds_where_a_sensor_fails(tmp_path):
     text = (ROOT / "examples" / "host_loop.py").read_text(encoding="utf-8")
     wave = "np.sin(now + np.arange(s.size))"
-    broken = text.replace(wave, f"({wave} * (np.nan if abs(now - 3 / 25) < 1e-6 else 1))")
+    broken = text.replace(wave, f"({wave} * (np.nan if now < 1e-6 or abs(now - 3 / 25) < 1e-6 else 1))")
     assert broken != text
     (tmp_path / "broken.py").write_text(broken, encoding="utf-8")
     done = call(sys.executable, tmp_path / "broken.py", MODEL, "--steps", "5", cwd=tmp_path)
     assert "5 steps in " in done.stdout, done.stderr
-    assert ", 1 held; " in done.stdout
+    assert ", 2 held, " in done.stdout
+
+
+def test_the_host_loop_skips_ticks_that_passed_and_stops_on_every_way_out(tmp_path):
+    text = (ROOT / "examples" / "host_loop.py").read_text(encoding="utf-8")
+    slow = text.replace("    return np.clip(", "    print(f'{time.perf_counter():.4f}')\n    WORK\n    return np.clip(")
+    slow = slow.replace('Reached from every way out of the loop."""\n', '"""\n    print(\'stopped\')\n')
+    assert slow.count("WORK") == slow.count("stopped") == 1
+    (tmp_path / "slow.py").write_text(slow.replace("WORK", "time.sleep(0.3 * (action[0] != 0))"), encoding="utf-8")
+    done = call(sys.executable, tmp_path / "slow.py", MODEL, "--steps", "3", cwd=tmp_path)
+    assert re.search(r"stopped\n3 steps in .*, 0 held, 1[2-5] skipped", done.stdout), done.stderr + done.stdout
+    (tmp_path / "bad.py").write_text(slow.replace("WORK", "raise OSError('bus')"), encoding="utf-8")
+    done = call(sys.executable, tmp_path / "bad.py", MODEL, "--steps", "3", cwd=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "stopped")
 
 
 def test_the_gap_shows_every_key_and_fits_the_arm():

@@ -256,6 +256,41 @@ def test_a_late_last_period_does_not_let_another_step_in(session, arm):
     assert (report.steps, adapter.reads, adapter.writes) == (2, 2, 3)
 
 
+def test_a_trip_from_outside_is_recorded_as_the_last_tick_and_not_written(session, arm):
+    records = []
+
+    class Watched(arm):
+        def read(self):
+            if self.reads == 3:
+                gate.trip("somebody pressed the button")
+            return super().read()
+
+    adapter = Watched()
+    gate = SafetyGate(adapter, session.contract)
+    with pytest.raises(SafetyStop, match="somebody pressed the button"):
+        run_episode(session, adapter, gate=gate, on_step=records.append)
+    assert (adapter.writes, adapter.stops) == (3, 1)
+    assert [record.limited_by for record in records] == [(), (), (), ("stop",)]
+    assert records[-1].executed is None
+
+
+def test_periods_that_a_stale_read_took_count_towards_the_stop(session, arm):
+    """Ten ticks without a new action are 0.4 s, however few turns there were in them."""
+    clock, records = ManualClock(), []
+    adapter = arm(clock, reading=[0.0, *[2.0] * 9], stale_at_reads=range(1, 99))
+    with pytest.raises(SafetyStop, match="no new action at 51 ticks in a row"):
+        run_episode(session, adapter, clock=clock, on_step=records.append)
+    assert [record.outcome.value for record in records] == ["acted", "held", "held"]
+
+
+@pytest.mark.parametrize(("part", "message"), [("read", "return Observation"), ("write", "return Executed")])
+def test_an_adapter_that_answers_something_else_is_told_what_to_answer(session, arm, monkeypatch, part, message):
+    adapter = arm()
+    monkeypatch.setattr(adapter, part, lambda *_: None)
+    with pytest.raises(AdapterError, match=rf"Arm\.{part}\(\) returned NoneType; {message}\("):
+        run_episode(session, adapter)
+
+
 # --- a dry run
 
 

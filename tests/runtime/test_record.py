@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("mcap")
 from mcap.reader import make_reader
 
-from sami_runtime.adapters import Executed
+from sami_runtime.adapters import Executed, Observation
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import RecordingError, SafetyStop
 from sami_runtime.limits import Limits
@@ -80,8 +80,10 @@ def test_a_digest_tells_any_bit_of_the_state_from_any_other(session):
     assert len(found) == state.previous_action.size + 3
 
 
-def test_a_recording_says_what_it_is_one_of(session, path):
-    Recorder(path, session, Limits(rest=0.0, max_age_s=float("inf")), {"env": "fake", "seed": 3}).close()
+def test_a_recording_says_what_it_is_one_of(session, arm, path):
+    facts = {"env": "fake", "seed": 3}
+    with Recorder(path, session, Limits(rest=0.0, max_age_s=float("inf")), facts) as recorder:
+        run_episode(session, arm(), on_step=recorder)
     about = read_recording(path).about
     assert about["model"] == {
         "path": str(session.artifact.path),
@@ -148,11 +150,39 @@ def test_a_place_that_cannot_be_recorded_to_is_refused(session, tmp_path, name, 
         Recorder(tmp_path / name, session)
 
 
-def test_closing_twice_is_harmless(session, path):
+def test_closing_twice_is_harmless_and_a_recording_of_nothing_leaves_no_file(session, path):
     recorder = Recorder(path, session)
     recorder.close()
     recorder.close()
-    assert read_recording(path).steps == ()
+    assert not path.exists()
+
+
+def test_a_disk_that_is_full_at_the_end_is_told_of_unless_worse_is(session, arm, path, monkeypatch):
+    def full():
+        raise OSError(28, "No space left on device")
+
+    recorder = Recorder(path, session)
+    monkeypatch.setattr(recorder._writer, "finish", full)
+    with pytest.raises(RecordingError, match=r"completing .*run\.mcap failed: .*No space left"), recorder:
+        run_episode(session, arm(), on_step=recorder)
+    assert len(read_recording(path).steps) == 10
+    other = Recorder(path.with_name("other.mcap"), session)
+    monkeypatch.setattr(other._writer, "finish", full)
+    with pytest.raises(KeyboardInterrupt), other:
+        raise KeyboardInterrupt
+
+
+def test_a_signal_that_is_no_number_is_left_out_and_the_rest_can_be_read(session, arm, path):
+    class Talking(arm):
+        def read(self):
+            seen = super().read()
+            return Observation({**seen.values, "mode": "auto", "ragged": [[1], [1, 2]], "count": 3}, seen.time)
+
+    with Recorder(path, session) as recorder:
+        run_episode(session, Talking(), on_step=recorder)
+    steps = read_recording(path).steps
+    assert set(steps[0].record.observation.values) == {"position", "velocity", "goal", "count"}
+    assert replay(read_recording(path), Session.load(session.artifact.path)).same
 
 
 def test_without_the_package_the_message_names_the_extra(session, path, monkeypatch):
