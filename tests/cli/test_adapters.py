@@ -122,10 +122,15 @@ def test_a_dry_run_of_a_robot_never_writes(sami, trained):
 
 
 def test_observations_of_a_robot_age(sami, trained):
-    done = sami("run", "--adapter", "my_robot:wall_clock", "--model", trained.model, "--steps", 12)
+    robot = ("--adapter", "my_robot:wall_clock", "--model", trained.model)
+    done = sami("run", *robot, "--steps", 12, "--record", "stale.mcap")
     assert done.code == 3
-    assert "age: the observation was measured" in done.err
+    assert "s after now by the loop's clock, allowed are 0.12 s (max_age_s). The robot is stopped" in done.err
     assert not Path("written.txt").exists()
+    replayed = sami("replay", "stale.mcap")
+    assert replayed.code == 1
+    assert "there is no step to compare" in replayed.out
+    assert "stale.mcap holds no step of the policy, so nothing was checked." in replayed.err
 
 
 @pytest.mark.parametrize(

@@ -100,16 +100,6 @@ def test_a_row_tells_of_the_shadow_in_its_own_episode(rows, trained, other):
     assert [row["shadow"]["first"]["episode"] for row in told] == [0, 1]
 
 
-def test_a_replay_of_nothing_is_no_success(sami, trained):
-    Path("ahead.toml").write_text("clock_offset_s = 0.4")  # every observation is stamped as if it came later
-    recorded = sami("run", "--model", trained.model, "--gap", "ahead.toml", "--record", "n.mcap")
-    assert recorded.code == 3
-    done = sami("replay", "n.mcap")
-    assert done.code == 1
-    assert "there is no step to compare" in done.out
-    assert "n.mcap holds no step of the policy, so nothing was checked." in done.err
-
-
 def test_a_run_that_is_refused_leaves_no_recording_in_the_way(sami, rewritten):
     def mistaken(contract):
         contract["action"]["unit"] = "N"
