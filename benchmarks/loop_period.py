@@ -1,9 +1,11 @@
 """Does the control loop keep its rate? A policy is stepped at each tick of a paced loop, at 25, 100 and 1000 Hz.
 
-    python benchmarks/loop_period.py [--model FILE] [--seconds S] [--rates 25 100 1000] [--record] [--json]
+    python benchmarks/loop_period.py [--model FILE] [--seconds S] [--rates 25 100 1000] [--awake S] [--record] [--json]
 
-The loop is the whole one: read, step, gate with rate limits, write, and with `--record` an MCAP recording. The robot
-costs nothing, so that what is timed is ours. For each rate:
+`--awake S` keeps the core awake for so long before each tick. The loop is the whole one: read, step, gate with rate
+limits, write, and with `--record` an MCAP recording. The robot costs nothing, so that what is timed is ours.
+
+For each rate:
 
     mean period   from the first tick to the last, and how far off it is; less than 0.1 % passes
     lag           how long after it was due a tick began
@@ -65,12 +67,12 @@ class Noise:
         """Nothing."""
 
 
-def measure(model: Path, rate_hz: float, seconds: float, recording: Path | None) -> dict[str, Any]:
+def measure(model: Path, rate_hz: float, seconds: float, recording: Path | None, awake_s: float) -> dict[str, Any]:
     """Run the loop at a rate, and say how it went; times in microseconds."""
     artifact = read_artifact(model)
     # The policy is asked at every tick, whatever rate it was trained at: this is about time.
     artifact = dataclasses.replace(artifact, contract=artifact.contract.model_copy(update={"rate_hz": rate_hz}))
-    session, clock = Session(artifact), MonotonicClock()
+    session, clock = Session(artifact), MonotonicClock(awake_s)
     robot = Noise(artifact.contract, clock)
     limits = Limits(rest=0.0, rate=1000.0, acceleration=1e6, stop_after=10**9)
     gate = SafetyGate(robot, artifact.contract, limits)
@@ -102,6 +104,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=Path("models/panda-satesac.onnx"), help="model file")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long at each rate (20)")
     parser.add_argument("--rates", type=float, nargs="+", default=[25.0, 100.0, 1000.0], help="Hz (25 100 1000)")
+    parser.add_argument("--awake", type=float, default=0.0, help="stay awake so long before each tick [s] (0)")
     parser.add_argument("--record", action="store_true", help="record every tick as well")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
@@ -110,7 +113,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for rate in arguments.rates:
             path = Path(folder) / f"{rate:g}.mcap" if arguments.record else None
-            results.append(measure(arguments.model, rate, arguments.seconds, path))
+            results.append(measure(arguments.model, rate, arguments.seconds, path, arguments.awake))
     if arguments.json:
         print(json.dumps({"machine": machine, "results": results}, indent=2))
     else:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from .film import Film
 
-PREWARM_S = 0.0005
-"""How long before each tick of a paced run the policy is warmed up [s]."""
+PREWARM_S, AWAKE_S = 0.0007, 0.0003
+"""How long before each tick of a paced run the policy is warmed up, and the core kept awake [s]."""
 
 
 def run(
@@ -115,7 +115,7 @@ def run(
     follower = Shadow(Session.load(shadow, provider=provider), session.contract, shadow_tolerance) if shadow else None
     # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
     paced = real_time or render == "human" or world.real
-    clock = MonotonicClock() if paced else ManualClock()
+    clock = MonotonicClock(AWAKE_S) if paced else ManualClock()
     film = Film(film_path, session.contract.rate_hz) if film_path else None
     rows: list[told.Row] = []
     total = LoopReport()

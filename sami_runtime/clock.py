@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from sami_runtime.errors import SamiError
+
 
 class Clock(Protocol):
     """A time that never goes back."""
@@ -21,7 +23,17 @@ class Clock(Protocol):
 
 
 class MonotonicClock:
-    """The machine's monotonic clock."""
+    """The machine's monotonic clock.
+
+    Args:
+        awake_s: How long before each deadline [s] it stays awake instead of asleep: a sleeping core wakes up late, and
+            cold. It costs so much of a core at every tick; 0.0003 is enough on most machines.
+    """
+
+    def __init__(self, awake_s: float = 0.0) -> None:
+        if not 0.0 <= awake_s < math.inf:
+            raise SamiError(f"awake_s is {awake_s}; it must be a number of seconds, at least 0.")
+        self.awake_s = awake_s
 
     def now(self) -> float:
         """The time [s] since an arbitrary start."""
@@ -29,8 +41,11 @@ class MonotonicClock:
 
     def sleep_until(self, deadline: float) -> None:
         """Returns at `deadline` [s], or at once when it has passed."""
-        if (left := deadline - time.perf_counter()) > 0:
+        if (left := deadline - self.awake_s - time.perf_counter()) > 0:
             time.sleep(left)
+        if self.awake_s:
+            while time.perf_counter() < deadline:
+                pass
 
 
 class ManualClock:

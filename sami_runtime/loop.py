@@ -65,8 +65,9 @@ def run_episode(
         gate: Owns the write. If None, one with the default limits.
         loop_hz: Rate of the loop [1/s], a multiple of the contract's, which is taken if None. The policy is asked at
             its own rate only; in between its last action stands.
-        prewarm_s: How long [s] before the policy is due it makes a step on copies, so that the caches are warm; 0.0005
-            is enough for `models/`. A tick whose turn ended too late for that goes without. 0 never.
+        prewarm_s: How long [s] before the policy is due it makes a step on copies, so that the caches are warm; 0.0007
+            is enough for `models/`, best with a clock that stays awake from then on. A tick whose turn ended too late
+            for that goes without. 0 never.
 
     Raises:
         AdapterError: The policy and the adapter do not fit, or the adapter failed.

@@ -13,6 +13,9 @@ from sami_runtime.adapters import FakeAdapter, Observation
 from sami_runtime.artifact import graph_sha256
 from sami_runtime.contract import METADATA_KEY, Context, Contract, Signal, StateTensor
 from sami_runtime.golden import Golden
+from sami_runtime.limits import Limits
+from sami_runtime.safety import SafetyGate
+from tests.runtime.gates import PERIOD
 
 POSITION = Signal(name="position", size=2, unit="m", elements=("x", "y"), low=(-1, -1), high=(1, 1))
 GOAL = Signal(name="goal", size=1, unit="m", elements=("x",), low=(None,), high=(None,))
@@ -283,3 +286,18 @@ def policy(make):
 def path(make, policy):
     """Its model file."""
     return make.write(policy)
+
+
+@pytest.fixture
+def gate(make):
+    """Makes a gate with limits for the fake, or another adapter, and begins an episode."""
+
+    def made(adapter=None, period=PERIOD, **limits):
+        if adapter is None:
+            adapter = FakeAdapter(axes=2, limit=100.0)
+            adapter.reset()
+        found = SafetyGate(adapter, make.contract_of(make.recurrent()), Limits(**limits))
+        found.begin(period)
+        return found
+
+    return made

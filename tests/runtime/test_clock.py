@@ -1,6 +1,9 @@
 import time
 
+import pytest
+
 from sami_runtime.clock import ManualClock, MonotonicClock
+from sami_runtime.errors import SamiError
 
 
 def test_a_manual_clock_moves_only_by_hand_and_never_back():
@@ -12,6 +15,23 @@ def test_a_manual_clock_moves_only_by_hand_and_never_back():
     clock.sleep_until(7.0)
     assert clock.now() == 7.0
     assert clock.deadlines == [6.0, 7.0]
+
+
+def test_a_clock_that_stays_awake_is_on_time():
+    """Sleeping alone is late by what the system takes to wake up; the median of these is not."""
+    clock, late = MonotonicClock(awake_s=0.002), []
+    for _ in range(20):
+        deadline = clock.now() + 0.004
+        clock.sleep_until(deadline)
+        late.append(clock.now() - deadline)
+    assert min(late) >= 0.0
+    assert sorted(late)[10] < 2e-5
+
+
+@pytest.mark.parametrize("awake_s", [-0.1, float("nan"), float("inf")])
+def test_a_clock_that_cannot_be_is_refused(awake_s):
+    with pytest.raises(SamiError, match="awake_s is"):
+        MonotonicClock(awake_s)
 
 
 def test_the_machines_clock_sleeps_until_the_deadline_and_not_for_one_that_passed():

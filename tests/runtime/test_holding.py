@@ -1,0 +1,170 @@
+"""Laws of the safety gate where there is no new action: it holds, brakes, falls back, stops, and stays latched."""
+
+import numpy as np
+import pytest
+
+from sami_runtime.adapters import Executed, FakeAdapter, Observation
+from sami_runtime.errors import SafetyStop
+from tests.runtime.gates import PERIOD, action, drive
+
+
+def seen(position, time):
+    return Observation({"position": np.float32(position), "goal": np.float32([0.5])}, time)
+
+
+def test_what_is_held_too_long_falls_back_to_rest_and_then_stops(gate):
+    armed = gate(rest=0.0, rate=6.0, hold_ticks=2, stop_after=6)
+    drive(armed, [(0.2, 0.2)], [0.0])
+    found = []
+    for tick in range(1, 6):
+        ruling = armed.hold("age: too old", tick * PERIOD)
+        found.append((round(float(armed.write(ruling).action[0]), 6), ruling.limited_by))
+    assert found[:2] == [(0.2, ()), (0.2, ())]
+    assert [value for value, _ in found[2:]] == [0.0, 0.0, 0.0]
+    assert found[2][1] == ("rest",)
+    ruling = armed.hold("age: too old", 6 * PERIOD)
+    assert (ruling.action, ruling.limited_by, armed.write(ruling)) == (None, ("stop",), None)
+    with pytest.raises(SafetyStop, match=r"no new action at 6 ticks in a row \(stop_after\), lastly: age: too old\. "):
+        armed.require_armed()
+
+
+def test_falling_back_keeps_the_rate(gate):
+    armed = gate(rest=0.0, rate=1.0, hold_ticks=0)
+    drive(armed, [(0.04, 0.04), (0.08, 0.08)], [0.0, PERIOD])
+    ruling = armed.hold("late: ...", 2 * PERIOD)
+    np.testing.assert_allclose(ruling.action, 0.04, rtol=1e-6)
+    assert ruling.limited_by == ("rest", "rate fx", "rate fy")
+    armed.write(ruling)
+    np.testing.assert_allclose(armed.stand(3 * PERIOD).action, 0.0, atol=1e-8)
+
+
+def test_an_action_that_was_on_its_way_stops_where_it_is_held(gate):
+    armed = gate(rest=0.0, rate=1.0)
+    drive(armed, [(1.0, 1.0)], [0.0])
+    armed.write(armed.hold("age: too old", PERIOD))
+    np.testing.assert_allclose(armed.stand(2 * PERIOD).action, 0.04, rtol=1e-6)
+
+
+def test_the_next_step_begins_where_the_adapter_executed_the_last(gate):
+    adapter = FakeAdapter(axes=2, limit=0.25)
+    adapter.reset()
+    armed = gate(adapter, rest=0.0, rate=25.0)
+    _, limited = drive(armed, [(1.0, 0.1)], [0.0])
+    assert limited == [("adapter fx",)]
+    np.testing.assert_allclose(armed.propose(action(-1, 0.1), PERIOD).action, [-0.75, 0.1])
+
+
+def test_a_held_action_stays_what_was_written_whatever_the_adapter_says_it_executed(gate):
+    """An adapter that tells what it measured, with an offset, must not be driven away by its own answer."""
+
+    class Offset(FakeAdapter):
+        def write(self, sent):
+            super().write(sent)
+            return Executed(sent + np.float32(0.3))
+
+    adapter = Offset(axes=2)
+    adapter.reset()
+    armed = gate(adapter, low=-0.5, high=0.5)
+    drive(armed, [(0.4, -0.4)], [0.0])
+    for tick in range(1, 5):
+        armed.write(armed.hold("age: ...", tick * PERIOD))
+        armed.write(armed.stand((tick + 0.5) * PERIOD))
+    np.testing.assert_array_equal(adapter.written, [action(0.4, -0.4)] * 9)
+
+
+def test_a_hold_brakes_within_the_acceleration_and_then_stands(gate):
+    armed = gate(rest=0.0, rate=5.0, acceleration=10.0, hold_ticks=99, stop_after=99)
+    moving, _ = drive(armed, [(1.0, 1.0)] * 6, PERIOD * np.arange(6))
+    held = []
+    for tick in range(6, 16):
+        ruling = armed.hold("age: ...", tick * PERIOD)
+        held.append((armed.write(ruling).action[0], ruling.limited_by))
+    path = np.array([0.0, *moving[:, 0], *(value for value, _ in held)], np.float64)
+    speed = np.diff(path) / PERIOD
+    assert np.abs(np.diff(speed)).max() <= 10.0 * PERIOD * 1.001
+    assert held[0][1] == ("acceleration fx", "acceleration fy")
+    assert (held[-1][1], speed[-1]) == ((), 0.0)
+
+
+def test_after_a_pause_an_action_begins_from_standing_still(gate):
+    armed = gate(rest=0.0, rate=5.0, acceleration=10.0)
+    path, _ = drive(armed, [(1.0, 1.0)] * 6, PERIOD * np.arange(6))
+    ruling = armed.propose(action(0, 0), 60.0)
+    # Before the pause it was on its way up; nothing drives it on up now.
+    assert (ruling.action < path[-1]).all()
+
+
+def test_without_a_rest_the_last_action_is_held_until_the_stop(gate):
+    armed = gate(hold_ticks=1, stop_after=5)
+    drive(armed, [(0.2, 0.2)], [0.0])
+    for tick in range(1, 5):
+        np.testing.assert_array_equal(armed.write(armed.hold("...", tick * PERIOD)).action, action(0.2, 0.2))
+
+
+def test_ticks_that_passed_without_a_turn_count_as_held(gate):
+    armed = gate(stop_after=10)
+    drive(armed, [(0.2, 0.2)], [0.0])
+    armed.write(armed.hold("age: ...", 9 * PERIOD, ticks=9))
+    assert armed.tripped is None
+    armed.hold("age: ...", 10 * PERIOD)
+    assert armed.tripped.startswith("no new action at 10 ticks in a row")
+
+
+def test_one_new_action_begins_the_count_again(gate):
+    armed = gate(stop_after=3)
+    for tick in range(12):
+        if tick % 3 == 0:
+            drive(armed, [(0.2, 0.2)], [tick * PERIOD])
+        else:
+            armed.write(armed.hold("...", tick * PERIOD))
+    assert armed.tripped is None
+
+
+def test_before_the_first_action_there_is_nothing_to_hold_and_nothing_is_written(gate):
+    armed = gate(rest=0.0, hold_ticks=0)
+    assert armed.write(armed.hold("...", 0.0)) is None
+    assert armed.write(armed.stand(0.01)) is None
+    assert armed.adapter.writes == 0
+
+
+def test_a_gate_that_tripped_is_latched_until_somebody_rearms_it(gate):
+    armed = gate()
+    ruling = armed.propose(action(0, 0), 0.0)
+    armed.trip("somebody pressed the button")
+    for blocked in (lambda: armed.write(ruling), lambda: armed.begin(PERIOD), armed.require_armed):
+        with pytest.raises(SafetyStop, match=r"somebody pressed the button\. The robot is stopped; nothing is written"):
+            blocked()
+    assert armed.adapter.writes == 0
+    armed.rearm()
+    armed.begin(PERIOD)
+    assert armed.write(armed.propose(action(0, 0), 0.0)) is not None
+
+
+def test_the_first_reason_of_a_trip_is_kept(gate):
+    armed = gate()
+    armed.trip("somebody pressed the button")
+    armed.trip("it is late, too")
+    assert armed.tripped == "somebody pressed the button"
+
+
+def test_a_gate_that_was_rearmed_waits_for_the_next_episode(gate):
+    armed = gate()
+    ruling = armed.propose(action(0, 0), 0.0)
+    armed.trip("somebody pressed the button")
+    armed.rearm()
+    with pytest.raises(SafetyStop, match="somebody pressed the button"):
+        armed.write(ruling)
+    armed.begin(PERIOD)
+    assert armed.write(armed.propose(action(0, 0), 0.0)) is not None
+
+
+def test_a_new_episode_forgets_the_last_one(gate):
+    armed = gate(rest=0.0, rate=1.0, frozen={"position": 2}, stop_after=2)
+    armed.fault(seen([0, 0], 0.0), 0.0)
+    drive(armed, [(0.04, 0.04)], [0.0])
+    armed.hold("...", PERIOD)
+    armed.begin(PERIOD)
+    assert armed.fault(seen([0, 0], 0.0), 0.0) is None
+    assert armed.hold("...", 0.0).action is None
+    executed, _ = drive(armed, [(1.0, 1.0)], [PERIOD])
+    np.testing.assert_allclose(executed[0], 0.04, rtol=1e-6)
