@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from sami_runtime.contract import METADATA_KEY, Contract
+from sami_runtime.contract import HASH_KEY, METADATA_KEY, Contract, text_sha256
 from sami_runtime.errors import ArtifactError
 from sami_runtime.operators import DOMAINS, OPERATORS
 from sami_runtime.protobuf_scan import MalformedError, ModelScan, TensorType, scan_model
@@ -137,7 +137,7 @@ def read_contract(scan: ModelScan, source: str | Path) -> Contract:
     """The contract in a model's metadata.
 
     Raises:
-        ArtifactError: There is none.
+        ArtifactError: There is none, or it is not the one that its hash was taken of.
         ContractError: It is wrong or of another version.
     """
     texts = [value for key, value in scan.metadata if key == METADATA_KEY]
@@ -151,7 +151,14 @@ def read_contract(scan: ModelScan, source: str | Path) -> Contract:
             f'{source} carries {len(texts)} "{METADATA_KEY}" entries, the first of {len(texts[0])} '
             f"characters; expected one of at most {MAX_CONTRACT_CHARACTERS}. Export the model again."
         )
-    return Contract.parse(texts[0], str(source))
+    contract = Contract.parse(texts[0], str(source))
+    # Files of before this hash have none.
+    if (hashes := [value for key, value in scan.metadata if key == HASH_KEY]) and hashes != [text_sha256(texts[0])]:
+        raise ArtifactError(
+            f"{source} was changed after its export: its contract is not the one that {HASH_KEY} in its metadata was "
+            "taken of. Copy or download the file again, or export the model again."
+        )
+    return contract
 
 
 def require_unchanged(scan: ModelScan, contract: Contract, source: str | Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from sami_runtime.golden import Golden, GoldenSteps
 CONTRACT_VERSION = 1
 """The contract version that this package writes and reads."""
 
-METADATA_KEY = "sami.contract"
+METADATA_KEY, HASH_KEY = "sami.contract", "sami.contract.sha256"
 """The key of the ONNX `metadata_props` entry that holds the contract."""
 
 PREVIOUS_ACTION = "previous_action"
@@ -181,8 +182,17 @@ class Contract(_Model):
             )
         return steps
 
+    def metadata(self) -> dict[str, str]:
+        """What a model file carries: the contract as JSON, and the hash of this text.
+
+        Raises:
+            ContractError: See `dumps`.
+        """
+        text = self.dumps()
+        return {METADATA_KEY: text, HASH_KEY: text_sha256(text)}
+
     def dumps(self) -> str:
-        """The contract as JSON, for the metadata of a model file.
+        """The contract as JSON.
 
         Raises:
             ContractError: A value, for example a NaN among the evaluation's numbers, has no place in JSON.
@@ -298,3 +308,8 @@ def _span(start: int, size: int) -> str:
 
 def _sizes(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {size}" for name, size in sizes.items())
+
+
+def text_sha256(text: str) -> str:
+    """The hash of a contract's JSON."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()

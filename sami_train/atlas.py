@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.artifact import read_artifact
 from sami_runtime.atlas import Atlas, Locator, windowed
-from sami_runtime.contract import METADATA_KEY, Contract
+from sami_runtime.contract import Contract
 from sami_runtime.errors import SamiError
 
 from .contexts import Contexts, collect_contexts
@@ -227,7 +227,7 @@ def attach(model: Path, atlas: Atlas) -> Contract:
     artifact = read_artifact(model)
     contract = Contract.model_validate({**artifact.contract.model_dump(), "atlas": atlas})
     graph = onnx.load_from_string(artifact.model_bytes)
-    onnx.helper.set_model_props(graph, {METADATA_KEY: contract.dumps()})
+    onnx.helper.set_model_props(graph, contract.metadata())
     unfinished = model.with_name(model.name + ".unfinished")
     try:
         unfinished.write_bytes(graph.SerializeToString())

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from sami_runtime.artifact import graph_sha256
-from sami_runtime.contract import METADATA_KEY, Context, Contract, Golden, StateTensor
+from sami_runtime.contract import Context, Contract, Golden, StateTensor
 from sami_runtime.errors import CheckFailed
 from sami_runtime.session import Session
 from sami_runtime.verify import verify
@@ -109,7 +109,7 @@ def export(
     golden = record(policy, spec)
     graph = _graph(Exportable(policy, spec), spec, path.stem)
     contract = _contract(path.stem, policy, spec, golden, training, evaluation, graph_sha256(graph.SerializeToString()))
-    onnx.helper.set_model_props(graph, {METADATA_KEY: contract.dumps()})
+    onnx.helper.set_model_props(graph, contract.metadata())
 
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".unfinished")

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from sami_runtime.adapters import FakeAdapter, Observation
 from sami_runtime.artifact import graph_sha256
-from sami_runtime.contract import METADATA_KEY, Context, Contract, Signal, StateTensor
+from sami_runtime.contract import Context, Contract, Signal, StateTensor
 from sami_runtime.golden import Golden
 from sami_runtime.limits import Limits
 from sami_runtime.safety import SafetyGate
@@ -159,7 +159,7 @@ def sign(model, contract, hashed=True):
     """The bytes of a model that carries the contract with its graph's hash."""
     if hashed:
         contract = contract.model_copy(update={"weights_sha256": graph_sha256(model.SerializeToString())})
-    helper.set_model_props(model, {METADATA_KEY: contract.dumps()})
+    helper.set_model_props(model, contract.metadata())
     return model.SerializeToString()
 
 

@@ -8,9 +8,10 @@ import pytest
 from onnx import helper
 
 from sami_runtime.adapters import Observation
+from sami_runtime.artifact import read_artifact
 from sami_runtime.clock import ManualClock
 from sami_runtime.contract import StateTensor
-from sami_runtime.errors import AdapterError, RecordingError, SafetyStop, SamiError, SignalError
+from sami_runtime.errors import AdapterError, ArtifactError, RecordingError, SafetyStop, SamiError, SignalError
 from sami_runtime.limits import Limits
 from sami_runtime.loop import run_episode
 from sami_runtime.safety import SafetyGate
@@ -197,3 +198,15 @@ def test_a_hash_is_written_and_never_checked(session, arm, tmp_path):
     path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
     with pytest.raises(RecordingError, match=r"run\.mcap is damaged"):
         read_recording(path)
+
+
+@pytest.mark.parametrize(
+    ("written", "changed"),
+    [(b'"rate_hz":25.0', b'"rate_hz":85.0'), (b'"initial":0.5', b'"initial":0.9'), (b'"high":[1.0', b'"high":[9.0')],
+)
+def test_a_contract_that_was_changed_is_refused(make, written, changed):
+    data = make.write(make.recurrent()).read_bytes()
+    assert data.count(written) >= 1
+    with pytest.raises(ArtifactError, match=r"its contract is not the one that sami\.contract\.sha256"):
+        read_artifact(make.raw(data.replace(written, changed, 1)))
+    read_artifact(make.raw(data.replace(b"sami.contract.sha256", b"sami.contract.sha25X")))  # older files have no hash
