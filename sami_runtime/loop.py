@@ -89,10 +89,10 @@ def run_episode(
 
     def drive() -> EpisodeReport:
         require_compatible(session.contract, adapter)
-        ruling = gate or SafetyGate(adapter, session.contract)
-        if ruling.adapter is not adapter:
+        guard = gate or SafetyGate(adapter, session.contract)
+        if guard.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
-        episode = _Episode(session, adapter, ruling, clock, limit, substeps, period, on_step, prewarm_s)
+        episode = _Episode(session, adapter, guard, clock, limit, substeps, period, on_step, prewarm_s)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()
