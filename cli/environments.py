@@ -41,15 +41,23 @@ def model_and_environment(model: Path | None, env: str | None) -> tuple[Path, En
     """A model file and its environment, where what was left out follows from what was given.
 
     Raises:
-        SamiError: the model cannot be read; else see `environment_of`.
+        SamiError: the model cannot be read, or there is none of that environment; else see `environment_of`.
     """
     from sami_runtime.artifact import read_artifact
+    from sami_runtime.errors import SamiError
     from sami_train.envs.catalog import environment
 
     if model is not None:
         return model, environment_of(read_artifact(model).contract, env)
     spec = environment(DEFAULT if env is None else env)
-    return Path("models") / f"{spec.name}-satesac.onnx", spec
+    path = Path("models") / f"{spec.name}-satesac.onnx"
+    if not path.exists():
+        there = ", ".join(sorted(str(each) for each in Path("models").glob("*.onnx"))) or "none"
+        raise SamiError(
+            f"{path} does not exist here. Name a file with --model, or make one: sami train --env {spec.name}, "
+            f"then sami export. Models that are there: {there}."
+        )
+    return path, spec
 
 
 def task_set_names(tasks: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The examples that users copy do what they say, with the model that is shipped."""
 
+import json
 import os
 import re
 import shutil
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 
 from sami_runtime.adapters.panda import PANDA_OBSERVATION
+from sami_runtime.artifact import read_artifact
 from sami_runtime.gap_profile import GapProfile
+from sami_runtime.limits import Limits
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
@@ -61,6 +64,18 @@ def test_the_gap_shows_every_key_and_fits_the_arm():
     GapProfile.load(path).require_fit(PANDA_OBSERVATION)
     keys = {line.partition("=")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()}
     assert set(GapProfile.model_fields) <= keys
+
+
+def test_the_limits_fit_the_arm_and_cost_it_no_success(tmp_path):
+    limits = ROOT / "examples" / "limits.toml"
+    Limits.load(limits).require_fit(read_artifact(MODEL).contract)
+    main = "from sami_cli.app import main; main()"
+    words = ("--model", MODEL, "--tasks", "training", "--episodes", 20, "--json", "--limits", limits)
+    done = call(sys.executable, "-c", main, "run", *words, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sum(row["success"] for row in rows) >= 16
+    assert sum(row["limited"].get("rate dx", 0) for row in rows) > 0
 
 
 @pytest.fixture
