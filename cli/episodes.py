@@ -52,7 +52,7 @@ def row_of(
         "return": total and round(total, 3),
         "context": [round(float(c), 4) for c in report.contexts[-1]],
         "telemetry": telemetry.summary(),
-        "infer_us": round(1e6 * float(loop.times[:, 1].mean()), 1),
+        "infer_us": round(1e6 * loop.times["infer"].mean, 1),
         "outcomes": {outcome.value: count for outcome, count in loop.outcomes.items()},
         "missed": loop.missed,
         "limited": dict(loop.limited),

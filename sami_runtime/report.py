@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sami_runtime.histogram import Histogram
 from sami_runtime.tick import Outcome, SectionTimes, StepRecord
+
+SECTIONS = (*SectionTimes._fields, "total", "lag")
+"""What is timed: the sections of a tick, all of them together, and how late ticks began."""
 
 
 class Percentiles(NamedTuple):
-    """Of one section's time."""
+    """Of one section's time [s], to half a percent; the worst exactly."""
 
     p50: float
     p99: float
@@ -24,7 +24,7 @@ class Percentiles(NamedTuple):
 class LoopReport:
     """Counts and times of every tick that it was told about; `add` can be a loop's `on_step`.
 
-    Adding the records of several episodes gives the report of all of them.
+    Adding the records of several episodes gives the report of all of them. It takes the same memory however many.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,8 @@ class LoopReport:
         """Ticks that ended after the next one was due; of an episode's last one nobody knows."""
         self.missed = 0
         """Ticks that passed without a turn, because of overruns."""
-        self._times, self._lags = array("d"), array("d")
+        self.times = {name: Histogram() for name in SECTIONS}
+        """By what is timed."""
         self._elapsed, self._periods, self._last = 0.0, 0, 0.0
 
     def add(self, record: StepRecord) -> None:
@@ -49,8 +50,8 @@ class LoopReport:
             self.reasons[record.reason.partition(":")[0]] += 1
         self.overruns += record.missed > 0
         self.missed += record.missed
-        self._times.extend(record.times)
-        self._lags.append(record.lag)
+        for name, seconds in zip(SECTIONS, (*record.times, sum(record.times), record.lag), strict=True):
+            self.times[name].add(seconds)
         if record.step > 0:
             self._elapsed += record.time - self._last
             self._periods += 1 + record.missed
@@ -62,25 +63,17 @@ class LoopReport:
         return sum(self.outcomes.values())
 
     @property
-    def times(self) -> NDArray[np.float64]:
-        """(ticks, 4): observe, infer, gate and write of each tick [s]."""
-        return np.array(self._times, np.float64).reshape(-1, len(SectionTimes._fields))
-
-    @property
     def mean_period(self) -> float | None:
         """Mean time from tick to tick [s], missed ones included; None before there are two."""
         return self._elapsed / self._periods if self._periods else None
 
     def percentiles(self) -> dict[str, Percentiles]:
         """Time [s] by section, of all four together as `total`, and how late ticks began as `lag`; empty at first."""
-        times = self.times
-        if not len(times):
+        if not self.ticks:
             return {}
-        columns = {name: times[:, column] for column, name in enumerate(SectionTimes._fields)}
-        columns |= {"total": times.sum(axis=1), "lag": np.array(self._lags)}
         return {
-            name: Percentiles(*map(float, np.percentile(column, (50, 99, 99.9, 100))))
-            for name, column in columns.items()
+            name: Percentiles(times.percentile(50), times.percentile(99), times.percentile(99.9), times.worst)
+            for name, times in self.times.items()
         }
 
     def __str__(self) -> str:

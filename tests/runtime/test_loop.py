@@ -23,8 +23,7 @@ def test_an_episode_lasts_as_long_as_the_contract_says(session, arm):
     assert report.steps == len(records) == adapter.reads == adapter.writes == 10
     assert not report.done
     assert report.contexts.shape == (10, 2)
-    assert report.loop.times.shape == (10, 4)
-    assert (report.loop.times >= 0).all()
+    assert {times.count for times in report.loop.times.values()} == {10}
     assert report.loop.outcomes == {"acted": 10}
     assert [record.step for record in records] == list(range(10))
     np.testing.assert_array_equal(report.contexts, [record.context for record in records])
