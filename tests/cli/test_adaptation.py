@@ -141,10 +141,16 @@ def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--change", "mass=1:-2,friction=1@5"), "mass is -2.0; it must be a number greater than 0 kg"),
-        (("--change", "mass=1:2,friction=1@60"), "give one from 1 to 49"),
-        (("--change", "mass=2"), "is no change of dynamics; write FEATURE=FROM:TO"),
-        (("--change", "mass=1:2,friction=1@5", "--out", "taken"), "taken is a file; --out names a folder"),
+        (
+            ("--change", "mass=1:-2,friction=1@5", "--model", SHIPPED),
+            "mass is -2.0; it must be a number greater than 0 kg",
+        ),
+        (("--change", "mass=1:2,friction=1@60", "--model", SHIPPED), "give one from 1 to 49"),
+        (("--change", "mass=2", "--model", SHIPPED), "is no change of dynamics; write FEATURE=FROM:TO"),
+        (
+            ("--change", "mass=1:2,friction=1@5", "--model", SHIPPED, "--out", "taken"),
+            "taken is a file; --out names a folder",
+        ),
         (("--change", "mass=1:2,friction=1@5", "--model", "none.onnx"), "none.onnx does not exist"),
         (("--change", "mass=1:2@5", "--env", "hopper", "--model", SHIPPED), "does not have the signals that it reads"),
     ],
