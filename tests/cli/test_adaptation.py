@@ -143,7 +143,7 @@ def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
     [
         (
             ("--change", "mass=1:-2,friction=1@5", "--model", SHIPPED),
-            "mass is -2.0; it must be a number greater than 0 kg",
+            "mass is -2.0; it must be a number greater than 0",
         ),
         (("--change", "mass=1:2,friction=1@60", "--model", SHIPPED), "give one from 1 to 49"),
         (("--change", "mass=2", "--model", SHIPPED), "is no change of dynamics; write FEATURE=FROM:TO"),
