@@ -18,7 +18,7 @@ noticed, adapted, identified: share of episodes, and median steps after the chan
 def adapt(
     change: Annotated[
         list[str],
-        typer.Option(help="FEATURE=FROM:TO,FEATURE=VALUE@STEP, e.g. mass=1:10,friction=0.1@5. May be given often."),
+        typer.Option(help="NAME=FROM:TO or NAME=VALUE, then @STEP: mass=1:10,friction=0.1@5. May be given often."),
     ],
     env: Annotated[str | None, typer.Option(help="Environment, e.g. panda; the model's own if left out.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file; models/ENV-satesac.onnx if left out.")] = None,

@@ -37,10 +37,11 @@ def sweep(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     override: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUES", help="Values of a config key, e.g. contrast.trajectories=16,64."),
+        typer.Option("--set", metavar="KEY=VALUES", help="Values of a config key, e.g. contrast.coefficient=0,1."),
     ] = None,
     deterministic: Annotated[
-        bool, typer.Option(help="As in `sami train`: the same cell gives the same weights, bit for bit.")
+        bool,
+        typer.Option("--deterministic", help="As in `sami train`: the same cell gives the same weights, bit for bit."),
     ] = False,
     episodes: Annotated[
         int, typer.Option(min=1, help="Evaluation episodes per task; on MuJoCo per set of tasks.")

@@ -23,7 +23,7 @@ def train(
     ] = "",
     override: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a config key, e.g. learning.discount=0.97."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a config key, e.g. learning.discount=0.9."),
     ] = None,
     deterministic: Annotated[
         bool,
