@@ -37,9 +37,9 @@ def drive(session: Session, steps: int) -> tuple[int, int]:
         time.sleep(max(0.0, deadline - 0.0005 - time.perf_counter()))
         session.prewarm()  # wakes caches and core, changes nothing
         time.sleep(max(0.0, deadline - time.perf_counter()))
-        tick += 1
+        now, tick = tick * period, tick + 1
         try:
-            action = session.step(read_sensors(session.contract, (tick - 1) * period)).action
+            action = session.step(read_sensors(session.contract, now)).action
             acted = True
         except SignalError:  # NaN, a missing signal: the state was not advanced
             held += 1

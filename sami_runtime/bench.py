@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.artifact import Artifact
 from sami_runtime.blocks import Block
+from sami_runtime.clock import MonotonicClock
 from sami_runtime.contract import ACTION, PREVIOUS_ACTION, Contract, observation_input, state_input, state_output
 from sami_runtime.inference import CPU, build, runner
 from sami_runtime.memory import Memory
@@ -184,6 +185,7 @@ def _turn(candidate: Candidate, steps: int, rate_hz: float | None) -> NDArray[np
     step, feed, prewarm = candidate.step, candidate.feed, candidate.prewarm
     period = 0.0 if rate_hz is None else 1 / rate_hz
     early = min(PREWARM_BEFORE, period / 2) if prewarm else 0.0
+    asleep, awake = MonotonicClock(), MonotonicClock(awake_s=early)
     taken = np.empty(steps)
     candidate.reset()
     deadline = time.perf_counter()
@@ -194,20 +196,15 @@ def _turn(candidate: Candidate, steps: int, rate_hz: float | None) -> NDArray[np
         if period:
             deadline += period
             if prewarm:
-                _sleep_until(deadline - early)
+                asleep.sleep_until(deadline - early)
                 prewarm()
-                while time.perf_counter() < deadline:
-                    pass
-            _sleep_until(deadline)
+                awake.sleep_until(deadline)
+            else:
+                asleep.sleep_until(deadline)
         start = time.perf_counter_ns()
         step(number)
         taken[i] = time.perf_counter_ns() - start
     return taken
-
-
-def _sleep_until(deadline: float) -> None:
-    if (left := deadline - time.perf_counter()) > 0:
-        time.sleep(left)
 
 
 def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:

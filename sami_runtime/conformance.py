@@ -20,8 +20,9 @@ from sami_runtime.clock import Clock, Pace
 from sami_runtime.contract import Contract, Signal
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.limits import Limits, by_element
-from sami_runtime.safety import SafetyGate
+from sami_runtime.safety import AGE_PERIODS, SafetyGate
 from sami_runtime.stopping import stopped_after
+from sami_runtime.values import is_numeric
 
 Array = NDArray[np.float32]
 
@@ -172,7 +173,7 @@ def _complete(trial: _Trial) -> None:
                 given = ", ".join(seen.values) or "nothing"
                 raise AdapterError(f"read {tick} lacks {signal.name}; it gave {given}")
             value = np.asarray(seen.values[signal.name])
-            if value.shape != (signal.size,) or value.dtype.kind not in "fiub":
+            if value.shape != (signal.size,) or not is_numeric(value):
                 raise AdapterError(
                     f"read {tick} gave {signal.name} as {value.dtype} of shape {value.shape}, not ({signal.size},)"
                 )
@@ -188,7 +189,7 @@ def _bounded(trial: _Trial) -> None:
 
 
 def _clocked(trial: _Trial) -> None:
-    allowed = trial.limits.max_age_s or 3.0 / trial.contract.rate_hz
+    allowed = trial.limits.max_age_s or AGE_PERIODS / trial.contract.rate_hz
     for tick, (seen, now) in enumerate(zip(trial.seen, trial.read_at, strict=True)):
         age = now - seen.time
         if not -FUTURE_S <= age <= allowed:

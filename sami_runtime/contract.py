@@ -17,8 +17,10 @@ from sami_runtime.golden import Golden, GoldenSteps
 CONTRACT_VERSION = 1
 """The contract version that this package writes and reads."""
 
-METADATA_KEY, HASH_KEY = "sami.contract", "sami.contract.sha256"
+METADATA_KEY = "sami.contract"
 """The key of the ONNX `metadata_props` entry that holds the contract."""
+HASH_KEY = "sami.contract.sha256"
+"""The key of the entry that holds the hash of this text."""
 
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"

@@ -25,6 +25,7 @@ from sami_runtime.limits import Limits
 from sami_runtime.session import Session, SessionState
 from sami_runtime.telemetry import Telemetry
 from sami_runtime.tick import StepRecord
+from sami_runtime.values import is_numeric
 
 RECORDING_VERSION = 1
 TOPIC, METADATA = "/step", "sami"
@@ -181,7 +182,7 @@ def _message(episode: int, record: StepRecord, state: str) -> dict[str, Any]:
 def _numbers(value: Any) -> bool:
     """Whether a signal's value is numbers; another kind is read by no policy, and is not recorded."""
     try:
-        return np.asarray(value).dtype.kind in "fiub"
+        return is_numeric(np.asarray(value))
     except ValueError:
         return False
 

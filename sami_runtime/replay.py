@@ -116,8 +116,7 @@ class Shadow:
             answer = follow(self._session, record)
         except SamiError as error:
             for comparison in both:
-                comparison.failed += 1
-                comparison.failures[str(error)] += 1
+                _fail(comparison, error)
             return
         if answer is not None and record.action is not None:
             elements = self._session.contract.action.elements
@@ -145,8 +144,7 @@ def replay(recording: Recording, session: Session) -> Comparison:
         try:
             answer = follow(session, record)
         except SamiError as error:
-            comparison.failed += 1
-            comparison.failures[str(error)] += 1
+            _fail(comparison, error)
             continue
         if answer is not None:
             found += _differences(episode, record.step, ACTION, elements, answer.action, record.action)
@@ -240,6 +238,11 @@ def _differences(
         element = elements[at] if elements else str(at)
         size = abs(float(found[at]) - float(expected[at]))
         yield Difference(episode, step, f"{name} {element}", f"{found[at]:.9g}", f"{expected[at]:.9g}", size)
+
+
+def _fail(comparison: Comparison, error: SamiError) -> None:
+    comparison.failed += 1
+    comparison.failures[str(error)] += 1
 
 
 def _count(comparison: Comparison, found: list[Difference], stepped: bool = True) -> None:

@@ -13,9 +13,10 @@ from sami_runtime.errors import AdapterError
 
 T = TypeVar("T")
 
-FATAL = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
-"""Signals that would end the process on the spot, where nobody handles them; SIGHUP comes when a terminal closes, and
-SIGQUIT from Ctrl-\\."""
+ALARM = ("SIGINT", "SIGTERM", "SIGHUP")
+"""Signals that come when somebody wants the program to end; SIGHUP when a terminal closes."""
+FATAL = (*ALARM, "SIGQUIT")
+"""Signals that would end the process on the spot, where nobody handles them; SIGQUIT comes from Ctrl-\\."""
 
 
 def stopped_after(adapter: Adapter, body: Callable[[], T]) -> T:
@@ -66,8 +67,8 @@ def _told(error: BaseException) -> str:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Within the block, SIGINT, SIGTERM and SIGHUP are ignored, if this is the main thread."""
-    numbers = [number for name in FATAL[:-1] if (number := getattr(signal, name, None)) is not None]
+    """Within the block, the signals of `ALARM` are ignored, if this is the main thread."""
+    numbers = [number for name in ALARM if (number := getattr(signal, name, None)) is not None]
     before = {}
     if threading.current_thread() is threading.main_thread():
         before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}

@@ -98,11 +98,12 @@ class Telemetry:
         step = self.now.step + 1
         moved = _move(self._last, context)
         speed = moved if step else 0.0
-        self._recent[step % len(self._recent)] = context
-        drift = _move(self._mean, self._recent.mean(axis=0))
         if self.atlas is None or self._locate is None:
             self.now = Reading(step, speed)
-        elif step < self.atlas.step:
+            return self.now
+        self._recent[step % len(self._recent)] = context
+        drift = _move(self._mean, self._recent.mean(axis=0))
+        if step < self.atlas.step:
             self.now = Reading(step, speed, Phase.EXPLORING)
         else:
             place = self._locate(self._mean)

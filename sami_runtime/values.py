@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +28,7 @@ def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: s
         array = np.asarray(value)
     except ValueError as error:
         raise SignalError(f"{where} {signal.name!r} is not an array: {error}.", signal.name) from error
-    if array.dtype.kind not in "fiub":
+    if not is_numeric(array):
         raise SignalError(
             f"{where} {signal.name!r} has type {array.dtype}, expected numbers [{signal.unit}].", signal.name
         )
@@ -45,6 +46,11 @@ def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: s
     # A float64 beyond float32 becomes inf, which require_finite then names.
     with np.errstate(over="ignore"):
         np.copyto(target, array, casting="unsafe")
+
+
+def is_numeric(array: NDArray[Any]) -> bool:
+    """Whether it holds numbers: floats, integers or booleans."""
+    return array.dtype.kind in "fiub"
 
 
 def all_finite(value: NDArray[np.float32]) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.contract import Contract, Signal
 from sami_runtime.errors import AdapterError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,8 @@ def require_observation(given: object, adapter: Adapter) -> Observation:
     Raises:
         AdapterError: It is something else.
     """
-    if not isinstance(given, Observation):
-        raise AdapterError(
-            f"{type(adapter).__name__}.read() returned {type(given).__name__}; return Observation(values, time), the "
-            "values by signal and when they were measured [s]."
-        )
-    return given
+    valid = "Observation(values, time), the values by signal and when they were measured [s]"
+    return _require_kind(given, Observation, adapter, "read", valid)
 
 
 def require_executed(given: object, adapter: Adapter) -> Executed:
@@ -115,11 +113,12 @@ def require_executed(given: object, adapter: Adapter) -> Executed:
     Raises:
         AdapterError: It is something else.
     """
-    if not isinstance(given, Executed):
-        raise AdapterError(
-            f"{type(adapter).__name__}.write() returned {type(given).__name__}; return Executed(action) with what was "
-            "really sent."
-        )
+    return _require_kind(given, Executed, adapter, "write", "Executed(action) with what was really sent")
+
+
+def _require_kind(given: object, kind: type[T], adapter: Adapter, method: str, valid: str) -> T:
+    if not isinstance(given, kind):
+        raise AdapterError(f"{type(adapter).__name__}.{method}() returned {type(given).__name__}; return {valid}.")
     return given
 
 
