@@ -46,9 +46,9 @@ def main() -> None:
 
 def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any]:
     """Median times [s] by steps per draw, with and without the contrastive loss, and shares of operations."""
-    from sami_train.agent import ContextSAC
-    from sami_train.config import resolve
-    from sami_train.train import make_env, prepare_torch
+    from sami_train.agent.context_sac import ContextSAC
+    from sami_train.config.schema import resolve
+    from sami_train.runs.train import make_env, prepare_torch
 
     # Of two tasks only, so that few episodes are enough for what compares those of one task.
     changes = {"collection.collectors": 0, "collection.tasks": [0, 1], "learning.buffer_episodes": episodes}

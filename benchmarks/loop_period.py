@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 
 from sami_runtime import Executed, Limits, MonotonicClock, Observation, Recorder, SafetyGate, Session, run_episode
-from sami_runtime.artifact import read_artifact
-from sami_runtime.contract import Contract, Signal
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.contract import Contract, Signal
 
 TOLERANCE = 1e-3
 

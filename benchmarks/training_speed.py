@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from sami_train.agent import ContextSAC
-    from sami_train.episode import Episode
+    from sami_train.agent.context_sac import ContextSAC
+    from sami_train.episodes.episode import Episode
 
 WARM_UP = 3
 ENVS = 6
@@ -63,9 +63,9 @@ def environment_speed(steps: int) -> float:
 
 def make_agent(preset: str, device: str, episodes: int, **changes: str) -> ContextSAC:
     """A fresh agent of a preset, with a buffer for these episodes, on the threads that training would use."""
-    from sami_train.agent import ContextSAC
-    from sami_train.config import resolve
-    from sami_train.train import make_env, prepare_torch
+    from sami_train.agent.context_sac import ContextSAC
+    from sami_train.config.schema import resolve
+    from sami_train.runs.train import make_env, prepare_torch
 
     config = resolve(preset, {"learning.buffer_episodes": episodes, "device": device, **changes})
     prepare_torch(config)
@@ -75,8 +75,8 @@ def make_agent(preset: str, device: str, episodes: int, **changes: str) -> Conte
 def collect(agent: ContextSAC, count: int) -> tuple[list[Episode], float]:
     """Episodes by real rollouts, and environment steps a second while they were collected."""
     from sami_train.envs import environment
-    from sami_train.numpy_policy import NumpyPolicy
-    from sami_train.rollout import Rollout
+    from sami_train.episodes.numpy_policy import NumpyPolicy
+    from sami_train.episodes.rollout import Rollout
 
     spec = environment("panda")
     envs = [spec.make(tasks="training", end_on_fall=True) for _ in range(ENVS)]
@@ -165,7 +165,7 @@ def measure(
 
 def time_to(run: Path, target: float) -> dict[str, Any]:
     """When a run's success while exploring first reached a target."""
-    from sami_train.run_folder import read_metrics
+    from sami_train.runs.folder import read_metrics
 
     rows = [r for r in read_metrics(run / "metrics.jsonl") if "rollout/success" in r and "time/seconds" in r]
     if not rows:

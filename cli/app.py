@@ -12,14 +12,13 @@ from typing import Annotated
 
 import typer
 
-from . import (
+from .commands import (
     adapt,
     atlas,
     bench,
     check_adapter,
     compare,
     doctor,
-    evaluate,
     export,
     inspect,
     replay,
@@ -28,6 +27,7 @@ from . import (
     sweep,
     train,
 )
+from .commands import eval as evaluate
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),

@@ -12,10 +12,8 @@ from sami_runtime.adapters import (
     SignalSource,
     require_compatible,
 )
-from sami_runtime.artifact import Artifact, read_artifact
-from sami_runtime.atlas import Atlas, Locator, Place
+from sami_runtime.checks.verify import Check, Verification
 from sami_runtime.clock import Clock, ManualClock, MonotonicClock
-from sami_runtime.contract import CONTRACT_VERSION, METADATA_KEY, Context, Contract, Signal, StateTensor
 from sami_runtime.errors import (
     AdapterError,
     ArtifactError,
@@ -29,20 +27,22 @@ from sami_runtime.errors import (
     SignalError,
     UnknownName,
 )
-from sami_runtime.gap import Gap
-from sami_runtime.gap_profile import GapProfile
-from sami_runtime.golden import Golden, GoldenSteps
-from sami_runtime.limits import Limits
-from sami_runtime.loop import EpisodeReport, run_episode
-from sami_runtime.record import Recorder
-from sami_runtime.recording import RecordedStep, Recording, read_recording
-from sami_runtime.replay import Comparison, Difference, Shadow
-from sami_runtime.report import LoopReport
-from sami_runtime.safety import Ruling, SafetyGate
-from sami_runtime.session import Session, SessionState, Step
-from sami_runtime.telemetry import Phase, Reading, Telemetry
-from sami_runtime.tick import Outcome, SectionTimes, StepRecord
-from sami_runtime.verify import Check, Verification
+from sami_runtime.gap.gap import Gap
+from sami_runtime.gap.profile import GapProfile
+from sami_runtime.loop.report import LoopReport
+from sami_runtime.loop.run_episode import EpisodeReport, run_episode
+from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.model.artifact import Artifact, read_artifact
+from sami_runtime.model.atlas import Atlas, Locator, Place
+from sami_runtime.model.contract import CONTRACT_VERSION, METADATA_KEY, Context, Contract, Signal, StateTensor
+from sami_runtime.model.golden import Golden, GoldenSteps
+from sami_runtime.recording.reader import RecordedStep, Recording, read_recording
+from sami_runtime.recording.recorder import Recorder
+from sami_runtime.recording.replay import Comparison, Difference, Shadow
+from sami_runtime.safety.gate import Ruling, SafetyGate
+from sami_runtime.safety.limits import Limits
+from sami_runtime.session.session import Session, SessionState, Step
+from sami_runtime.session.telemetry import Phase, Reading, Telemetry
 
 # `verify` and `replay` themselves stay in their modules of the same name: sami_runtime.verify.verify.
 __all__ = [

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sami_runtime.contract import Signal
 from sami_runtime.errors import NonFiniteError, SignalError, nearest
+from sami_runtime.model.contract import Signal
 
 
 def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: str) -> None:

@@ -64,7 +64,7 @@ for package in (sami_runtime, sami_train, sami_cli):
 for name in ("torch", "stable_baselines3", "onnx", "gymnasium", "pybullet"):
     assert importlib.util.find_spec(name) is None, f"{name} came along with the wheel"
 print("torch and the simulators are absent")
-for name in ("sami_runtime/py.typed", "sami_train/py.typed", "sami_train/presets/panda/fast-cpu.toml", "sami_train/presets/mujoco/paper.toml", "sami_runtime/gaps/modest.toml"):
+for name in ("sami_runtime/py.typed", "sami_train/py.typed", "sami_train/config/presets/panda/fast-cpu.toml", "sami_train/config/presets/mujoco/paper.toml", "sami_runtime/gap/modest.toml"):
     package, _, path = name.partition("/")
     assert files(package).joinpath(path).is_file(), f"{name} is not in the wheel"
 print("types, presets and gaps are in the wheel")

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.contract import Contract, Signal
 from sami_runtime.errors import AdapterError
+from sami_runtime.model.contract import Contract, Signal
 
 T = TypeVar("T")
 

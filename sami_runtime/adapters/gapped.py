@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Adapter, Executed, Observation
-from sami_runtime.contract import Signal
 from sami_runtime.errors import AdapterError
-from sami_runtime.gap import Gap
-from sami_runtime.gap_profile import GapProfile
+from sami_runtime.gap.gap import Gap
+from sami_runtime.gap.profile import GapProfile
+from sami_runtime.model.contract import Signal
 
 
 class Gapped:

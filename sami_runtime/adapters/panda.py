@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter, SignalSource
 from sami_runtime.clock import Clock
-from sami_runtime.contract import Signal
+from sami_runtime.model.contract import Signal
 
 if TYPE_CHECKING:
     import gymnasium

@@ -2,7 +2,7 @@
 
 from gymnasium.envs.registration import register
 
-from .catalog import ENVIRONMENTS, EnvironmentSpec, environment
+from sami_train.envs.catalog import ENVIRONMENTS, EnvironmentSpec, environment
 
 for _spec in ENVIRONMENTS.values():
     register(

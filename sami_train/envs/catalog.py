@@ -18,17 +18,16 @@ from sami_runtime.adapters.panda import (
     PANDA_SOURCES,
 )
 from sami_runtime.clock import Clock
-from sami_runtime.contract import Signal
 from sami_runtime.errors import AdapterError, SamiError, UnknownName
-from sami_train.goals import Goal
-from sami_train.measure import RETURN, SUCCESS, Measure
-from sami_train.tasks import PANDA_TASKS, TaskSpace
-
-from .mujoco.table import ROWS, Row
-from .panda_reach import reach_action
+from sami_runtime.model.contract import Signal
+from sami_train.envs.goals import Goal
+from sami_train.envs.measure import RETURN, SUCCESS, Measure
+from sami_train.envs.mujoco.table import ROWS, Row
+from sami_train.envs.panda.reach import reach_action
+from sami_train.envs.tasks import PANDA_TASKS, TaskSpace
 
 if TYPE_CHECKING:
-    from .mujoco.batch import MujocoBatch
+    from sami_train.envs.mujoco.batch import MujocoBatch
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class EnvironmentSpec:
         """
         import gymnasium
 
-        from .gapped import GappedEnv
+        from sami_train.envs.gapped_env import GappedEnv
 
         with self._simulator():
             env = gymnasium.make(self.id, **kwargs)
@@ -93,7 +92,7 @@ class EnvironmentSpec:
             AdapterError: the simulator is not installed.
         """
         with self._simulator():
-            from .mujoco.batch import MujocoBatch
+            from sami_train.envs.mujoco.batch import MujocoBatch
 
         return MujocoBatch(self.name, rows, episode_steps=self.episode_steps, threads=threads)
 
@@ -180,7 +179,7 @@ ENVIRONMENTS = {
     "panda": EnvironmentSpec(
         name="panda",
         id="sami/PandaSkill-v0",
-        entry_point="sami_train.envs.panda:PandaSkillEnv",
+        entry_point="sami_train.envs.panda.env:PandaSkillEnv",
         tasks=PANDA_TASKS,
         signals=tuple(
             SignalSlice(source.signal, _PANDA_OFFSET[str(source.key)] + source.start) for source in PANDA_SOURCES

@@ -14,8 +14,8 @@ import pytest
 from onnx import helper
 from sami_cli.app import main
 
-from sami_runtime.artifact import graph_sha256
-from sami_runtime.contract import METADATA_KEY
+from sami_runtime.model.artifact import graph_sha256
+from sami_runtime.model.contract import METADATA_KEY
 
 SMALL = {
     "collection.collectors": "0",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sami_runtime.recording import read_recording
+from sami_runtime.recording.reader import read_recording
 
 ROBOT = '''
 import numpy as np

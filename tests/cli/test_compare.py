@@ -8,7 +8,7 @@ import sys
 import pytest
 from PIL import Image
 
-from sami_train.analysis import estimates
+from sami_train.report import estimates
 from tests.train.made_runs import made_run
 
 

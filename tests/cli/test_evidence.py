@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from sami_runtime.artifact import read_artifact
-from sami_runtime.limits import Limits
-from sami_runtime.recording import read_recording
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.recording.reader import read_recording
+from sami_runtime.safety.limits import Limits
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sami_runtime.gap_profile import GapProfile
+from sami_runtime.gap.profile import GapProfile
 
 HARSH = "latency_s = [0.0, 0.08]\nnoise = { cube_position = 0.05 }\nactuator_lag_s = 0.1\n"
 

@@ -10,13 +10,13 @@ import pytest
 pytest.importorskip("mujoco")
 
 from rich.console import Console
-from sami_cli.tables import evaluation_table
+from sami_cli.show.tables import evaluation_table
 
-from sami_train import export as export_module
-from sami_train.agent import ContextSAC
-from sami_train.config import resolve
+from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.schema import resolve
 from sami_train.envs import ENVIRONMENTS
-from sami_train.evaluation import Evaluation
+from sami_train.evaluation.results import Evaluation
+from sami_train.export import export as export_module
 from tests.train.made_runs import made_return_run, made_run
 
 SMALL = {"network.net_arch": [16], "network.hidden_size": 8}

@@ -76,8 +76,8 @@ def cells(ended):
 def same_agents(one, other):
     import torch
 
-    from sami_train.run_folder import RunFolder
-    from sami_train.train import load_agent
+    from sami_train.runs.folder import RunFolder
+    from sami_train.runs.train import load_agent
 
     here, there = (load_agent(RunFolder.open(path)) for path in (one, other))
     expected = there.policy.state_dict()
@@ -230,7 +230,7 @@ def test_a_sweep_of_done_cells_starts_no_job(sami, swept, tmp_path, contents):
 
 
 def test_two_sweeps_do_not_run_in_one_folder(sami, swept):
-    from sami_train.sweep import Sweep
+    from sami_train.sweep.sweep import Sweep
 
     with Sweep.open(swept[0]).locked():
         done = sami("sweep", "--resume", swept[0])

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from sami_runtime.adapters.panda import PANDA_OBSERVATION
-from sami_runtime.artifact import read_artifact
-from sami_runtime.gap_profile import GapProfile
-from sami_runtime.limits import Limits
+from sami_runtime.gap.profile import GapProfile
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.safety.limits import Limits
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
@@ -201,7 +201,7 @@ def changed(golden, column, row, text):
 
 
 def test_golden_steps_are_written_to_the_last_bit(golden):
-    from sami_runtime.artifact import read_artifact
+    from sami_runtime.model.artifact import read_artifact
 
     contract = read_artifact(MODEL).contract
     steps = contract.golden_steps()

@@ -15,9 +15,9 @@ from sami_runtime.adapters import (
 )
 from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_OBSERVATION, PANDA_RATE_HZ
 from sami_runtime.clock import ManualClock
-from sami_runtime.contract import Signal
 from sami_runtime.errors import AdapterError
-from sami_runtime.gap_profile import GapProfile
+from sami_runtime.gap.profile import GapProfile
+from sami_runtime.model.contract import Signal
 
 
 def box(size, bound=10.0):

@@ -5,9 +5,9 @@ import contextlib
 import numpy as np
 import pytest
 
-from sami_runtime.artifact import graph_sha256, read_artifact
 from sami_runtime.errors import ArtifactError, ContractError, SamiError
-from sami_runtime.protobuf_scan import MAX_DEPTH, MalformedError, scan_model
+from sami_runtime.model.artifact import graph_sha256, read_artifact
+from sami_runtime.model.scan import MAX_DEPTH, MalformedError, scan_model
 
 
 def test_a_written_file_is_read_back(make, policy):
@@ -282,7 +282,7 @@ def test_deep_nesting_is_refused_without_recursion():
 
 
 def test_too_many_fields_are_refused(monkeypatch):
-    monkeypatch.setattr("sami_runtime.protobuf_scan.MAX_FIELDS", 100)
+    monkeypatch.setattr("sami_runtime.model.scan.MAX_FIELDS", 100)
     with pytest.raises(MalformedError, match="more than 100 fields"):
         scan_model(b"\x08\x01" * 101)
 
@@ -345,6 +345,6 @@ def test_files_that_are_not_there_say_what_to_do(make):
 
 
 def test_a_file_beyond_the_size_limit_is_refused(make, policy, monkeypatch):
-    monkeypatch.setattr("sami_runtime.artifact.MAX_MODEL_BYTES", 100)
+    monkeypatch.setattr("sami_runtime.model.artifact.MAX_MODEL_BYTES", 100)
     with pytest.raises(ArtifactError, match="is larger than 100 bytes"):
         read_artifact(make.write(policy))

@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from sami_runtime import bench
-from sami_runtime.artifact import read_artifact
-from sami_runtime.session import Session
+from sami_runtime.checks import bench
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.session.session import Session
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from sami_runtime import Executed, Limits, ManualClock, Observation, SamiError
 from sami_runtime.adapters import DryRun, Gapped
-from sami_runtime.conformance import CLOSING, FOUNDATIONS, READING, STOPPING, WRITING, check_adapter
-from sami_runtime.gap_profile import GapProfile
+from sami_runtime.checks.check_adapter import CLOSING, FOUNDATIONS, READING, STOPPING, WRITING, check_adapter
+from sami_runtime.gap.profile import GapProfile
 
 
 @pytest.fixture

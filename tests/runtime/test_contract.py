@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from sami_runtime.contract import Contract, Signal
 from sami_runtime.errors import ContractError
-from sami_runtime.golden import Golden
+from sami_runtime.model.contract import Contract, Signal
+from sami_runtime.model.golden import Golden
 
 
 @pytest.fixture
@@ -155,6 +155,6 @@ def test_golden_steps_of_different_lengths_or_with_nan_are_refused():
 
 
 def test_golden_steps_that_would_fill_the_memory_are_refused(monkeypatch, contract):
-    monkeypatch.setattr("sami_runtime.golden.MAX_GOLDEN_BYTES", 100)
+    monkeypatch.setattr("sami_runtime.model.golden.MAX_GOLDEN_BYTES", 100)
     with pytest.raises(ContractError, match="at most 100 are read"):
         contract.golden_steps()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from sami_runtime import doctor
+from sami_runtime.checks import doctor
 
 WORDS = {"ok", "warn", "fail"}
 

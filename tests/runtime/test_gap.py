@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sami_runtime.adapters.fake import FakeAdapter
-from sami_runtime.gap import Gap
-from sami_runtime.gap_profile import GapProfile
+from sami_runtime.gap.gap import Gap
+from sami_runtime.gap.profile import GapProfile
 
 PERIOD = 0.04
 SIGNALS = FakeAdapter(axes=2).observation  # position and velocity: four numbers

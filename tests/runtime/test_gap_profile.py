@@ -7,7 +7,7 @@ import pytest
 
 from sami_runtime.adapters.panda import PANDA_OBSERVATION
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.gap_profile import GapProfile
+from sami_runtime.gap.profile import GapProfile
 
 
 def write(folder, document, name="gap.json"):

@@ -9,12 +9,12 @@ import weakref
 import numpy as np
 import pytest
 
-from sami_runtime.artifact import read_artifact
-from sami_runtime.blocks import ALIGNMENT, Block
-from sami_runtime.contract import observation_input
-from sami_runtime.inference import build, runner
-from sami_runtime.memory import Memory
-from sami_runtime.session import Session
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.contract import observation_input
+from sami_runtime.session.blocks import ALIGNMENT, Block
+from sami_runtime.session.inference import build, runner
+from sami_runtime.session.memory import Memory
+from sami_runtime.session.session import Session
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def facts():
     return [len(os.listdir("/proc/self/task")), state, loggers, dict(os.environ), list(warnings.filters)]
 
 before = facts()
-from sami_runtime.session import Session
+from sami_runtime.session.session import Session
 session = Session.load(sys.argv[1])
 for _ in range(100):
     session.step({"position": [0.1, 0.2], "goal": [0.5]})

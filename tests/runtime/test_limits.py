@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.limits import Limits
+from sami_runtime.safety.limits import Limits
 
 FULL = """
 low = -0.5

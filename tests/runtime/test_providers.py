@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from sami_runtime.checks.verify import verify
 from sami_runtime.errors import ProviderError, UnknownName
-from sami_runtime.session import Session
-from sami_runtime.verify import verify
+from sami_runtime.session.session import Session
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ pytest.importorskip("mcap")
 
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import CheckFailed, SamiError
-from sami_runtime.loop import run_episode
-from sami_runtime.record import Recorder
-from sami_runtime.recording import read_recording
-from sami_runtime.replay import Shadow, conditions, replay, require_same
-from sami_runtime.session import Session
+from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.recording.reader import read_recording
+from sami_runtime.recording.recorder import Recorder
+from sami_runtime.recording.replay import Shadow, conditions, replay, require_same
+from sami_runtime.session.session import Session
 
 
 @pytest.fixture

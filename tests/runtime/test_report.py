@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from sami_runtime.clock import ManualClock
-from sami_runtime.histogram import Histogram
-from sami_runtime.loop import run_episode
-from sami_runtime.report import LoopReport
-from sami_runtime.session import Session
-from sami_runtime.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.loop.histogram import Histogram
+from sami_runtime.loop.report import LoopReport
+from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.session.session import Session
 
 
 def record(step, times=(0.0, 0.0, 0.0, 0.0), outcome=Outcome.ACTED, **told):

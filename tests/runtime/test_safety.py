@@ -8,10 +8,10 @@ import pytest
 
 import sami_runtime
 from sami_runtime.adapters import Executed, FakeAdapter, Observation
-from sami_runtime.easing import ease
 from sami_runtime.errors import NonFiniteError, SamiError, SignalError
-from sami_runtime.limits import Limits
-from sami_runtime.safety import SafetyGate
+from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.limiter import ease
+from sami_runtime.safety.limits import Limits
 from tests.runtime.gates import PERIOD, action, drive
 
 
@@ -30,8 +30,8 @@ def test_nothing_but_the_gate_and_wrappers_of_adapters_writes_to_an_adapter():
                 owner = ast.unparse(node.func.value)
                 if "adapter" in owner:
                     writers.add(path.relative_to(folder).as_posix())
-    assert "safety.py" in writers
-    assert {path for path in writers if not path.startswith(("adapters/", "hooks"))} == {"safety.py"}
+    assert "safety/gate.py" in writers
+    assert {path for path in writers if not path.startswith(("adapters/", "hooks"))} == {"safety/gate.py"}
 
 
 # --- numbers that are not finite

@@ -8,11 +8,11 @@ import pytest
 
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import SafetyStop, SamiError
-from sami_runtime.limits import Limits
-from sami_runtime.loop import run_episode
-from sami_runtime.replay import Shadow
-from sami_runtime.safety import SafetyGate
-from sami_runtime.session import Session
+from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.recording.replay import Shadow
+from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.limits import Limits
+from sami_runtime.session.session import Session
 
 NAMES = ("position", "goal")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sami_runtime.errors import SamiError, SignalError
-from sami_runtime.session import Session
+from sami_runtime.session.session import Session
 
 
 def play(session, seen, executed=None, start=0, stop=None):

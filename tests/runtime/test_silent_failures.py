@@ -8,14 +8,14 @@ import pytest
 from onnx import helper
 
 from sami_runtime.adapters import Observation
-from sami_runtime.artifact import read_artifact
 from sami_runtime.clock import ManualClock
-from sami_runtime.contract import StateTensor
 from sami_runtime.errors import AdapterError, ArtifactError, RecordingError, SafetyStop, SamiError, SignalError
-from sami_runtime.limits import Limits
-from sami_runtime.loop import run_episode
-from sami_runtime.safety import SafetyGate
-from sami_runtime.session import Session
+from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.contract import StateTensor
+from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.limits import Limits
+from sami_runtime.session.session import Session
 
 
 @pytest.fixture
@@ -187,8 +187,8 @@ def test_a_detached_loop_dies_silently(session, arm):
 
 def test_a_hash_is_written_and_never_checked(session, arm, tmp_path):
     pytest.importorskip("mcap")
-    from sami_runtime.record import Recorder
-    from sami_runtime.recording import read_recording
+    from sami_runtime.recording.reader import read_recording
+    from sami_runtime.recording.recorder import Recorder
 
     path = tmp_path / "run.mcap"
     with Recorder(path, session) as recorder:

@@ -9,12 +9,12 @@ import time
 import pytest
 
 from sami_runtime.errors import AdapterError, SafetyStop
-from sami_runtime.limits import Limits
-from sami_runtime.loop import run_episode
-from sami_runtime.record import Recorder
-from sami_runtime.safety import SafetyGate
-from sami_runtime.session import Session
-from sami_runtime.stopping import stopped_after
+from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.stopping import stopped_after
+from sami_runtime.recording.recorder import Recorder
+from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.limits import Limits
+from sami_runtime.session.session import Session
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from sami_runtime.contract import Golden
+from sami_runtime.checks.verify import verify
 from sami_runtime.errors import CheckFailed
-from sami_runtime.verify import verify
+from sami_runtime.model.contract import Golden
 
 NAMES = ["file", "operators", "contract", "weights", "inputs and outputs", "golden", "session"]
 NAMES += ["golden replay", "closed loop", "reset", "batch"]

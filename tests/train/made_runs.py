@@ -2,12 +2,12 @@
 
 import json
 
-from sami_train.config import resolve
+from sami_train.config.schema import resolve
 from sami_train.envs.catalog import environment
-from sami_train.evaluation import Evaluation, TaskResult
-from sami_train.returns import in_turn
-from sami_train.run_folder import RunFolder
-from sami_train.tasks import PANDA_TASKS
+from sami_train.envs.tasks import PANDA_TASKS
+from sami_train.evaluation.by_set import in_turn
+from sami_train.evaluation.results import Evaluation, TaskResult
+from sami_train.runs.folder import RunFolder
 
 STEPS = 550_000
 

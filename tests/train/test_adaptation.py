@@ -6,17 +6,17 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from sami_runtime.artifact import read_artifact
-from sami_runtime.atlas import Atlas
-from sami_runtime.contract import Context
 from sami_runtime.errors import CheckFailed, SamiError, UnknownName
-from sami_runtime.session import Session
-from sami_train.adaptation import Delay, Mean, judge
-from sami_train.change import Change, ChangeError
-from sami_train.changed_episodes import ChangedEpisodes, Run, Variant
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.atlas import Atlas
+from sami_runtime.model.contract import Context
+from sami_runtime.session.session import Session
+from sami_train.contexts.adaptation import Delay, Mean, judge
+from sami_train.contexts.change import Change, ChangeError
+from sami_train.contexts.changed_episodes import ChangedEpisodes, Run, Variant
+from sami_train.contexts.policy_head import PolicyHead
 from sami_train.envs.catalog import environment
-from sami_train.policy_head import PolicyHead
-from sami_train.tasks import PANDA_TASKS, TaskError
+from sami_train.envs.tasks import PANDA_TASKS, TaskError
 
 MODEL = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 PANDA = environment("panda")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sami_train.analysis import estimates, paper
-from sami_train.analysis.estimates import aggregate, iqm, paired_t_test, probability_of_improvement
+from sami_train.report import estimates, paper
+from sami_train.report.estimates import aggregate, iqm, paired_t_test, probability_of_improvement
 
 
 def test_the_interquartile_mean_leaves_out_the_lowest_and_the_highest_quarter():

@@ -6,16 +6,16 @@ import json
 import numpy as np
 import pytest
 
-from sami_train.analysis import estimates
-from sami_train.analysis.comparison import Comparison
-from sami_train.analysis.heatmap import heat_maps
-from sami_train.analysis.report import write_report
-from sami_train.analysis.runs import ComparisonError, read_runs
-from sami_train.analysis.tables import as_data, contests_table, standings_table
-from sami_train.episode import Episode
-from sami_train.measure import RETURN, SUCCESS
-from sami_train.progress import Progress
-from sami_train.task_record import RETURN_WINDOW, TaskRecord
+from sami_train.envs.measure import RETURN, SUCCESS
+from sami_train.episodes.episode import Episode
+from sami_train.episodes.task_record import RETURN_WINDOW, TaskRecord
+from sami_train.report import estimates
+from sami_train.report.comparison import Comparison
+from sami_train.report.evaluated import ComparisonError, read_runs
+from sami_train.report.figures.heat_maps import heat_maps
+from sami_train.report.tables import as_data, contests_table, standings_table
+from sami_train.report.write import write_report
+from sami_train.runs.progress import Progress
 from tests.train.made_runs import made_return_run, made_run
 
 GAIN = {"training": 50.0, "moderate": 100.0, "extreme": -3000.0}
@@ -144,8 +144,8 @@ def test_a_record_tells_what_counts_over_its_own_window():
     ("env", "said"), [("hopper", "return while exploring 4,058"), ("panda", "success while exploring 0.50")]
 )
 def test_the_progress_line_tells_what_counts(env, said, monkeypatch, capsys):
-    from sami_train import progress as module
-    from sami_train.config import resolve
+    from sami_train.config.schema import resolve
+    from sami_train.runs import progress as module
 
     monkeypatch.setattr(module, "RATE_WINDOW", 0.0)
     record = TaskRecord()

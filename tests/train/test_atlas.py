@@ -6,12 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sami_runtime.artifact import read_artifact
-from sami_runtime.atlas import Locator, windowed
+from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
-from sami_runtime.verify import verify
-from sami_train.atlas import attach, check, conformal, farthest, fit, least_episodes, measure, usual_window
-from sami_train.contexts import KeptContexts, collect_contexts
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.atlas import Locator, windowed
+from sami_train.contexts.collect import KeptContexts, collect_contexts
+from sami_train.contexts.make_atlas import (
+    attach,
+    check,
+    conformal,
+    farthest,
+    fit,
+    least_episodes,
+    measure,
+    usual_window,
+)
 from sami_train.envs.catalog import environment
 
 MODEL = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from sami_train.buffer import EpisodeBuffer, ReplayError
 from sami_train.envs.catalog import environment
-from sami_train.episode import Episode
+from sami_train.episodes.buffer import EpisodeBuffer, ReplayError
+from sami_train.episodes.episode import Episode
 
 GOAL = environment("panda").goal
 

@@ -3,9 +3,9 @@
 import pytest
 
 from sami_runtime.errors import UnknownName
-from sami_train.config import ConfigError, from_dict, keys, parse_override, presets, resolve
+from sami_train.config.schema import ConfigError, from_dict, keys, parse_override, presets, resolve
 from sami_train.envs.catalog import ENVIRONMENTS, environment
-from sami_train.train import make_env
+from sami_train.runs.train import make_env
 
 
 def test_the_paper_preset_is_the_papers_table():

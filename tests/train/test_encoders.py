@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 
-from sami_train.contrast import embeddings_of
-from sami_train.encoders import GaussianEncoder, LSTMEncoder
-from sami_train.features import feature_layout
-from sami_train.numpy_policy import NumpyPolicy
-from sami_train.policy import ContextPolicy
+from sami_train.agent.contrast import embeddings_of
+from sami_train.agent.encoders import GaussianEncoder, LSTMEncoder
+from sami_train.agent.features import feature_layout
+from sami_train.agent.policy import ContextPolicy
+from sami_train.episodes.numpy_policy import NumpyPolicy
 
 FEATURES, ACTIONS, CONTEXT = 19, 4, 6
 ENCODERS = {

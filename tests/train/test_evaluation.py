@@ -6,14 +6,14 @@ import math
 
 import pytest
 from rich.console import Console
-from sami_cli.tables import evaluation_table
+from sami_cli.show.tables import evaluation_table
 
-from sami_train.analysis.comparison import Comparison
-from sami_train.analysis.report import write_report
-from sami_train.analysis.runs import read_runs
-from sami_train.analysis.tables import as_data, standings_table
-from sami_train.evaluation import Evaluation, TaskResult
-from sami_train.tasks import PANDA_TASKS
+from sami_train.envs.tasks import PANDA_TASKS
+from sami_train.evaluation.results import Evaluation, TaskResult
+from sami_train.report.comparison import Comparison
+from sami_train.report.evaluated import read_runs
+from sami_train.report.tables import as_data, standings_table
+from sami_train.report.write import write_report
 from tests.train.made_runs import made_run
 
 

@@ -7,14 +7,14 @@ import onnx
 import pytest
 import torch
 
-from sami_runtime.artifact import read_artifact
 from sami_runtime.errors import AdapterError, CheckFailed
-from sami_runtime.session import Session
-from sami_train.agent import ContextSAC
-from sami_train.config import resolve
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.session.session import Session
+from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.schema import resolve
 from sami_train.envs.catalog import environment
-from sami_train.evaluate import SessionPolicy, evaluate
-from sami_train.export import GOLDEN_RESET, TorchSession, export, record
+from sami_train.evaluation.evaluate import SessionPolicy, evaluate
+from sami_train.export.export import GOLDEN_RESET, TorchSession, export, record
 
 SPEC = environment("panda")
 
@@ -122,7 +122,7 @@ def test_exporting_in_training_mode_changes_nothing(agent, model, tmp_path):
 
 
 def test_a_file_that_differs_from_torch_is_not_written(agent, tmp_path, monkeypatch):
-    import sami_train.export as module
+    import sami_train.export.export as module
 
     honest = module.record
 
@@ -138,7 +138,7 @@ def test_a_file_that_differs_from_torch_is_not_written(agent, tmp_path, monkeypa
 
 
 def test_a_file_that_differs_in_closed_loop_is_not_written(agent, tmp_path, monkeypatch):
-    import sami_train.export as module
+    import sami_train.export.export as module
 
     monkeypatch.setattr(module, "closed_loop_error", lambda *_: float("nan"))
     with pytest.raises(CheckFailed, match="in closed loop the exported file differs from torch by nan"):
@@ -154,7 +154,7 @@ def test_a_run_and_its_file_evaluate_alike(agent, model):
 
 
 def test_an_evaluation_gives_its_simulators_back(model, monkeypatch):
-    import sami_train.envs.panda as module
+    import sami_train.envs.panda.env as module
 
     alive = set()
     begin, end = module.PandaSkillEnv.__init__, module.PandaSkillEnv.close

@@ -7,15 +7,15 @@ import torch
 
 from sami_runtime.adapters import Gapped
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.gap import Gap
-from sami_runtime.gap_profile import GapProfile
-from sami_runtime.safety import AGE_PERIODS
-from sami_train import train
-from sami_train.config import resolve
+from sami_runtime.gap.gap import Gap
+from sami_runtime.gap.profile import GapProfile
+from sami_runtime.safety.gate import AGE_PERIODS
+from sami_train.config.schema import resolve
 from sami_train.envs import ENVIRONMENTS, environment
 from sami_train.envs.catalog import flatten
-from sami_train.rollout import Rollout
-from sami_train.run_folder import RunFolder
+from sami_train.episodes.rollout import Rollout
+from sami_train.runs import train
+from sami_train.runs.folder import RunFolder
 
 PROFILE = GapProfile.of(
     {

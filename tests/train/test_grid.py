@@ -7,8 +7,8 @@ import pytest
 from sami_cli.app import app
 from typer.main import get_command
 
-from sami_train.config import ConfigError, resolve
-from sami_train.grid import Grid, GridError, parse_axis
+from sami_train.config.schema import ConfigError, resolve
+from sami_train.sweep.grid import Grid, GridError, parse_axis
 
 AXES = {
     "env": ["panda"],

@@ -5,7 +5,15 @@ import math
 import pytest
 import torch
 
-from sami_train.losses import contrastive_loss, info_nce, k_sample_bound, sa_info_nce, sance, scores, soft_weight
+from sami_train.methods.losses import (
+    contrastive_loss,
+    info_nce,
+    k_sample_bound,
+    sa_info_nce,
+    sance,
+    scores,
+    soft_weight,
+)
 
 
 def test_a_case_by_hand():

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sami_runtime.artifact import read_artifact
-from sami_train.evaluation import Evaluation
-from sami_train.model_card import MOST_LISTED, write_card
-from sami_train.run_folder import RunFolder
+from sami_runtime.model.artifact import read_artifact
+from sami_train.evaluation.results import Evaluation
+from sami_train.report.card import MOST_LISTED, write_card
+from sami_train.runs.folder import RunFolder
 
 MODELS = Path(__file__).parents[2] / "models"
 

@@ -8,7 +8,7 @@ import pytest
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs import ENVIRONMENTS
-from sami_train.tasks import TaskError
+from sami_train.envs.tasks import TaskError
 
 pytest.importorskip("mujoco")
 

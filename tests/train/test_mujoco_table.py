@@ -11,7 +11,7 @@ import pytest
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.mujoco.table import ROWS, find_row
-from sami_train.tasks import TaskError, draw, label, shown
+from sami_train.envs.tasks import TaskError, draw, label, shown
 
 FINE = {0.75, 0.85, 1.0, 1.15, 1.25}
 COARSE = {0.75, 1.0, 1.25}

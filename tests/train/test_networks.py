@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from sami_train.agent.features import feature_layout
+from sami_train.agent.networks import Features
+from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.catalog import environment
-from sami_train.features import feature_layout
-from sami_train.networks import Features
-from sami_train.policy import ContextPolicy
 
 SPEC = environment("panda")
 OPTIONS = {"encoder_reads_goal": False, "relative_goal": True, "normalize": True}

@@ -9,7 +9,7 @@ import pytest
 import sami_train.envs  # noqa: F401 (registers the environments)
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs.catalog import environment, flatten
-from sami_train.tasks import PANDA_TASKS, TaskError
+from sami_train.envs.tasks import PANDA_TASKS, TaskError
 
 SPEC = environment("panda")
 ALL_TASKS = [task for tasks in PANDA_TASKS.sets.values() for task in tasks]

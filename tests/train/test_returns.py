@@ -11,17 +11,17 @@ import pytest
 pytest.importorskip("mujoco")
 
 from sami_runtime.errors import SamiError
-from sami_runtime.gap_profile import GapProfile
-from sami_train.agent import ContextSAC
-from sami_train.cell import status
-from sami_train.config import resolve
+from sami_runtime.gap.profile import GapProfile
+from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.schema import resolve
 from sami_train.envs import ENVIRONMENTS
-from sami_train.evaluate import SEED, evaluate
-from sami_train.evaluation import Evaluation
-from sami_train.numpy_policy import NumpyPolicy
-from sami_train.returns import in_turn
-from sami_train.rollout import Rollout
-from sami_train.run_folder import RunFolder
+from sami_train.episodes.numpy_policy import NumpyPolicy
+from sami_train.episodes.rollout import Rollout
+from sami_train.evaluation.by_set import in_turn
+from sami_train.evaluation.evaluate import SEED, evaluate
+from sami_train.evaluation.results import Evaluation
+from sami_train.runs.folder import RunFolder
+from sami_train.sweep.cell import status
 
 ENV = "crippled-hopper"
 STEPS = 40

@@ -6,8 +6,8 @@ import pytest
 
 import sami_train.envs  # noqa: F401 (registers the environments)
 from sami_train.envs.catalog import environment
-from sami_train.numpy_policy import NumpyPolicy
-from sami_train.rollout import Exploration, Rollout
+from sami_train.episodes.numpy_policy import NumpyPolicy
+from sami_train.episodes.rollout import Exploration, Rollout
 from tests.train.test_networks import layout
 
 SPEC = environment("panda")
@@ -17,7 +17,7 @@ SPEC = environment("panda")
 def weights():
     import torch
 
-    from sami_train.policy import ContextPolicy
+    from sami_train.agent.policy import ContextPolicy
 
     torch.manual_seed(0)
     env = SPEC.make()

@@ -8,16 +8,16 @@ import time
 import pytest
 import torch
 
-from sami_train import machine
-from sami_train import sweep as sweep_module
-from sami_train.cell import Outcome, clear_beginning, held, holder, status
-from sami_train.config import resolve
-from sami_train.grid import Grid
-from sami_train.launcher import Launcher
-from sami_train.machine import share_of_cores
-from sami_train.run_folder import RunError, RunFolder, write_json
-from sami_train.sweep import Sweep
-from sami_train.train import prepare_torch
+from sami_train.config.schema import resolve
+from sami_train.machine import cores as machine
+from sami_train.machine.cores import share_of_cores
+from sami_train.runs.folder import RunError, RunFolder, write_json
+from sami_train.runs.train import prepare_torch
+from sami_train.sweep.cell import Outcome, clear_beginning, held, holder, status
+from sami_train.sweep.grid import Grid
+from sami_train.sweep.launcher import Launcher
+from sami_train.sweep.sweep import Sweep
+from sami_train.sweep import sweep as sweep_module
 
 GRID = Grid({"env": ["panda"], "method": ["tesac"], "seed": [0, 1, 2, 3], "steps": [100]})
 EPISODES = 2

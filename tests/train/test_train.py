@@ -7,10 +7,10 @@ import signal
 import pytest
 import torch
 
-from sami_train import train
-from sami_train.config import resolve
-from sami_train.metrics import MetricsFile
-from sami_train.run_folder import RunError, RunFolder, read_metrics
+from sami_train.config.schema import resolve
+from sami_train.runs import train
+from sami_train.runs.folder import RunError, RunFolder, read_metrics
+from sami_train.runs.metrics import MetricsFile
 
 TINY = {
     "steps": 900,

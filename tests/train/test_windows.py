@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import torch
 
-from sami_train.buffer import EpisodeBuffer, ReplayError
-from sami_train.features import feature_layout
-from sami_train.numpy_policy import NumpyPolicy
-from sami_train.policy import ContextPolicy
-from sami_train.rollout import Exploration, Rollout
-from sami_train.windows import WindowPlan
+from sami_train.agent.features import feature_layout
+from sami_train.agent.policy import ContextPolicy
+from sami_train.episodes.buffer import EpisodeBuffer, ReplayError
+from sami_train.episodes.numpy_policy import NumpyPolicy
+from sami_train.episodes.rollout import Exploration, Rollout
+from sami_train.episodes.windows import WindowPlan
 from tests.train import toy
 
 toy.register()

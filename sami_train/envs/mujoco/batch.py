@@ -11,12 +11,11 @@ from gymnasium.utils.seeding import np_random
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
-from sami_train.machine import usable_cores
-from sami_train.tasks import Task, draw
-
-from .bodies import Motion
-from .robot import Robot
-from .table import find_row
+from sami_train.envs.mujoco.bodies import Motion
+from sami_train.envs.mujoco.robot import Robot
+from sami_train.envs.mujoco.table import find_row
+from sami_train.envs.tasks import Task, draw
+from sami_train.machine.cores import usable_cores
 
 _SKIP = int(mujoco.mjtStage.mjSTAGE_NONE)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.contract import Signal
+from sami_runtime.model.contract import Signal
 
 Array = NDArray[np.float64]
 

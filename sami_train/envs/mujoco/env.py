@@ -10,14 +10,13 @@ import mujoco
 import numpy as np
 
 from sami_runtime.errors import UnknownName
-from sami_train.tasks import Task, draw
-
-from .bodies import Motion
-from .robot import Robot
-from .table import find_row
+from sami_train.envs.mujoco.bodies import Motion
+from sami_train.envs.mujoco.robot import Robot
+from sami_train.envs.mujoco.table import find_row
+from sami_train.envs.tasks import Task, draw
 
 if TYPE_CHECKING:
-    from .camera import Camera
+    from sami_train.envs.mujoco.camera import Camera
 
 
 class MujocoSkillEnv(gym.Env[np.ndarray, np.ndarray]):
@@ -62,7 +61,7 @@ class MujocoSkillEnv(gym.Env[np.ndarray, np.ndarray]):
         self.observation_space, self.action_space = self.robot.observation_space, self.robot.action_space
         self._camera: Camera | None = None
         if render_mode is not None:
-            from .camera import open_camera  # OpenGL, which most uses need not load
+            from sami_train.envs.mujoco.camera import open_camera  # OpenGL, which most uses need not load
 
             self._camera = open_camera(self.model, self.data, render_mode, render_size)
 

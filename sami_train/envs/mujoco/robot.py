@@ -14,10 +14,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
-from sami_train.tasks import Task
-
-from .bodies import Array
-from .table import Row
+from sami_train.envs.mujoco.bodies import Array
+from sami_train.envs.mujoco.table import Row
+from sami_train.envs.tasks import Task
 
 MODELS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 """Gymnasium's models: those of the reference code, but for `coordinate="global"`, which MuJoCo no longer reads."""

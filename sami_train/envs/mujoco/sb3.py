@@ -10,7 +10,7 @@ import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
-from .batch import MujocoBatch
+from sami_train.envs.mujoco.batch import MujocoBatch
 
 
 class MujocoVecEnv(VecEnv):

@@ -13,9 +13,19 @@ from itertools import combinations
 from typing import Any
 
 from sami_runtime.errors import SamiError, UnknownName
-from sami_train.tasks import Crippled, Feature, Task, TaskSpace
-
-from .bodies import ANT, HALF_CHEETAH, HOPPER, HUMANOID, WALKER, Body, Reward, Run, StandUp, StayUp
+from sami_train.envs.mujoco.bodies import (
+    ANT,
+    HALF_CHEETAH,
+    HOPPER,
+    HUMANOID,
+    WALKER,
+    Body,
+    Reward,
+    Run,
+    StandUp,
+    StayUp,
+)
+from sami_train.envs.tasks import Crippled, Feature, Task, TaskSpace
 
 _LYING = dataclasses.replace(HUMANOID, xml="humanoidstandup.xml")
 

@@ -11,9 +11,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
-from sami_train.tasks import Task
-
-from .batch import MujocoBatch
+from sami_train.envs.mujoco.batch import MujocoBatch
+from sami_train.envs.tasks import Task
 
 
 class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):

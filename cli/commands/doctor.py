@@ -1,0 +1,30 @@
+"""`sami doctor`: whether this machine is fit to run policies on time."""
+
+from __future__ import annotations
+
+import json as json_module
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+
+def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False) -> None:
+    """Look at versions, onnxruntime's builds and providers, kernel, limits and clocks. Exit code 1 if one fails."""
+    from sami_runtime.checks.doctor import examine
+
+    findings = []
+    for finding in examine():
+        findings.append(finding)
+        if not json:
+            print(f"{finding.status:<4}  {finding.name:<18}  {finding.found}", flush=True)
+            if finding.advice:
+                print(f"{'':<4}  {'':<18}  -> {finding.advice}")
+    failed = sum(finding.status == "fail" for finding in findings)
+    warned = sum(finding.status == "warn" for finding in findings)
+    if json:
+        print(json_module.dumps({"ok": not failed, "findings": [asdict(finding) for finding in findings]}, indent=2))
+    else:
+        print(f"{failed} failed, {warned} to look at, {len(findings) - failed - warned} ok")
+    if failed:
+        raise typer.Exit(1)

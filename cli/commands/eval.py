@@ -1,0 +1,84 @@
+"""`sami eval`."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def evaluate(
+    run: Annotated[Path | None, typer.Option(help="Run folder to evaluate.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model file to evaluate, instead of a run.")] = None,
+    env: Annotated[str | None, typer.Option(help="Environment of --model; the model's own if left out.")] = None,
+    tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training,moderate,extreme",
+    episodes: Annotated[
+        int,
+        typer.Option(min=1, help="Episodes per task; on MuJoCo per set, whose tasks come in turn, as in the paper."),
+    ] = 100,
+    workers: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Processes, on MuJoCo threads (one process alone behind a --gap); 0 is one for each core."
+        ),
+    ] = 0,
+    gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Measure success by task, or returns by set; with --run also write evaluation.json into the run folder."""
+    if (run is None) == (model is None):
+        raise typer.BadParameter("give either --run or --model")
+    if run is not None and env is not None:
+        raise typer.BadParameter("--env goes with --model; a run is evaluated in the environment it was trained in")
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sami_train.envs.catalog import environment
+    from sami_train.evaluation.evaluate import Source, count_results
+    from sami_train.evaluation.evaluate import evaluate as measure
+    from sami_train.evaluation.results import Evaluation, TaskResult
+    from sami_train.machine.cores import usable_cores
+
+    from ..drive.model_and_env import model_and_environment, task_set_names
+
+    source: Source
+    if run is not None:
+        from sami_train.runs.folder import RunFolder
+        from sami_train.runs.train import load_agent
+
+        folder = RunFolder.open(run)
+        agent = load_agent(folder)
+        source, spec = agent.policy.numpy_weights(), environment(agent.config.env)
+    else:
+        assert model is not None
+        # Refuses here what a worker process would refuse with less grace.
+        source, spec = model_and_environment(model, env)
+    names = task_set_names(tasks)
+    profile = ""
+    if gap:
+        from sami_runtime.gap.profile import GapProfile
+
+        asked = GapProfile.load(gap)
+        asked.require_fit(item.signal for item in spec.signals)
+        profile = asked.dumps()
+    total = count_results(spec, names, episodes)
+    with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
+        shown = bar.add_task("evaluating", total=total)
+
+        def arrived(_: TaskResult) -> None:
+            bar.advance(shown)
+
+        result: Evaluation = measure(source, spec.name, names, episodes, workers or usable_cores(), arrived, profile)
+    # The run's own evaluation is that of the world as it is.
+    if run is not None and not gap and names == list(spec.tasks.sets):
+        folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
+    if json:
+        print(json_module.dumps(result.to_dict(), indent=2))
+        return
+    from ..show.tables import evaluation_table
+
+    console = Console()
+    for name in result.sets:
+        console.print(evaluation_table(result, name))

@@ -1,0 +1,68 @@
+"""`sami export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    run: Annotated[Path, typer.Option(help="Run folder to export.")],
+    out: Annotated[Path, typer.Option(help="Model file to write, NAME.onnx.")],
+    card: Annotated[
+        bool, typer.Option(help="Also write NAME.md and NAME.png: how it was made, what it measured.")
+    ] = True,
+    atlas_episodes: Annotated[
+        int, typer.Option(min=0, help="Episodes of each training task for the atlas of contexts; 0 leaves it out.")
+    ] = 20,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a trained run as one ONNX file, once it has agreed with torch."""
+    from sami_runtime.errors import SamiError
+
+    if out.suffix != ".onnx":
+        raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
+    for path in (out, *((out.with_suffix(".md"), out.with_suffix(".png")) if card else ())):
+        if path.exists() and not force:
+            raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sami_train.contexts.make_atlas import known_tasks
+    from sami_train.envs.catalog import environment
+    from sami_train.evaluation.results import Evaluation
+    from sami_train.export.export import export as write
+    from sami_train.report.card import training_facts, write_card
+    from sami_train.runs.folder import RunFolder, read_json
+    from sami_train.runs.train import load_agent
+
+    folder = RunFolder.open(run)
+    agent = load_agent(folder)
+    evaluation = None
+    if folder.evaluation.is_file():
+        try:
+            stored = read_json(folder.evaluation)
+            evaluation = Evaluation.from_dict(stored).to_dict()
+        except SamiError as error:
+            raise SamiError(f"{folder.evaluation}: {error}") from error
+        if stored.get("agent_steps") != agent.num_timesteps:
+            evaluation = None  # it measured an earlier agent of this run
+    facts, console = training_facts(folder, agent), Console(stderr=True)
+    tasks = known_tasks(facts, environment(agent.config.env))
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+        shown = bar.add_task("measuring contexts", total=atlas_episodes * len(tasks), visible=atlas_episodes > 0)
+        contract = write(agent, out, facts, evaluation, atlas_episodes, lambda done: bar.advance(shown, done))
+    print(
+        f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
+        if contract.golden
+        else f"wrote {out}"
+    )
+    if evaluation is None:
+        print(f"it carries no evaluation: run `sami eval --run {run}` first to have them inside")
+    if contract.atlas is None:
+        print(f"it carries no atlas of its contexts: `sami atlas {out}` adds one")
+    if card:
+        for path in write_card(folder, contract, out):
+            print(f"wrote {path}")

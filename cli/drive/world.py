@@ -1,0 +1,90 @@
+"""What `sami run` drives: a simulator with hidden tasks, or a robot of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .load_adapter import load_adapter
+
+if TYPE_CHECKING:
+    from sami_runtime.adapters import Adapter
+    from sami_runtime.clock import Clock
+    from sami_train.envs.catalog import EnvironmentSpec
+    from sami_train.envs.tasks import Task, TaskSpace
+
+
+class World(NamedTuple):
+    """What a policy is run in."""
+
+    name: str
+    """As recordings tell it."""
+    make: Callable[[Clock], Adapter]
+    """Its adapter, whose observations the clock stamps."""
+    features: list[str]
+    """Of its tasks; none where nobody knows them."""
+    goal: bool
+    """Whether it tells success and skills."""
+    real: bool
+    """Whether its time is that of the world, and observations age while nothing is written."""
+
+
+def robot(name: str) -> World:
+    """The robot whose adapter MODULE:FACTORY makes."""
+    return World(name, lambda clock: load_adapter(name, clock), [], goal=False, real=True)
+
+
+def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], render_mode: str | None) -> World:
+    """An environment, with a task drawn in each episode.
+
+    Args:
+        spec: the environment.
+        tasks: a task set, or all.
+        fixed: features and the values that they have in every task; None where they are drawn.
+        render_mode: Gymnasium's.
+
+    Raises:
+        UnknownName, TaskError: there is no such task set, or no such task.
+    """
+    chosen = _tasks(spec.tasks, tasks, fixed)
+    features = [feature.name for feature in spec.tasks.features]
+
+    def make(clock: Clock) -> Adapter:
+        return spec.adapter(spec.make(tasks=chosen, render_mode=render_mode), clock)
+
+    return World(spec.name, make, features, goal=spec.goal is not None, real=False)
+
+
+def refuse_simulator_options(given: Mapping[str, Any]) -> None:
+    """Refuse options that mean nothing on a robot; those that were left out are None.
+
+    Raises:
+        SamiError: with the first that was given.
+    """
+    from sami_runtime.errors import SamiError
+
+    for option, value in given.items():
+        if value is not None:
+            raise SamiError(f"--{option} {value} is for simulators; --adapter drives a robot. Leave one of them out.")
+
+
+def parts(text: str | None) -> Any:
+    """Numbers of crippled parts; text that is none is left for the task's own check to refuse."""
+    if text is None or text == "none":
+        return text and []
+    try:
+        return [int(number) for number in text.replace("+", ",").split(",")]
+    except ValueError:
+        return text
+
+
+def _tasks(space: TaskSpace, name: str, fixed: Mapping[str, Any]) -> Sequence[Task]:
+    """The tasks to draw from: a set's (or all sets'), with some features fixed."""
+    from sami_runtime.errors import UnknownName
+
+    if name not in (*space.sets, "all"):
+        raise UnknownName("task set", name, [*space.sets, "all"])
+    names = list(space.sets) if name == "all" else [name]
+    tasks = [task for each in names for task in space.resolve(each)]
+    given = {feature: value for feature, value in fixed.items() if value is not None}
+    return [space.check({**task, **given}) for task in tasks]

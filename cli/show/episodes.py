@@ -1,0 +1,128 @@
+"""What `sami run` tells of episodes: a row each, and their summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sami_runtime.loop.run_episode import EpisodeReport
+    from sami_runtime.recording.replay import Shadow
+    from sami_runtime.session.telemetry import Telemetry
+
+    from ..drive.world import World
+
+SPARKS = "▁▂▃▄▅▆▇█"
+SPARKS_SHOWN = 50
+"""Most bars that a line shows of how the context moves."""
+
+Row = dict[str, Any]
+
+
+def row_of(
+    number: int,
+    report: EpisodeReport,
+    world: World,
+    skills: Counter[str],
+    total: float | None,
+    follower: Shadow | None,
+    telemetry: Telemetry,
+) -> Row:
+    """An episode as plain values: its task, what came of it, and how the loop went; None for what nobody could tell.
+
+    Args:
+        number: of the episode.
+        report: of the loop.
+        world: what was driven.
+        skills: steps by skill; empty where the world has no goal, and so neither skills nor success.
+        total: the return; None where the world gives no rewards.
+        follower: a second model that followed.
+        telemetry: what the context told.
+    """
+    loop, info = report.loop, report.info
+    row: Row = {"episode": number, **(info["task"] if "task" in info else dict.fromkeys(world.features))}
+    if skills:
+        # An episode is named after its rarest skill that it needed: any lifting makes it Pick&Place (paper, C.1).
+        row["skill"] = next((s for s in ("pick_and_place", "other", "push") if skills[s]), "none")
+    row["steps"] = report.steps
+    if skills:
+        row["success"] = bool(info["is_success"]) if "is_success" in info else None
+    row |= {
+        "return": total and round(total, 3),
+        "context": [round(float(c), 4) for c in report.contexts[-1]],
+        "telemetry": telemetry.summary(),
+        "infer_us": round(1e6 * loop.times["infer"].mean, 1),
+        "outcomes": {outcome.value: count for outcome, count in loop.outcomes.items()},
+        "missed": loop.missed,
+        "limited": dict(loop.limited),
+    }
+    return row if follower is None else {**row, "shadow": follower.episode.summary()}
+
+
+def header(world: World, telemetry: Telemetry) -> str:
+    """The line above the episodes."""
+    names = " ".join(f"{name:>8}" for name in world.features)
+    known = "" if telemetry.atlas is None else "  phase        score "
+    outcome = "  success" if world.goal else "    return"
+    return f"{names}  {'skill          ' if world.goal else ''}steps{outcome}{known}  context moves"
+
+
+def line(row: Mapping[str, Any], world: World, report: EpisodeReport) -> str:
+    """An episode in one line."""
+    import numpy as np
+
+    speed = np.linalg.norm(np.diff(report.contexts, axis=0), axis=1)
+    # A long episode is shown in stretches of equal length.
+    speed = np.array([part.mean() for part in np.array_split(speed, min(len(speed), SPARKS_SHOWN) or 1) if len(part)])
+    scale = max(float(speed.max(initial=0.0)), 1e-9)
+    sparks = "".join(SPARKS[min(int(s / scale * len(SPARKS)), len(SPARKS) - 1)] for s in speed)
+    task = " ".join(f"{_value(row, name):>8}" for name in world.features)
+    if row["telemetry"]["phase"] is not None:
+        sparks = f"{_known(row['telemetry'])}  {sparks}"
+    if "success" in row:
+        won = {True: "yes", False: "no", None: "-"}[row["success"]]
+        return f"{task}  {row['skill']:<14} {row['steps']:>5}  {won:<7}  {sparks}"
+    earned = "-" if row["return"] is None else f"{row['return']:.1f}"
+    return f"{task}  {row['steps']:>5}  {earned:>8}  {sparks}"
+
+
+def summary(rows: list[Row], features: list[str]) -> None:
+    """Print the episodes' means, by task."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{len(rows)} episodes", title_justify="left")
+    told = ("episodes", "success", "lifted", "steps") if "success" in rows[0] else ("episodes", "return", "steps")
+    for name in (*features, *told):
+        table.add_column(name, justify="right")
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: [row[name] for name in features]):
+        groups.setdefault(tuple(_value(row, name) for name in features), []).append(row)
+    for key, same in groups.items():
+        table.add_row(*key, *_shares(same))
+    table.add_section()
+    table.add_row("all", *[""] * (len(features) - 1), *_shares(rows), style="bold")
+    Console().print(table)
+
+
+def _known(told: Mapping[str, Any]) -> str:
+    """The phase at the end, and the highest score; an exclamation mark after an alarm."""
+    score = "-" if told["score"] is None else f"{told['score']:.2f}"
+    return f"{told['phase']:<11}  {score:>5}{' ' if told['alarm_at'] is None else '!'}"
+
+
+def _value(row: Mapping[str, Any], name: str) -> str:
+    from sami_train.envs.tasks import shown
+
+    return "-" if row[name] is None else shown(row[name])
+
+
+def _shares(rows: list[Row]) -> list[str]:
+    n = len(rows)
+    steps = f"{sum(row['steps'] for row in rows) / n:.1f}"
+    if "success" not in rows[0]:
+        return [str(n), f"{sum(row['return'] or 0.0 for row in rows) / n:.1f}", steps]
+    success = sum(row["success"] for row in rows) / n
+    lifted = sum(row["skill"] == "pick_and_place" for row in rows) / n
+    return [str(n), f"{success:.2f}", f"{lifted:.2f}", steps]

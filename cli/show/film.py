@@ -1,0 +1,83 @@
+"""A GIF of a policy at work: the scene, the hidden task, and the context as bars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL.Image import Image
+
+    from sami_runtime.loop.run_episode import StepRecord
+
+BAR = 16
+"""Width of one context bar, in pixels."""
+HEIGHT = 24.0
+"""Height of the largest number so far."""
+HOLD = 12
+"""Frames that an episode's last image stays."""
+FRAMES_HZ = 25.0
+"""Most frames a second."""
+SECONDS = 10.0
+"""How much of an episode is filmed."""
+
+
+class Film:
+    """Collects frames and writes them.
+
+    Args:
+        path: the file.
+        rate_hz: steps a second.
+    """
+
+    def __init__(self, path: Path, rate_hz: float) -> None:
+        self.path, self._rate = path, rate_hz
+        self._every = max(1, round(rate_hz / FRAMES_HZ))
+        self.frames: list[Image] = []
+        self._largest = 1e-6
+
+    def wants(self, record: StepRecord) -> bool:
+        """Whether this step is one to film; none before anything was executed."""
+        return bool(record.info) and record.step % self._every == 0 and record.step < SECONDS * self._rate
+
+    def add(self, image: np.ndarray, record: StepRecord, ret: float) -> None:
+        """Add a frame: an image (H, W, 3), what happened at this step, and the return so far."""
+        from PIL import Image, ImageDraw
+
+        from sami_train.envs.tasks import shown
+
+        frame = Image.fromarray(image)
+        draw = ImageDraw.Draw(frame)
+        task = "   ".join(f"{name} {shown(value)}" for name, value in record.info["task"].items())
+        skill = str(record.info.get("skill", f"return {ret:.0f}")).replace("_and_", " & ")
+        won = bool(record.info.get("is_success", False))
+        draw.rectangle((0, 0, frame.width, 22), fill=(20, 20, 24))
+        draw.text((8, 5), f"{task}   (hidden from the policy)", fill=(235, 235, 235))
+        draw.text(
+            (frame.width - 120, 5),
+            "reached the goal" if won else skill,
+            fill=(120, 230, 140) if won else (240, 200, 90),
+        )
+        base = frame.height - 34
+        self._largest = max([self._largest, *map(abs, record.context.tolist())])
+        for i, value in enumerate(record.context):
+            left = 10 + i * (BAR + 4)
+            height = HEIGHT * float(value) / self._largest
+            draw.rectangle((left, base - max(height, 0.0), left + BAR, base - min(height, 0.0)), fill=(80, 160, 240))
+        draw.text((10, frame.height - 60 - 12), "context", fill=(120, 120, 130))
+        self.frames += [frame] * (HOLD if won else 1)
+
+    def save(self) -> None:
+        """Write the GIF, if there are frames."""
+        if not self.frames:
+            return
+        first, *rest = [frame.quantize(64) for frame in self.frames]
+        first.save(
+            self.path,
+            save_all=True,
+            append_images=rest,
+            duration=round(1000 * self._every / self._rate),
+            loop=0,
+            optimize=True,
+        )

@@ -1,0 +1,267 @@
+"""What a step of a policy costs: the session beside bare onnxruntime, in one run, back to back and paced."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.clock import MonotonicClock
+from sami_runtime.model.artifact import Artifact
+from sami_runtime.model.contract import ACTION, PREVIOUS_ACTION, Contract, observation_input, state_input, state_output
+from sami_runtime.session.blocks import Block
+from sami_runtime.session.inference import CPU, build, runner
+from sami_runtime.session.memory import Memory
+from sami_runtime.session.session import Session
+
+Array = NDArray[np.float32]
+
+OBSERVATIONS = 1000
+"""How many different observations are stepped through, over and over."""
+BACK_TO_BACK_TURN = 250
+"""Steps of one turn, back to back."""
+PREWARM_BEFORE = 7e-4
+"""How long before its deadline a paced step is warmed up [s]; half a period where that is shorter."""
+
+BOUND, PLAIN, SESSION = "onnxruntime run_with_iobinding", "onnxruntime run", "Session.step"
+
+METHOD = f"""\
+Each line steps the same policy for one robot on one thread: observations are {OBSERVATIONS} prepared vectors of uniform
+random numbers in [-1, 1], the recurrent state is fed back.
+  {BOUND}  the call alone, on arrays bound once; the observation is copied in before the clock starts
+  {PLAIN}                 the call with a dictionary of arrays in and new arrays out, outputs fed back
+  {SESSION}                    the whole step: observation in, names, shapes and numbers checked, answer copied out
+  {SESSION} after prewarm()    the same, with one call of prewarm() 0.7 ms before a paced step, and awake from then on
+All take turns within one run, in another order each round ({BACK_TO_BACK_TURN} steps back to back, one second paced),
+so that whatever else the machine does falls on all alike; the first steps of a turn are not counted. Paced means
+asleep until each deadline, so caches and the core are as cold as on a robot. Read the ratios to the first line: they
+move far less than the times. Worst is the worst of all steps, the machine's pauses included."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to step the policy."""
+
+    name: str
+    reset: Callable[[], None]
+    """Begins an episode."""
+    step: Callable[[int], Array]
+    """The action (A,) for the observation of this number; this is what is timed."""
+    feed: Callable[[int], None] | None = None
+    """What is done ahead of the step, before it waits for its deadline."""
+    prewarm: Callable[[], None] | None = None
+    """What is done just before the deadline."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long the steps of one candidate took [us]."""
+
+    steps: int
+    p50: float
+    p99: float
+    p99_9: float | None
+    """None below 1000 steps, where hardly one lies beyond."""
+    worst: float
+    ratio: float
+    """p50 by that of the first candidate."""
+
+
+def observations(contract: Contract, count: int = OBSERVATIONS) -> dict[str, Array]:
+    """By signal, (count, size) uniform random numbers in [-1, 1], the same ones each time."""
+    rng = np.random.default_rng(0)
+    return {s.name: rng.uniform(-1, 1, (count, s.size)).astype(np.float32) for s in contract.observation}
+
+
+def candidates(artifact: Artifact, provider: str = "cpu") -> list[Candidate]:
+    """The ways to step a model file that need no torch, the reference first.
+
+    Args:
+        artifact: The file.
+        provider: What runs the graph. `run_with_iobinding` is compared on the CPU alone, where it copies nothing.
+
+    Raises:
+        SamiError: As `Session`.
+    """
+    seen = observations(artifact.contract)
+    plain = _plain(artifact, provider, seen)
+    session = Session(artifact, provider=provider)
+    stepped = _stepped(session, seen)
+    prewarmed = _stepped(Session(artifact, provider=provider), seen, prewarm=True)
+    if session.active_providers == (CPU,):
+        return [_bound(artifact, seen), plain, stepped, prewarmed]
+    return [plain, stepped, prewarmed]
+
+
+def largest_difference(candidates: Sequence[Candidate], steps: int = 100) -> float:
+    """The largest difference between any two candidates' actions, in any of the first steps of an episode."""
+    actions = []
+    for candidate in candidates:
+        candidate.reset()
+        taken = []
+        for i in range(steps):
+            if candidate.feed:
+                candidate.feed(i)
+            taken.append(candidate.step(i).copy())
+        actions.append(taken)
+    return float(np.ptp(np.array(actions, np.float64), axis=0).max())
+
+
+def measure(
+    candidates: Sequence[Candidate], seconds: float, rate_hz: float | None = None
+) -> dict[str, NDArray[np.float64]]:
+    """Times of each candidate's steps [us], taken in turns.
+
+    Args:
+        candidates: What is measured.
+        seconds: How long each candidate is stepped, about.
+        rate_hz: Rate of a paced measurement; None for back to back.
+    """
+    paced = [candidate for candidate in candidates if rate_hz is not None or candidate.prewarm is None]
+    turn = BACK_TO_BACK_TURN if rate_hz is None else max(5, round(rate_hz * min(1.0, seconds)))
+    unsettled = turn // 25 if rate_hz is None else min(3, turn - 1)
+    times: dict[str, list[NDArray[np.float64]]] = {candidate.name: [] for candidate in paced}
+    rng = np.random.default_rng(0)
+    end = time.perf_counter() + seconds * len(paced)
+    turns = 0
+    while turns == 0 or (time.perf_counter() < end if rate_hz is None else turns < math.ceil(seconds)):
+        for index in rng.permutation(len(paced)):
+            times[paced[index].name].append(_turn(paced[index], turn, rate_hz)[unsettled:])
+        turns += 1
+    return {name: np.concatenate(parts) / 1000 for name, parts in times.items()}
+
+
+def summarise(times: Mapping[str, NDArray[np.float64]]) -> dict[str, Timing]:
+    """Percentiles of what `measure` found."""
+    reference = float(np.median(next(iter(times.values()))))
+    return {
+        name: Timing(
+            steps=len(taken),
+            p50=float(np.percentile(taken, 50)),
+            p99=float(np.percentile(taken, 99)),
+            p99_9=float(np.percentile(taken, 99.9)) if len(taken) >= 1000 else None,
+            worst=float(taken.max()),
+            ratio=float(np.median(taken)) / reference,
+        )
+        for name, taken in times.items()
+    }
+
+
+def soak(session: Session, steps: int) -> int | None:
+    """Steps and warms up a session many times.
+
+    Returns:
+        By how much the process's resident memory grew between a tenth of the steps and the last [bytes]; None where
+        the system does not tell.
+    """
+    seen = observations(session.contract)
+    feeds = [{name: value[i] for name, value in seen.items()} for i in range(OBSERVATIONS)]
+    settled = None
+    for i in range(steps):
+        if i == steps // 10:
+            settled = _resident_bytes()
+        session.executed(session.step(feeds[i % OBSERVATIONS]).action)
+        session.prewarm()
+    end = _resident_bytes()
+    return None if settled is None or end is None else end - settled
+
+
+def _resident_bytes() -> int | None:
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _turn(candidate: Candidate, steps: int, rate_hz: float | None) -> NDArray[np.float64]:
+    """Times [ns] of the steps of one turn."""
+    step, feed, prewarm = candidate.step, candidate.feed, candidate.prewarm
+    period = 0.0 if rate_hz is None else 1 / rate_hz
+    early = min(PREWARM_BEFORE, period / 2) if prewarm else 0.0
+    asleep, awake = MonotonicClock(), MonotonicClock(awake_s=early)
+    taken = np.empty(steps)
+    candidate.reset()
+    deadline = time.perf_counter()
+    for i in range(steps):
+        number = i % OBSERVATIONS
+        if feed:
+            feed(number)
+        if period:
+            deadline += period
+            if prewarm:
+                asleep.sleep_until(deadline - early)
+                prewarm()
+                awake.sleep_until(deadline)
+            else:
+                asleep.sleep_until(deadline)
+        start = time.perf_counter_ns()
+        step(number)
+        taken[i] = time.perf_counter_ns() - start
+    return taken
+
+
+def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
+    """The bare call on bound arrays: two bindings, each of which writes what the other one reads."""
+    contract = artifact.contract
+    onnx = build(artifact)
+    shares = Block({observation_input(signal.name): (1, signal.size) for signal in contract.observation}).tensors
+    memories = (Memory(contract, 1), Memory(contract, 1))
+    runs = [runner(onnx, shares | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
+    now = 0
+
+    def feed(i: int) -> None:
+        for name, share in shares.items():
+            share[0] = seen[name.removeprefix("observation.")][i]
+
+    def reset() -> None:
+        memories[now].begin()
+
+    def step(i: int) -> Array:
+        nonlocal now
+        runs[now]()
+        now = 1 - now
+        return memories[now].action[0]
+
+    return Candidate(BOUND, reset, step, feed)
+
+
+def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Candidate:
+    """The bare call on new arrays."""
+    contract = artifact.contract
+    onnx = build(artifact, provider)
+    names = list(contract.outputs)
+    state = [(names.index(state_output(tensor.name)), state_input(tensor.name)) for tensor in contract.state]
+    feeds = [{observation_input(n): value[i : i + 1] for n, value in seen.items()} for i in range(OBSERVATIONS)]
+    memory: dict[str, Array] = {}
+
+    def reset() -> None:
+        memory.update({name: value.copy() for name, value in Memory(contract, 1).inputs.items()})
+
+    def step(i: int) -> Array:
+        outputs = onnx.run(names, {**feeds[i], **memory})
+        memory[PREVIOUS_ACTION] = outputs[0]
+        for index, name in state:
+            memory[name] = outputs[index]
+        return outputs[0][0]
+
+    assert names[0] == ACTION
+    return Candidate(PLAIN, reset, step)
+
+
+def _stepped(session: Session, seen: Mapping[str, Array], prewarm: bool = False) -> Candidate:
+    feeds = [{name: value[i] for name, value in seen.items()} for i in range(OBSERVATIONS)]
+    if prewarm:
+        return Candidate(
+            f"{SESSION} after prewarm()",
+            session.reset,
+            lambda i: session.step(feeds[i]).action,
+            prewarm=session.prewarm,
+        )
+    return Candidate(SESSION, session.reset, lambda i: session.step(feeds[i]).action)

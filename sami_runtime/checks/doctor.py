@@ -1,0 +1,271 @@
+"""Whether a machine is fit for a control loop: versions, providers, kernel, limits, clocks; and what to do about it."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from sami_runtime.errors import ProviderError
+from sami_runtime.session.inference import CUDA, INSTALL, TELEMETRY, import_onnxruntime, load_libraries
+
+GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen")
+"""Linux clock sources that are read without a trip to a device."""
+LATE_S = 500e-6
+"""A sleep that ends this much late [s], one time in a hundred, is half of a tick at 1 kHz."""
+SYS_NICE, IPC_LOCK = 23, 14
+"""Bits of Linux capabilities that lift the limits on real-time priority and on locked memory."""
+LOCKED_BYTES = 1 << 30
+
+Status = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    status: Status
+    """`fail` where policies cannot be run; `warn` where they run late or otherwise than expected."""
+    found: str
+    advice: str = ""
+    """What to do about it; empty where there is nothing to do."""
+
+
+def examine(root: Path = Path("/")) -> Iterator[Finding]:
+    """Looks at everything, one finding at a time.
+
+    Args:
+        root: Where `proc` and `sys` lie.
+    """
+    yield versions()
+    found = importlib.metadata.packages_distributions().get("onnxruntime", [])
+    yield builds(sorted(set(found)))
+    yield from onnxruntime()
+    yield cores()
+    yield load(root)
+    yield governor(root)
+    yield kernel(root)
+    yield from limits(root)
+    yield clock(root)
+    yield sleep()
+
+
+def versions() -> Finding:
+    """Python and the packages that matter here."""
+    names = ("sami", "numpy", "pydantic", "torch", "stable-baselines3", "gymnasium", "panda-gym", "mujoco")
+    shown = [f"{platform.system()} {platform.machine()}", f"Python {platform.python_version()}"]
+    for name in names:
+        try:
+            shown.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return Finding("versions", "ok", ", ".join(shown))
+
+
+def builds(distributions: Sequence[str]) -> Finding:
+    """How many installed distributions bring the package onnxruntime: exactly one should."""
+    if not distributions:
+        return Finding("onnxruntime build", "fail", "none is installed", f"Install one: {INSTALL}.")
+    shown = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in distributions)
+    if len(distributions) > 1:
+        remove = f"pip uninstall -y {' '.join(distributions)}"
+        return Finding(
+            "onnxruntime build",
+            "fail",
+            f"{shown} install the same files and overwrite each other",
+            f"Remove them all and install one again: {remove}; then {INSTALL}.",
+        )
+    return Finding("onnxruntime build", "ok", shown)
+
+
+def onnxruntime() -> Iterator[Finding]:
+    """Whether onnxruntime can be imported, what it could run on, and whether it reports to its maker."""
+    try:
+        module = import_onnxruntime()
+    except (ProviderError, ImportError) as error:
+        yield Finding("onnxruntime", "fail", str(error), f"Install it again: {INSTALL}.")
+        return
+    providers = module.get_available_providers()
+    yield Finding("onnxruntime", "ok", f"{module.__version__}, built for {', '.join(providers)}")
+    if CUDA in providers:
+        folder = Path(module.__path__[0])
+        yield cuda(folder / "capi" / "libonnxruntime_providers_cuda.so", load_libraries(module))
+    if os.environ.get(TELEMETRY, "1") == "1":
+        yield Finding("telemetry", "ok", "off: nothing is sent or kept where this package imports onnxruntime")
+    else:
+        yield Finding(
+            "telemetry",
+            "warn",
+            f"{TELEMETRY} is {os.environ[TELEMETRY]!r}: onnxruntime 1.29 and later may report",
+            f"Unset {TELEMETRY}, or set it to 1.",
+        )
+
+
+def cuda(library: Path, complaints: str = "") -> Finding:
+    """Whether the CUDA provider, which is listed with or without a GPU, can be loaded.
+
+    Args:
+        library: The provider's shared object.
+        complaints: What onnxruntime said when it loaded the CUDA libraries.
+    """
+    try:
+        for name in ("libonnxruntime_providers_shared.so", library.name):
+            ctypes.CDLL(str(library.with_name(name)))
+        ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return Finding(
+            "cuda",
+            "warn",
+            " ".join(f"onnxruntime lists it, but it does not load: {error} {complaints}".split()),
+            "Install NVIDIA's driver; pip install 'sami[gpu]' brings the libraries. Or use the provider cpu.",
+        )
+    return Finding(
+        "cuda", "ok", "the provider and the driver load; check results with: sami verify MODEL --provider cuda"
+    )
+
+
+def cores() -> Finding:
+    """How many cores this process may use."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if count == 1:
+        advice = "Give the loop a core of its own; whatever else runs on this one delays it."
+        return Finding("cores", "warn", "1 usable", advice)
+    return Finding("cores", "ok", f"{count} usable")
+
+
+def load(root: Path) -> Finding:
+    """Whether other work takes the cores."""
+    try:
+        minute = float((root / "proc/loadavg").read_text(encoding="ascii").split()[0])
+    except OSError:
+        return Finding("load", "ok", "this system does not tell")
+    share = minute / (os.cpu_count() or 1)
+    if share > 0.5:
+        return Finding(
+            "load",
+            "warn",
+            f"{minute:g} on {os.cpu_count()} cores over the last minute",
+            "Stop other work before measuring, or keep a core free for the loop (taskset, isolcpus).",
+        )
+    return Finding("load", "ok", f"{minute:g} on {os.cpu_count()} cores over the last minute")
+
+
+def governor(root: Path) -> Finding:
+    """Whether the cores keep their clock between two ticks."""
+    files = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor"))
+    chosen = sorted({file.read_text(encoding="ascii").strip() for file in files})
+    if not chosen:
+        return Finding("cpu governor", "ok", "none is shown here, as in a virtual machine")
+    if chosen == ["performance"]:
+        return Finding("cpu governor", "ok", "performance")
+    return Finding(
+        "cpu governor",
+        "warn",
+        f"{', '.join(chosen)}: a core that slept wakes with a low clock",
+        "sudo cpupower frequency-set -g performance",
+    )
+
+
+def kernel(root: Path) -> Finding:
+    """Whether the kernel is a real-time one."""
+    flag = root / "sys/kernel/realtime"
+    version = root / "proc/sys/kernel/version"
+    text = version.read_text(encoding="utf-8").strip() if version.is_file() else platform.version()
+    if (flag.is_file() and flag.read_text(encoding="ascii").strip() == "1") or "PREEMPT_RT" in text:
+        return Finding("kernel", "ok", f"real-time ({text})")
+    return Finding(
+        "kernel",
+        "warn",
+        f"not real-time ({text})",
+        "Fine for a policy of 100 Hz with a margin. Run what must not miss 1 kHz on a PREEMPT_RT kernel, or in the "
+        "robot's own controller.",
+    )
+
+
+def limits(root: Path) -> Iterator[Finding]:
+    """Whether this user may take a real-time priority and keep memory from being swapped out."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return
+    if not hasattr(resource, "RLIMIT_RTPRIO"):
+        return
+    may = _capabilities(root)
+    priority = resource.getrlimit(resource.RLIMIT_RTPRIO)[0]
+    if priority != 0 or may >> SYS_NICE & 1:
+        shown = "allowed by capability" if priority == 0 else f"up to {_limit(priority)}"
+        yield Finding("real-time priority", "ok", shown)
+    else:
+        yield Finding(
+            "real-time priority",
+            "warn",
+            "none: RLIMIT_RTPRIO is 0",
+            "Add '@realtime - rtprio 99' to /etc/security/limits.conf, join that group, log in; start with: chrt -f 50",
+        )
+    locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    if locked == resource.RLIM_INFINITY or locked >= LOCKED_BYTES or may >> IPC_LOCK & 1:
+        shown = "allowed by capability" if 0 <= locked < LOCKED_BYTES else _limit(locked)
+        yield Finding("locked memory", "ok", shown)
+    else:
+        yield Finding(
+            "locked memory",
+            "warn",
+            f"at most {locked} bytes: pages of the policy may be swapped out",
+            "Add '@realtime - memlock unlimited' to /etc/security/limits.conf, or run without swap.",
+        )
+
+
+def clock(root: Path) -> Finding:
+    """The clock that deadlines are kept by."""
+    info = time.get_clock_info("perf_counter")
+    file = root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
+    source = file.read_text(encoding="ascii").strip() if file.is_file() else info.implementation
+    found = f"{source}, resolution {info.resolution * 1e9:g} ns"
+    if not info.monotonic or info.resolution > 1e-6 or (file.is_file() and source not in GOOD_CLOCKS):
+        return Finding(
+            "clock",
+            "warn",
+            found,
+            "A slow or coarse clock makes every deadline uncertain; boot with clocksource=tsc if the processor allows.",
+        )
+    return Finding("clock", "ok", found)
+
+
+def sleep(count: int = 200) -> Finding:
+    """How late sleeps of 1 ms end, measured."""
+    late = np.empty(count)
+    for i in range(count):
+        deadline = time.perf_counter() + 1e-3
+        time.sleep(1e-3)
+        late[i] = time.perf_counter() - deadline
+    p50, p99, worst = np.percentile(late, (50, 99, 100)) * 1e6
+    found = f"{count} sleeps of 1 ms ended late by p50 {p50:.0f}, p99 {p99:.0f}, at worst {worst:.0f} us"
+    if p99 > LATE_S * 1e6:
+        return Finding(
+            "sleep",
+            "warn",
+            found,
+            "Stop other work, set the governor to performance, or give the loop a real-time priority (chrt -f 50).",
+        )
+    return Finding("sleep", "ok", found)
+
+
+def _capabilities(root: Path) -> int:
+    try:
+        lines = (root / "proc/self/status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), 0)
+
+
+def _limit(value: int) -> str:
+    return "unlimited" if value < 0 else str(value)

@@ -1,0 +1,265 @@
+"""Whether a model file answers as the trained policy did: golden steps, closed loop, resets, batches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.errors import CheckFailed, ProviderError, SamiError, UnknownName
+from sami_runtime.model import artifact as files
+from sami_runtime.model.artifact import Artifact
+from sami_runtime.model.contract import ACTION, CONTEXT, Contract
+from sami_runtime.model.golden import GoldenSteps
+from sami_runtime.session.session import Session
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was checked."""
+
+    name: str
+    passed: bool
+    detail: str
+    """What was found; for an error, its message."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found. A check that could not run, because one before it failed, is not listed."""
+
+    path: Path
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed."""
+        return all(check.passed for check in self.checks)
+
+    def require(self) -> None:
+        """Does nothing if every check passed.
+
+        Raises:
+            CheckFailed: A check failed; the message is the table.
+        """
+        if not self.passed:
+            raise CheckFailed(str(self))
+
+    def __str__(self) -> str:
+        width = max(len(check.name) for check in self.checks)
+        lines = [
+            f"{'ok    ' if check.passed else 'FAILED'}  {check.name:<{width}}  {check.detail}" for check in self.checks
+        ]
+        failed = sum(not check.passed for check in self.checks)
+        verdict = f"{failed} of {len(self.checks)} checks failed" if failed else f"all {len(lines)} checks passed"
+        return "\n".join([str(self.path), *lines, verdict])
+
+
+class _Answers(NamedTuple):
+    action: Array
+    """(T, A)"""
+    context: Array
+    """(T, C)"""
+
+
+def verify(path: str | Path, tolerance: float = 1e-5, provider: str = "cpu") -> Verification:
+    """Checks a model file against the golden steps inside it, at every step and not only at the last.
+
+    Args:
+        path: The model file.
+        tolerance: Largest difference of any number of any output.
+        provider: The execution provider of onnxruntime to check; each of them rounds in its own way.
+
+    Returns:
+        What was found. A file that cannot even be read is a failed check, not an error.
+
+    Raises:
+        UnknownName: There is no such provider.
+        ProviderError: The provider does not run the file, so that nothing can be said of it.
+    """
+    checks: list[Check] = []
+
+    def run(name: str, check: Callable[[], tuple[bool, str]]) -> bool:
+        try:
+            passed, detail = check()
+        except (ProviderError, UnknownName):
+            raise
+        except SamiError as error:
+            passed, detail = False, str(error)
+        checks.append(Check(name, passed, detail))
+        return passed
+
+    model = _Reading(Path(path))
+    reading = {
+        "file": model.read,
+        "operators": model.judge,
+        "contract": model.parse,
+        "weights": model.compare_hash,
+        "inputs and outputs": model.compare_tensors,
+        "golden": model.unpack,
+    }
+    if all(run(name, check) for name, check in reading.items()):
+        replay = _Replay(model.artifact, model.golden, tolerance, provider)
+        if run("session", replay.load):
+            run("golden replay", replay.golden_replay)
+            run("closed loop", replay.closed_loop)
+            run("reset", replay.reset)
+            run("batch", replay.batch)
+    return Verification(Path(path), tuple(checks))
+
+
+class _Reading:
+    """The checks that need no inference; each leaves behind what the next one needs."""
+
+    contract: Contract
+    artifact: Artifact
+    golden: GoldenSteps
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> tuple[bool, str]:
+        self.data = files.read_bytes(self.path)
+        self.scan = files.scan_bytes(self.data, self.path)
+        return True, f"{len(self.data)} bytes"
+
+    def judge(self) -> tuple[bool, str]:
+        files.require_safe(self.scan, self.path)
+        return True, f"{len(self.scan.operators)} kinds, all allowed"
+
+    def parse(self) -> tuple[bool, str]:
+        self.contract = files.read_contract(self.scan, self.path)
+        return True, f"version {self.contract.version}, {self.contract.name!r}"
+
+    def compare_hash(self) -> tuple[bool, str]:
+        digest = files.require_unchanged(self.scan, self.contract, self.path)
+        self.artifact = Artifact(self.path, self.contract, self.data, digest)
+        return True, f"SHA-256 {digest[:16]}..."
+
+    def compare_tensors(self) -> tuple[bool, str]:
+        files.require_tensors(self.scan, self.contract, self.path)
+        return True, f"{len(self.contract.inputs)} inputs, {len(self.contract.outputs)} outputs"
+
+    def unpack(self) -> tuple[bool, str]:
+        golden = self.contract.golden_steps()
+        if golden is None:
+            return False, "the file carries no golden steps to compare with. Export the model again."
+        self.golden = golden
+        return True, f"{len(golden)} steps, episodes begin at {', '.join(map(str, golden.resets))}"
+
+
+class _Replay:
+    """The checks that run the policy over its golden steps."""
+
+    def __init__(self, artifact: Artifact, golden: GoldenSteps, tolerance: float, provider: str) -> None:
+        self.artifact = artifact
+        self.golden = golden
+        self.recorded = _Answers(golden.action, golden.context)
+        self.tolerance = tolerance
+        self.provider = provider
+
+    def load(self) -> tuple[bool, str]:
+        self.session = Session(self.artifact, provider=self.provider)
+        return True, f"active: {', '.join(self.session.active_providers)}"
+
+    def golden_replay(self) -> tuple[bool, str]:
+        """Every answer equals the recorded one, when what was recorded as executed was executed."""
+        self.replayed = self._play(self.session)
+        return self._close(self.replayed, self.recorded)
+
+    def closed_loop(self) -> tuple[bool, str]:
+        """The same, with the session's own actions fed back wherever no limit changed what was executed."""
+        own = (self.golden.executed == self.golden.action).all(axis=1)  # (T,)
+        passed, detail = self._close(self._play(self.session, own), self.recorded)
+        return passed, f"{detail}; own action fed back at {int(own.sum())} of {len(own)} steps"
+
+    def reset(self) -> tuple[bool, str]:
+        """After a reset, a used session answers as a fresh one does, bit for bit."""
+        bounds = [*self.golden.resets, len(self.golden)]
+        for start, end in itertools.pairwise(bounds):
+            fresh = Session(self.artifact, provider=self.provider)
+            expected = self._play(fresh, start=start, end=end)
+            used = self._play(self.session, start=start, end=end)
+            for name, value, other in zip((ACTION, CONTEXT), used, expected, strict=True):
+                if not np.array_equal(value, other):
+                    step = start + int(np.flatnonzero((value != other).any(axis=1))[0])
+                    return (
+                        False,
+                        f"{name} at step {step} depends on what was before the reset at step {start}",
+                    )
+        return True, f"{len(bounds) - 1} episodes equal those of fresh sessions, bit for bit"
+
+    def batch(self) -> tuple[bool, str]:
+        """Two episodes stepped together, resets at different steps, answer as two sessions do."""
+        golden, count = self.golden, len(self.golden)
+        backward = np.arange(count)[::-1]
+        orders = np.stack([np.arange(count), backward])  # (2, T): the golden steps, and the same ones backward
+        resets: tuple[set[int], set[int]] = (set(golden.resets), {0, count // 3})
+        pair = Session(self.artifact, batch=2, provider=self.provider)
+        single = [Session(self.artifact, provider=self.provider) for _ in orders]
+        worst = _Worst()
+        for step in range(count):
+            if rows := [row for row in (0, 1) if step in resets[row]]:
+                pair.reset(rows)
+                for row in rows:
+                    single[row].reset()
+            at = orders[:, step]
+            together = pair.step({name: value[at] for name, value in golden.observation.items()})
+            pair.executed(golden.executed[at])
+            for row, session in enumerate(single):
+                alone = session.step({name: value[at[row]] for name, value in golden.observation.items()})
+                session.executed(golden.executed[at[row]])
+                worst.see(ACTION, step, together.action[row], alone.action)
+                worst.see(CONTEXT, step, together.context[row], alone.context)
+        return worst.error <= self.tolerance, str(worst)
+
+    def _play(
+        self, session: Session, own: NDArray[np.bool_] | None = None, start: int = 0, end: int | None = None
+    ) -> _Answers:
+        """The answers to golden steps [start, end); `own` (T,): where the own action was executed."""
+        actions, contexts = [], []
+        for step in range(start, len(self.golden) if end is None else end):
+            if step in self.golden.resets:
+                session.reset()
+            answer = session.step({name: value[step] for name, value in self.golden.observation.items()})
+            if own is None or not own[step]:
+                session.executed(self.golden.executed[step])
+            actions.append(answer.action)
+            contexts.append(answer.context)
+        return _Answers(np.array(actions), np.array(contexts))
+
+    def _close(self, answers: _Answers, expected: _Answers) -> tuple[bool, str]:
+        worst = {ACTION: _Worst(), CONTEXT: _Worst()}
+        for name, values, others in zip(worst, answers, expected, strict=True):
+            for step, (value, other) in enumerate(zip(values, others, strict=True)):
+                worst[name].see(name, step, value, other)
+        passed = all(seen.error <= self.tolerance for seen in worst.values())
+        found = "; ".join(str(seen) for seen in worst.values() if seen.error >= 0)
+        return passed, found if passed else f"{found}; tolerance {self.tolerance:.1e}"
+
+
+class _Worst:
+    """The largest difference seen, and where it was."""
+
+    def __init__(self) -> None:
+        self.error = -1.0
+        self.where = ""
+
+    def see(self, name: str, step: int, value: Array, expected: Array) -> None:
+        if value.size == 0:
+            return
+        errors = np.abs(value.astype(np.float64) - expected)
+        element = int(errors.argmax())
+        if errors[element] > self.error:
+            self.error = float(errors[element])
+            self.where = f"{name}[{element}] at step {step} ({value[element]:.6g}, expected {expected[element]:.6g})"
+
+    def __str__(self) -> str:
+        return f"largest error {self.error:.1e} in {self.where}" if self.where else "nothing to compare"

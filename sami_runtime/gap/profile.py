@@ -1,0 +1,215 @@
+"""The gap between simulation and reality, as a document that people write: TOML or JSON, by the names of signals."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
+
+from sami_runtime.documents import read_document
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.model.contract import Signal
+
+Span = float | tuple[float, float]
+"""A number, or the lowest and highest of a range from which each episode draws its own."""
+BySignal = Span | dict[str, Span]
+"""One for every signal, or a table by the signal's name."""
+
+
+@dataclass(frozen=True)
+class _Valid:
+    """The numbers that a key takes."""
+
+    low: float
+    high: float
+    words: str
+
+    def check(self, key: str, value: Any) -> Span:
+        """The value as numbers.
+
+        Raises:
+            ValueError: It is none, or out of range.
+        """
+        numbers = list(value) if isinstance(value, (list, tuple)) else [value]
+        good = all(type(number) in (int, float) and self.low <= number <= self.high for number in numbers)
+        if not good or len(numbers) > 2 or not numbers:
+            raise ValueError(f"{key} is {value!r}; it must be {self.words}, or a range [low, high] of such numbers.")
+        if isinstance(value, (list, tuple)):
+            if len(numbers) != 2 or numbers[0] > numbers[1] or math.isinf(numbers[1]):
+                raise ValueError(f"{key} is {value!r}; a range is [low, high], finite and in this order.")
+            return float(numbers[0]), float(numbers[1])
+        return float(value)
+
+
+_MOST = 1e12
+_NOT_NEGATIVE = _Valid(0.0, _MOST, "a number of at least 0")
+_ANY = _Valid(-_MOST, _MOST, "a finite number")
+_TIME = _Valid(0.0, math.inf, "a number of at least 0")
+_VALID = {
+    **dict.fromkeys(("latency_s", "jitter_s", "action_latency_s", "actuator_lag_s"), _NOT_NEGATIVE),
+    **dict.fromkeys(("noise", "noise_relative", "quantisation"), _NOT_NEGATIVE),
+    **dict.fromkeys(("bias", "bias_relative", "clock_offset_s"), _ANY),
+    **dict.fromkeys(("stuck_at_s", "stuck_for_s"), _TIME),
+    "dropout": _Valid(0.0, 1.0, "a number from 0 to 1"),
+    "clock_skew": _Valid(-0.5, 0.5, "a number from -0.5 to 0.5"),
+}
+_BY_SIGNAL = ("noise", "noise_relative", "bias", "bias_relative", "quantisation", "stuck_at_s", "stuck_for_s")
+
+
+class GapProfile(BaseModel):
+    """What lies between a simulator and a robot. What is left out is as in the simulator.
+
+    Each value is a number, or a range `[low, high]` from which every episode draws its own, uniformly and by its seed:
+    a fixed gap, or domain randomisation. What stands for signals is one value for all of them, or a table by name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    latency_s: Span = 0.0
+    """How late an observation arrives [s], rounded to whole periods of the policy like every time here."""
+    jitter_s: Span = 0.0
+    """Most that each observation is later still [s]; uniform from 0. One that is overtaken is never read."""
+    dropout: Span = 0.0
+    """Probability that the observation of a tick never arrives: the one before stands, with its own stamp."""
+    clock_skew: Span = 0.0
+    """How much faster the clock runs that stamps the observations: 0.001 gains 1 ms in each second of an episode."""
+    clock_offset_s: Span = 0.0
+    """How far that clock is ahead when an episode begins [s]."""
+    noise: BySignal = 0.0
+    """Standard deviation of white normal noise, in the signal's unit."""
+    noise_relative: BySignal = 0.0
+    """The same as a share of the value."""
+    bias: BySignal = 0.0
+    """Constant error within an episode, in the signal's unit; a range draws for each element."""
+    bias_relative: BySignal = 0.0
+    """The same as a share of the value: an error of gain."""
+    quantisation: BySignal = 0.0
+    """Step to whose nearest multiple a value is rounded, in the signal's unit; 0 does not round."""
+    stuck_at_s: BySignal = math.inf
+    """When the sensor sticks [s since the episode began]: it goes on to say the same, with fresh stamps."""
+    stuck_for_s: BySignal = math.inf
+    """How long it does [s]."""
+    same_as: dict[str, str] = {}
+    """Signals that come from another one's sensor, by name: they say what that one says, with its errors."""
+    action_latency_s: Span = 0.0
+    """How late an action reaches its actuator [s]; until the first one does, zero."""
+    actuator_lag_s: Span = 0.0
+    """Time constant [s] with which the actuator follows, as a first-order system from zero."""
+
+    @field_validator(*_VALID, mode="plain")
+    @classmethod
+    def _check(cls, value: Any, info: ValidationInfo) -> BySignal:
+        key = str(info.field_name)
+        if isinstance(value, Mapping) and key in _BY_SIGNAL:
+            return {str(name): _VALID[key].check(f"{key}.{name}", each) for name, each in value.items()}
+        return _VALID[key].check(key, value)
+
+    @model_validator(mode="after")
+    def _sticks_at_some_time(self) -> GapProfile:
+        if "stuck_for_s" in self.model_fields_set and "stuck_at_s" not in self.model_fields_set:
+            raise ValueError("stuck_for_s says for how long, and stuck_at_s, which says when, is left out.")
+        return self
+
+    @field_validator("same_as", mode="plain")
+    @classmethod
+    def _check_pairs(cls, value: Any) -> dict[str, str]:
+        if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value.values()):
+            raise ValueError(f'same_as is {value!r}; it must be a table such as {{ achieved_goal = "cube_position" }}.')
+        for name, source in value.items():
+            if source in value:
+                raise ValueError(f"same_as.{name} is {source!r}, which is itself read from {value[source]!r}.")
+        return dict(value)
+
+    @classmethod
+    def load(cls, path: str | Path) -> GapProfile:
+        """Reads a file, NAME.toml or NAME.json, or a profile that comes with the package, by its name.
+
+        Raises:
+            SamiError: The file cannot be read, or a value is wrong.
+            UnknownName: It holds a key that is none, or there is no profile of that name.
+        """
+        path = Path(path)
+        if not path.suffix and not path.exists():
+            folder = Path(str(files("sami_runtime").joinpath("gap")))
+            names = [file.stem for file in folder.glob("*.toml")]
+            if path.name not in names or len(path.parts) > 1:
+                raise UnknownName("gap profile", str(path), names, "A file is named NAME.toml or NAME.json.")
+            path = folder / f"{path.name}.toml"
+        return cls.of(read_document(path, "gaps"), str(path))
+
+    @classmethod
+    def loads(cls, text: str) -> GapProfile:
+        """Back from `dumps`.
+
+        Raises:
+            SamiError, UnknownName: As `load`.
+        """
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise SamiError(f"gap is {text!r}, which is no JSON: {error}.") from None
+        if not isinstance(document, dict):
+            raise SamiError(f"gap is {text!r}; it must be a table of gaps.")
+        return cls.of(document, "gap")
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], where: str = "gap") -> GapProfile:
+        """A profile from plain values.
+
+        Args:
+            document: By key.
+            where: Beginning of a message, such as the file's name.
+
+        Raises:
+            SamiError, UnknownName: As `load`.
+        """
+        for key in document:
+            if key not in cls.model_fields:
+                raise UnknownName("gap", str(key), cls.model_fields, f"It stands in {where}.")
+        try:
+            return cls.model_validate(dict(document))
+        except ValidationError as error:
+            message = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+            raise SamiError(f"{where}: {message} Correct it, or leave it out.") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values of what is not left out."""
+        return json.loads(self.dumps())
+
+    def dumps(self) -> str:
+        """The profile as one line of JSON; equal profiles give equal lines."""
+        return json.dumps(self.model_dump(exclude_defaults=True), sort_keys=True)
+
+    def require_fit(self, signals: Iterable[Signal]) -> None:
+        """Refuses a profile that means nothing for these signals, before anything moves.
+
+        Raises:
+            UnknownName: A signal is not among them.
+            SamiError: Two signals of one sensor have different sizes.
+        """
+        sizes = {signal.name: signal.size for signal in signals}
+        for key in _BY_SIGNAL:
+            for name in value if isinstance(value := getattr(self, key), Mapping) else ():
+                if name not in sizes:
+                    raise UnknownName("observation signal", name, sizes, f"The gap {key} names it.")
+        for name, source in self.same_as.items():
+            for each in (name, source):
+                if each not in sizes:
+                    raise UnknownName("observation signal", each, sizes, "The gap same_as names it.")
+            if sizes[name] != sizes[source]:
+                raise SamiError(
+                    f"same_as.{name} is {source!r}, which has {sizes[source]} numbers and not {sizes[name]}. "
+                    "Name a signal of the same size."
+                )
+
+    def of_signal(self, key: str, name: str) -> Span:
+        """What a key says of one signal; its default where it says nothing."""
+        value = getattr(self, key)
+        default: Span = type(self).model_fields[key].default
+        return value.get(name, default) if isinstance(value, dict) else value

@@ -1,0 +1,94 @@
+"""What a loop did over many ticks: counts, limits, and the time that each section took."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from sami_runtime.loop.histogram import Histogram
+from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+
+SECTIONS = (*SectionTimes._fields, "total", "lag")
+"""What is timed: the sections of a tick, all of them together, and how late ticks began."""
+
+
+class Percentiles(NamedTuple):
+    """Of one section's time [s], to half a percent; the worst exactly."""
+
+    p50: float
+    p99: float
+    p999: float
+    worst: float
+
+
+class LoopReport:
+    """Counts and times of every tick that it was told about; `add` can be a loop's `on_step`.
+
+    Adding the records of several episodes gives the report of all of them. It takes the same memory however many.
+    """
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[Outcome] = Counter()
+        """How many ticks came to each outcome."""
+        self.limited: Counter[str] = Counter()
+        """How often each limit changed an action, such as `"rate dx"`."""
+        self.reasons: Counter[str] = Counter()
+        """How often each kind of reason kept the policy from acting, such as `"age"`."""
+        self.overruns = 0
+        """Ticks that ended after the next one was due; of an episode's last one nobody knows."""
+        self.missed = 0
+        """Ticks that passed without a turn, because of overruns."""
+        self.times = {name: Histogram() for name in SECTIONS}
+        """By what is timed."""
+        self._elapsed, self._periods, self._last = 0.0, 0, 0.0
+
+    def add(self, record: StepRecord) -> None:
+        """Counts one tick."""
+        self.outcomes[record.outcome] += 1
+        self.limited.update(record.limited_by)
+        if record.reason:
+            self.reasons[record.reason.partition(":")[0]] += 1
+        self.overruns += record.missed > 0
+        self.missed += record.missed
+        for name, seconds in zip(SECTIONS, (*record.times, sum(record.times), record.lag), strict=True):
+            self.times[name].add(seconds)
+        if record.step > 0:
+            self._elapsed += record.time - self._last
+            self._periods += 1 + record.missed
+        self._last = record.time
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks were counted."""
+        return sum(self.outcomes.values())
+
+    @property
+    def mean_period(self) -> float | None:
+        """Mean time from tick to tick [s], missed ones included; None before there are two."""
+        return self._elapsed / self._periods if self._periods else None
+
+    def percentiles(self) -> dict[str, Percentiles]:
+        """Time [s] by section, of all four together as `total`, and how late ticks began as `lag`; empty at first."""
+        if not self.ticks:
+            return {}
+        return {
+            name: Percentiles(times.percentile(50), times.percentile(99), times.percentile(99.9), times.worst)
+            for name, times in self.times.items()
+        }
+
+    def __str__(self) -> str:
+        """A table, as `sami run` prints it at the end."""
+        told = ", ".join(f"{self.outcomes[outcome]} {outcome.value}" for outcome in Outcome if self._tells(outcome))
+        lines = [f"{self.ticks} ticks: {told}; {self.overruns} overruns, {self.missed} missed"]
+        if self.mean_period:
+            lines[0] += f"; mean period {1e3 * self.mean_period:.6g} ms"
+        for kind, counter in (("not acted", self.reasons), ("limited", self.limited)):
+            if counter:
+                lines.append(f"{kind}: " + ", ".join(f"{name} {count}" for name, count in counter.most_common()))
+        lines.append("".join(f"{word:>10}" for word in ("us", "p50", "p99", "p99.9", "worst")))
+        for name, row in self.percentiles().items():
+            lines.append(f"{name:>10}" + "".join(f"{1e6 * value:>10.1f}" for value in row))
+        return "\n".join(lines)
+
+    def _tells(self, outcome: Outcome) -> bool:
+        return outcome is not Outcome.STANDING or self.outcomes[outcome] > 0

@@ -1,0 +1,242 @@
+"""The control loop: read, step, gate, write, record; and stop on every way out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import Adapter, Observation, require_compatible, require_observation
+from sami_runtime.clock import Clock, ManualClock, Pace
+from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
+from sami_runtime.loop.report import LoopReport
+from sami_runtime.loop.stopping import stopped_after
+from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.safety.gate import Ruling, SafetyGate
+from sami_runtime.session.session import Session
+
+Array = NDArray[np.float32]
+
+OnStep = Callable[[StepRecord], None]
+
+
+@dataclass(frozen=True)
+class EpisodeReport:
+    """What came of an episode of T steps, the ticks at which the policy was due."""
+
+    steps: int
+    """T."""
+    done: bool
+    """Whether the world ended the episode, rather than the number of steps."""
+    info: Mapping[str, Any]
+    """What the adapter told last."""
+    contexts: Array
+    """(T, C): the context at each step; where the policy did not act, the one before stands."""
+    loop: LoopReport
+    """Counts and times of every tick."""
+
+
+def run_episode(
+    session: Session,
+    adapter: Adapter,
+    seed: int | None = None,
+    max_steps: int | None = None,
+    clock: Clock | None = None,
+    on_step: OnStep | None = None,
+    gate: SafetyGate | None = None,
+    loop_hz: float | None = None,
+    prewarm_s: float = 0.0,
+) -> EpisodeReport:
+    """Runs one episode, and stops the adapter however it ends.
+
+    Args:
+        session: The policy, with a batch of 1.
+        adapter: What it drives.
+        seed: For the adapter's reset.
+        max_steps: Most steps; the contract's `episode_steps` if None.
+        clock: Keeps the rate, and is the one that stamps the adapter's observations. If None, the loop runs as fast
+            as the adapter allows, no answer is late, and no observation is too old.
+        on_step: Called after each tick, with all that is known about it.
+        gate: Owns the write. If None, one with the default limits.
+        loop_hz: Rate of the loop [1/s], a multiple of the contract's, which is taken if None. The policy is asked at
+            its own rate only; in between its last action stands.
+        prewarm_s: How long [s] before the policy is due it makes a step on copies, so that the caches are warm; 0.0007
+            is enough for `models/`, best with a clock that stays awake from then on. A tick whose turn ended too late
+            for that goes without. 0 never.
+
+    Raises:
+        AdapterError: The policy and the adapter do not fit, or the adapter failed.
+        SignalError: An observation lacks a signal, or has one of another shape.
+        SafetyStop: The gate stopped the robot, or is latched.
+    """
+    limit = session.contract.episode_steps if max_steps is None else max_steps
+    if session.batch != 1 or limit < 1:
+        raise SamiError(
+            f"run_episode() got a session of batch {session.batch} and max_steps {limit}; "
+            "expected a batch of 1 and at least 1 step."
+        )
+    substeps = _substeps(loop_hz, session.contract.rate_hz)
+    period = 1.0 / (session.contract.rate_hz * substeps)
+    if not 0.0 <= prewarm_s < period:
+        raise SamiError(
+            f"prewarm_s is {prewarm_s}; it must be at least 0 and less than the loop's period, {period:g} s."
+        )
+
+    def drive() -> EpisodeReport:
+        require_compatible(session.contract, adapter)
+        guard = gate or SafetyGate(adapter, session.contract)
+        if guard.adapter is not adapter:
+            raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
+        episode = _Episode(session, adapter, guard, clock, limit, substeps, period, on_step, prewarm_s)
+        episode.begin(seed)
+        while episode.next_tick():
+            episode.turn()
+        return episode.report()
+
+    return stopped_after(adapter, drive)
+
+
+class _Episode:
+    """An episode while it runs."""
+
+    def __init__(
+        self,
+        session: Session,
+        adapter: Adapter,
+        gate: SafetyGate,
+        clock: Clock | None,
+        limit: int,
+        substeps: int,
+        period: float,
+        on_step: OnStep | None,
+        prewarm_s: float,
+    ) -> None:
+        self.session, self.adapter, self.gate, self.on_step = session, adapter, gate, on_step
+        self.limit, self.substeps, self.prewarm_s = limit, substeps, prewarm_s
+        # Without a clock, time is the number of periods, and says nothing about the adapter's.
+        self.real_time = clock is not None
+        self.clock = clock or ManualClock()
+        self.period = period
+        self.deadline = gate.limits.deadline_s or period
+        self.names = [signal.name for signal in session.contract.observation]
+        self.context = np.zeros(session.contract.context_size, np.float32)
+        self.contexts: list[Array] = []
+        self.proposed: Array | None = None
+        self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
+        self.due, self.asked, self.missed = True, -1, 0
+        self.counts = LoopReport()
+
+    def begin(self, seed: int | None) -> None:
+        self.gate.begin(self.period)
+        self.adapter.reset(seed)
+        self.session.reset()
+        self.pace = Pace(self.clock, self.period)
+
+    def next_tick(self) -> bool:
+        """Sleeps until the next tick; False if the episode is over."""
+        over = len(self.contexts) >= self.limit
+        if self.done or (over and self._due(self.pace.tick + 1)):
+            return False
+        if self.counts.ticks:
+            warm = self.prewarm_s > 0.0 and self._due(self.pace.tick + 1)
+            self.missed = self.pace.wait(self.prewarm_s, self.session.prewarm if warm else None)
+        self.due = self._due(self.pace.tick)
+        return not (over and self.due)
+
+    def turn(self) -> None:
+        """One tick: read, step, gate, write, record."""
+        began, laps = self.clock.now(), [time.perf_counter()]
+        observation = require_observation(self.adapter.read(), self.adapter) if self.due else None
+        laps.append(time.perf_counter())
+        outcome, reason = self._ask(observation, began)
+        laps.append(time.perf_counter())
+        ruling = self._rule(outcome, reason)
+        laps.append(time.perf_counter())
+        try:
+            sent = self.gate.write(ruling)
+        except SafetyStop:  # somebody tripped the gate meanwhile: that, too, is recorded before the end
+            sent = None
+        laps.append(time.perf_counter())
+        if sent is not None:
+            self.session.executed(sent.action)
+            self.done, self.info = sent.done, sent.info
+        if self.due:
+            self.asked = self.pace.tick // self.substeps
+            self.contexts.append(self.context)
+        record = StepRecord(
+            step=self.counts.ticks,
+            outcome=outcome,
+            observation=observation,
+            action=self.proposed,
+            executed=None if sent is None else sent.action,
+            context=self.context,
+            info=self.info,
+            times=SectionTimes(*(end - start for start, end in pairwise(laps))),
+            reason=reason,
+            limited_by=self.gate.changed(ruling, sent),
+            time=began,
+            lag=began - self.pace.due,
+            missed=self.missed,
+        )
+        self.counts.add(record)
+        if self.on_step:
+            self.on_step(record)
+        self.gate.require_armed()
+
+    def report(self) -> EpisodeReport:
+        contexts = np.array(self.contexts, np.float32).reshape(len(self.contexts), self.session.contract.context_size)
+        return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts)
+
+    def _ask(self, observation: Observation | None, began: float) -> tuple[Outcome, str]:
+        """Asks the policy for its action, where it is due and may act. Unless it acted, its state is as it was."""
+        if observation is None:
+            return Outcome.STANDING, ""
+        self.proposed = None
+        if fault := self.gate.fault(observation, self.clock.now() if self.real_time else None):
+            return Outcome.HELD, fault
+        before = self.session.state if self.real_time else None
+        try:
+            answer = self.session.step(observation.pick(self.names))
+        except NonFiniteError as error:
+            return Outcome.REFUSED, f"refused: {error}"
+        except SignalError:
+            raise  # a signal that is missing or misshapen does not come back by waiting
+        except SamiError as error:
+            return Outcome.REFUSED, f"refused: {error}"
+        self.proposed = answer.action
+        took = self.clock.now() - began
+        if before is not None and took > self.deadline + 1e-6 * self.period:
+            self.session.restore(before)
+            allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
+            return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
+        self.context = answer.context
+        return Outcome.ACTED, ""
+
+    def _rule(self, outcome: Outcome, reason: str) -> Ruling:
+        now = self.clock.now()
+        if outcome is Outcome.ACTED and self.proposed is not None:
+            return self.gate.propose(self.proposed, now)
+        if outcome is Outcome.STANDING:
+            return self.gate.stand(now)
+        return self.gate.hold(reason, now, self.pace.tick // self.substeps - self.asked)
+
+    def _due(self, tick: int) -> bool:
+        """Whether the policy is to be asked at a tick of the loop, or was to be at one that passed."""
+        return tick // self.substeps > self.asked
+
+
+def _substeps(loop_hz: float | None, rate_hz: float) -> int:
+    """Ticks of the loop for each of the policy's."""
+    ratio = 1.0 if loop_hz is None else loop_hz / rate_hz
+    whole = max(1, round(ratio)) if np.isfinite(ratio) else 1
+    if not abs(ratio - whole) <= 1e-6 * whole:
+        raise SamiError(
+            f"loop_hz is {loop_hz}, but this policy was trained at {rate_hz:g} Hz and means something else at any "
+            f"other rate. Take a multiple of it, such as {whole * rate_hz:g}."
+        )
+    return whole

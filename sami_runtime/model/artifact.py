@@ -1,0 +1,208 @@
+"""A model file: read once, judged before onnxruntime sees it, and held to what its contract says."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from sami_runtime.errors import ArtifactError
+from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Contract, text_sha256
+from sami_runtime.model.operators import DOMAINS, OPERATORS
+from sami_runtime.model.scan import MalformedError, ModelScan, TensorType, scan_model
+
+MAX_MODEL_BYTES = 256 * 1024 * 1024
+"""Largest file that is read. A policy of the paper has about 1 MB."""
+
+MAX_CONTRACT_CHARACTERS = 128 * 1024 * 1024
+
+FLOAT32 = 1
+"""ONNX's TensorProto.DataType for float32."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A model file that passed every check that needs no inference."""
+
+    path: Path
+    contract: Contract
+    model_bytes: bytes
+    """The file as it was read; the session is built from these bytes, so nobody can swap them in between."""
+    graph_sha256: str
+    """SHA-256 of the serialized graph, equal to `contract.weights_sha256`."""
+
+
+def read_artifact(path: str | Path) -> Artifact:
+    """Reads a model file and refuses whatever is unsafe, damaged or not what its contract says.
+
+    Raises:
+        ArtifactError: The file cannot be read, is unsafe, was changed, or does not keep its contract.
+        ContractError: Its contract is wrong or of another version.
+    """
+    data = read_bytes(path)
+    scan = scan_bytes(data, path)
+    require_safe(scan, path)
+    contract = read_contract(scan, path)
+    digest = require_unchanged(scan, contract, path)
+    require_tensors(scan, contract, path)
+    return Artifact(path=Path(path), contract=contract, model_bytes=data, graph_sha256=digest)
+
+
+def graph_sha256(model_bytes: bytes) -> str:
+    """SHA-256 of the graph inside a serialized model, for the contract's `weights_sha256`.
+
+    The contract lies outside the graph: serialize the model, take this, put it into the contract, and
+    serialize the model again with the contract in its metadata.
+
+    Raises:
+        ArtifactError: The bytes are no ONNX model.
+    """
+    return hashlib.sha256(scan_bytes(model_bytes, "the model").graph).hexdigest()
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a model file.
+
+    Raises:
+        ArtifactError: There is no such file, it is empty, too large or cannot be read.
+    """
+    if Path(path).is_dir():
+        raise ArtifactError(f"{path} is a directory, expected a model file. Give the path of its .onnx file.")
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_MODEL_BYTES + 1)
+    except FileNotFoundError:
+        raise ArtifactError(
+            f"{path} does not exist. Give the path of a .onnx file; sami export writes one from a run folder."
+        ) from None
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read: {error.strerror or error}. Check its permissions.") from error
+    if not data:
+        raise ArtifactError(f"{path} is empty (0 bytes). Copy or download the file again.")
+    if len(data) > MAX_MODEL_BYTES:
+        raise ArtifactError(
+            f"{path} is larger than {MAX_MODEL_BYTES} bytes, the most that is read. "
+            "Check that it is a policy; sami export writes files of a few MB."
+        )
+    return data
+
+
+def scan_bytes(data: bytes, source: str | Path) -> ModelScan:
+    """What is in a model file.
+
+    Raises:
+        ArtifactError: The bytes are damaged, or no ONNX model.
+    """
+    try:
+        return scan_model(data)
+    except MalformedError as error:
+        raise ArtifactError(
+            f"{source} is not a complete ONNX file ({len(data)} bytes): {error}. "
+            "Copy or download the file again, or export the model again."
+        ) from error
+
+
+def require_safe(scan: ModelScan, source: str | Path) -> None:
+    """Refuses a model that reads other files, or runs anything but the known operators.
+
+    Raises:
+        ArtifactError: With everything that is wrong.
+    """
+    faults = []
+    if scan.external:
+        names = ", ".join(repr(name) for name in sorted(set(scan.external))[:5])
+        faults.append(f"tensors with external data ({names}), where all weights must be inside the file")
+    if scan.sparse_tensors:
+        faults.append(f"{scan.sparse_tensors} sparse tensors, where weights must be dense")
+    if scan.functions:
+        faults.append(f"{scan.functions} model-local functions, where operators must be inlined")
+    if scan.subgraphs:
+        faults.append(f"{scan.subgraphs} subgraphs, where control flow is not allowed")
+    if scan.trainings:
+        faults.append("training information, where only inference is allowed")
+    used = {domain for domain, _ in scan.operators}
+    if foreign := sorted((scan.opset_domains | used) - DOMAINS):
+        faults.append(f"operator domains {', '.join(foreign)}, where only the default one is allowed")
+    unknown = sorted({name for domain, name in scan.operators if domain in DOMAINS} - OPERATORS)
+    if unknown:
+        faults.append(
+            f"operators {', '.join(name or '(unnamed)' for name in unknown)}, which are not among the "
+            f"{len(OPERATORS)} allowed (sami_runtime.operators.OPERATORS)"
+        )
+    if faults:
+        raise ArtifactError(f"{source} is refused; it has {'; '.join(faults)}. Use a file that sami export wrote.")
+
+
+def read_contract(scan: ModelScan, source: str | Path) -> Contract:
+    """The contract in a model's metadata.
+
+    Raises:
+        ArtifactError: There is none, or it is not the one that its hash was taken of.
+        ContractError: It is wrong or of another version.
+    """
+    texts = [value for key, value in scan.metadata if key == METADATA_KEY]
+    if not texts:
+        found = ", ".join(sorted({key for key, _ in scan.metadata})) or "none"
+        raise ArtifactError(
+            f'{source} carries no "{METADATA_KEY}" metadata, so it was not written by sami export. Found keys: {found}.'
+        )
+    if len(texts) > 1 or len(texts[0]) > MAX_CONTRACT_CHARACTERS:
+        raise ArtifactError(
+            f'{source} carries {len(texts)} "{METADATA_KEY}" entries, the first of {len(texts[0])} '
+            f"characters; expected one of at most {MAX_CONTRACT_CHARACTERS}. Export the model again."
+        )
+    contract = Contract.parse(texts[0], str(source))
+    # Files of before this hash have none.
+    if (hashes := [value for key, value in scan.metadata if key == HASH_KEY]) and hashes != [text_sha256(texts[0])]:
+        raise ArtifactError(
+            f"{source} was changed after its export: its contract is not the one that {HASH_KEY} in its metadata was "
+            "taken of. Copy or download the file again, or export the model again."
+        )
+    return contract
+
+
+def require_unchanged(scan: ModelScan, contract: Contract, source: str | Path) -> str:
+    """Compares the graph with the hash in the contract, and returns the hash.
+
+    Raises:
+        ArtifactError: They differ.
+    """
+    digest = hashlib.sha256(scan.graph).hexdigest()
+    if digest != contract.weights_sha256:
+        raise ArtifactError(
+            f"{source} was changed after its export: its graph has SHA-256 {digest}, its contract says "
+            f"{contract.weights_sha256}. Copy or download the file again, or export the model again."
+        )
+    return digest
+
+
+def require_tensors(scan: ModelScan, contract: Contract, source: str | Path) -> None:
+    """Compares the graph's inputs and outputs with those that follow from the contract.
+
+    Raises:
+        ArtifactError: With every difference.
+    """
+    faults = _differences("input", scan.inputs, contract.inputs)
+    faults += _differences("output", scan.outputs, contract.outputs)
+    if faults:
+        raise ArtifactError(f"{source} does not keep its contract: {'; '.join(faults)}. Export the model again.")
+
+
+def _differences(kind: str, declared: list[TensorType], expected: dict[str, tuple[int, ...]]) -> list[str]:
+    """What is wrong with the declared tensors, one phrase for each."""
+    names = [tensor.name for tensor in declared]
+    faults = [f"{kind} {name!r} is declared twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    faults += [f"{kind} {name!r} is missing" for name in expected if name not in names]
+    faults += [f"{kind} {name!r} is not in the contract" for name in names if name not in expected]
+    for name, dtype, shape in declared:
+        if name not in expected:
+            continue
+        if dtype != FLOAT32:
+            faults.append(f"{kind} {name!r} has ONNX element type {dtype}, expected {FLOAT32} (float32)")
+        if not shape or isinstance(shape[0], int) or shape[1:] != expected[name]:
+            faults.append(f"{kind} {name!r} has shape {_shown(shape)}, expected {_shown(('batch', *expected[name]))}")
+    return faults
+
+
+def _shown(shape: tuple[int | str, ...]) -> str:
+    return "[" + ", ".join(str(axis) if axis != "" else "?" for axis in shape) + "]"

@@ -1,0 +1,317 @@
+"""The contract: what a model file says about itself, and all that a runtime needs to know about it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, NoReturn
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from sami_runtime.errors import ContractError
+from sami_runtime.model.atlas import Atlas
+from sami_runtime.model.golden import Golden, GoldenSteps
+
+CONTRACT_VERSION = 1
+"""The contract version that this package writes and reads."""
+
+METADATA_KEY = "sami.contract"
+"""The key of the ONNX `metadata_props` entry that holds the contract."""
+HASH_KEY = "sami.contract.sha256"
+"""The key of the entry that holds the hash of this text."""
+
+PREVIOUS_ACTION = "previous_action"
+ACTION = "action"
+CONTEXT = "context"
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+def _none_for(infinity: float) -> BeforeValidator:
+    """Takes `infinity` for "no bound": a space says inf, but JSON has no infinity and says null."""
+
+    def convert(value: Any) -> Any:
+        numbers = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(numbers, (list, tuple)):
+            return tuple(None if x == infinity else x for x in numbers)
+        return numbers
+
+    return BeforeValidator(convert)
+
+
+Bound = Annotated[float, Field(allow_inf_nan=False)] | None
+Low = Annotated[tuple[Bound, ...], _none_for(-math.inf)]
+High = Annotated[tuple[Bound, ...], _none_for(math.inf)]
+
+
+class _Model(BaseModel):
+    # A NaN stays one when it is dumped, so that `dumps` refuses it instead of writing null for it.
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+
+class Signal(_Model):
+    """A named vector that crosses between the robot and the policy."""
+
+    name: Name
+    """What it is called, on both sides."""
+    size: int = Field(ge=1)
+    """How many numbers it has."""
+    unit: str = Field(min_length=1)
+    """Unit of each number; `"1"` when it has none."""
+    elements: tuple[str, ...]
+    """One name for each number, `("x", "y", "z")`."""
+    low: Low
+    """Lowest value of each number in `unit`; None (JSON null) where there is no bound."""
+    high: High
+    """Highest value of each number in `unit`; None (JSON null) where there is no bound."""
+    meaning: str = ""
+    """What the numbers do, where name and unit do not say it all."""
+
+    @model_validator(mode="after")
+    def _lengths_and_bounds(self) -> Signal:
+        for field in ("elements", "low", "high"):
+            length = len(getattr(self, field))
+            if length != self.size:
+                raise ValueError(f"signal {self.name!r} has {length} {field} for its size {self.size}")
+        if len(set(self.elements)) != self.size:
+            raise ValueError(f"signal {self.name!r} names an element twice: {', '.join(self.elements)}")
+        for element, low, high in zip(self.elements, self.low, self.high, strict=True):
+            if low is not None and high is not None and low > high:
+                raise ValueError(f"signal {self.name!r} has low {low} above high {high} at {element}")
+        return self
+
+
+class StateTensor(_Model):
+    """A recurrent tensor that a session carries from step to step without knowing what it means."""
+
+    name: Name
+    shape: tuple[Annotated[int, Field(ge=1)], ...]
+    """Its shape without the batch axis."""
+    initial: float = Field(default=0.0, allow_inf_nan=False)
+    """What every number of it is when an episode begins."""
+
+
+class Context(_Model):
+    """The skill context that the encoder infers."""
+
+    size: int = Field(ge=1)
+
+
+class Contract(_Model):
+    """Everything that a model file says about itself. The tensor names of its graph follow from it."""
+
+    version: int = CONTRACT_VERSION
+    name: str = Field(min_length=1)
+    rate_hz: float = Field(gt=0, allow_inf_nan=False)
+    """How often the policy was trained to act [1/s]."""
+    observation: tuple[Signal, ...] = Field(min_length=1)
+    action: Signal
+    state: tuple[StateTensor, ...] = ()
+    """Empty for a memoryless policy."""
+    context: Context | None = None
+    """None for a memoryless policy."""
+    episode_steps: int = Field(ge=1)
+    training: dict[str, Any]
+    """How the policy was trained; for people, nothing reads it to act."""
+    evaluation: dict[str, Any] | None = None
+    atlas: Atlas | None = None
+    """Where the contexts of the training tasks lie; None where it was not measured."""
+    golden: Golden | None = None
+    weights_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """SHA-256 of the serialized graph, the bytes of the file's GraphProto."""
+
+    @model_validator(mode="after")
+    def _version_and_names(self) -> Contract:
+        if self.version != CONTRACT_VERSION:
+            raise ValueError(f"version is {self.version}, expected {CONTRACT_VERSION}")
+        for kind, names in (
+            ("observation", [signal.name for signal in self.observation]),
+            ("state", [tensor.name for tensor in self.state]),
+        ):
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"{kind} name used twice: {', '.join(twice)}")
+        if self.atlas is not None and self.atlas.size != self.context_size:
+            raise ValueError(f"the atlas has contexts of size {self.atlas.size}, the policy of {self.context_size}")
+        return self
+
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        """Names of the graph's inputs, each with its shape without the batch axis."""
+        shapes: dict[str, tuple[int, ...]] = {observation_input(s.name): (s.size,) for s in self.observation}
+        shapes[PREVIOUS_ACTION] = (self.action.size,)
+        return shapes | {state_input(tensor.name): tensor.shape for tensor in self.state}
+
+    @property
+    def outputs(self) -> dict[str, tuple[int, ...]]:
+        """Names of the graph's outputs, each with its shape without the batch axis."""
+        shapes: dict[str, tuple[int, ...]] = {ACTION: (self.action.size,)}
+        if self.context is not None:
+            shapes[CONTEXT] = (self.context.size,)
+        return shapes | {state_output(tensor.name): tensor.shape for tensor in self.state}
+
+    @property
+    def context_size(self) -> int:
+        """C, the length of the context; 0 for a memoryless policy."""
+        return 0 if self.context is None else self.context.size
+
+    def golden_steps(self) -> GoldenSteps | None:
+        """The decoded golden steps, or None when the model carries none.
+
+        Raises:
+            ContractError: They do not have the signals and sizes of this contract.
+        """
+        if self.golden is None:
+            return None
+        steps = self.golden.decode()
+        sizes = {observation_input(name): value.shape[1] for name, value in steps.observation.items()}
+        sizes |= {
+            "executed": steps.executed.shape[1],
+            "action": steps.action.shape[1],
+            "context": steps.context.shape[1],
+        }
+        expected = {observation_input(signal.name): signal.size for signal in self.observation}
+        expected |= {
+            "executed": self.action.size,
+            "action": self.action.size,
+            "context": self.context_size,
+        }
+        if sizes != expected:
+            raise ContractError(
+                f"the golden steps of {self.name!r} hold {_sizes(sizes)}; its signals are "
+                f"{_sizes(expected)}. Export the model again."
+            )
+        return steps
+
+    def metadata(self) -> dict[str, str]:
+        """What a model file carries: the contract as JSON, and the hash of this text.
+
+        Raises:
+            ContractError: See `dumps`.
+        """
+        text = self.dumps()
+        return {METADATA_KEY: text, HASH_KEY: text_sha256(text)}
+
+    def dumps(self) -> str:
+        """The contract as JSON.
+
+        Raises:
+            ContractError: A value, for example a NaN among the evaluation's numbers, has no place in JSON.
+        """
+        try:
+            return json.dumps(self.model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
+        except ValueError as error:
+            raise ContractError(
+                f"the contract of {self.name!r} cannot be written as JSON: {error}. "
+                "Use null for a number that was not measured."
+            ) from error
+
+    @classmethod
+    def parse(cls, text: str, source: str) -> Contract:
+        """Reads a contract.
+
+        Args:
+            text: The JSON document.
+            source: Where it came from, for messages: a file's path.
+
+        Raises:
+            ContractError: The text is no JSON, has another version, or a field is wrong.
+        """
+        version = _version(text, source)
+        if isinstance(version, int) and version > CONTRACT_VERSION:
+            raise ContractError(
+                f"{source} has contract version {version}; this sami_runtime reads version "
+                f"{CONTRACT_VERSION}. Upgrade with: pip install -U sami"
+            )
+        try:
+            return cls.model_validate_json(text, strict=True)
+        except ValidationError as error:
+            raise ContractError(f"{source}: {_explain(error)}. Export the model again.") from error
+
+    def __str__(self) -> str:
+        """A table of the signals, as `sami inspect` prints it."""
+        rows = [("signal", "index", "size", "unit", "elements")]
+        start = 0
+        for signal in self.observation:
+            rows.append(_row(f"observation {signal.name}", start, signal))
+            start += signal.size
+        rows.append(_row(f"action {self.action.name}", 0, self.action))
+        rows += [
+            (
+                f"state {tensor.name}",
+                "",
+                "x".join(map(str, tensor.shape)),
+                "",
+                f"initially {tensor.initial:g}",
+            )
+            for tensor in self.state
+        ]
+        if self.context is not None:
+            rows.append((CONTEXT, _span(0, self.context.size), str(self.context.size), "1", ""))
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        head = f"{self.name}: {self.rate_hz:g} Hz, {self.episode_steps} steps an episode"
+        lines = ["  ".join([*map(str.ljust, row[:4], widths), row[4]]).rstrip() for row in rows]
+        return "\n".join([head, *lines])
+
+
+def observation_input(name: str) -> str:
+    """The graph input that takes the observation signal `name`."""
+    return f"observation.{name}"
+
+
+def state_input(name: str) -> str:
+    """The graph input that takes the state tensor `name`."""
+    return f"state.{name}.in"
+
+
+def state_output(name: str) -> str:
+    """The graph output that gives the next value of the state tensor `name`."""
+    return f"state.{name}.out"
+
+
+def _version(text: str, source: str) -> Any:
+    """The version that a document claims, read before anything else in it is judged."""
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f"{source} has a contract that is not JSON: {error}. Export the model again.") from error
+    if not isinstance(document, dict) or "version" not in document:
+        raise ContractError(f"{source} has a contract without a version. Export the model again.")
+    return document["version"]
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _explain(error: ValidationError) -> str:
+    """The first few problems of a contract, each with its field and the value found there."""
+    problems = []
+    for problem in error.errors(include_url=False)[:5]:
+        field = ".".join(map(str, problem["loc"])) or "the document"
+        message = problem["msg"].removeprefix("Value error, ")
+        shown = repr(problem["input"])
+        value = f" (found {shown})" if problem["type"] != "missing" and len(shown) <= 60 else ""
+        problems.append(f"contract field {field!r}: {message}{value}")
+    if error.error_count() > len(problems):
+        problems.append(f"and {error.error_count() - len(problems)} more")
+    return "; ".join(problems)
+
+
+def _row(label: str, start: int, signal: Signal) -> tuple[str, str, str, str, str]:
+    span = _span(start, signal.size)
+    return label, span, str(signal.size), signal.unit, ", ".join(signal.elements)
+
+
+def _span(start: int, size: int) -> str:
+    return str(start) if size == 1 else f"{start}..{start + size - 1}"
+
+
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())
+
+
+def text_sha256(text: str) -> str:
+    """The hash of a contract's JSON."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()

@@ -1,0 +1,145 @@
+"""Reading recordings, whole or cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from sami_runtime.adapters.base import Observation
+from sami_runtime.errors import RecordingError
+from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.model.contract import Contract
+from sami_runtime.recording.recorder import METADATA, RECORDING_VERSION, mcap_parts
+
+MAX_RECORD_BYTES = 64 * 1024 * 1024
+"""Largest record that is read, so that a damaged length does not fill the memory."""
+
+MAGIC = b"\x89MCAP0\r\n"
+
+
+class RecordedStep(NamedTuple):
+    """One tick of a recording."""
+
+    episode: int
+    """Number of the episode in the recording, from 0."""
+    record: StepRecord
+    state: str
+    """Digest of the session's state after the tick."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording that was read."""
+
+    path: Path
+    about: Mapping[str, Any]
+    """Of what it is one: model (path, name, weights_sha256), contract, limits, providers, versions, machine."""
+    contract: Contract
+    """Of the model that was recorded."""
+    steps: tuple[RecordedStep, ...]
+    closed: bool
+    """False if the process that wrote it was killed; all whole ticks before that are there."""
+
+    def __str__(self) -> str:
+        model = self.about["model"]
+        episodes = len({step.episode for step in self.steps})
+        return (
+            f"{self.path}: {episodes} episodes, {len(self.steps)} ticks of {model['name']} "
+            f"({model['weights_sha256'][:12]})"
+        )
+
+
+def read_recording(path: str | Path) -> Recording:
+    """Reads a recording, also one whose process was killed.
+
+    Raises:
+        RecordingError: The file cannot be read, was changed, or is none of ours.
+    """
+    mcap = mcap_parts()
+    about: Mapping[str, Any] | None = None
+    steps: list[RecordedStep] = []
+    closed = False
+    try:
+        with open(path, "rb") as file:
+            whole = _WholeReads(file, mcap.EndOfFile)
+            try:
+                for record in mcap.StreamReader(whole, validate_crcs=True, record_size_limit=MAX_RECORD_BYTES).records:
+                    if isinstance(record, mcap.Metadata) and record.name == METADATA:
+                        about = json.loads(record.metadata["about"])
+                        if about.get("version") != RECORDING_VERSION:
+                            break
+                    elif isinstance(record, mcap.Message):
+                        steps.append(_recorded(json.loads(record.data)))
+                    closed = closed or isinstance(record, mcap.DataEnd)
+            except mcap.EndOfFile:
+                if about is None or _ends_properly(file):
+                    raise
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be read: {error.strerror}. Give the path of a recording.") from None
+    except (mcap.McapError, struct.error, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RecordingError(f"{path} is damaged, or no recording of sami run: {error}. Copy it again.") from error
+    if about is None or about.get("version") != RECORDING_VERSION:
+        found = "none" if about is None else about.get("version")
+        raise RecordingError(
+            f"{path} has recording version {found}; this sami_runtime reads version {RECORDING_VERSION}. "
+            "Give a file that sami run --record wrote."
+        )
+    try:
+        contract = Contract.model_validate(about["contract"])
+    except (ValueError, LookupError) as error:
+        raise RecordingError(f"{path} holds no contract that can be read: {error}. Copy it again.") from error
+    return Recording(Path(path), about, contract, tuple(steps), closed)
+
+
+class _WholeReads:
+    """A file that gives all the bytes that are asked for, or says that it ends: mcap takes half a number for one."""
+
+    def __init__(self, file: IO[bytes], end: type[Exception]) -> None:
+        self._file, self._end = file, end
+
+    def read(self, count: int) -> bytes:
+        data = self._file.read(count)
+        if len(data) < count:
+            raise self._end("the file ends here")
+        return data
+
+
+def _ends_properly(file: IO[bytes]) -> bool:
+    """Whether a file ends as a finished one does: then nobody was killed, and a length inside it is damaged."""
+    file.seek(-len(MAGIC), os.SEEK_END)
+    return file.read() == MAGIC
+
+
+def _recorded(message: dict[str, Any]) -> RecordedStep:
+    observation = None
+    if message["observation"] is not None:
+        # As wide as they were read: the session is what converts to float32, now as then.
+        values: dict[str, Any] = {name: _array(value, np.float64) for name, value in message["observation"].items()}
+        observation = Observation(values, float(message["measured"]))
+    record = StepRecord(
+        step=message["step"],
+        outcome=Outcome(message["outcome"]),
+        observation=observation,
+        action=_array(message["action"]),
+        executed=_array(message["executed"]),
+        context=_array(message["context"]),
+        info=message["info"],
+        times=SectionTimes(**message["times"]),
+        reason=message["reason"],
+        limited_by=tuple(message["limited_by"]),
+        time=message["time"],
+        lag=message["lag"],
+        missed=message["missed"],
+    )
+    return RecordedStep(message["episode"], record, message["state"])
+
+
+def _array(value: Any, dtype: Any = np.float32) -> Any:
+    return None if value is None else np.array(value, dtype)  # "nan" and "inf" are read as what they say

@@ -1,0 +1,260 @@
+"""A session that follows what another one did: a shadow while it happens, or a replay of its recording."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.errors import CheckFailed, SamiError
+from sami_runtime.loop.tick import Outcome, StepRecord
+from sami_runtime.model.contract import ACTION, CONTEXT, Contract, Signal
+from sami_runtime.recording.reader import Recording
+from sami_runtime.recording.recorder import describe, digest
+from sami_runtime.session.session import Session, Step
+
+Array = NDArray[np.float32]
+
+
+class Difference(NamedTuple):
+    """Where the follower would have answered otherwise."""
+
+    episode: int
+    step: int
+    """Index of the tick in the episode."""
+    name: str
+    """What differs: `"action dx"`, `"context 3"`, `"state"`."""
+    found: str
+    """What the follower has there."""
+    expected: str
+    """What the one that it follows had there."""
+    size: float | None
+    """|found - expected|; None where that has no meaning."""
+
+    def __str__(self) -> str:
+        return f"episode {self.episode}, step {self.step}: {self.name} is {self.found}, was {self.expected}"
+
+
+@dataclass
+class Comparison:
+    """What came of following."""
+
+    steps: int = 0
+    """Steps of the policy that were compared."""
+    differing: int = 0
+    """Ticks at which anything differs by more than was allowed."""
+    failed: int = 0
+    """Steps at which the follower could not answer."""
+    first: Difference | None = None
+    largest: dict[str, Difference] = field(default_factory=dict)
+    """The largest difference of each element."""
+    failures: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def same(self) -> bool:
+        """Whether every step was answered and none differs."""
+        return not self.differing and not self.failed
+
+    def summary(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return {
+            "steps": self.steps,
+            "differing": self.differing,
+            "failed": self.failed,
+            "first": self.first and self.first._asdict(),
+            "largest": {name: each._asdict() for name, each in self.largest.items()},
+            "failures": dict(self.failures),
+        }
+
+    def __str__(self) -> str:
+        if not (self.steps or self.differing or self.failed):
+            return "there is no step to compare"
+        if self.same:
+            return f"{self.steps} steps compared, none differs"
+        lines = [f"{self.steps} steps compared, {self.differing} ticks differ"]
+        if self.first:
+            lines.append(f"first at {self.first}")
+        lines += [f"largest {each.size:.3g} at {each}" for each in self.largest.values() if each.size is not None]
+        lines += [f"{count} times no answer: {message}" for message, count in self.failures.most_common(3)]
+        return "\n".join(lines)
+
+
+class Shadow:
+    """A second model on the same stream, fed with what was executed; it is a loop's `on_step`, and writes nothing.
+
+    Its state is at every tick what it would be if it had read all this and the executed actions had been its own. An
+    error of the shadow is counted and disturbs nobody.
+
+    Args:
+        session: The second model, with a batch of 1.
+        contract: Of the model that drives.
+        tolerance: Largest difference between the two actions that counts as acting alike, in the action's unit.
+
+    Raises:
+        SamiError: The second model reads, writes or paces otherwise.
+    """
+
+    def __init__(self, session: Session, contract: Contract, tolerance: float = 0.0) -> None:
+        require_alike(session, contract)
+        self.comparison = Comparison()
+        """Of all episodes."""
+        self.episode = Comparison()
+        """Of the last episode alone."""
+        self._session, self._tolerance = session, tolerance
+        self._episode = -1
+
+    def __call__(self, record: StepRecord) -> None:
+        """Follows one tick."""
+        if record.step == 0:
+            self._episode, self.episode = self._episode + 1, Comparison()
+        both = (self.comparison, self.episode)
+        try:
+            answer = follow(self._session, record)
+        except SamiError as error:
+            for comparison in both:
+                _fail(comparison, error)
+            return
+        if answer is not None and record.action is not None:
+            elements = self._session.contract.action.elements
+            found = list(_differences(self._episode, record.step, ACTION, elements, answer.action, record.action))
+            beyond = [each for each in found if not _within(each, self._tolerance)]
+            for comparison in both:
+                _count(comparison, beyond)
+
+
+def replay(recording: Recording, session: Session) -> Comparison:
+    """Steps a model over a recording, every tick of every episode, and compares to the last bit.
+
+    Action and context are compared at each step of the policy, and the digest of the state at every tick, where the
+    weights are those of the recording.
+
+    Raises:
+        SamiError: The model reads, writes or paces otherwise than the recorded one.
+    """
+    require_alike(session, recording.contract)
+    same_weights = recording.about["model"]["weights_sha256"] == session.artifact.graph_sha256
+    comparison = Comparison()
+    elements = session.contract.action.elements
+    for episode, record, state in recording.steps:
+        found: list[Difference] = []
+        try:
+            answer = follow(session, record)
+        except SamiError as error:
+            _fail(comparison, error)
+            continue
+        if answer is not None:
+            found += _differences(episode, record.step, ACTION, elements, answer.action, record.action)
+            found += _differences(episode, record.step, CONTEXT, (), answer.context, record.context)
+        if same_weights and (now := digest(session.state)) != state:
+            found.append(Difference(episode, record.step, "state", now, state, None))
+        _count(comparison, found, stepped=answer is not None)
+    return comparison
+
+
+def follow(session: Session, record: StepRecord) -> Step | None:
+    """Brings a session to where one is that did what was recorded; its answer, where that one stepped.
+
+    Raises:
+        SamiError: It cannot step.
+    """
+    if record.step == 0:
+        session.reset()
+    answer = None
+    try:
+        if record.outcome is Outcome.ACTED and record.observation is not None:
+            answer = session.step(record.observation.pick(signal.name for signal in session.contract.observation))
+    finally:
+        if record.executed is not None:
+            session.executed(record.executed)
+    return answer
+
+
+def require_alike(session: Session, contract: Contract) -> None:
+    """Refuses a model that cannot follow another one.
+
+    Raises:
+        SamiError: With every difference.
+    """
+    own = session.contract
+    read = {signal.name: signal for signal in contract.observation}
+    faults = [
+        f"reads {signal.name!r}, which the other does not" for signal in own.observation if signal.name not in read
+    ]
+    pairs = [(signal, read[signal.name]) for signal in own.observation if signal.name in read]
+    for ours, theirs in [*pairs, (own.action, contract.action)]:
+        if _shape(ours) != _shape(theirs):
+            faults.append(f"has {_shape(ours)} where the other has {_shape(theirs)}")
+    if own.rate_hz != contract.rate_hz:
+        faults.append(f"acts at {own.rate_hz:g} Hz, the other at {contract.rate_hz:g} Hz")
+    if session.batch != 1:
+        faults.append(f"has a batch of {session.batch}, where 1 is followed")
+    if faults:
+        raise SamiError(
+            f"model {own.name!r} cannot follow {contract.name!r}: it {'; it '.join(faults)}. Give a model for the same "
+            "robot."
+        )
+
+
+def conditions(recording: Recording, session: Session) -> list[str]:
+    """What is not as it was when the recording was made, and may be why bits differ."""
+    about, now = recording.about, describe(session)
+    notes = [] if recording.closed else ["the recording was cut off; its whole ticks are replayed"]
+    if about["model"]["weights_sha256"] != now["model"]["weights_sha256"]:
+        old, new = about["model"]["weights_sha256"][:12], now["model"]["weights_sha256"][:12]
+        notes.append(f"the recording was made with weights {old}, this model has {new}")
+    for name in ("versions", "providers", "machine"):
+        if about[name] != now[name]:
+            notes.append(f"{name} then: {about[name]}; now: {now[name]}")
+    return notes
+
+
+def require_same(comparison: Comparison) -> None:
+    """Does nothing if the follower answered alike everywhere.
+
+    Raises:
+        CheckFailed: It did not; the message says where.
+    """
+    if not comparison.same:
+        raise CheckFailed(str(comparison))
+
+
+def _shape(signal: Signal) -> tuple[str, int, str, tuple[str, ...]]:
+    return signal.name, signal.size, signal.unit, signal.elements
+
+
+def _differences(
+    episode: int, step: int, name: str, elements: tuple[str, ...], found: Array, expected: Array | None
+) -> Iterator[Difference]:
+    """Each element that has other bits."""
+    if expected is None or found.shape != expected.shape:
+        shape = None if expected is None else expected.shape
+        yield Difference(episode, step, name, f"of shape {found.shape}", f"of shape {shape}", None)
+        return
+    for at in np.flatnonzero(found.view(np.uint32) != expected.view(np.uint32)):
+        element = elements[at] if elements else str(at)
+        size = abs(float(found[at]) - float(expected[at]))
+        yield Difference(episode, step, f"{name} {element}", f"{found[at]:.9g}", f"{expected[at]:.9g}", size)
+
+
+def _fail(comparison: Comparison, error: SamiError) -> None:
+    comparison.failed += 1
+    comparison.failures[str(error)] += 1
+
+
+def _count(comparison: Comparison, found: list[Difference], stepped: bool = True) -> None:
+    comparison.steps += stepped
+    comparison.differing += bool(found)
+    for each in found:
+        comparison.first = comparison.first or each
+        worst = comparison.largest.get(each.name)
+        if worst is None or not _within(each, worst.size):
+            comparison.largest[each.name] = each
+
+
+def _within(difference: Difference, size: float | None) -> bool:
+    """Whether it is no larger; one without a size is larger than any."""
+    return size is None or (difference.size is not None and difference.size <= size)

@@ -1,0 +1,166 @@
+"""What a safety gate allows, as a document that people write and review: TOML or JSON, by the names of elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from sami_runtime.documents import read_document
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.model.contract import Contract, Signal
+
+
+def _number(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError("must be a number")
+    return value
+
+
+Number = Annotated[float, AfterValidator(_number)]
+Positive = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Limits(BaseModel):
+    """What may be written to a robot. The defaults keep the contract's bounds, and hold and stop when nothing comes.
+
+    A value for each element of the action is one number for all of them, or a table by the element's name.
+    What is left out is not limited.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    low: Number | dict[str, Number] | None = None
+    """Lowest action, in its unit. The contract's bound holds as well."""
+    high: Number | dict[str, Number] | None = None
+    """Highest action, in its unit. The contract's bound holds as well."""
+    rate: Positive | dict[str, Positive] | None = None
+    """Largest change of the action [unit/s], by the measured time between two writes."""
+    acceleration: Positive | dict[str, Positive] | None = None
+    """Largest change of that change [unit/s^2]."""
+    rest: Number | dict[str, Number] | str | None = None
+    """The action that moves nothing: every element's value, or the name of the observation signal that holds it (for
+    position control, the measured position). The first action starts from it, and what is held too long falls back
+    to it."""
+    blend_in_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Time [s] in which an episode goes over from rest to the policy's actions."""
+    deadline_s: Seconds | None = None
+    """Longest time [s] from the beginning of a tick to the policy's answer; a later one is dropped. One period of the
+    loop if left out."""
+    max_age_s: Seconds | None = None
+    """Oldest observation [s] that is acted on; `inf` takes any. Three periods of the policy if left out."""
+    frozen: dict[str, Annotated[int, Field(ge=2)]] = {}
+    """By observation signal: how many equal values in a row, to the last bit, mean that its sensor is stuck."""
+    hold_ticks: Annotated[int, Field(ge=0)] = 3
+    """How many of the policy's ticks in a row the last action is held; then the action falls back to rest, if that is
+    given."""
+    stop_after: Annotated[int, Field(ge=1)] = 10
+    """At this many of the policy's ticks in a row without a new action, the robot is stopped."""
+
+    @classmethod
+    def load(cls, path: str | Path) -> Limits:
+        """Reads a file, NAME.toml or NAME.json.
+
+        Raises:
+            SamiError: The file cannot be read, or a value is wrong.
+            UnknownName: It holds a key that is no limit.
+        """
+        path = Path(path)
+        document = read_document(path, "limits")
+        for key in document:
+            if key not in cls.model_fields:
+                raise UnknownName("limit", str(key), cls.model_fields, f"It stands in {path}.")
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            raise SamiError(f"{path}: {_explain(error)}") from None
+
+    def require_fit(self, contract: Contract) -> None:
+        """Refuses limits that mean nothing for a model's signals, before anything moves.
+
+        Raises:
+            UnknownName: An element or a signal is not among the model's.
+            SamiError: Rest is missing where it is needed, incomplete, or beyond the bounds; low is above high.
+        """
+        action = contract.action
+        for name in ("low", "high", "rate", "acceleration", "rest"):
+            for element in value if isinstance(value := getattr(self, name), Mapping) else ():
+                if element not in action.elements:
+                    raise UnknownName("element of the action", element, action.elements, f"The limit {name} names it.")
+        signals = {signal.name: signal for signal in contract.observation}
+        for signal in (*self.frozen, *([self.rest] if isinstance(self.rest, str) else [])):
+            if signal not in signals:
+                raise UnknownName("observation signal", signal, signals, "A limit names it.")
+        needed = [name for name in ("rate", "acceleration") if getattr(self, name) is not None]
+        needed += ["blend_in_s"] if self.blend_in_s else []
+        if needed and self.rest is None:
+            raise SamiError(
+                f"the limits set {' and '.join(needed)}, but no rest: the first action would have nothing to start "
+                "from. Set rest to the action that moves nothing, such as rest = 0.0."
+            )
+        low, high = self.bounds(action)
+        none = (low > high) | (low == math.inf) | (high == -math.inf)
+        if none.any():
+            at = int(np.flatnonzero(none)[0])
+            raise SamiError(
+                f"the limits leave no action: {action.elements[at]} must be at least {low[at]:g} and at most "
+                f"{high[at]:g} [{action.unit}], the contract's bounds included. Correct low or high."
+            )
+        self._require_rest(contract.action, signals, low, high)
+
+    def bounds(self, action: Signal) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(A,) lowest and (A,) highest action: the tighter of these limits' and the contract's."""
+        own_low = [-math.inf if value is None else value for value in action.low]
+        own_high = [math.inf if value is None else value for value in action.high]
+        low = np.maximum(own_low, by_element(self.low, action, -math.inf))
+        high = np.minimum(own_high, by_element(self.high, action, math.inf))
+        return low.astype(np.float32), high.astype(np.float32)
+
+    def _require_rest(self, action: Signal, signals: Mapping[str, Signal], low: Any, high: Any) -> None:
+        if self.rest is None:
+            return
+        if isinstance(self.rest, str):
+            signal = signals[self.rest]
+            if (signal.size, signal.unit) != (action.size, action.unit):
+                raise SamiError(
+                    f"rest is the signal {self.rest!r} ({signal.size}, {signal.unit}), the action has ({action.size}, "
+                    f"{action.unit}). Name a signal of the action's size and unit, or give the values."
+                )
+            if sorted(signal.elements) == sorted(action.elements) and signal.elements != action.elements:
+                raise SamiError(
+                    f"rest is the signal {self.rest!r} with {', '.join(signal.elements)}; the action has "
+                    f"{', '.join(action.elements)}. Name a signal of the same order, or give the values."
+                )
+            return
+        if isinstance(self.rest, Mapping) and (missing := [e for e in action.elements if e not in self.rest]):
+            raise SamiError(f"rest lacks {', '.join(missing)}; it must give every element of the action.")
+        rest = by_element(self.rest, action, math.nan).astype(np.float32)
+        if ((rest < low) | (rest > high)).any():
+            raise SamiError(
+                f"rest is {rest.tolist()}, beyond the bounds {low.tolist()} to {high.tolist()} [{action.unit}]. "
+                "Correct rest, low or high."
+            )
+
+
+def by_element(value: float | Mapping[str, float] | None, action: Signal, default: float) -> NDArray[np.float64]:
+    """(A,) the value of each element; `default` where none is given."""
+    if isinstance(value, Mapping):
+        return np.array([value.get(element, default) for element in action.elements], np.float64)
+    return np.full(action.size, default if value is None else value, np.float64)
+
+
+def _explain(error: ValidationError) -> str:
+    """The first problem, by key, value and what would be valid."""
+    # A value for each element may be a number or a table; the deepest problem is that of the one which was given.
+    problem = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
+    key, *inner = problem["loc"]
+    if len(inner) > 1 or (inner and key == "frozen"):
+        key = f"{key}.{inner[-1]}"
+    message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return f"{key} is {problem['input']!r}; it {message}. Correct it, or leave it out."

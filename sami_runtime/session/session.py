@@ -1,0 +1,300 @@
+"""A session: one policy, stepped. It checks and feeds; all arithmetic of the policy is inside the graph."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sami_runtime.errors import ArtifactError, SamiError
+from sami_runtime.model.artifact import Artifact, read_artifact
+from sami_runtime.model.contract import ACTION, Contract, observation_input
+from sami_runtime.session.blocks import Block
+from sami_runtime.session.inference import build, runner
+from sami_runtime.session.memory import Memory, SessionState
+from sami_runtime.values import all_finite, fill, require_finite, row_mask, wrong_names
+
+Array = NDArray[np.float32]
+
+_FLOAT32 = np.dtype(np.float32)
+_FLOATS = (_FLOAT32, np.dtype(np.float64))
+
+_UNCHANGED = "The policy produced it; the state was not advanced. Check the observation's units and ranges."
+
+
+class Step(NamedTuple):
+    """What the policy answers to one observation."""
+
+    action: Array
+    """(A,) in the units of the contract's action; (N, A) for a batch of N."""
+    context: Array
+    """(C,) inferred skill context; (N, C) for a batch. C is 0 for a memoryless policy."""
+    inference_s: float
+    """Time that onnxruntime took [s]."""
+
+
+class Session:
+    """Steps a policy and carries its recurrent state.
+
+    A step that raises leaves the session as it was: neither the state nor the previous action move. onnxruntime works
+    on memory that is allocated here once; whatever a method returns is a copy that the caller may keep and write into.
+    A session belongs to one thread at a time, and starts none.
+
+    Args:
+        artifact: A model file that was read and checked.
+        batch: N, how many episodes are stepped together; a robot uses 1.
+        provider: What runs the graph: `"cpu"`, `"cuda"`, or another of onnxruntime's execution providers.
+
+    Raises:
+        ArtifactError: onnxruntime cannot build or run the graph.
+        UnknownName: The provider is not part of the installed onnxruntime.
+        ProviderError: The provider does not run the graph, or onnxruntime is not installed.
+    """
+
+    def __init__(self, artifact: Artifact, batch: int = 1, provider: str = "cpu") -> None:
+        if batch < 1:
+            raise SamiError(f"batch is {batch}; a session steps at least 1 episode. Pass batch=1 for a robot.")
+        self.artifact = artifact
+        self.contract: Contract = artifact.contract
+        self.batch = batch
+        self.tick = 0
+        """Number of steps since the last reset of all rows; the number of the step that comes next."""
+        self._onnx = build(artifact, provider)
+        seen = Block({signal.name: (batch, signal.size) for signal in self.contract.observation})
+        self._observed, self._shares = seen.numbers, seen.tensors
+        self._rowless = batch == 1  # whether callers give and get (size,) instead of (N, size)
+        # Where each signal goes, in the shape that callers give.
+        self._targets = [(n, share[0] if self._rowless else share) for n, share in self._shares.items()]
+        self._everyone = np.ones(batch, np.bool_)  # never written into
+        self._told = np.zeros((batch, self.contract.action.size), np.float32)
+        # A step reads one memory and writes the other. Which of them counts changes in one assignment, so that neither
+        # an error nor an interruption leaves half a step.
+        self._memories = (Memory(self.contract, batch), Memory(self.contract, batch))
+        self._now = 0
+        inputs = {observation_input(name): share for name, share in self._shares.items()}
+        self._runs = tuple(
+            runner(self._onnx, inputs | read.inputs, written.outputs)
+            for read, written in (self._memories, self._memories[::-1])
+        )
+        self._require_shapes(inputs | self._memories[0].inputs)
+        # On copies, so that nothing leaks into a live step.
+        copies = {name: value.copy() for name, value in (inputs | self._memories[0].inputs).items()}
+        self._rehearsed = Memory(self.contract, batch)
+        self._rehearse = runner(self._onnx, copies, self._rehearsed.outputs)
+        self._nothing = {name: np.zeros_like(target) for name, target in self._targets}
+        self.prewarm()
+
+    @classmethod
+    def load(cls, path: str | Path, batch: int = 1, provider: str = "cpu") -> Session:
+        """Reads a model file and makes a session of it. Everything that can be refused, is refused here."""
+        return cls(read_artifact(path), batch, provider)
+
+    @property
+    def active_providers(self) -> tuple[str, ...]:
+        """The execution providers that run the graph, best first."""
+        return tuple(self._onnx.get_providers())
+
+    def prewarm(self) -> None:
+        """Makes a step on copies, which changes nothing that a real one depends on.
+
+        A core that slept until its next tick comes back with cold caches and a low clock. Called about half a
+        millisecond before the deadline, this takes their cost out of the step.
+
+        Raises:
+            SamiError: onnxruntime failed.
+        """
+        try:
+            self._observe(self._nothing)
+            self._rehearse()
+            all_finite(self._rehearsed.numbers)
+            self._answer(self._rehearsed, 0.0)
+        except Exception as error:
+            raise SamiError(f"{self._where} inference failed while warming up: {error}. Stop the robot.") from error
+
+    def reset(self, rows: ArrayLike | None = None) -> None:
+        """Begins a new episode: state and previous action take their initial values.
+
+        Args:
+            rows: Which episodes of the batch: indices or a mask (N,). All if None.
+
+        Raises:
+            SamiError: A row is not in the batch.
+        """
+        mask = self._everyone if rows is None else row_mask(rows, self.batch)
+        memory, spare = self._memories[self._now], self._memories[1 - self._now]
+        spare.take(memory)
+        spare.begin(mask)
+        self._now = 1 - self._now
+        if rows is None:
+            self.tick = 0
+
+    def step(self, observation: Mapping[str, ArrayLike]) -> Step:
+        """Asks the policy for its action, and advances the state.
+
+        Args:
+            observation: By signal name, each (size,) or, for a batch, (N, size), in the signal's unit.
+
+        Returns:
+            The action and the context. The action counts as executed unless `executed` says otherwise.
+
+        Raises:
+            SignalError: A signal is missing, unknown, misshapen or not finite, or the policy's answer is not.
+            SamiError: onnxruntime failed.
+        """
+        self._observe(observation)
+        start = time.perf_counter()
+        try:
+            self._runs[self._now]()
+        except Exception as error:
+            raise SamiError(
+                f"tick {self.tick}: inference failed: {error}. The state was not advanced; stop, or hold and try again."
+            ) from error
+        inference_s = time.perf_counter() - start
+        answer = self._memories[1 - self._now]
+        if not all_finite(answer.numbers):
+            for name, value in answer.outputs.items():
+                elements = self.contract.action.elements if name == ACTION else ()
+                require_finite(value, name, elements, f"{self._where} output", _UNCHANGED)
+        answer.acted = self._everyone
+        self._now = 1 - self._now
+        self.tick += 1
+        return self._answer(answer, inference_s)
+
+    def executed(self, action: ArrayLike) -> None:
+        """Tells what was really executed since the last step, where that is not the action of the step.
+
+        The encoder infers the dynamics from what was done, so the next step reads this as previous action.
+        A row that was reset and has not acted since keeps the initial previous action, as in training.
+
+        Args:
+            action: (A,) or, for a batch, (N, A), in the action's unit.
+
+        Raises:
+            SignalError: The action is misshapen or not finite.
+        """
+        signal, told = self.contract.action, self._told
+        fill(told, action, signal, f"{self._where} executed action")
+        if not all_finite(told):
+            require_finite(told, signal.name, signal.elements, self._where, "It was given to executed().")
+        memory = self._memories[self._now]
+        np.copyto(memory.action, told, where=memory.acted[:, None])
+
+    def hold(self) -> Step:
+        """A held tick: the action executed last stands for one more tick, and the state is not advanced.
+
+        Raises:
+            SamiError: No action was executed since the reset, so there is none that could stand.
+        """
+        memory = self._memories[self._now]
+        if not memory.acted.all():
+            row = int(np.flatnonzero(~memory.acted)[0])
+            raise SamiError(
+                f"hold() in row {row} before its first step since reset: no action was executed that could "
+                "stand. "
+                "Call step() first, or stop the robot."
+            )
+        return self._answer(memory, 0.0)
+
+    @property
+    def state(self) -> SessionState:
+        """A copy of all that the session remembers."""
+        memory = self._memories[self._now]
+        return SessionState(
+            weights_sha256=self.artifact.graph_sha256,
+            previous_action=memory.action.copy(),
+            tensors={name: value.copy() for name, value in memory.state.items()},
+            context=memory.context.copy(),
+            acted=memory.acted.copy(),
+            tick=self.tick,
+        )
+
+    def restore(self, state: SessionState) -> None:
+        """Goes on from a state that a session of the same weights and batch had.
+
+        Raises:
+            SamiError: The state belongs to other weights, or has other shapes.
+            SignalError: It holds a number that is not finite.
+        """
+        own = self.artifact.graph_sha256
+        if state.weights_sha256 != own:
+            raise SamiError(
+                f"the state belongs to weights {state.weights_sha256[:12]}, this session runs {own[:12]}. "
+                "A state moves only between files of the same weights; call reset() instead."
+            )
+        spare = self._memories[1 - self._now]
+        own_values = _by_name(spare.action, spare.context, spare.state)
+        given = _by_name(state.previous_action, state.context, state.tensors)
+        values = {name: np.asarray(value, np.float32) for name, value in given.items()}
+        acted = np.array(state.acted, np.bool_)
+        shapes = {name: value.shape for name, value in values.items()}
+        expected = {name: value.shape for name, value in own_values.items()}
+        if shapes != expected or acted.shape != spare.acted.shape:
+            raise SamiError(
+                f"the state has shapes {shapes}, expected {expected} for a batch of {self.batch}. "
+                "Restore it into a session of the batch that it was taken from."
+            )
+        for name, value in values.items():
+            require_finite(value, name, (), self._where, "It was given to restore().")
+        for name, value in values.items():
+            np.copyto(own_values[name], value)
+        spare.acted = acted
+        self._now, self.tick = 1 - self._now, state.tick
+
+    def _answer(self, memory: Memory, inference_s: float) -> Step:
+        if self._rowless:
+            return Step(memory.action[0].copy(), memory.context[0].copy(), inference_s)
+        return Step(memory.action.copy(), memory.context.copy(), inference_s)
+
+    @property
+    def _where(self) -> str:
+        return f"tick {self.tick}:"
+
+    def _require_shapes(self, inputs: Mapping[str, Array]) -> None:
+        """Runs the graph once, and refuses outputs that are not what the contract says."""
+        expected = {name: (self.batch, *shape) for name, shape in self.contract.outputs.items()}
+        try:
+            outputs = self._onnx.run(list(expected), dict(inputs))
+        except Exception as error:
+            raise ArtifactError(
+                f"{self.artifact.path} cannot be run with a batch of {self.batch}: {error}. Export the model again."
+            ) from error
+        for (name, shape), value in zip(expected.items(), outputs, strict=True):
+            if value.shape != shape:
+                raise ArtifactError(
+                    f"{self.artifact.path} gives {name!r} of shape {value.shape}, expected {shape}. "
+                    "Export the model again with a dynamic batch axis."
+                )
+
+    def _observe(self, observation: Mapping[str, ArrayLike]) -> None:
+        """Copies the observation to where the graph reads it."""
+        if len(observation) != len(self._targets):
+            raise wrong_names(observation, self._shares, self._where)
+        for at, (name, target) in enumerate(self._targets):
+            try:
+                value = observation[name]
+            except KeyError:
+                raise wrong_names(observation, self._shares, self._where) from None
+            # The common cases, without the checks that only other types and shapes need.
+            if type(value) is np.ndarray and value.shape == target.shape and value.dtype in _FLOATS:
+                if value.dtype is _FLOAT32:
+                    target[...] = value
+                else:
+                    # A number beyond float32 becomes infinity, which is refused below.
+                    with np.errstate(over="ignore"):
+                        target[...] = value
+            else:
+                fill(self._shares[name], value, self.contract.observation[at], f"{self._where} observation")
+        if not all_finite(self._observed):
+            for signal in self.contract.observation:
+                blame = "The adapter's read() produced it."
+                share = self._shares[signal.name]
+                require_finite(share, signal.name, signal.elements, f"{self._where} observation", blame)
+
+
+def _by_name(action: Array, context: Array, state: Mapping[str, Array]) -> dict[str, Array]:
+    """The parts of a state, for messages: a recurrent tensor may have any name, also `context`."""
+    return {"previous_action": action, "context": context} | {f"state.{name}": value for name, value in state.items()}

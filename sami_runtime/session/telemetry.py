@@ -1,0 +1,152 @@
+"""What a context tells while a policy runs: how fast it moves, which dynamics it resembles, whether they are known.
+
+Phases, with the numbers of the model's atlas (see `Atlas`), of the mean over its window of the last contexts:
+
+- `exploring`, from a reset on;
+- `adapted`, once the atlas counts (`step`), the mean is at rest (drift at most `slow`) and among known dynamics (no
+  alarm);
+- `re-adapting`, when an adapted mean leaves: it is quicker than `fast`, or there is an alarm. It ends as exploring
+  does.
+
+Between `slow` and `fast` the phase stays as it is, so that it does not flicker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.loop.tick import Outcome, StepRecord
+from sami_runtime.model.atlas import Locator
+from sami_runtime.model.contract import Contract
+
+
+class Phase(str, Enum):
+    """How far an episode's adaptation is."""
+
+    EXPLORING = "exploring"
+    ADAPTED = "adapted"
+    READAPTING = "re-adapting"
+
+
+class Reading(NamedTuple):
+    """What the context told at one step of the policy; None where the model has no atlas, or it does not count yet."""
+
+    step: int
+    """Step of the policy in the episode, from 0; -1 before the first."""
+    speed: float
+    """|c_t - c_(t-1)|; 0 at the first step."""
+    phase: Phase | None = None
+    """None without an atlas."""
+    drift: float | None = None
+    """|m_t - m_(t-1)| of the mean over the atlas's window of the last contexts."""
+    nearest: Mapping[str, Any] | None = None
+    """The known dynamics that this mean is nearest to."""
+    distance: float | None = None
+    """Mahalanobis distance to them."""
+    score: float | None = None
+    """Out-of-distribution score; above 1 is an alarm."""
+    alarm: bool = False
+    """Whether the mean is further from all known dynamics than they lead to."""
+
+    def plain(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return {**self._asdict(), "phase": self.phase and self.phase.value}
+
+
+class Telemetry:
+    """Reads the contexts of a policy; it is a loop's `on_step`, or is fed by hand.
+
+    Args:
+        contract: Of the policy. Without an atlas, only speeds are told.
+    """
+
+    def __init__(self, contract: Contract) -> None:
+        self.atlas = contract.atlas
+        self._locate = None if contract.atlas is None else Locator(contract.atlas)
+        window = 1 if contract.atlas is None else contract.atlas.window
+        self._recent = np.zeros((window, contract.context_size))  # step t in row t % W
+        self._last, self._mean = np.zeros(contract.context_size), np.zeros(contract.context_size)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets the episode."""
+        self.now = Reading(-1, 0.0, None if self._locate is None else Phase.EXPLORING)
+        """The last reading."""
+        self.adapted_at: int | None = None
+        """Step at which the policy had adapted for the first time."""
+        self.alarm_at: int | None = None
+        """Step of the first alarm."""
+        self.readapted = 0
+        """How often adaptation began again."""
+        self.highest: float | None = None
+        """Highest out-of-distribution score so far."""
+
+    def __call__(self, record: StepRecord) -> None:
+        """Reads the tick of a loop; a tick at which the policy did not act tells nothing new."""
+        if record.step == 0:
+            self.reset()
+        if record.outcome is Outcome.ACTED:
+            self.update(record.context)
+
+    def update(self, context: NDArray[Any]) -> Reading:
+        """Reads the context (C,) of the next step of the policy."""
+        step = self.now.step + 1
+        moved = _move(self._last, context)
+        speed = moved if step else 0.0
+        if self.atlas is None or self._locate is None:
+            self.now = Reading(step, speed)
+            return self.now
+        self._recent[step % len(self._recent)] = context
+        drift = _move(self._mean, self._recent.mean(axis=0))
+        if step < self.atlas.step:
+            self.now = Reading(step, speed, Phase.EXPLORING)
+        else:
+            place = self._locate(self._mean)
+            alarm = place.score > 1.0
+            phase = self._phase(drift, alarm)
+            self._note(step, phase, alarm, place.score)
+            nearest = self._locate.task(place)
+            self.now = Reading(step, speed, phase, drift, nearest, place.distance, place.score, alarm)
+        return self.now
+
+    def summary(self) -> dict[str, Any]:
+        """The episode so far, for JSON; None where the model has no atlas, or it never counted."""
+        now = self.now
+        return {
+            "phase": now.phase and now.phase.value,
+            "adapted_at": self.adapted_at,
+            "readapted": self.readapted,
+            "nearest": now.nearest and dict(now.nearest),
+            "distance": now.distance and round(now.distance, 4),
+            "score": self.highest and round(self.highest, 4),
+            "alarm_at": self.alarm_at,
+            "speed": round(now.speed, 6),
+        }
+
+    def _phase(self, drift: float, alarm: bool) -> Phase:
+        assert self.atlas is not None
+        assert self.now.phase is not None
+        if alarm or drift > self.atlas.fast:
+            return Phase.EXPLORING if self.now.phase is Phase.EXPLORING else Phase.READAPTING
+        return Phase.ADAPTED if drift <= self.atlas.slow else self.now.phase
+
+    def _note(self, step: int, phase: Phase, alarm: bool, score: float) -> None:
+        if alarm and self.alarm_at is None:
+            self.alarm_at = step
+        if phase is Phase.ADAPTED and self.adapted_at is None:
+            self.adapted_at = step
+        self.readapted += phase is Phase.READAPTING and self.now.phase is not Phase.READAPTING
+        self.highest = max(score, self.highest or 0.0)
+
+
+def _move(point: NDArray[np.float64], to: NDArray[Any]) -> float:
+    """Moves a point (C,), and says how far."""
+    np.subtract(to, point, out=point)
+    distance = float(point @ point) ** 0.5
+    point[:] = to
+    return distance

@@ -1,0 +1,317 @@
+"""ContextSAC: soft actor-critic on a recurrent context, an algorithm in stable-baselines3's sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar, cast
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
+from stable_baselines3.common.vec_env import DummyVecEnv
+from torch import Tensor
+
+from sami_runtime.errors import SamiError
+from sami_train.agent.contrast import Contrast
+from sami_train.agent.features import feature_layout
+from sami_train.agent.learner import Learner
+from sami_train.agent.policy import ContextPolicy
+from sami_train.config.schema import TrainConfig
+from sami_train.envs.catalog import EnvironmentSpec, find, flat_size
+from sami_train.envs.measure import SUCCESS
+from sami_train.episodes.buffer import EpisodeBuffer
+from sami_train.episodes.collectors import InStep, Processes, Source
+from sami_train.episodes.episode import Episode
+from sami_train.episodes.numpy_policy import NumpyPolicy
+from sami_train.episodes.rollout import Rollout, tasks_of
+from sami_train.episodes.task_record import TaskRecord
+from sami_train.episodes.windows import WindowPlan
+from sami_train.methods.methods import method
+
+Self = TypeVar("Self", bound="ContextSAC")
+
+MAX_BACKLOG = 500
+"""Updates that the learner may owe before collectors have to wait for it."""
+BURST = 10
+"""Updates between two looks at what collectors have brought."""
+
+
+class ContextSAC(BaseAlgorithm):
+    """SAC whose actor and critics read a context that an encoder infers within the episode: all five methods.
+
+    Collection goes by whole episodes. With `config.collection.collectors` 0 it happens in step with learning and the
+    same seed gives the same weights; otherwise processes of their own collect while this one learns.
+
+    Args:
+        policy: `"ContextPolicy"`.
+        env: a Gymnasium environment (or its id, or a `DummyVecEnv` of several) with flat or goal observations.
+        config: hyperparameters; `env`, `steps`, `preset` and `device` in it are for whoever starts runs, not read here.
+        tensorboard_log, verbose, seed, device: as in stable-baselines3; `seed` defaults to the config's.
+    """
+
+    policy_aliases = {"ContextPolicy": ContextPolicy}  # noqa: RUF012 (declared so by the base class)
+    policy: ContextPolicy
+
+    def __init__(
+        self,
+        policy: str | type[ContextPolicy] = "ContextPolicy",
+        env: GymEnv | str | None = None,
+        config: TrainConfig | None = None,
+        tensorboard_log: str | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+    ) -> None:
+        self.config = config or TrainConfig()
+        super().__init__(
+            policy=policy,
+            env=env,
+            learning_rate=self.config.learning.actor_rate,
+            tensorboard_log=tensorboard_log,
+            verbose=verbose,
+            seed=self.config.seed if seed is None else seed,
+            device=device,
+            support_multi_env=True,
+            # Episodes are counted where they are collected.
+            monitor_wrapper=False,
+            supported_action_spaces=(spaces.Box,),
+        )
+        self.method = method(self.config.method)
+        self.rng: np.random.Generator | None = None
+        self._updates_before = 0
+        self._last_scalars: dict[str, Tensor] = {}
+        self.task_record = TaskRecord()
+        if _init_setup_model:
+            self._setup_model()
+
+    def _setup_model(self) -> None:
+        self.set_random_seed(self.seed)
+        if self.rng is None:
+            self.rng = np.random.default_rng(self.seed)
+        if not isinstance(self.action_space, spaces.Box) or not (
+            np.all(self.action_space.low == -1.0) and np.all(self.action_space.high == 1.0)
+        ):
+            raise SamiError(
+                f"the action space is {self.action_space}; ContextSAC needs a Box from -1 to 1 (RescaleAction)."
+            )
+        size = flat_size(self.observation_space)
+        self.environment = self._find_environment()
+        if self.env is not None and (tasks := len(tasks_of(self._envs()[0]))) < self.method.least_tasks:
+            raise SamiError(
+                f"{self.method.title} compares tasks with one another, and this environment draws from {tasks}; it "
+                f"needs at least {self.method.least_tasks}. Give it more tasks, or take another --method, e.g. satesac."
+            )
+        goal = self.environment.goal if self.environment else None
+        net = self.config.network
+        layout = feature_layout(
+            size,
+            goal,
+            encoder_reads_goal=net.encoder_reads_goal,
+            relative_goal=net.relative_goal,
+            normalize=net.normalize,
+        )
+        policy_class = cast(type[ContextPolicy], self.policy_class)
+        self.policy = policy_class(
+            self.observation_space,
+            self.action_space,
+            layout=layout,
+            encoder=self.method.encoder,
+            hidden_size=net.hidden_size,
+            encoder_units=net.encoder_units,
+            context_size=net.context_size,
+            net_arch=net.net_arch,
+            layer_norm=net.layer_norm,
+            initial_temperature=self.config.learning.initial_temperature,
+        ).to(self.device)
+        contrast = Contrast(self.policy, self.method, self.config.contrast) if self.method.strategy else None
+        self.learner = Learner(self.policy, self.config.learning, contrast)
+        self.buffer: EpisodeBuffer | None = None
+
+    def _find_environment(self) -> EnvironmentSpec | None:
+        if self.env is None:
+            return getattr(self, "environment", None)
+        spec = self._envs()[0].spec
+        return find(spec.id) if spec is not None else None
+
+    def _envs(self) -> list[gym.Env]:
+        if not isinstance(self.env, DummyVecEnv):
+            raise SamiError(
+                f"env is a {type(self.env).__name__}; ContextSAC takes a Gymnasium environment or a DummyVecEnv of "
+                "several. For collection in parallel set collection.collectors to the number of processes."
+            )
+        return self.env.envs
+
+    def _horizon(self, env: gym.Env) -> int:
+        if env.spec is None or env.spec.max_episode_steps is None:
+            raise SamiError(
+                "the environment has no time limit; register it with max_episode_steps, or wrap it in TimeLimit."
+            )
+        return env.spec.max_episode_steps
+
+    def make_buffer(self) -> EpisodeBuffer:
+        """The episode buffer; made at first use, since acting needs none."""
+        if self.buffer is None:
+            env = self._envs()[0]
+            assert env.action_space.shape is not None
+            self.buffer = EpisodeBuffer(
+                self.config.learning.buffer_episodes,
+                self._horizon(env),
+                flat_size(self.observation_space),
+                int(np.prod(env.action_space.shape)),
+                self.environment.goal if self.environment else None,
+                self._window_plan(),
+            )
+        return self.buffer
+
+    def _window_plan(self) -> WindowPlan | None:
+        cfg = self.config.learning
+        return WindowPlan(cfg.window, cfg.burn_in, self.policy.encoder.state) if cfg.window else None
+
+    def learn(
+        self: Self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int = 10_000,
+        tb_log_name: str = "ContextSAC",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
+        """Collect and learn for a number of environment steps.
+
+        Args:
+            total_timesteps: environment steps to add.
+            callback: stable-baselines3 callbacks; `on_step` is called after each round that is collected in step, and
+                after every few updates where collectors run beside.
+            log_interval: environment steps between two lines of the log.
+            tb_log_name: folder for TensorBoard.
+            reset_num_timesteps: False continues a run.
+            progress_bar: show stable-baselines3's progress bar.
+
+        Raises:
+            CollectorError: a collector process failed.
+        """
+        total, callback = self._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
+        buffer = self.make_buffer()
+        if reset_num_timesteps:
+            self._updates_before = self._n_updates
+        next_log = self.num_timesteps + log_interval
+        callback.on_training_start(locals(), globals())
+        source = self._source()
+        in_step = isinstance(source, InStep)
+        try:
+            while True:
+                # Updates come before collecting, so that a run resumed from a checkpoint (written by a callback,
+                # right after collecting) goes on with exactly what an uninterrupted run does next.
+                self._update_current_progress_remaining(self.num_timesteps, total)
+                self.learner.set_progress(1.0 - self._current_progress_remaining)
+                for _ in range(self._due() if in_step else min(self._due(), BURST)):
+                    self._update(buffer, source)
+                if not in_step and not callback.on_step():
+                    break
+                if self.num_timesteps >= next_log:
+                    next_log += log_interval
+                    self._dump_logs()
+                due = self._due()
+                if self.num_timesteps >= total:
+                    if due < 1:
+                        break
+                    continue
+                if due >= MAX_BACKLOG:
+                    continue
+                if in_step:
+                    source.publish(self.policy.numpy_weights())
+                callback.on_rollout_start()
+                episodes = source.collect(due < 1, self.num_timesteps)
+                for episode in episodes:
+                    self._store(buffer, episode)
+                callback.update_locals(locals())
+                callback.on_rollout_end()
+                if in_step and not callback.on_step():
+                    break
+        finally:
+            source.close()
+        callback.on_training_end()
+        return self
+
+    def _source(self) -> Source:
+        collection, exploration = self.config.collection, self.config.exploration
+        reach = self.environment.reach if self.environment else None
+        weights, envs, plan = self.policy.numpy_weights(), self._envs(), self._window_plan()
+        state_every = plan.stride if plan else 0
+        if collection.collectors == 0:
+            policy = NumpyPolicy(weights, len(envs))
+            rollout = Rollout(envs, policy, int(self.seed or 0), exploration, reach, state_every=state_every)
+            return InStep(rollout, policy, self._episode_num)
+        return Processes(
+            envs[0].spec,
+            collection.envs,
+            collection.collectors,
+            weights,
+            int(self.seed or 0),
+            exploration,
+            reach,
+            self._episode_num,
+            state_every,
+        )
+
+    def _due(self) -> int:
+        """Updates owed for the environment steps since the counter began."""
+        cfg = self.config.learning
+        past_warmup = max(0, self.num_timesteps - self.config.exploration.warmup_steps)
+        return past_warmup // cfg.train_every * cfg.gradient_steps - (self._n_updates - self._updates_before)
+
+    def _store(self, buffer: EpisodeBuffer, episode: Episode) -> None:
+        buffer.add(episode)
+        self.policy.features.update(episode.observations)
+        self.num_timesteps += len(episode)
+        self._episode_num += 1
+        self.task_record.add(episode)
+        assert self.ep_info_buffer is not None
+        assert self.ep_success_buffer is not None
+        self.ep_info_buffer.append({"r": episode.ret, "l": len(episode), "t": 0.0})
+        self.ep_success_buffer.append(float(episode.success))
+
+    def _update(self, buffer: EpisodeBuffer, source: Source) -> None:
+        assert self.rng is not None
+        contrast = self.learner.contrast is not None and self._n_updates % self.config.contrast.every == 0
+        self._last_scalars |= self.learner.update(buffer, self.rng, contrast)
+        self._n_updates += 1
+        if self._n_updates % self.config.collection.publish_every == 0:
+            source.publish(self.policy.numpy_weights())
+
+    def _dump_logs(self) -> None:
+        assert self.ep_info_buffer is not None
+        record = self.logger.record
+        for name, value in self.task_record.scalars(self.environment.measure if self.environment else SUCCESS).items():
+            record(name, value)
+        record("rollout/ep_rew_mean", float(np.mean([info["r"] for info in self.ep_info_buffer])))
+        record("rollout/ep_len_mean", float(np.mean([info["l"] for info in self.ep_info_buffer])))
+        record("time/updates", self._n_updates)
+        record("time/total_timesteps", self.num_timesteps)
+        for name, scalar in self._last_scalars.items():
+            record(f"train/{name}", float(scalar))
+        self.logger.dump(self.num_timesteps)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the steps of the configured run are done, and every update that they owe."""
+        return self.num_timesteps >= self.config.steps and self._due() < 1
+
+    def save_buffer(self, path: Path) -> None:
+        """Write the stored episodes (`.npz`)."""
+        self.make_buffer().save(path)
+
+    def load_buffer(self, path: Path) -> None:
+        """Read back what `save_buffer` wrote."""
+        self.make_buffer().restore(path)
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "buffer", "learner", "_last_scalars"]
+
+    def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
+        optimizers = ["actor_optimizer", "critic_optimizer", "temperature_optimizer"]
+        return ["policy", *[f"learner.{name}" for name in optimizers]], []

@@ -1,0 +1,91 @@
+"""The contrastive loss of a method: draw trajectories, embed them, compare them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
+
+from sami_train.agent.policy import ContextPolicy
+from sami_train.config.schema import ContrastConfig
+from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch
+from sami_train.methods.losses import ContrastiveLoss, contrastive_loss
+from sami_train.methods.methods import Method
+
+
+class Contrast:
+    """Compares trajectories by their embeddings (paper, figure 5): queries by psi, keys by the momentum encoder psi*.
+
+    Args:
+        policy: whose encoders these are.
+        method: says which trajectories are compared.
+        config: hyperparameters.
+    """
+
+    def __init__(self, policy: ContextPolicy, method: Method, config: ContrastConfig) -> None:
+        self.policy, self.method, self.config = policy, method, config
+
+    def loss(self, buffer: EpisodeBuffer, rng: np.random.Generator) -> ContrastiveLoss | None:
+        """The loss on newly drawn trajectories; its gradient reaches psi alone.
+
+        Returns:
+            None while the buffer holds nothing to compare: a single task for InfoNCE, only equal returns for SaNCE.
+        """
+        config = self.config
+        assert self.method.strategy is not None
+
+        def score(where: np.ndarray) -> np.ndarray:
+            return buffer.returns[where] if config.ranking == "return" else self._values(sequences(where))
+
+        def sequences(where: np.ndarray) -> SequenceBatch:
+            return buffer.sequences(buffer.windows(where, rng))
+
+        drawn = self.method.strategy(buffer, config.trajectories, rng, score)
+        if drawn is None:
+            return None
+        queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
+        with torch.no_grad():
+            # A query's positive is another good trajectory, not the query's own embedding.
+            partners = drawn.positives[np.roll(np.arange(len(drawn.positives)), 1)]
+            positives = self._embed(self.policy.momentum_encoder, sequences(partners), rng)
+            negatives = self._embed(self.policy.momentum_encoder, sequences(drawn.negatives), rng)
+        if config.pairing == "all_steps":
+            # As many positives as there are queries: the partners' steps, in random order and repeated as needed.
+            positives = positives[rng.permutation(np.arange(len(queries)) % len(positives))]
+        return contrastive_loss(
+            queries, positives, negatives, config.temperature, soft=self.method.soft, hardness=config.hardness
+        )
+
+    def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch, rng: np.random.Generator) -> Tensor:
+        contexts, _ = encoder(*self.policy.sequence_input(sequences))
+        embeddings = embeddings_of(contexts, sequences.lengths, self.config.pairing, rng)
+        return F.normalize(embeddings, dim=-1) if self.config.unit_length else embeddings
+
+    @torch.no_grad()
+    def _values(self, sequences: SequenceBatch) -> np.ndarray:
+        """The critics' mean value of what each trajectory did, (B,)."""
+        policy = self.policy
+        contexts, _ = policy.momentum_encoder(*policy.sequence_input(sequences))
+        features = policy.features(torch.from_numpy(sequences.observations).to(policy.device))
+        actions = torch.from_numpy(sequences.actions).to(policy.device)
+        done = torch.from_numpy(np.arange(actions.shape[1]) < sequences.lengths[:, None]).to(policy.device)  # (B, L)
+        q1, q2 = policy.critic_target(torch.cat([features[:, :-1], contexts[:, :-1], actions], -1))
+        return ((torch.minimum(q1, q2) * done).sum(1) / done.sum(1)).cpu().numpy()
+
+
+def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.random.Generator) -> Tensor:
+    """The embeddings that stand for trajectories; padding never does.
+
+    Args:
+        contexts: (B, L + 1, C), of episodes padded to L steps.
+        lengths: (B,) steps of each.
+        pairing: "last": the whole trajectory, one embedding (B, C). "prefix": the first steps of each, as many as
+            chance says, (B, C). "all_steps": every prefix of every trajectory, (sum of lengths, C).
+        rng: draws the prefixes.
+    """
+    if pairing == "all_steps":
+        steps = np.arange(contexts.shape[1])
+        return contexts[torch.from_numpy((steps > 0) & (steps <= lengths[:, None])).to(contexts.device)]
+    at = lengths if pairing == "last" else rng.integers(1, lengths + 1)
+    return contexts[np.arange(len(lengths)), torch.from_numpy(at)]

@@ -1,0 +1,136 @@
+"""Context encoders: what was seen and done so far in the episode, to the context c_t = psi(tau_0:t).
+
+Both read, at each step, features of the observation and the action executed before it, and carry a state of named
+tensors from step to step that is zero at the start of an episode. Neither reads the reward: a robot has none.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
+
+from sami_train.agent.networks import mlp
+from sami_train.episodes.numpy_policy import SMALLEST_VARIANCE
+
+State = tuple[Tensor, ...]
+"""One tensor (B, ...) for each entry of an encoder's `state`, in that order."""
+
+
+class Inference(NamedTuple):
+    """Contexts as the critics learn from them."""
+
+    contexts: Tensor
+    """(B, T, C)"""
+    divergence: Tensor | None
+    """KL divergence from the prior, (B, T); None where contexts are no random variables."""
+
+
+class LSTMEncoder(nn.Module):
+    """LSTM, then one linear layer (paper, appendix "Encoder architecture").
+
+    Args:
+        features: how many of the input's first columns are features; the others are the previous action.
+        actions: size of the action.
+        hidden_size: LSTM units (paper: 128).
+        context_size: embedding size (paper: 6).
+    """
+
+    state: dict[str, tuple[int, ...]]
+
+    def __init__(self, features: int, actions: int, hidden_size: int, context_size: int) -> None:
+        super().__init__()
+        self.state = {"hidden": (1, hidden_size), "cell": (1, hidden_size)}
+        self.lstm = nn.LSTM(features + actions, hidden_size, batch_first=True)
+        self.head = nn.Linear(hidden_size, context_size)
+
+    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Encode sequences.
+
+        Args:
+            x: (B, T, features + A), features at t with the action executed at t - 1.
+            state: from the step before; None at the start of an episode.
+
+        Returns:
+            Contexts (B, T, C), and the state after the last step.
+        """
+        before = None if state is None else (state[0].transpose(0, 1), state[1].transpose(0, 1))
+        hidden, (h, c) = self.lstm(x, before)
+        return self.head(torch.relu(hidden)), (h.transpose(0, 1), c.transpose(0, 1))
+
+    def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
+        """Contexts of windows (B, T, features + A); deterministic."""
+        return Inference(self(x, state)[0], None)
+
+    def arrays(self) -> dict[str, Tensor]:
+        """The weights that `numpy_policy.LSTM` needs."""
+        named = {name.removesuffix("_l0"): weight for name, weight in self.lstm.named_parameters()}
+        return named | {"head.weight": self.head.weight, "head.bias": self.head.bias}
+
+
+class GaussianEncoder(nn.Module):
+    """PEARL's encoder: a product of Gaussian factors, one for each transition (Rakelly et al. 2019, equation 2).
+
+    q(z | tau_0:t) is proportional to N(z; 0, 1) times N(z; mu(s, a, s'), sigma(s, a, s')^2) of every transition so
+    far: the order of transitions does not matter, and before the first one the posterior is the prior. It acts on the
+    posterior's mean; critics learn from samples.
+
+    Args:
+        features, actions, context_size: as `LSTMEncoder`.
+        units: of the hidden layers of the MLP (mu, sigma).
+    """
+
+    state: dict[str, tuple[int, ...]]
+
+    def __init__(self, features: int, actions: int, context_size: int, units: tuple[int, ...]) -> None:
+        super().__init__()
+        self.features = features
+        self.state = {
+            "precision": (context_size,),
+            "weighted_mean": (context_size,),
+            "previous_features": (features,),
+            "begun": (1,),
+        }
+        self.factor = mlp([2 * features + actions, *units, 2 * context_size])
+
+    def posterior(self, x: Tensor, state: State | None = None) -> tuple[Tensor, Tensor, State]:
+        """Mean and variance (B, T, C) after each step, and the state after the last; arguments as `forward`."""
+        if state is None:
+            state = tuple(x.new_zeros(len(x), *shape) for shape in self.state.values())
+        precision, weighted, previous, begun = state
+        features = x[..., : self.features]
+        before = torch.cat([previous.unsqueeze(1), features[:, :-1]], 1)
+        mean, spread = self.factor(torch.cat([before, x], -1)).chunk(2, -1)
+        # The first observation of an episode ends no transition.
+        present = torch.cat([begun.unsqueeze(1), torch.ones_like(x[:, 1:, :1])], 1)
+        factor_precision = present / (F.softplus(spread) + SMALLEST_VARIANCE)
+        precision = precision.unsqueeze(1) + _running_sum(factor_precision)
+        weighted = weighted.unsqueeze(1) + _running_sum(factor_precision * mean)
+        variance = 1.0 / (1.0 + precision)  # 1: the prior's precision
+        after = (precision[:, -1], weighted[:, -1], features[:, -1], torch.ones_like(begun))
+        return weighted * variance, variance, after
+
+    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """The posterior's mean after each step; as `LSTMEncoder.forward`."""
+        mean, _, state = self.posterior(x, state)
+        return mean, state
+
+    def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
+        """Samples of the posterior, one noise for each window, and its KL divergence from the prior."""
+        mean, variance, _ = self.posterior(x, state)
+        noise = torch.empty_like(mean[:, :1]).normal_(generator=generator)
+        divergence = 0.5 * (variance + mean**2 - 1.0 - variance.log()).sum(-1)
+        return Inference(mean + variance.sqrt() * noise, divergence)
+
+    def arrays(self) -> dict[str, Tensor]:
+        """The weights that `numpy_policy.Gaussians` needs."""
+        linears = [module for module in self.factor if isinstance(module, nn.Linear)]
+        named = {f"factor.weight_{i}": linear.weight for i, linear in enumerate(linears)}
+        return named | {f"factor.bias_{i}": linear.bias for i, linear in enumerate(linears)}
+
+
+def _running_sum(parts: Tensor) -> Tensor:
+    # A single step needs none, and exports to fewer operators without it.
+    return parts if parts.shape[1] == 1 else parts.cumsum(1)

@@ -1,0 +1,117 @@
+"""Features, actor and critics (paper appendix, "Implementation details")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
+
+from sami_train.agent.features import FeatureLayout
+from sami_train.episodes.numpy_policy import LOG_STD_MAX, LOG_STD_MIN
+
+CLIP = 5.0
+"""Features are clipped to this many standard deviations."""
+
+
+class Features(nn.Module):
+    """Affine, clipped features of the flat observation: `clip((o P - mean) * scale, -5, 5)`.
+
+    Args:
+        layout: the projection P (D, F) and which columns are normalised by running statistics.
+    """
+
+    projection: Tensor
+    mean: Tensor
+    scale: Tensor
+    running_mean: Tensor
+    running_m2: Tensor
+    count: Tensor
+
+    def __init__(self, layout: FeatureLayout) -> None:
+        super().__init__()
+        size = layout.projection.shape[1]
+        self.layout = layout
+        self.register_buffer("projection", torch.as_tensor(layout.projection))
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("scale", torch.as_tensor(layout.scale))
+        self.register_buffer("running_mean", torch.zeros(size, dtype=torch.float64))
+        self.register_buffer("running_m2", torch.zeros(size, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+
+    @property
+    def size(self) -> int:
+        """Number of features F."""
+        return int(self.projection.shape[1])
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """Flat observations (..., D) to features (..., F)."""
+        return ((observation @ self.projection - self.mean) * self.scale).clamp(-CLIP, CLIP)
+
+    @torch.no_grad()
+    def update(self, observations: np.ndarray) -> None:
+        """Take flat observations (n, D) into the running mean and deviation (Chan's parallel update)."""
+        batch = torch.as_tensor(observations, device=self.mean.device).double() @ self.projection.double()
+        n = len(batch)
+        delta = batch.mean(0) - self.running_mean
+        total = self.count + n
+        self.running_m2 += ((batch - batch.mean(0)) ** 2).sum(0) + delta**2 * self.count * n / total
+        self.running_mean += delta * n / total
+        self.count.copy_(total)
+        columns = self.layout.normalized
+        deviation = (self.running_m2 / total).sqrt().clamp(min=1e-2)
+        self.mean[columns] = self.running_mean[columns].float()
+        self.scale[columns] = (1.0 / deviation[columns]).float()
+
+
+def mlp(sizes: Sequence[int], layer_norm: bool = False) -> nn.Sequential:
+    """Linear layers with ReLU between them (after an optional LayerNorm); none after the last."""
+    layers: list[nn.Module] = []
+    for i, (before, after) in enumerate(pairwise(sizes)):
+        layers.append(nn.Linear(before, after))
+        if i < len(sizes) - 2:
+            if layer_norm:
+                layers.append(nn.LayerNorm(after))
+            layers.append(nn.ReLU())
+    return nn.Sequential(*layers)
+
+
+class Actor(nn.Module):
+    """Squashed Gaussian policy pi(a | s, c) (SAC)."""
+
+    def __init__(self, input_size: int, action_size: int, hidden: Sequence[int]) -> None:
+        super().__init__()
+        self.body = nn.Sequential(mlp([input_size, *hidden]), nn.ReLU())
+        self.mean = nn.Linear(hidden[-1], action_size)
+        self.log_std = nn.Linear(hidden[-1], action_size)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs (..., F + C) to the Gaussian's mean and log standard deviation, (..., A) each."""
+        h = self.body(x)
+        return self.mean(h).float(), self.log_std(h).float().clamp(LOG_STD_MIN, LOG_STD_MAX)
+
+    def sample(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Sample actions (..., A) in (-1, 1) and their log-probabilities (...,)."""
+        mean, log_std = self(x)
+        noise = torch.empty_like(mean).normal_(generator=generator)
+        raw = mean + log_std.exp() * noise
+        # log N(raw) minus log|d tanh / d raw|, the latter in the form that does not overflow.
+        log_prob = -0.5 * noise**2 - log_std - 0.5 * float(np.log(2 * np.pi))
+        log_prob = log_prob - 2.0 * (float(np.log(2.0)) - raw - F.softplus(-2.0 * raw))
+        return torch.tanh(raw), log_prob.sum(-1)
+
+
+class TwinCritic(nn.Module):
+    """Two Q functions Q(s, c, a)."""
+
+    def __init__(self, input_size: int, hidden: Sequence[int], layer_norm: bool) -> None:
+        super().__init__()
+        self.q1 = mlp([input_size, *hidden, 1], layer_norm)
+        self.q2 = mlp([input_size, *hidden, 1], layer_norm)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs (N, F + C + A) to two values, (N,) each."""
+        return self.q1(x).squeeze(-1).float(), self.q2(x).squeeze(-1).float()

@@ -1,0 +1,174 @@
+"""ContextPolicy: encoder, actor and critics together, and how they act from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.policies import BasePolicy
+from torch import Tensor, nn
+
+from sami_train.agent.encoders import GaussianEncoder, LSTMEncoder, State
+from sami_train.agent.features import FeatureLayout
+from sami_train.agent.networks import Actor, Features, TwinCritic
+from sami_train.envs.catalog import FLAT_KEYS
+from sami_train.episodes.buffer import SequenceBatch
+
+
+class ContextPolicy(BasePolicy):
+    """Encoder, momentum encoder, actor, critics and their targets; acts with `predict`.
+
+    Args:
+        observation_space, action_space: of the environment.
+        lr_schedule: unused here (the agent owns the optimisers); part of stable-baselines3's signature.
+        layout: features of the flat observation.
+        encoder: "lstm" or "gaussians" (see `encoders`).
+        hidden_size: of the LSTM.
+        encoder_units: of the hidden layers of PEARL's encoder.
+        context_size: of the encoder.
+        net_arch: units of the MLPs' hidden layers.
+        layer_norm: LayerNorm in the critics.
+        initial_temperature: SAC's alpha at the start.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Box,
+        lr_schedule: Any = None,
+        *,
+        layout: FeatureLayout,
+        encoder: str = "lstm",
+        hidden_size: int = 128,
+        encoder_units: Sequence[int] = (200, 200, 200),
+        context_size: int = 6,
+        net_arch: Sequence[int] = (256, 256),
+        layer_norm: bool = True,
+        initial_temperature: float = 1.0,
+    ) -> None:
+        super().__init__(observation_space, action_space, squash_output=True)
+        actions = int(np.prod(action_space.shape))
+        self.layout, self.context_size, self.action_size = layout, context_size, actions
+        self.features = Features(layout)
+
+        def make_encoder() -> LSTMEncoder | GaussianEncoder:
+            columns = layout.encoder_columns
+            if encoder == "gaussians":
+                return GaussianEncoder(columns, actions, context_size, tuple(encoder_units))
+            return LSTMEncoder(columns, actions, hidden_size, context_size)
+
+        self.encoder, self.momentum_encoder = make_encoder(), make_encoder()
+        inputs = self.features.size + context_size
+        self.actor = Actor(inputs, actions, net_arch)
+        self.critic = TwinCritic(inputs + actions, net_arch, layer_norm)
+        self.critic_target = TwinCritic(inputs + actions, net_arch, layer_norm)
+        self.log_temperature = nn.Parameter(torch.tensor(float(np.log(initial_temperature))))
+        self.momentum_encoder.load_state_dict(self.encoder.state_dict())
+        self.critic_target.load_state_dict(self.critic.state_dict())
+        for target in (self.momentum_encoder, self.critic_target):
+            target.requires_grad_(False)
+
+    def encoder_input(self, features: Tensor, previous_action: Tensor) -> Tensor:
+        """What the encoder reads at each step: its share of the features, and the previous executed action."""
+        return torch.cat([features[..., : self.layout.encoder_columns], previous_action], -1)
+
+    def sequence_input(self, sequences: SequenceBatch) -> tuple[Tensor, State | None]:
+        """What the encoder reads over windows, (B, L + 1, features + A), and its state before them."""
+
+        def tensor(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(array).to(self.device)
+
+        previous = torch.cat([tensor(sequences.previous_action).unsqueeze(1), tensor(sequences.actions)], 1)
+        x = self.encoder_input(self.features(tensor(sequences.observations)), previous)
+        return x, tuple(tensor(part) for part in sequences.state) or None
+
+    def step(self, observation: Tensor, previous_action: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        """One deterministic step, as it is exported.
+
+        Args:
+            observation: flat, (B, D).
+            previous_action: (B, A).
+            state: of the encoder, (B, ...) each.
+
+        Returns:
+            Action (B, A), context (B, C), then the encoder's next state.
+        """
+        (mean, _), context, state = self._advance(observation, previous_action, state)
+        return torch.tanh(mean), context, *state
+
+    def _advance(
+        self, observation: Tensor, previous_action: Tensor, state: State
+    ) -> tuple[tuple[Tensor, Tensor], Tensor, State]:
+        """As `step`, with the actor's mean and log standard deviation in place of an action."""
+        features = self.features(observation)
+        context, state = self.encoder(self.encoder_input(features, previous_action).unsqueeze(1), state)
+        context = context.squeeze(1)
+        return self.actor(torch.cat([features, context], -1)), context, state
+
+    def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
+        raise NotImplementedError("a recurrent policy acts with predict(observation, state, episode_start)")
+
+    def predict(
+        self,
+        observation: np.ndarray | dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Act on one observation or a batch of them (stable-baselines3's convention for recurrent policies).
+
+        Args:
+            observation: of the environment, with or without a leading batch axis.
+            state: what the last call returned; None starts new episodes.
+            episode_start: (n,) bool, rows that begin a new episode: their state and previous action become zero.
+            deterministic: the distribution's centre instead of a sample.
+
+        Returns:
+            Actions in the action space, batched as the observation was, and the next state: the encoder's, then the
+            action executed last, which the caller replaces where another one was executed than predicted.
+        """
+        flat, batched = self._flat(observation)
+        n = len(flat)
+        if state is None:
+            shapes = (*self.encoder.state.values(), (self.action_size,))
+            state = tuple(np.zeros((n, *shape), np.float32) for shape in shapes)
+        elif episode_start is not None:
+            keep = 1.0 - np.asarray(episode_start, np.float32).reshape(n)
+            state = tuple(part * keep.reshape(n, *[1] * (part.ndim - 1)) for part in state)
+        with torch.no_grad():
+            observed, *encoder, previous = (torch.as_tensor(part, device=self.device) for part in (flat, *state))
+            (mean, log_std), _, after = self._advance(observed, previous, tuple(encoder))
+            raw = mean if deterministic else mean + log_std.exp() * torch.randn_like(mean)
+            action = torch.tanh(raw).cpu().numpy()
+        state = (*(part.cpu().numpy() for part in after), action)
+        scaled = self.unscale_action(action)
+        return (scaled if batched else scaled[0]), state
+
+    def _flat(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[np.ndarray, bool]:
+        if isinstance(observation, dict):
+            flat = np.concatenate([np.asarray(observation[key], np.float32) for key in FLAT_KEYS], -1)
+        else:
+            flat = np.asarray(observation, np.float32)
+        return (flat, True) if flat.ndim == 2 else (flat[None], False)
+
+    def numpy_weights(self) -> dict[str, np.ndarray]:
+        """The weights that `NumpyPolicy` needs, as arrays that share no memory with the module."""
+        linears = [module for module in self.actor.body.modules() if isinstance(module, nn.Linear)]
+        tensors: dict[str, Any] = {
+            "features.projection": self.features.projection,
+            "features.mean": self.features.mean,
+            "features.scale": self.features.scale,
+            "actor.mean.weight": self.actor.mean.weight,
+            "actor.mean.bias": self.actor.mean.bias,
+            "actor.log_std.weight": self.actor.log_std.weight,
+            "actor.log_std.bias": self.actor.log_std.bias,
+        }
+        tensors |= {f"encoder.{name}": tensor for name, tensor in self.encoder.arrays().items()}
+        for i, linear in enumerate(linears):
+            tensors[f"actor.weight_{i}"], tensors[f"actor.bias_{i}"] = linear.weight, linear.bias
+        weights = {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in tensors.items()}
+        weights["features.encoder_columns"] = np.array(self.layout.encoder_columns, np.float32)
+        return weights

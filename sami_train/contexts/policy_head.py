@@ -1,0 +1,57 @@
+"""The policy of a model file without its encoder: what it would do with another context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import onnx
+from onnx.utils import Extractor
+
+from sami_runtime.errors import CheckFailed, SamiError
+from sami_runtime.model.artifact import Artifact
+from sami_runtime.model.contract import ACTION, CONTEXT, observation_input
+from sami_runtime.session.inference import build
+
+TOLERANCE = 1e-5
+"""Largest difference from the whole file's action that is accepted, at any golden step."""
+
+
+class PolicyHead:
+    """The part of a model's graph from observations and context to the action, with the file's own weights.
+
+    The graph is cut at its tensor `context`; the file is not changed. It was checked, when it was made, to give the
+    actions of the file's golden steps from their contexts.
+
+    Args:
+        artifact: the model file.
+
+    Raises:
+        SamiError: the model infers no context.
+        CheckFailed: the cut graph does not act as the whole one does.
+    """
+
+    def __init__(self, artifact: Artifact) -> None:
+        contract = artifact.contract
+        if contract.context is None:
+            raise SamiError(f"model {contract.name!r} infers no context: there is nothing to freeze or exchange.")
+        self._names = [signal.name for signal in contract.observation]
+        model = onnx.load_from_string(artifact.model_bytes)
+        inputs = [observation_input(name) for name in self._names]
+        cut = Extractor(model).extract_model([*inputs, CONTEXT], [ACTION])
+        self._onnx = build(replace(artifact, model_bytes=cut.SerializeToString()))
+        if golden := contract.golden_steps():
+            found = self(golden.observation, golden.context)
+            error = float(np.abs(found - golden.action).max())
+            if not error <= TOLERANCE:
+                raise CheckFailed(
+                    f"the policy cut from {artifact.path} differs from the whole file by {error:.2e} at its golden "
+                    f"steps; at most {TOLERANCE:.0e} is accepted. Its action does not depend on the context alone."
+                )
+
+    def __call__(self, observation: Mapping[str, np.ndarray], context: np.ndarray) -> np.ndarray:
+        """Actions (n, A) for observations by signal, (n, size) each, and contexts (n, C)."""
+        feed = {observation_input(name): np.asarray(observation[name], np.float32) for name in self._names}
+        (action,) = self._onnx.run([ACTION], {**feed, CONTEXT: np.asarray(context, np.float32)})
+        return np.asarray(action)

@@ -1,0 +1,59 @@
+"""An environment seen through the gap between simulation and reality: training randomises it, evaluation measures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.utils import RecordConstructorArgs
+
+from sami_runtime.gap.gap import Gap
+from sami_runtime.gap.profile import GapProfile
+from sami_train.envs.catalog import FLAT_KEYS, environment
+
+
+class GappedEnv(gym.Wrapper, RecordConstructorArgs):
+    """Disturbs what an environment observes and delays what it is told, as `Gapped` does it to an adapter.
+
+    Reward, success and termination are those of the world as it is. The action of a step is the command: what an
+    actuator with lag makes of it belongs to the dynamics.
+
+    Args:
+        env: one of this package's environments.
+        gap: the profile, as `GapProfile.dumps` writes it.
+
+    Raises:
+        SamiError, UnknownName: the profile is not valid, or names a signal that is not there.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], gap: str) -> None:
+        RecordConstructorArgs.__init__(self, gap=gap)
+        super().__init__(env)
+        assert env.spec is not None
+        spec = environment(env.spec.id)
+        signals = [item.signal for item in spec.signals]
+        self.gap = Gap(GapProfile.loads(gap), signals, spec.action.size, 1.0 / spec.rate_hz)
+        self._order = [index for item in spec.signals for index in item.indices]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode, and draw its gap by the same seed."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self.gap.begin(seed)
+        return self._seen(observation), info
+
+    def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step the environment with what the actuators make of the action (A,)."""
+        observation, reward, terminated, truncated, info = self.env.step(self.gap.actuate(np.asarray(action)))
+        return self._seen(observation), reward, terminated, truncated, info
+
+    def _seen(self, observation: Any) -> Any:
+        """What arrived, laid out as the environment's own observation."""
+        parts = [observation[key] for key in FLAT_KEYS] if isinstance(observation, dict) else [observation]
+        flat = np.concatenate(parts)
+        seen = flat.copy()
+        seen[self._order], _ = self.gap.observe(flat[self._order])
+        if not isinstance(observation, dict):
+            return seen
+        ends = np.cumsum([len(part) for part in parts])[:-1]
+        return dict(zip(FLAT_KEYS, np.split(seen, ends), strict=True))

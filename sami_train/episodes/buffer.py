@@ -1,0 +1,264 @@
+"""Episode buffer: whole episodes by task, sampled as sequences and as transitions with hindsight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sami_runtime.errors import SamiError
+from sami_train.envs.goals import Goal
+from sami_train.episodes.episode import Episode
+from sami_train.episodes.windows import WindowPlan, Windows, whole
+
+
+class ReplayError(SamiError):
+    """A buffer that cannot give what was asked for, or a buffer file that does not fit."""
+
+
+class SequenceBatch(NamedTuple):
+    """What an encoder runs over: B windows, padded at the end to the longest of them, L steps."""
+
+    observations: np.ndarray
+    """(B, L + 1, D): one more than actions, since the last state is the last step's successor."""
+    actions: np.ndarray
+    """(B, L, A)"""
+    previous_action: np.ndarray
+    """(B, A) executed before the first observation; zero at the start of an episode."""
+    state: tuple[np.ndarray, ...]
+    """The encoder's state before the first observation, (B, ...) each; empty where all are starts of episodes."""
+    lengths: np.ndarray
+    """(B,) steps of each window; what lies beyond is padding."""
+
+
+class TransitionBatch(NamedTuple):
+    """N transitions of a `SequenceBatch`, each perhaps with a hindsight goal."""
+
+    rows: np.ndarray
+    """(N,) window in the sequence batch."""
+    steps: np.ndarray
+    """(N,) step t of the window; the successor is t + 1."""
+    observations: np.ndarray
+    """(N, D)"""
+    next_observations: np.ndarray
+    """(N, D)"""
+    actions: np.ndarray
+    """(N, A)"""
+    rewards: np.ndarray
+    """(N,)"""
+    terminated: np.ndarray
+    """(N,) bool: no value after this step. Never true for a time-out."""
+    lost: np.ndarray
+    """(N,) bool: terminated by a failure from which the goal can never be reached."""
+
+
+class EpisodeBuffer:
+    """A ring of whole episodes.
+
+    Args:
+        capacity: episodes kept; the oldest is overwritten.
+        horizon: longest episode, in steps.
+        observation_size, action_size: D and A.
+        goal: see `Goal`; needed for hindsight.
+        plan: how long episodes are cut into windows; None learns from whole ones.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        horizon: int,
+        observation_size: int,
+        action_size: int,
+        goal: Goal | None = None,
+        plan: WindowPlan | None = None,
+    ) -> None:
+        if capacity < 1 or horizon < 1:
+            raise ReplayError(
+                f"a buffer of {capacity} episodes of {horizon} steps holds nothing; both must be at least 1."
+            )
+        self.capacity, self.horizon, self.goal, self.plan = capacity, horizon, goal, plan
+        self.observations = np.zeros((capacity, horizon + 1, observation_size), np.float32)
+        self.actions = np.zeros((capacity, horizon, action_size), np.float32)
+        self.rewards = np.zeros((capacity, horizon), np.float32)
+        self.lengths = np.zeros(capacity, np.int64)
+        self.terminated = np.zeros(capacity, bool)
+        self.success = np.zeros(capacity, bool)
+        self.tasks = np.zeros(capacity, np.int64)
+        self.returns = np.zeros(capacity, np.float64)
+        places = -(-horizon // plan.stride) if plan else 0
+        shapes = plan.state.values() if plan else ()
+        self.states = tuple(np.zeros((capacity, places, *shape), np.float32) for shape in shapes)
+        self.added = 0
+        """Episodes ever added."""
+
+    def __len__(self) -> int:
+        return min(self.added, self.capacity)
+
+    def add(self, episode: Episode) -> None:
+        """Store an episode in the place of the oldest.
+
+        Raises:
+            ReplayError: it is longer than the horizon, or lacks the encoder's states.
+        """
+        n = len(episode)
+        if n > self.horizon:
+            raise ReplayError(f"an episode has {n} steps; this buffer takes at most {self.horizon}.")
+        if len(episode.states) != len(self.states):
+            raise ReplayError(
+                f"an episode brings {len(episode.states)} encoder states; this buffer needs {len(self.states)}. "
+                "Collect with the buffer's plan."
+            )
+        at = self.added % self.capacity
+        self.observations[at, : n + 1], self.observations[at, n + 1 :] = episode.observations, 0.0
+        self.actions[at, :n], self.actions[at, n:] = episode.actions, 0.0
+        self.rewards[at, :n], self.rewards[at, n:] = episode.rewards, 0.0
+        self.lengths[at], self.terminated[at] = n, episode.terminated
+        self.success[at], self.tasks[at] = episode.success, episode.task_index
+        # A lost episode counts as if its last reward had gone on until the time limit: ending early by
+        # failing must not rank above trying until the end.
+        lost = self.goal is not None and episode.terminated and not episode.success
+        self.returns[at] = episode.ret + (float(episode.rewards[-1]) * (self.horizon - n) if lost else 0.0)
+        for stored, states in zip(self.states, episode.states, strict=True):
+            stored[at, : len(states)] = states
+        self.added += 1
+
+    def of_task(self, task: int) -> np.ndarray:
+        """Positions of the episodes of a task."""
+        return np.flatnonzero(self.tasks[: len(self)] == task)
+
+    def task_indices(self) -> np.ndarray:
+        """Tasks that have at least one episode, ascending."""
+        return np.unique(self.tasks[: len(self)])
+
+    def windows(self, where: np.ndarray, rng: np.random.Generator) -> Windows:
+        """One window of each episode at these positions; all of it without a plan."""
+        lengths = self.lengths[where]
+        return self.plan.draw(where, lengths, rng) if self.plan else whole(where, lengths)
+
+    def sequences(self, windows: Windows) -> SequenceBatch:
+        """What these windows hold, cut to the longest of them."""
+        episodes, starts, lengths, _ = windows
+        rows = episodes[:, None]
+        steps = starts[:, None] + np.arange(int(lengths.max()) + 1)
+        actions = self.actions[rows, np.minimum(steps[:, :-1], self.horizon - 1)]
+        first = self.actions[episodes, np.maximum(starts - 1, 0)] * (starts > 0)[:, None]
+        state = tuple(stored[episodes, starts // self.plan.stride] for stored in self.states) if self.plan else ()
+        return SequenceBatch(
+            self.observations[rows, np.minimum(steps, self.horizon)], actions, first.astype(np.float32), state, lengths
+        )
+
+    def sample(self, episodes: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw positions of episodes uniformly, with replacement."""
+        if not len(self):
+            raise ReplayError("the buffer is empty; collect at least one episode before sampling.")
+        return rng.integers(len(self), size=episodes)
+
+    def transitions(
+        self, windows: Windows, count: int | None, hindsight: float, rng: np.random.Generator
+    ) -> TransitionBatch:
+        """Draw transitions of these windows, past their burn-in, some with a hindsight goal.
+
+        Args:
+            windows: `rows` of the result index into them.
+            count: N; None takes every step of every window once.
+            hindsight: probability that a transition's goal becomes a place where its own episode took the cube
+                later. Reward and termination follow the new goal.
+            rng: source of randomness.
+
+        Returns:
+            At most N transitions: those that begin where their new goal is already reached teach nothing and
+            are left out, after drawing half as many again to make up for them. Where none would be left, all keep
+            their own goals.
+        """
+        lengths = windows.lengths - windows.burn_in
+        ends = np.cumsum(lengths)
+        if count is None:
+            flat = np.arange(ends[-1])
+        else:
+            flat = rng.integers(ends[-1], size=count + count // 2 if hindsight > 0 else count)
+        rows = np.searchsorted(ends, flat, side="right")
+        within = flat - (ends[rows] - lengths[rows]) + windows.burn_in[rows]
+        slots, steps = windows.episodes[rows], windows.starts[rows] + within
+
+        observations = self.observations[slots, steps]
+        following = self.observations[slots, steps + 1]
+        last = steps == self.lengths[slots] - 1
+        rewards = self.rewards[slots, steps]
+        terminated = last & self.terminated[slots]
+        lost = terminated & ~self.success[slots] if self.goal is not None else np.zeros_like(last)
+        keep = np.ones(len(flat), bool)
+
+        if hindsight > 0:
+            goal = self._goal()
+            later = steps + 1 + (rng.random(len(flat)) * (self.lengths[slots] - steps)).astype(np.int64)
+            new_goal = self.observations[slots, later][:, goal.achieved].copy()
+            relabel = (rng.random(len(flat)) < hindsight) & (new_goal[:, 2] > goal.lowest)
+            new_goal[:, 2] = goal.height
+            observations[relabel, goal.desired] = new_goal[relabel]
+            following[relabel, goal.desired] = new_goal[relabel]
+            already = goal.reached(observations[:, goal.achieved], new_goal)
+            reached = goal.reached(following[:, goal.achieved], new_goal)
+            rewards = np.where(relabel, np.where(reached, 0.0, -1.0), rewards).astype(np.float32)
+            terminated = np.where(relabel, reached | lost, terminated)
+            keep = ~(relabel & already)
+            if not keep.any():
+                return self.transitions(windows, count, 0.0, rng)
+
+        chosen = np.flatnonzero(keep)[:count]
+        return TransitionBatch(
+            rows[chosen],
+            within[chosen],
+            observations[chosen],
+            following[chosen],
+            self.actions[slots, steps][chosen],
+            rewards[chosen],
+            terminated[chosen],
+            lost[chosen],
+        )
+
+    def _goal(self) -> Goal:
+        if self.goal is None:
+            raise ReplayError("hindsight needs an environment with goals; set learning.hindsight to 0.")
+        return self.goal
+
+    def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
+        for name in (
+            "observations",
+            "actions",
+            "rewards",
+            "lengths",
+            "terminated",
+            "success",
+            "tasks",
+            "returns",
+        ):
+            yield name, getattr(self, name)
+        if self.plan:
+            yield from zip((f"state.{name}" for name in self.plan.state), self.states, strict=True)
+
+    def save(self, path: Path) -> None:
+        """Write the stored episodes to an .npz file."""
+        np.savez(
+            path, allow_pickle=False, added=self.added, **{name: array[: len(self)] for name, array in self._arrays()}
+        )
+
+    def restore(self, path: Path) -> None:
+        """Read back what `save` wrote, into a buffer of the same shape.
+
+        Raises:
+            ReplayError: the file belongs to a buffer of another shape.
+        """
+        # np.load leaves a file open that it cannot read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            size = min(int(stored["added"]), self.capacity)
+            for name, array in self._arrays():
+                if name not in stored:
+                    raise ReplayError(f"{path} holds no {name}; it was written with another encoder or window.")
+                if stored[name].shape != array[:size].shape:
+                    raise ReplayError(
+                        f"{path}: {name} is {stored[name].shape}; this buffer needs {array[:size].shape}."
+                    )
+                array[:size] = stored[name]
+            self.added = int(stored["added"])

@@ -1,0 +1,265 @@
+"""Where episodes come from: this process, in step with learning, or processes of their own beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing as mp
+import os
+import queue
+import signal
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import Synchronized
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+
+from sami_runtime.errors import SamiError
+from sami_train.episodes.episode import Episode
+from sami_train.episodes.numpy_policy import NumpyPolicy, Weights
+from sami_train.episodes.rollout import Exploration, Reach, Rollout
+
+QUEUE_ROUNDS = 8
+"""Rounds that wait for the learner before a collector waits too."""
+
+
+class CollectorError(SamiError):
+    """A collector failed; the error's cause holds its traceback."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """What a collector sends in place of episodes when it cannot go on."""
+
+    summary: str
+    trace: str
+
+
+class Source(Protocol):
+    """Where the learner gets its episodes."""
+
+    def collect(self, wait: bool, steps_done: int) -> list[Episode]:
+        """Episodes that are there; where `wait`, at least one."""
+
+    def publish(self, weights: Weights) -> None:
+        """Give new weights to whoever collects."""
+
+    def close(self) -> None:
+        """Stop collecting."""
+
+
+class InStep:
+    """Collects one round at a time in this process: the same seed gives the same episodes.
+
+    Args:
+        rollout: what collects.
+        policy: what it steps.
+        next_index: number of the next episode.
+    """
+
+    def __init__(self, rollout: Rollout, policy: NumpyPolicy, next_index: int = 0) -> None:
+        self.rollout, self.policy, self.next_index = rollout, policy, next_index
+
+    def collect(self, wait: bool, steps_done: int) -> list[Episode]:
+        """Run one round."""
+        indices = range(self.next_index, self.next_index + len(self.rollout.envs))
+        self.next_index = indices.stop
+        return self.rollout.round(indices, steps_done)
+
+    def publish(self, weights: Weights) -> None:
+        """Take new weights."""
+        self.policy.load(weights)
+
+    def close(self) -> None:
+        """Nothing to stop; the caller owns the environments."""
+
+
+class SharedWeights:
+    """The newest weights in shared memory: written without waiting for readers to ask, read when changed."""
+
+    def __init__(self, weights: Weights, context: Any) -> None:
+        self._shapes = {name: array.shape for name, array in weights.items()}
+        self._memory = context.RawArray("f", sum(array.size for array in weights.values()))
+        self._lock = context.Lock()
+        self.version = context.Value("L", 0)
+        self.write(weights)
+
+    def write(self, weights: Weights) -> None:
+        """Replace the weights."""
+        with self._lock:
+            flat = np.frombuffer(self._memory, np.float32)
+            np.concatenate([np.asarray(weights[name], np.float32).ravel() for name in self._shapes], out=flat)
+            self.version.value += 1
+
+    def read(self) -> dict[str, np.ndarray]:
+        """A copy of the newest weights."""
+        with self._lock:
+            flat = np.frombuffer(self._memory, np.float32).copy()
+        weights, start = {}, 0
+        for name, shape in self._shapes.items():
+            size = int(np.prod(shape, dtype=np.int64))
+            weights[name] = flat[start : start + size].reshape(shape)
+            start += size
+        return weights
+
+
+class Processes:
+    """Collects in processes beside the learner; none of them imports torch.
+
+    Args:
+        spec: of the environment, as `env.spec` gives it.
+        envs: environments stepped side by side in each process.
+        collectors: number of processes.
+        weights: first weights.
+        seed, exploration, reach: see `Rollout`.
+        next_index: number of the next episode; collector i of n takes every n-th round from there.
+        state_every: see `Rollout`.
+    """
+
+    def __init__(
+        self,
+        spec: Any,
+        envs: int,
+        collectors: int,
+        weights: Weights,
+        seed: int,
+        exploration: Exploration,
+        reach: Reach | None,
+        next_index: int = 0,
+        state_every: int = 0,
+    ) -> None:
+        context = mp.get_context("spawn")
+        self._weights = SharedWeights(weights, context)
+        self._steps = context.Value("q", 0)
+        self._stop = context.Event()
+        self._queue: Any = context.Queue(maxsize=QUEUE_ROUNDS * collectors)
+        self._processes = [
+            context.Process(
+                target=_collect,
+                name=f"collector-{i}",
+                daemon=True,
+                args=(
+                    (_without_monitor(spec), envs, seed, exploration, reach, state_every),
+                    range(next_index + i * envs, 2**62, envs * collectors),
+                    self._weights,
+                    self._steps,
+                    self._stop,
+                    self._queue,
+                ),
+            )
+            for i in range(collectors)
+        ]
+        with one_thread():
+            for process in self._processes:
+                process.start()
+
+    def collect(self, wait: bool, steps_done: int) -> list[Episode]:
+        """Take the rounds that have arrived.
+
+        Raises:
+            CollectorError: a collector failed or died.
+        """
+        self._steps.value = steps_done
+        episodes: list[Episode] = []
+        while True:
+            try:
+                arrived = self._queue.get(timeout=1.0 if wait and not episodes else 0.0)
+            except queue.Empty:
+                self._check_alive()
+                if episodes or not wait:
+                    return episodes
+                continue
+            if isinstance(arrived, _Failure):
+                raise CollectorError(f"a collector failed: {arrived.summary}") from RuntimeError(arrived.trace)
+            episodes += arrived
+
+    def publish(self, weights: Weights) -> None:
+        """Give new weights to every collector; they take them at their next round."""
+        self._weights.write(weights)
+
+    def close(self) -> None:
+        """Stop the processes."""
+        self._stop.set()
+        for process in self._processes:
+            process.join(timeout=5.0)
+            if process.is_alive():
+                process.terminate()
+                process.join(timeout=5.0)
+        self._queue.cancel_join_thread()
+        self._queue.close()
+
+    def _check_alive(self) -> None:
+        for process in self._processes:
+            # One that failed has sent why, and that is in the queue or about to be.
+            if not process.is_alive() and (process.exitcode or self._queue.empty()):
+                raise CollectorError(
+                    f"{process.name} died with exit code {process.exitcode}; was it killed for memory?"
+                )
+
+
+def _without_monitor(spec: Any) -> Any:
+    """The spec of an environment without stable-baselines3's Monitor, which a spec cannot make again."""
+    kept = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
+    return dataclasses.replace(spec, additional_wrappers=kept)
+
+
+@contextmanager
+def one_thread() -> Any:
+    """Have processes started inside use one thread for linear algebra: they share the machine with the learner."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _collect(
+    what: tuple[Any, int, int, Exploration, Reach | None, int],
+    indices: range,
+    weights: SharedWeights,
+    steps: Synchronized[int],
+    stop: Any,
+    out: Any,
+) -> None:
+    """Body of a collector process."""
+    # Ctrl-C reaches the whole process group; the learner alone decides when to stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = mp.parent_process()
+    alive: Callable[[], bool] = lambda: not stop.is_set() and (parent is None or parent.is_alive())  # noqa: E731
+    try:
+        spec, count, seed, exploration, reach, state_every = what
+        version = weights.version.value
+        policy = NumpyPolicy(weights.read(), count)
+        envs = [gym.make(spec) for _ in range(count)]
+        rollout = Rollout(envs, policy, seed, exploration, reach, state_every=state_every)
+        for first in indices:
+            if version != weights.version.value:
+                version = weights.version.value
+                policy.load(weights.read())
+            episodes = rollout.round(range(first, first + count), steps.value)
+            if not _put(out, episodes, alive):
+                break
+    except Exception as error:
+        if _put(out, _Failure(f"{type(error).__name__}: {error}", traceback.format_exc()), alive):
+            return  # and end only once the message is on its way
+    out.cancel_join_thread()
+
+
+def _put(out: Any, item: Sequence[Episode] | _Failure, alive: Callable[[], bool]) -> bool:
+    """Put into the queue, giving up when nobody will read it any more."""
+    while alive():
+        try:
+            out.put(item, timeout=0.5)
+            return True
+        except queue.Full:
+            continue
+    return False

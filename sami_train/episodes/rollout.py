@@ -1,0 +1,249 @@
+"""Collecting whole episodes, in rounds: one episode in each of n environments, stepped side by side.
+
+Episode k of a run (its task, its start, its exploration) is a function of seed, k, weights and how far the run is.
+Nothing is carried from one episode to the next, so a run that resumes between two rounds continues exactly.
+
+No torch here: collectors run this in processes of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+
+from sami_train.envs.catalog import flatten
+from sami_train.envs.tasks import Task
+from sami_train.episodes.episode import Episode
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """How actions are made more varied than the policy's own sampling (training only)."""
+
+    random_action: float = 0.0
+    """Share of steps, outside greedy episodes, that act uniformly at random."""
+    random_hold: tuple[int, int] = (1, 1)
+    """Shortest and longest time, in steps, that a random action is held once the warm-up is over.
+
+    Held ones bring the arm and the cube into places from which the policy has to learn to recover.
+    """
+    warmup_steps: int = 0
+    """Environment steps at the start of a run that act uniformly at random."""
+    reach_episodes: float = 0.0
+    """Share of episodes, at the start of a run, that begin with a scripted reach."""
+    reach_until: int = 1
+    """Environment steps after which no episode begins so; the share falls linearly to there."""
+    reach_steps: tuple[int, int] = (6, 13)
+    """Shortest and longest scripted reach, in steps."""
+    greedy_episodes: float = 0.0
+    """Share of episodes that act as a deployed policy does, without exploration; grows linearly until `greedy_from`.
+
+    Noise frees an arm that is stuck; a deployed policy has none. Only from episodes like these can it learn what
+    being stuck costs, and to try something else.
+    """
+    greedy_from: int = 1
+    """Environment steps after which the share is the full one."""
+
+
+Reach = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+
+
+class Policy(Protocol):
+    """What a rollout steps: n episodes at once."""
+
+    previous_action: np.ndarray
+    """(n, A): what was executed last; the rollout writes it where it executed something else."""
+
+    @property
+    def state(self) -> tuple[np.ndarray, ...]:
+        """The encoder's state, (n, ...) each; read only by rollouts that keep states."""
+
+    def reset(self) -> None:
+        """Begin new episodes in all rows."""
+
+    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Actions (n, A) and contexts (n, C) for flat observations (n, D); see `NumpyPolicy.step`."""
+
+
+class _Explorer:
+    """The exploration of one episode."""
+
+    def __init__(
+        self,
+        plan: Exploration,
+        rng: np.random.Generator,
+        steps_done: int,
+        low: np.ndarray,
+        high: np.ndarray,
+        reach: Reach | None,
+    ) -> None:
+        self.rng, self._low, self._high, self._reach = rng, low, high, reach
+        warm = steps_done >= plan.warmup_steps
+        self._hold = plan.random_hold if warm else (1, 1)
+        # A held action lasts h steps on average, so it has to begin less often for the same share of steps.
+        share, h = plan.random_action, sum(self._hold) / 2
+        self._begin = share / (share + h * (1.0 - share)) if warm else 1.0
+        self._held_action, self._held_until = np.zeros_like(low), 0
+        reaching = plan.reach_episodes * max(0.0, 1.0 - steps_done / plan.reach_until)
+        self._reach_steps = 0
+        self._greedy = warm and rng.random() < plan.greedy_episodes * min(1.0, steps_done / plan.greedy_from)
+        if reach is not None and not self._greedy and rng.random() < reaching:
+            self._reach_steps = int(rng.integers(plan.reach_steps[0], plan.reach_steps[1] + 1))
+
+    def noise(self) -> np.ndarray:
+        """What the policy's sampling uses at this step, (A,): standard normal, or zero for its most likely action."""
+        return np.zeros_like(self._low) if self._greedy else self.rng.standard_normal(self._low.size, np.float32)
+
+    def act(self, step: int, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """Return the action to execute in place of the policy's `action` (A,)."""
+        if step < self._reach_steps:
+            assert self._reach is not None
+            return self._reach(observation, self.rng)
+        if self._greedy:
+            return action
+        if step >= self._held_until and self.rng.random() < self._begin:
+            self._held_action = self.rng.uniform(self._low, self._high).astype(np.float32)
+            self._held_until = step + int(self.rng.integers(self._hold[0], self._hold[1] + 1))
+        return self._held_action if step < self._held_until else action
+
+
+def tasks_of(env: gym.Env) -> Sequence[Task]:
+    """The tasks that an environment draws from; one empty task where it has none."""
+    return getattr(env.unwrapped, "tasks", None) or ({},)
+
+
+def beginning(seed: int, index: int) -> tuple[int, np.random.SeedSequence]:
+    """What an episode of a run begins with: the environment's seed, and the stream of its exploration."""
+    start, explore = np.random.SeedSequence((seed, index)).spawn(2)
+    return int(start.generate_state(1)[0]), explore
+
+
+class Rollout:
+    """Collects episodes from environments of one kind with a policy in numpy.
+
+    Args:
+        envs: the environments; a round is one episode in each.
+        policy: stepped for all of them at once; its `rows` is the number of environments.
+        seed: the run's seed.
+        exploration: None acts deterministically (evaluation).
+        reach: scripted exploration of the environment, see `EnvironmentSpec.reach`.
+        tasks: visited in turn; those that the environment draws from, if None.
+        state_every: steps between encoder states that episodes bring along; 0 brings none.
+    """
+
+    def __init__(
+        self,
+        envs: Sequence[gym.Env],
+        policy: Policy,
+        seed: int,
+        exploration: Exploration | None = None,
+        reach: Reach | None = None,
+        tasks: Sequence[Task] | None = None,
+        state_every: int = 0,
+    ) -> None:
+        self.state_every = state_every
+        self.envs, self.policy, self.seed = list(envs), policy, seed
+        self.exploration, self._reach = exploration, reach
+        self.tasks = tasks or tasks_of(self.envs[0])
+        space = self.envs[0].action_space
+        assert isinstance(space, gym.spaces.Box)
+        self._low, self._high = space.low, space.high
+
+    def round(self, indices: Sequence[int], steps_done: int = 0) -> list[Episode]:
+        """Run one episode in each environment.
+
+        Args:
+            indices: numbers of the episodes, one for each environment; episode k is in task k modulo the
+                number of tasks, as the paper's Algorithm 1 visits every task in turn.
+            steps_done: environment steps that the run has done so far (exploration depends on it).
+
+        Returns:
+            The episodes, in the order of the environments.
+        """
+        recorders = [self._begin(env, k, steps_done) for env, k in zip(self.envs, indices, strict=True)]
+        self.policy.reset()
+        running = list(range(len(self.envs)))
+        observation = np.stack([recorder.observations[-1] for recorder in recorders])
+        noise = None
+        while running:
+            if self.exploration is not None:
+                noise = np.stack([recorder.explorer.noise() for recorder in recorders])
+            for row in running:
+                recorders[row].keep_state(self.policy, row, self.state_every)
+            actions, _ = self.policy.step(observation, noise)
+            for row in list(running):
+                recorder = recorders[row]
+                if self.exploration is not None:
+                    actions[row] = recorder.explorer.act(len(recorder.actions), observation[row], actions[row])
+                over = recorder.step(self.envs[row], actions[row])
+                observation[row] = recorder.observations[-1]
+                if over:
+                    running.remove(row)
+            self.policy.previous_action = actions
+        return [recorder.episode() for recorder in recorders]
+
+    def _begin(self, env: gym.Env, index: int, steps_done: int) -> _Recorder:
+        start, explore = beginning(self.seed, index)
+        task_index = index % len(self.tasks)
+        task = self.tasks[task_index]
+        options = {"task": dict(task)} if task else None
+        observation, _ = env.reset(seed=start, options=options)
+        explorer = _Explorer(
+            self.exploration or Exploration(),
+            np.random.default_rng(explore),
+            steps_done,
+            self._low,
+            self._high,
+            self._reach,
+        )
+        return _Recorder(index, task, task_index, explorer, [flatten(observation)])
+
+
+class _Recorder:
+    """What an episode has seen and done so far."""
+
+    def __init__(
+        self, index: int, task: Task, task_index: int, explorer: _Explorer, observations: list[np.ndarray]
+    ) -> None:
+        self.index, self.task, self.task_index = index, task, task_index
+        self.explorer, self.observations = explorer, observations
+        self.actions: list[np.ndarray] = []
+        self.rewards: list[float] = []
+        self.skills: set[str] = set()
+        self.terminated = False
+        self.info: dict[str, Any] = {}
+        self.states: list[tuple[np.ndarray, ...]] = []
+
+    def keep_state(self, policy: Policy, row: int, every: int) -> None:
+        """Keep the encoder's state before this step, if it is one of those that are kept."""
+        if every and len(self.actions) % every == 0:
+            self.states.append(tuple(part[row].copy() for part in policy.state))
+
+    def step(self, env: gym.Env, action: np.ndarray) -> bool:
+        """Step the environment; whether the episode is over."""
+        observation, reward, terminated, truncated, self.info = env.step(action)
+        self.observations.append(flatten(observation))
+        self.actions.append(action.copy())
+        self.rewards.append(float(reward))
+        self.terminated = terminated
+        if "skill" in self.info:
+            self.skills.add(self.info["skill"])
+        return bool(terminated or truncated)
+
+    def episode(self) -> Episode:
+        return Episode(
+            index=self.index,
+            task=self.task,
+            task_index=self.task_index,
+            observations=np.stack(self.observations),
+            actions=np.stack(self.actions),
+            rewards=np.array(self.rewards, np.float32),
+            terminated=self.terminated,
+            success=bool(self.info.get("is_success", False)),
+            skills=frozenset(self.skills),
+            states=tuple(np.stack(part) for part in zip(*self.states, strict=True)),
+        )

@@ -1,0 +1,69 @@
+"""How training goes in each task: success, lifting and return over each task's last episodes."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from sami_train.envs.measure import SUCCESS, Measure
+from sami_train.envs.tasks import shown
+from sami_train.episodes.episode import Episode
+
+WINDOW = 50
+"""Episodes of each task that are averaged over."""
+RETURN_WINDOW = 4
+"""The same for returns: where these count, tasks are many and episodes long."""
+
+
+class TaskRecord:
+    """Windows over the last episodes, by task."""
+
+    def __init__(self) -> None:
+        self._success: dict[str, deque[float]] = {}
+        self._lifted: dict[str, deque[float]] = {}
+        self._returns: dict[str, deque[float]] = {}
+
+    def add(self, episode: Episode) -> None:
+        """Take an episode into its task's windows."""
+        name = " ".join(f"{feature}={shown(value)}" for feature, value in episode.task.items()) or "all"
+        for windows, value, length in (
+            (self._success, episode.success, WINDOW),
+            (self._lifted, "pick_and_place" in episode.skills, WINDOW),
+            (self._returns, episode.ret, RETURN_WINDOW),
+        ):
+            windows.setdefault(name, deque(maxlen=length)).append(float(value))
+
+    @property
+    def success(self) -> dict[str, float]:
+        """Share of the last episodes that reached the goal, by task."""
+        return {name: float(np.mean(window)) for name, window in sorted(self._success.items())}
+
+    @property
+    def lifted(self) -> dict[str, float]:
+        """Share of the last episodes with Pick&Place at any step, by task."""
+        return {name: float(np.mean(window)) for name, window in sorted(self._lifted.items())}
+
+    @property
+    def returns(self) -> dict[str, float]:
+        """Mean return of the last episodes, by task."""
+        return {name: float(np.mean(window)) for name, window in sorted(self._returns.items())}
+
+    def by_task(self, measure: Measure) -> dict[str, float]:
+        """What counts, by task."""
+        return self.success if measure is SUCCESS else self.returns
+
+    def mean(self, measure: Measure) -> float | None:
+        """What counts, mean over tasks; None before the first episode."""
+        values = list(self.by_task(measure).values())
+        return float(np.mean(values)) if values else None
+
+    def scalars(self, measure: Measure) -> dict[str, float]:
+        """What a log keeps where policies are judged so."""
+        if measure is not SUCCESS:
+            return {f"return/{name}": value for name, value in self.returns.items()}
+        return {
+            "rollout/success": self.mean(measure) or 0.0,
+            **{f"success/{name}": share for name, share in self.success.items()},
+            **{f"lifted/{name}": share for name, share in self.lifted.items()},
+        }

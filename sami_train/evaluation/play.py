@@ -1,0 +1,107 @@
+"""Playing a policy on many tasks: one episode in each, side by side, on the fastest stage that an environment has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import gymnasium as gym
+import numpy as np
+
+from sami_train.envs.catalog import EnvironmentSpec
+from sami_train.envs.tasks import Task
+from sami_train.episodes.rollout import Policy, Rollout, beginning
+
+if TYPE_CHECKING:
+    from sami_train.envs.mujoco.batch import MujocoBatch
+
+ROWS = 10
+"""Most episodes that are stepped side by side in single environments."""
+BATCH_ROWS = 100
+"""Most episodes that are stepped side by side by native threads."""
+
+Play = Callable[[Sequence[Task], int], tuple[np.ndarray, np.ndarray]]
+"""Run one episode in each of these tasks, the k-th begun as the k-th of a `Rollout` of this seed: the returns and the
+lengths, (len(tasks),) each."""
+OnRound = Callable[[int], None]
+"""Called after each round with the number of episodes in it."""
+P = TypeVar("P", bound=Policy)
+
+
+def side_by_side(episodes: int, most: int = ROWS) -> int:
+    """How many episodes to step together: at least 2, as a session of one takes and gives arrays without rows."""
+    return max(2, min(most, episodes))
+
+
+@contextmanager
+def playing(
+    spec: EnvironmentSpec,
+    make_policy: Callable[[int], P],
+    episodes: int,
+    threads: int = 0,
+    gap: str = "",
+    on_round: OnRound | None = None,
+) -> Iterator[tuple[Play, P]]:
+    """Set a stage, and take it down afterwards.
+
+    Args:
+        spec: the environment.
+        make_policy: makes the policy for so many rows.
+        episodes: about how many will be played at a time.
+        threads: of the simulation, where it is stepped as a batch; 0 is one for each core.
+        gap: to reality; it lies between a policy and one environment, so behind it there is no batch.
+        on_round: told of the progress.
+    """
+    in_batch = spec.goal is None and not gap  # without goals, no episode ends before its time
+    rows = side_by_side(episodes, BATCH_ROWS if in_batch else ROWS)
+    policy = make_policy(rows)
+    if in_batch:
+        yield _in_batch(spec.batch(rows, threads), policy, on_round), policy
+        return
+    with ExitStack() as closing:
+        envs = [spec.make(gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
+        for env in envs:
+            closing.callback(env.close)
+        yield _in_envs(envs, policy, on_round), policy
+
+
+def _rounds(count: int, rows: int, on_round: OnRound | None) -> Iterator[range]:
+    """Numbers of episodes; what the last round runs beyond the count is left out by the caller."""
+    for first in range(0, count, rows):
+        yield range(first, first + rows)
+        if on_round is not None:
+            on_round(min(rows, count - first))
+
+
+def _in_batch(batch: MujocoBatch, policy: Policy, on_round: OnRound | None) -> Play:
+    def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
+        played = [
+            _round(batch, policy, [tasks[k % len(tasks)] for k in numbers], [beginning(seed, k)[0] for k in numbers])
+            for numbers in _rounds(len(tasks), batch.rows, on_round)
+        ]
+        return np.concatenate(played)[: len(tasks)], np.full(len(tasks), batch.episode_steps)
+
+    return play
+
+
+def _in_envs(envs: Sequence[gym.Env], policy: Policy, on_round: OnRound | None) -> Play:
+    def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
+        rollout = Rollout(envs, policy, seed, tasks=tasks)
+        rounds = _rounds(len(tasks), len(envs), on_round)
+        played = [episode for numbers in rounds for episode in rollout.round(numbers)][: len(tasks)]
+        return np.array([episode.ret for episode in played]), np.array([len(episode) for episode in played])
+
+    return play
+
+
+def _round(batch: MujocoBatch, policy: Policy, tasks: Sequence[Task], seeds: Sequence[int]) -> np.ndarray:
+    """The returns (n,) of one episode in each row; all end together, by time."""
+    observations = batch.reset(seeds, tasks)
+    policy.reset()
+    rewards = np.empty((batch.rows, batch.episode_steps), np.float32)
+    for step in range(batch.episode_steps):
+        actions, _ = policy.step(observations)
+        policy.previous_action = actions
+        observations, rewards[:, step] = batch.step(actions)
+    return np.array([row.sum() for row in rewards], np.float64)

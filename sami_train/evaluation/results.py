@@ -1,0 +1,149 @@
+"""What an evaluation measured, by task and by set of tasks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from sami_runtime.errors import SamiError
+from sami_train.envs.catalog import environment
+from sami_train.envs.measure import RETURN, SUCCESS, Measure, known
+from sami_train.envs.tasks import Task
+
+OF_GOALS = ("success", "solved_at_start", "lifted")
+"""What is told of a task only where the environment has goals."""
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What a policy did in one task."""
+
+    task_set: str
+    task: Task
+    episodes: int
+    success: float
+    """Share of episodes that reached the goal; 0 where there is none."""
+    solved_at_start: float
+    """Share of episodes that began at the goal: what doing nothing would score."""
+    lifted: float
+    """Share of episodes with Pick&Place at any step."""
+    steps: float
+    """Mean length of an episode."""
+    ret: float | None = None
+    """Mean return; None in files of before it was kept."""
+    returns: tuple[float, ...] = ()
+    """Return of each episode, where the return is what counts."""
+
+    @property
+    def above_floor(self) -> float:
+        """Success among the episodes that were not solved at their start; NaN where there is none."""
+        if self.solved_at_start == 1.0:
+            return math.nan
+        return (self.success - self.solved_at_start) / (1.0 - self.solved_at_start)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results of one policy over tasks."""
+
+    env: str
+    results: tuple[TaskResult, ...]
+    gap: str = ""
+    """The gap to reality that lay between, as `GapProfile.dumps` writes it; empty where none did."""
+
+    @property
+    def measure(self) -> Measure:
+        """What counts."""
+        return environment(self.env).measure
+
+    def of(self, task_set: str) -> list[TaskResult]:
+        """Results of one set."""
+        return [result for result in self.results if result.task_set == task_set]
+
+    @property
+    def sets(self) -> list[str]:
+        """Sets that were evaluated, in order."""
+        return list(dict.fromkeys(result.task_set for result in self.results))
+
+    def score(self, task_set: str) -> float:
+        """What counts, mean over a set."""
+        return self.success(task_set) if self.measure is SUCCESS else self.ret(task_set)
+
+    def success(self, task_set: str) -> float:
+        """Mean success over a set's tasks."""
+        return float(np.mean([result.success for result in self.of(task_set)]))
+
+    def above_floor(self, task_set: str) -> float:
+        """Mean of `TaskResult.above_floor` over the set's tasks where it is defined; NaN where it is in none."""
+        defined = [value for result in self.of(task_set) if not math.isnan(value := result.above_floor)]
+        return float(np.mean(defined)) if defined else math.nan
+
+    def ret(self, task_set: str) -> float:
+        """Mean return: over a set's episodes where it is what counts, else over its tasks; NaN where it is not kept."""
+        if self.measure is RETURN:
+            return float(self.returns(task_set).mean())
+        return float(np.mean([np.nan if result.ret is None else result.ret for result in self.of(task_set)]))
+
+    def returns(self, task_set: str) -> np.ndarray:
+        """Return of each episode of a set, (episodes,), task by task; empty where it is not what counts."""
+        return np.array([value for result in self.of(task_set) for value in result.returns])
+
+    def ret_std(self, task_set: str) -> float | None:
+        """Standard deviation of a set's returns over its episodes; None for a single one."""
+        returns = self.returns(task_set)
+        return float(returns.std(ddof=1)) if len(returns) > 1 else None
+
+    def ret_error(self, task_set: str) -> float | None:
+        """Standard error of a set's mean return; None for a single episode."""
+        std = self.ret_std(task_set)
+        return None if std is None else std / math.sqrt(len(self.returns(task_set)))
+
+    def summary(self, task_set: str) -> dict[str, float | None]:
+        """What counts in a set: success, or the return with its deviation over episodes and its standard error."""
+        if self.measure is RETURN:
+            return {
+                "ret": self.ret(task_set),
+                "ret_std": self.ret_std(task_set),
+                "ret_error": self.ret_error(task_set),
+                "episodes": len(self.returns(task_set)),
+            }
+        ret = {} if np.isnan(self.ret(task_set)) else {"ret": self.ret(task_set)}
+        return {"success": self.success(task_set), "above_floor": known(self.above_floor(task_set)), **ret}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        left_out = ("returns",) if self.measure is SUCCESS else OF_GOALS
+        return {
+            "env": self.env,
+            **({"gap": self.gap} if self.gap else {}),
+            "sets": {name: self.summary(name) for name in self.sets},
+            "tasks": [
+                {name: value for name, value in asdict(result).items() if name not in left_out}
+                | ({"above_floor": known(result.above_floor)} if self.measure is SUCCESS else {})
+                for result in self.results
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Evaluation:
+        """Back from `to_dict`.
+
+        Raises:
+            SamiError: something is missing.
+        """
+        try:
+            rows, env = values["tasks"], values["env"]
+            success = environment(env).measure is SUCCESS
+            return cls(env, tuple(_task_result(row, success) for row in rows), values.get("gap", ""))
+        except (KeyError, TypeError) as error:
+            raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error
+
+
+def _task_result(row: dict[str, Any], success: bool) -> TaskResult:
+    of_goals: dict[str, Any] = {name: row[name] if success else 0.0 for name in OF_GOALS}
+    told: dict[str, Any] = {name: row[name] for name in ("task_set", "task", "episodes", "steps")}
+    returns = () if success else tuple(row["returns"])
+    return TaskResult(**told, **of_goals, ret=row.get("ret"), returns=returns)

@@ -1,0 +1,147 @@
+"""How a policy stands the gap to reality: success behind one kind of gap at a time, against its size. No torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sami_runtime.errors import UnknownName
+from sami_runtime.gap.profile import GapProfile
+from sami_train.envs.catalog import EnvironmentSpec, environment
+from sami_train.envs.measure import RETURN
+from sami_train.evaluation.evaluate import Evaluation, OnTask, Source, evaluate_gaps
+
+POSITIONS, SPEEDS = ("m", "rad"), ("m/s", "rad/s")
+SAME_SENSOR = {"panda": {"achieved_goal": "cube_position"}}
+"""Signals of an environment that come from another one's sensor."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of gap, everything else being as in the simulator."""
+
+    name: str
+    unit: str
+    """Of the severities; `"periods"` are those of the policy, and shown in seconds."""
+    severities: tuple[float, ...]
+    profile: Callable[[EnvironmentSpec, float], Mapping[str, Any]]
+    """The gap of a severity, as `GapProfile` takes it."""
+
+    def point(self, spec: EnvironmentSpec, severity: float) -> tuple[float, str, GapProfile]:
+        """A severity with its unit, and its profile."""
+        in_periods = self.unit == "periods"
+        value = severity / spec.rate_hz if in_periods else severity
+        shared = {"same_as": SAME_SENSOR[spec.name]} if spec.name in SAME_SENSOR else {}
+        return value, "s" if in_periods else self.unit, GapProfile.of({**shared, **self.profile(spec, value)})
+
+
+def _measured(spec: EnvironmentSpec, units: Sequence[str]) -> list[str]:
+    """Signals in these units, without the goal, which nobody measures."""
+    desired = set() if spec.goal is None else set(range(spec.goal.desired.start, spec.goal.desired.stop))
+    found = [item for item in spec.signals if item.signal.unit in units]
+    return [item.signal.name for item in found if not desired & set(item.indices)]
+
+
+def _on(key: str, units: Sequence[str], span: bool = False) -> Callable[[EnvironmentSpec, float], Mapping[str, Any]]:
+    return lambda spec, s: {key: dict.fromkeys(_measured(spec, units), [-s, s] if span else s)}
+
+
+STUCK_FROM = 3
+"""Period in which all sensors stick."""
+
+KINDS = (
+    Kind("latency", "periods", (1, 2, 4), lambda _, s: {"latency_s": s}),
+    Kind("jitter", "periods", (1, 2, 4), lambda _, s: {"jitter_s": s}),
+    Kind("dropout", "share", (0.1, 0.3, 0.6), lambda _, s: {"dropout": s}),
+    Kind("noise of positions", "m or rad", (0.002, 0.005, 0.01, 0.02), _on("noise", POSITIONS)),
+    Kind("noise of speeds", "m/s or rad/s", (0.05, 0.1, 0.2), _on("noise", SPEEDS)),
+    Kind("bias of positions", "m or rad, +-", (0.005, 0.01, 0.02, 0.04), _on("bias", POSITIONS, span=True)),
+    Kind("quantisation", "m or rad", (0.005, 0.01, 0.02), _on("quantisation", POSITIONS)),
+    Kind(
+        "stuck sensors",
+        "periods",
+        (2, 5, 10),
+        lambda spec, s: {"stuck_at_s": STUCK_FROM / spec.rate_hz, "stuck_for_s": s},
+    ),
+    Kind("action latency", "periods", (1, 2, 3), lambda _, s: {"action_latency_s": s}),
+    Kind("actuator lag", "periods", (0.5, 1, 2, 4), lambda _, s: {"actuator_lag_s": s}),
+)
+"""What `sweep` tries. Clock skew is not among them: it moves stamps, which a gate reads and a policy does not."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A policy behind one gap."""
+
+    kind: str
+    """Empty for the world as it is."""
+    severity: float
+    unit: str
+    gap: Mapping[str, Any]
+    evaluation: Evaluation
+
+    def score(self, task_set: str) -> tuple[float, float | None]:
+        """What counts, and its standard error in a set; None for a single episode's return."""
+        evaluation = self.evaluation
+        if evaluation.measure is RETURN:
+            return evaluation.ret(task_set), evaluation.ret_error(task_set)
+        success, episodes = evaluation.success(task_set), sum(result.episodes for result in evaluation.of(task_set))
+        return success, math.sqrt(success * (1.0 - success) / episodes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        sets = {}
+        for name in self.evaluation.sets:
+            value, error = self.score(name)
+            told = {self.evaluation.measure.key: value, "standard_error": error}
+            sets[name] = told | {"episodes": sum(result.episodes for result in self.evaluation.of(name))}
+        facts = {"kind": self.kind, "severity": self.severity, "unit": self.unit, "gap": dict(self.gap), "sets": sets}
+        return facts | {"tasks": self.evaluation.to_dict()["tasks"]}
+
+
+def kinds(names: Sequence[str] | None = None) -> list[Kind]:
+    """Kinds by name, each once; all of them if None.
+
+    Raises:
+        UnknownName: there is no such kind.
+    """
+    known = {kind.name: kind for kind in KINDS}
+    for name in names or ():
+        if name not in known:
+            raise UnknownName("kind of gap", name, known)
+    return [known[name] for name in dict.fromkeys(known if names is None else names)]
+
+
+def sweep(
+    source: Source,
+    env: str,
+    task_sets: Sequence[str],
+    chosen: Sequence[Kind] = KINDS,
+    episodes: int = 10,
+    workers: int = 1,
+    on_task: OnTask | None = None,
+) -> list[Point]:
+    """Measure a policy in the world as it is, then behind each severity of some kinds of gap.
+
+    Args:
+        source: the policy.
+        env: name of the environment.
+        task_sets: names of sets.
+        chosen: kinds of gap.
+        episodes: see `evaluate`; the same starts for every point.
+        workers: processes.
+        on_task: see `evaluate`.
+    """
+    spec = environment(env)
+    points = [(kind, *kind.point(spec, severity)) for kind in chosen for severity in kind.severities]
+    gaps = ["", *(profile.dumps() for *_, profile in points)]
+    clean, *behind = evaluate_gaps(source, env, task_sets, gaps, episodes, workers, on_task)
+    return [
+        Point("", 0.0, "", {}, clean),
+        *(
+            Point(kind.name, severity, unit, profile.to_dict(), found)
+            for (kind, severity, unit, profile), found in zip(points, behind, strict=True)
+        ),
+    ]

@@ -1,0 +1,85 @@
+"""Which trajectories a contrastive loss compares (paper, section 4.3 and figure 4).
+
+Every strategy looks at one current task, drawn anew for each loss, and takes up to `count` trajectories: half as
+queries and positive keys, half as negatives. Where the buffer holds fewer, it takes what there is, and K is smaller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from sami_train.episodes.buffer import EpisodeBuffer
+
+
+class Trajectories(NamedTuple):
+    """Buffer positions of what is compared; nothing stands on both sides."""
+
+    positives: np.ndarray
+    """At least two, of the current task: queries, and keys for one another."""
+    negatives: np.ndarray
+    """At least one."""
+
+
+Score = Callable[[np.ndarray], np.ndarray]
+"""Buffer positions (n,) to what ranks them (n,), higher is better."""
+Strategy = Callable[[EpisodeBuffer, int, np.random.Generator, Score], Trajectories | None]
+"""Draws trajectories; None where there are none to compare yet."""
+
+
+def same_task(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score) -> Trajectories | None:
+    """SaNCE: high returns of the current task against low returns of the same task."""
+    split = _split(buffer, _current(buffer, rng), count, rng, score)
+    return None if split is None or len(split.positives) < 2 else split
+
+
+def other_tasks(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score) -> Trajectories | None:
+    """InfoNCE: the current task against the others, whatever the returns."""
+    current = _current(buffer, rng)
+    positives = _draw(buffer.of_task(current), count // 2, rng)
+    negatives = _draw(np.flatnonzero(buffer.tasks[: len(buffer)] != current), count // 2, rng)
+    return Trajectories(positives, negatives) if len(positives) > 1 and len(negatives) else None
+
+
+def low_returns_of_all_tasks(
+    buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score
+) -> Trajectories | None:
+    """Sa+InfoNCE: high returns of the current task against low returns of every task, in equal shares."""
+    current = _current(buffer, rng)
+    own = _split(buffer, current, count, rng, score)
+    if own is None or len(own.positives) < 2:
+        return None
+    tasks = buffer.task_indices()
+    share = math.ceil(count // 2 / len(tasks))
+    others = [split for task in tasks if task != current and (split := _split(buffer, task, 2 * share, rng, score))]
+    low = np.concatenate([own.negatives[-share:], *(split.negatives for split in others)])
+    return Trajectories(own.positives, _draw(low, count // 2, rng))
+
+
+def _current(buffer: EpisodeBuffer, rng: np.random.Generator) -> int:
+    return int(rng.choice(buffer.task_indices()))
+
+
+def _draw(where: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    return rng.choice(where, min(count, len(where)), replace=False)
+
+
+def _split(buffer: EpisodeBuffer, task: int, count: int, rng: np.random.Generator, score: Score) -> Trajectories | None:
+    """Rank `count` trajectories of a task and part the better from the worse, at most half of `count` each.
+
+    They part where the score changes, as near to the middle as it does: equal scores never stand on both sides.
+    None where all are equal, and nothing tells a good skill from a bad one.
+    """
+    drawn = _draw(buffer.of_task(task), count, rng)
+    values = score(drawn)
+    order = np.argsort(-values, kind="stable")
+    ranked, values = drawn[order], values[order]
+    changes = np.flatnonzero(values[:-1] > values[1:]) + 1
+    if not len(changes):
+        return None
+    at = changes[np.abs(changes - len(ranked) / 2).argmin()]
+    half = max(count // 2, 1)
+    return Trajectories(ranked[:at][:half], ranked[at:][-half:])

@@ -1,0 +1,181 @@
+"""The card of a shipped model: how it was made and what it measured, all of it read from the run folder."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sami_runtime.model.contract import Contract
+from sami_train.agent.context_sac import ContextSAC
+from sami_train.envs.catalog import environment
+from sami_train.envs.measure import SUCCESS, Measure
+from sami_train.envs.tasks import label
+from sami_train.evaluation.results import Evaluation, TaskResult
+from sami_train.report.paper import reported
+from sami_train.runs.folder import RunFolder, read_metrics
+
+MOST_NAMED = 9
+"""Most tasks whose curves a plot names; of more, only the mean is."""
+MOST_LISTED = 30
+"""Most tasks of a set that a card lists one by one."""
+
+
+def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
+    """What the contract tells of the training."""
+    config, facts = agent.config, run.facts()
+    return {
+        "method": agent.method.title,
+        "env": config.env,
+        "preset": config.preset,
+        "steps": agent.num_timesteps,
+        "updates": agent._n_updates,
+        "seed": config.seed,
+        "minutes": round(float(facts["seconds"]) / 60, 1),
+        "cpus": facts["machine"]["cpus"],
+        "commit": facts["git"].get("commit", "unknown"),
+        "dirty": facts["git"].get("dirty"),
+        "versions": facts["versions"],
+        "tasks": [dict(task) for task in config.training_tasks()] if agent.environment else [],
+        "config": config.to_dict(),
+    }
+
+
+def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
+    """Write NAME.md beside the model, and NAME.png where matplotlib is installed.
+
+    Returns:
+        The files written.
+    """
+    training = contract.training
+    each = training["config"]["learning"].get("steps_per_draw", 1)
+    lines = [
+        f"# {model.stem}",
+        "",
+        f"{training['method']} on `{training['env']}`, seed {training['seed']}: {training['steps']:,} environment "
+        f"steps and {training['updates'] * each:,} gradient steps in {training['minutes']} minutes "
+        f"on {training['cpus']} cores.",
+        "",
+        "Made with:",
+        "",
+        "```",
+        shlex.join(run.facts()["command"]),
+        f"sami eval --run {run.path.as_posix()}",
+        f"sami export --run {run.path.as_posix()} --out {model.as_posix()}{_atlas_option(contract)}",
+        "```",
+        "",
+        f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
+        "",
+    ]
+    written = [model.with_suffix(".md")]
+    measure = environment(str(training["env"])).measure
+    if _plot(run, measure, model.with_suffix(".png")):
+        lines += [f"![{measure.name.capitalize()} while exploring]({model.stem}.png)", ""]
+        written.append(model.with_suffix(".png"))
+    if contract.evaluation is not None:
+        lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
+    lines += [
+        f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.",
+        "",
+    ]
+    written[0].write_text("\n".join(lines), encoding="utf-8")
+    return written
+
+
+def _atlas_option(contract: Contract) -> str:
+    atlas = contract.atlas
+    return f" --atlas-episodes {(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
+
+
+def _results(result: Evaluation, title: str) -> list[str]:
+    return _successes(result, title) if result.measure is SUCCESS else _returns(result, title)
+
+
+def _returns(result: Evaluation, title: str) -> list[str]:
+    show = result.measure.show
+    counts = " or ".join(dict.fromkeys(str(len(result.returns(name))) for name in result.sets))
+    lines = [
+        f"Return, {counts} episodes in each set of tasks, which come in turn, deterministic. std: deviation over these "
+        "episodes; ±: standard error of their mean; the paper's ±: deviation over five seeds.",
+        "",
+        "| task set | tasks | return | std | paper |",
+        "|---|---|---|---|---|",
+    ]
+    for name in result.sets:
+        cell = reported(result.env, title, name)
+        theirs = " ± ".join(map(show, cell)) if cell else ""
+        lines.append(
+            f"| {name} | {len(result.of(name))} | {show(result.ret(name))} ± {show(result.ret_error(name))} "
+            f"| {show(result.ret_std(name))} | {theirs} |"
+        )
+    lines += ["", "| task set | task | episodes | return |", "|---|---|---|---|"]
+    for name in result.sets:
+        rows = result.of(name)
+        for what, same in _listed(rows):
+            returns = [each for row in same for each in row.returns]
+            lines.append(f"| {name} | {what} | {len(returns)} | {show(sum(returns) / len(returns))} |")
+    return [*lines, ""]
+
+
+def _listed(rows: Sequence[TaskResult]) -> Iterator[tuple[str, list[TaskResult]]]:
+    """What a table tells of a set: each task, or of many with an episode or two each, those that share a feature."""
+    if len(rows) <= MOST_LISTED:
+        yield from ((label(row.task), [row]) for row in rows)
+        return
+    for feature in rows[0].task:
+        alike: dict[str, list[TaskResult]] = {}
+        for row in rows:
+            alike.setdefault(label({feature: row.task[feature]}), []).append(row)
+        yield from alike.items()
+
+
+def _successes(result: Evaluation, title: str) -> list[str]:
+    show = result.measure.show
+    paper = {name: cell.mean for name in result.sets if (cell := reported(result.env, title, name))}
+    lines = [
+        f"Success, {result.results[0].episodes} episodes per task, deterministic, the same starts in every task "
+        f"({result.results[0].solved_at_start:.0%} of them solved already: the floor).",
+        "",
+        "| task set | success | above the floor | paper |",
+        "|---|---|---|---|",
+    ]
+    for name in result.sets:
+        theirs = f"{paper[name]:.2f}" if name in paper else ""
+        lines.append(f"| {name} | {result.success(name):.3f} | {show(result.above_floor(name))} | {theirs} |")
+    lines += [
+        "",
+        "| task set | task | success | above the floor | lifted | steps |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in result.results:
+        lines.append(
+            f"| {row.task_set} | {label(row.task)} | {row.success:.2f} | {show(row.above_floor, coarse=True)} "
+            f"| {row.lifted:.2f} | {row.steps:.1f} |"
+        )
+    return [*lines, ""]
+
+
+def _plot(run: RunFolder, measure: Measure, path: Path) -> bool:
+    """Draw what counts while exploring over minutes; False where matplotlib is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        return False
+    rows = [row for row in read_metrics(run.metrics) if "time/seconds" in row and measure.exploring in row]
+    figure = Figure(figsize=(7, 3.5), layout="constrained")
+    axes = figure.subplots()
+    minutes = [row["time/seconds"] / 60 for row in rows]
+    prefix = f"{measure.name}/"
+    names = sorted({key for row in rows for key in row if key.startswith(prefix)})
+    for name in names:
+        task = name.removeprefix(prefix) if len(names) <= MOST_NAMED else "_"
+        axes.plot(minutes, [row.get(name, float("nan")) for row in rows], lw=1, alpha=0.6, label=task)
+    axes.plot(minutes, [row[measure.exploring] for row in rows], "k", lw=2, label="mean")
+    shorter = run.config().collection.episode_steps
+    said = f"{measure.name} while exploring" + (f",\nepisodes of {shorter} steps" if shorter else "")
+    axes.set(xlabel="minutes", ylabel=said, ylim=measure.bounds)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7, loc="lower right")
+    figure.savefig(path, dpi=110)
+    return True

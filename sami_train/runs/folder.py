@@ -1,0 +1,258 @@
+"""The run folder: everything that one training leaves behind.
+
+config.json       the resolved configuration
+run.json          versions, git state, machine, state of the run (running, stopped, finished)
+metrics.jsonl     one line of numbers for each stretch of the run
+tensorboard/      the same for TensorBoard
+checkpoints/N/    agent.zip and buffer.npz after N environment steps; complete or absent
+agent.zip         the trained agent, once the run has finished
+evaluation.json   success or returns by task, once `sami eval` has run
+lock              held by the process that trains here
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from sami_runtime.errors import SamiError
+from sami_train.config.schema import TrainConfig, from_dict
+from sami_train.machine.cores import usable_cores
+
+RUN_VERSION = 1
+PACKAGES = (
+    "sami",
+    "torch",
+    "stable-baselines3",
+    "gymnasium",
+    "panda-gym",
+    "pybullet",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+)
+
+
+class RunError(SamiError):
+    """A run folder that is missing, incomplete, in use or of another version."""
+
+
+class RunFolder:
+    """One run's folder.
+
+    Args:
+        path: the folder; see `create` and `open`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, config: TrainConfig, command: list[str]) -> RunFolder:
+        """Make a new run folder.
+
+        Raises:
+            RunError: something is there already.
+        """
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            hint = "go on with it by --resume, or" if cls(path).newest_checkpoint() else "please"
+            raise RunError(f"{path} exists and is not empty; {hint} choose another --out.")
+        path.mkdir(parents=True, exist_ok=True)
+        run = cls(path)
+        write_json(path / "config.json", config.to_dict())
+        write_json(
+            path / "run.json",
+            {
+                "version": RUN_VERSION,
+                "state": "running",
+                "command": command,
+                "started": _now(),
+                "versions": versions(),
+                "git": git_state(),
+                "machine": {"cpus": usable_cores(), "processor": platform.processor() or platform.machine()},
+                "seconds": 0.0,
+            },
+        )
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Open an existing run folder.
+
+        Raises:
+            RunError: it is none, or of another version.
+        """
+        if not path.is_dir():
+            raise RunError(f"there is no run folder {path}; `sami train --out {path}` makes one.")
+        for name in ("run.json", "config.json"):
+            if not (path / name).is_file():
+                raise RunError(
+                    f"{path} has no {name}: it is no run folder, or its making was cut off. "
+                    "Train again with a new --out."
+                )
+        run = cls(path)
+        found = run.facts().get("version")
+        if found != RUN_VERSION:
+            raise RunError(f"{path} is of run version {found}; this sami reads version {RUN_VERSION}.")
+        return run
+
+    def config(self) -> TrainConfig:
+        """The resolved configuration."""
+        return from_dict(read_json(self.path / "config.json"))
+
+    def facts(self) -> dict[str, Any]:
+        """What run.json holds."""
+        return read_json(self.path / "run.json")
+
+    def update(self, **facts: Any) -> None:
+        """Change some of run.json's facts."""
+        write_json(self.path / "run.json", {**self.facts(), **facts})
+
+    @property
+    def metrics(self) -> Path:
+        """The metrics file."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def evaluation(self) -> Path:
+        """The evaluation of the newest agent."""
+        return self.path / "evaluation.json"
+
+    def keep_evaluation(self, result: dict[str, Any], agent_steps: int) -> None:
+        """Write the evaluation of all task sets, beside the steps that its agent had trained for."""
+        write_json(self.evaluation, result | {"agent_steps": agent_steps})
+
+    @property
+    def agent(self) -> Path:
+        """The trained agent."""
+        return self.path / "agent.zip"
+
+    def newest_agent(self) -> Path:
+        """The trained agent, or the newest checkpoint's.
+
+        Raises:
+            RunError: there is neither.
+        """
+        if self.agent.is_file():
+            return self.agent
+        checkpoint = self.newest_checkpoint()
+        if checkpoint is None:
+            raise RunError(f"{self.path} holds no agent and no checkpoint yet; train again with a new --out.")
+        return checkpoint / "agent.zip"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training in this folder.
+
+        Raises:
+            RunError: another process does.
+        """
+        with (self.path / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise RunError(f"{self.path} is in use by another process; wait for it to end, or stop it.") from error
+            yield
+
+    def newest_checkpoint(self) -> Path | None:
+        """The checkpoint with the most steps; None where there is none."""
+        folder = self.path / "checkpoints"
+        complete = [p for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
+        return max(complete, key=lambda p: int(p.name), default=None)
+
+    def checkpoint(self, steps: int, agent: Any) -> Path:
+        """Write a checkpoint. It appears under its name only once it is complete; older buffers go.
+
+        Args:
+            steps: environment steps done.
+            agent: a `ContextSAC`.
+        """
+        folder = self.path / "checkpoints"
+        unfinished = folder / f"{steps}.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        agent.save(unfinished / "agent.zip")
+        agent.save_buffer(unfinished / "buffer.npz")
+        target = folder / str(steps)
+        shutil.rmtree(target, ignore_errors=True)
+        unfinished.rename(target)
+        for other in folder.iterdir():
+            if other != target:
+                # Buffers are large, and a run resumes from its newest checkpoint only.
+                (other / "buffer.npz").unlink(missing_ok=True)
+        return target
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a result depends on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def git_state() -> dict[str, Any]:
+    """Commit of the checkout that this package runs from, and whether it has changes; empty outside one."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        result = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        return result.stdout.strip()
+
+    try:
+        # An installed copy may lie inside some other repository; only files that git knows are a checkout.
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file whole or not at all."""
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    unfinished.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        RunError: it cannot be read or is none.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read: {error}. Was it half written? Train again with a new --out.") from error
+    if not isinstance(value, dict):
+        raise RunError(f"{path} holds a {type(value).__name__}; it must hold a JSON object.")
+    return value
+
+
+def read_metrics(path: Path) -> list[dict[str, float]]:
+    """All complete lines of a metrics file; a last line that was cut off is left out."""
+    if not path.is_file():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows

@@ -1,0 +1,196 @@
+"""One training run, from configuration to trained agent: progress, checkpoints, interruption and resumption."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
+
+from sami_runtime.errors import UnknownName
+from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.schema import TrainConfig
+from sami_train.envs.catalog import environment
+from sami_train.machine.cores import share_of_cores
+from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.metrics import MetricsFile
+from sami_train.runs.progress import Progress
+
+LOG_EVERY = 10_000
+"""Environment steps between two lines of the metrics."""
+
+
+class _Keeper(BaseCallback):
+    """Shows progress, writes checkpoints, and stops the run when asked to."""
+
+    def __init__(self, run: RunFolder, config: TrainConfig, progress: Progress, before: float) -> None:
+        super().__init__()
+        self.run, self.config, self.progress, self.before = run, config, progress, before
+        self.started = time.perf_counter()
+        self.stop_requested = False
+        self.measure = environment(config.env).measure
+        self._next = 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent on this run so far, with those before a resumption."""
+        return self.before + time.perf_counter() - self.started
+
+    def _on_training_start(self) -> None:
+        self._next = (self.num_timesteps // self.config.checkpoint_every + 1) * self.config.checkpoint_every
+
+    def _on_step(self) -> bool:
+        agent = self.model
+        assert isinstance(agent, ContextSAC)
+        agent.logger.record("time/seconds", self.seconds)
+        self.progress.update(agent.num_timesteps, agent._n_updates, agent.task_record)
+        if agent.num_timesteps >= self._next or self.stop_requested:
+            self._next += self.config.checkpoint_every
+            self.run.checkpoint(agent.num_timesteps, agent)
+            self.run.update(seconds=self.seconds, steps=agent.num_timesteps)
+        return not self.stop_requested
+
+
+def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[str] | None = None) -> ContextSAC:
+    """Train in a new run folder.
+
+    Args:
+        config: the run.
+        out: the folder; must not hold anything yet.
+        show: whether to draw the progress display.
+        command: what to note as the command that repeats the run; this process's own if left out.
+
+    Returns:
+        The agent, trained to the end or as far as the user let it.
+
+    Raises:
+        RunError: the folder is taken.
+        UnknownName: there is no such device.
+    """
+    prepare_torch(config)
+    # Everything that can fail, fails before anything is written.
+    agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
+    run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
+    with run.locked():
+        return _run(run, config, agent, show)
+
+
+def resume(out: Path, *, show: bool = True) -> ContextSAC:
+    """Go on with an interrupted run from its newest checkpoint; buffer, optimisers and random states come back.
+
+    Raises:
+        RunError: there is no such run, it has finished, has no checkpoint, or is in use.
+    """
+    run = RunFolder.open(out)
+    config = run.config()
+    if run.agent.is_file():
+        raise RunError(f"{out} has finished its {config.steps} steps; evaluate it with: sami eval --run {out}")
+    checkpoint = run.newest_checkpoint()
+    if checkpoint is None:
+        raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
+    prepare_torch(config)
+    with run.locked():
+        env = make_env(config)
+        with _readable(checkpoint / "agent.zip"):
+            agent = ContextSAC.load(checkpoint / "agent.zip", env=env, device=config.device)
+        with _readable(checkpoint / "buffer.npz"):
+            agent.load_buffer(checkpoint / "buffer.npz")
+        run.update(state="running")
+        run.evaluation.unlink(missing_ok=True)  # it measured an agent that is about to change
+        return _run(run, config, agent, show)
+
+
+def load_agent(run: RunFolder) -> ContextSAC:
+    """The newest agent of a run, for acting only.
+
+    Raises:
+        RunError: the run has none, or its file cannot be read.
+    """
+    path = run.newest_agent()
+    with _readable(path):
+        return ContextSAC.load(path, device="cpu")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say which file it was that could not be read, whatever its reader raised."""
+    try:
+        yield
+    except Exception as error:
+        raise RunError(f"{path} cannot be loaded: {error}. Was it half written, or by other versions?") from error
+
+
+def make_env(config: TrainConfig) -> Any:
+    """The environment that a run trains in, on its training tasks and behind its gap."""
+    spec, collection = environment(config.env), config.collection
+    goal = {} if spec.goal is None else {"reward": collection.reward, "end_on_fall": collection.end_on_fall}
+    steps = collection.episode_steps or spec.episode_steps
+    return spec.make(gap=config.gap, tasks=config.training_tasks(), max_episode_steps=steps, **goal)
+
+
+def prepare_torch(config: TrainConfig) -> None:
+    """Leave a core to each collector, skip denormal numbers (they only cost time), let a GPU use its fast float32."""
+    try:
+        needs_gpu = config.device != "auto" and torch.device(config.device).type == "cuda"
+    except RuntimeError as error:
+        raise UnknownName("device", config.device, ["auto", "cpu", "cuda"]) from error
+    if needs_gpu and not torch.cuda.is_available():
+        raise RunError(f"device is {config.device!r}, and torch finds no GPU here; use --device cpu or auto.")
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(max(1, share_of_cores() - max(1, config.collection.collectors)))
+    torch.set_float32_matmul_precision("high")
+
+
+def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> ContextSAC:
+    writers: list[KVWriter] = [
+        MetricsFile(run.metrics, agent.num_timesteps),
+        TensorBoardOutputFormat(str(run.path / "tensorboard")),
+    ]
+    agent.set_logger(Logger(str(run.path), writers))
+    try:
+        with Progress(config, agent.num_timesteps, show) as progress:
+            keeper = _Keeper(run, config, progress, float(run.facts().get("seconds", 0.0)))
+            with _stops_on_signal(keeper):
+                remaining = config.steps - agent.num_timesteps
+                agent.learn(remaining, keeper, LOG_EVERY, reset_num_timesteps=agent.num_timesteps == 0)
+        agent._dump_logs()
+    except BaseException:
+        run.update(state="failed")
+        raise
+    finally:
+        agent.logger.close()
+    if agent.finished:
+        unfinished = run.path / "agent.unfinished.zip"
+        agent.save(unfinished)
+        unfinished.rename(run.agent)
+    run.update(
+        state="finished" if agent.finished else "stopped",
+        seconds=keeper.seconds,
+        steps=agent.num_timesteps,
+        updates=agent._n_updates,
+    )
+    return agent
+
+
+@contextmanager
+def _stops_on_signal(keeper: _Keeper) -> Iterator[None]:
+    """Turn Ctrl-C and SIGTERM into a stop at the next safe place; a second Ctrl-C stops at once."""
+
+    def ask(number: int, frame: Any) -> None:
+        if keeper.stop_requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        keeper.stop_requested = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,176 @@
+"""The grid of a sweep: every combination of some values of some configuration keys, each with a name of its own.
+
+`Grid({"env": ("panda",), "method": ("tesac", "satesac"), "seed": (0, 1)})` has the cells `panda-tesac-0`,
+`panda-satesac-0`, `panda-tesac-1`, `panda-satesac-1`. Any other key that has several values adds to the name:
+`panda-tesac-0-trajectories=16`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sami_runtime.errors import SamiError
+from sami_train.config.schema import TrainConfig, keys, parse_override, resolve
+
+IN_EVERY_NAME = ("env", "method", "seed")
+
+
+class GridError(SamiError):
+    """A grid that cannot be run, or that contradicts the one it should extend."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training run of a grid."""
+
+    name: str
+    config: TrainConfig
+    overrides: Mapping[str, Any]
+    """What the grid sets, by dotted key; the rest is the preset's."""
+
+    def command(self, out: Path) -> list[str]:
+        """The `sami train` command that trains the same."""
+        words = ["sami", "train", "--out", str(out)]
+        for key, value in self.overrides.items():
+            if key in (*IN_EVERY_NAME, "preset", "steps", "device"):
+                words += [f"--{key}", str(value)]
+            else:
+                words += ["--set", f"{key}={json.dumps(value)}"]
+        return words
+
+
+class Grid:
+    """The product of some axes.
+
+    Args:
+        axes: values by dotted configuration key; `env`, `method` and `seed` must be among them.
+        unnamed: values that stay out of the cells' names, by key; of each axis with one value, that value, if left
+            out. A grid that grew keeps those of its beginning, so that its first cells keep their names.
+
+    Raises:
+        GridError: an axis is empty or has a value twice.
+    """
+
+    def __init__(self, axes: Mapping[str, Sequence[Any]], unnamed: Mapping[str, Any] | None = None) -> None:
+        self.axes = {key: tuple(values) for key, values in axes.items()}
+        for key, values in self.axes.items():
+            repeated = [value for index, value in enumerate(values) if value in values[:index]]
+            if repeated or not values:
+                fact = f"has {repeated[0]!r} twice" if repeated else "has no value"
+                raise GridError(f"{key} {fact}; give each value once, e.g. seed=0,1,2.")
+        if unnamed is None:
+            unnamed = {
+                key: values[0] for key, values in self.axes.items() if len(values) == 1 and key not in IN_EVERY_NAME
+            }
+        self.unnamed = dict(unnamed)
+
+    def cells(self) -> list[Cell]:
+        """Every combination, its configuration resolved and checked.
+
+        The seed varies slowest: a sweep that is stopped early leaves whole comparisons.
+
+        Raises:
+            GridError: a cell's configuration is not valid; names the cell.
+        """
+        order = sorted(self.axes, key=lambda key: key != "seed")
+        cells = []
+        for values in itertools.product(*(self.axes[key] for key in order)):
+            chosen = dict(zip(order, values, strict=True))
+            overrides = {key: chosen[key] for key in self.axes}
+            try:
+                config = resolve(
+                    overrides.get("preset", TrainConfig.preset),
+                    {key: value for key, value in overrides.items() if key != "preset"},
+                )
+            except SamiError as error:
+                raise GridError(f"cell {self._name(overrides)}: {error}") from error
+            # Named by the values that the configuration holds: 2e5 steps are 200000.
+            held = {key: functools.reduce(getattr, key.split("."), config) for key in overrides}
+            cells.append(Cell(self._name(overrides, held), config, held))
+        for name, count in Counter(cell.name for cell in cells).items():
+            if count > 1:
+                raise GridError(f"{count} cells are named {name}; give each value once.")
+        return cells
+
+    def _name(self, chosen: Mapping[str, Any], shown: Mapping[str, Any] | None = None) -> str:
+        shown = shown or chosen
+        parts = [_readable(shown[key]) for key in IN_EVERY_NAME]
+        parts += [
+            f"{_short(key)}={_readable(shown[key])}"
+            for key, value in chosen.items()
+            if key not in IN_EVERY_NAME and not (key in self.unnamed and self.unnamed[key] == value)
+        ]
+        return "-".join(parts)
+
+    def extended(self, wider: Grid) -> Grid:
+        """This grid with the values that a wider one adds.
+
+        Raises:
+            GridError: the other is not wider: it lacks keys or values, or has keys that this one leaves to the preset.
+        """
+        for key in sorted(self.axes.keys() | wider.axes.keys()):
+            if (key in self.axes) != (key in wider.axes):
+                there, here = ("set", "is not") if key in self.axes else ("not set", "is")
+                raise GridError(f"{key} is {there} in the sweep that is there, and now {here}; {_SAME}")
+            missing = [value for value in self.axes[key] if value not in wider.axes[key]]
+            if missing:
+                had, given = (",".join(map(_readable, grid.axes[key])) for grid in (self, wider))
+                raise GridError(f"{key} is {had} in the sweep that is there, and now {given}; {_SAME}")
+        axes = {key: (*old, *(v for v in wider.axes[key] if v not in old)) for key, old in self.axes.items()}
+        return Grid(axes, self.unnamed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as sweep.json holds them."""
+        return {"axes": {key: list(values) for key, values in self.axes.items()}, "unnamed": self.unnamed}
+
+
+_SAME = "give all that it has (values may be added), go on with --resume, or choose another --out."
+
+
+def parse_axis(text: str) -> tuple[str, list[Any]]:
+    """`"contrast.trajectories=16,64"` to its key and values; commas inside brackets or quotes do not part values.
+
+    Raises:
+        ConfigError: there is no `=`.
+        GridError: a value is empty.
+    """
+    key, _ = parse_override(text)
+    parts = _split(text.partition("=")[2])
+    if not all(parts):
+        raise GridError(f"{text!r} has an empty value; part values by single commas, e.g. {key}=1,2.")
+    return key, [parse_override(f"{key}={part}")[1] for part in parts]
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, quote = [""], 0, ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character == "," and depth == 0:
+            parts.append("")
+            continue
+        depth += 0 if quote else (character in "[{") - (character in "]}")
+        parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def _short(key: str) -> str:
+    last = key.rpartition(".")[2]
+    return key if [other.rpartition(".")[2] for other in keys()].count(last) > 1 else last
+
+
+def _readable(value: Any) -> str:
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return "x".join(map(_readable, value))
+    text = value if isinstance(value, str) else json.dumps(value)
+    return re.sub(r"[^\w.+-]", "_", text) if isinstance(value, str) else text

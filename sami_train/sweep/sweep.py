@@ -1,0 +1,249 @@
+"""A sweep: the cells of a grid, run by submitit as processes of this machine or as Slurm jobs; any cut can be resumed.
+
+sweep.json    the grid and the episodes of the evaluation
+sweep.lock    held by the process that sweeps here
+NAME/         one run folder for each cell, as `sami train` makes them
+logs/NAME/    what the cell's processes printed, and its lock
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from submitit import Job
+
+from sami_train.runs.folder import RunError, RunFolder, read_json, write_json
+from sami_train.sweep.cell import CellStatus, Outcome, holder, status
+from sami_train.sweep.grid import Cell, Grid
+from sami_train.sweep.launcher import Launcher, SweepError
+
+SWEEP_VERSION = 1
+POLL = 0.5
+"""Seconds between two looks at the jobs."""
+PATIENCE = 60.0
+"""Seconds that a stopped sweep waits for its jobs' last checkpoints."""
+
+
+@dataclass
+class Row:
+    """Where one cell of a sweep stands."""
+
+    cell: Cell
+    state: str = "waiting"
+    """waiting, running, evaluating, stopped, failed or done."""
+    status: CellStatus = field(default_factory=CellStatus)
+    reason: str = ""
+    log: Path | None = None
+    began_at: int = -1
+    """Steps of the checkpoint that its last job began from."""
+
+
+class Sweep:
+    """A sweep's folder and its cells.
+
+    Args:
+        path: the folder.
+        grid: what is swept.
+        episodes: evaluation episodes per task; per set of tasks where the return is what counts.
+
+    Raises:
+        GridError: a cell's configuration is not valid.
+        RunError: a cell's folder holds another run.
+    """
+
+    def __init__(self, path: Path, grid: Grid, episodes: int) -> None:
+        self.path, self.grid, self.episodes = path, grid, episodes
+        self.rows = [Row(cell) for cell in grid.cells()]
+        for row in self.rows:
+            self._check(row.cell)
+            self._look(row)
+
+    @classmethod
+    def open(cls, path: Path) -> Sweep:
+        """The sweep of a folder.
+
+        Raises:
+            SweepError: there is none, or of another version.
+        """
+        file = path / "sweep.json"
+        if not file.is_file():
+            raise SweepError(f"{path} has no sweep.json; `sami sweep --out {path}` begins a sweep there.")
+        kept = read_json(file)
+        if kept.get("version") != SWEEP_VERSION:
+            raise SweepError(f"{file} is of version {kept.get('version')}; this sami reads version {SWEEP_VERSION}.")
+        return cls(path, Grid(kept["axes"], kept["unnamed"]), kept["episodes"])
+
+    @classmethod
+    def begin(cls, path: Path, grid: Grid, episodes: int) -> Sweep:
+        """A new sweep, or the one in the folder with the values that this grid adds. Writes nothing yet.
+
+        Raises:
+            GridError: the folder's sweep and this one contradict each other.
+        """
+        if not (path / "sweep.json").is_file():
+            return cls(path, grid, episodes)
+        there = cls.open(path)
+        if there.episodes != episodes:
+            raise SweepError(
+                f"{path} evaluates with {there.episodes} episodes, and now {episodes} are asked for; "
+                "a sweep evaluates all cells alike: keep the number, or choose another --out."
+            )
+        return cls(path, there.grid.extended(grid), episodes)
+
+    def folder(self, cell: Cell) -> Path:
+        """The cell's run folder."""
+        return self.path / cell.name
+
+    def logs(self, cell: Cell) -> Path:
+        """The cell's folder of logs."""
+        return self.path / "logs" / cell.name
+
+    def count(self, *states: str) -> int:
+        """How many cells are in one of some states."""
+        return sum(row.state in states for row in self.rows)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimate for all cells that are not done, run one after the other; None before there is any speed."""
+        steps = sum(row.status.steps for row in self.rows)
+        seconds = sum(row.status.seconds for row in self.rows)
+        left = sum(max(0, row.cell.config.steps - row.status.steps) for row in self.rows if row.state != "failed")
+        return left * seconds / steps if steps else None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other sweeps out of the folder.
+
+        Raises:
+            SweepError: there is one.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "sweep.lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise SweepError(f"another sweep runs in {self.path}; wait for it to end, or stop it.") from error
+            yield
+
+    def run(self, launcher: Launcher, on_change: Callable[[], None]) -> bool:
+        """Run every cell that is not done.
+
+        Args:
+            launcher: starts the jobs.
+            on_change: called about twice a second, after the rows were brought up to date.
+
+        Returns:
+            Whether it came to the end; False where a signal stopped it.
+
+        Raises:
+            SweepError: another sweep runs here.
+        """
+        with self.locked(), _asked_to_stop() as asked:
+            write_json(
+                self.path / "sweep.json",
+                {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()},
+            )
+            waiting = [row for row in self.rows if row.state != "done"]
+            for row in waiting:
+                left = holder(self.logs(row.cell))
+                row.state, row.reason = "waiting", f"waits for {left}, left by an earlier sweep" if left else ""
+            # First those that a killed sweep left running: their jobs wait for them, and they use the machine anyway.
+            waiting.sort(key=lambda row: not row.reason)
+            running: dict[str, tuple[Row, Job[Outcome]]] = {}
+            stop_by = float("inf")
+            while running or (waiting and not asked):
+                while waiting and len(running) < launcher.jobs and not asked:
+                    row = waiting.pop(0)
+                    job = self._submit(row, launcher)
+                    if job is not None:
+                        running[row.cell.name] = row, job
+                if asked:
+                    stop_by = min(stop_by, time.monotonic() + PATIENCE)
+                    if time.monotonic() > stop_by or len(asked) > 1:
+                        break
+                    for _, job in running.values():
+                        launcher.stop(job)
+                for name, (row, job) in list(running.items()):
+                    if job.done():
+                        del running[name]
+                        self._settle(row, job, stopping=bool(asked))
+                        if row.state == "waiting":
+                            waiting.append(row)
+                    else:
+                        self._look(row, "running")
+                on_change()
+                if running:
+                    time.sleep(POLL)
+            return not asked
+
+    def _check(self, cell: Cell) -> None:
+        if not (self.folder(cell) / "config.json").is_file():
+            return
+        there, here = (config.by_key() for config in (RunFolder(self.folder(cell)).config(), cell.config))
+        for key, value in here.items():
+            if there[key] != value:
+                raise RunError(
+                    f"{self.folder(cell)} holds a run with {key} = {there[key]}, and the sweep's has {value}; "
+                    "move that folder away, or choose another --out."
+                )
+
+    def _look(self, row: Row, running: str = "") -> None:
+        row.status = status(self.folder(row.cell), row.cell.config.env, self.episodes)
+        if row.status.sets:
+            row.state = "done"
+        elif running:
+            row.state = "evaluating" if row.status.trained else running
+
+    def _submit(self, row: Row, launcher: Launcher) -> Job[Outcome] | None:
+        row.state = "running"
+        row.began_at = _checkpointed(self.folder(row.cell))
+        try:
+            job = launcher.submit(row.cell, self.folder(row.cell), self.logs(row.cell), self.episodes)
+        except (OSError, RuntimeError) as error:
+            row.state, row.reason = "failed", f"its job could not be started: {error}"
+            return None
+        row.log = self.logs(row.cell) / job.paths.stdout.name
+        return job
+
+    def _settle(self, row: Row, job: Job[Outcome], stopping: bool) -> None:
+        self._look(row)
+        row.reason = ""
+        if row.state == "done":
+            return
+        if not job.paths.result_pickle.exists():
+            row.state, row.reason = ("stopped", "") if stopping else ("failed", _last_words(job.paths.stdout))
+            return
+        outcome = job.result()
+        row.state, row.reason = outcome.state, outcome.reason
+        if row.state == "stopped" and not stopping and _checkpointed(self.folder(row.cell)) > row.began_at:
+            row.state = "waiting"  # stopped at a time limit, and further than before
+
+
+def _checkpointed(folder: Path) -> int:
+    newest = RunFolder(folder).newest_checkpoint()
+    return -1 if newest is None else int(newest.name)
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+    return f"its process ended without a result (killed, or out of memory?); it last said: {said}"
+
+
+@contextlib.contextmanager
+def _asked_to_stop() -> Iterator[list[int]]:
+    """The signals to stop that have arrived."""
+    asked: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in numbers}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
