@@ -47,7 +47,7 @@ def main() -> None:
 def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any]:
     """Median times [s] by steps per draw, with and without the contrastive loss, and shares of operations."""
     from sami_train.agent.context_sac import ContextSAC
-    from sami_train.config.schema import resolve
+    from sami_train.config.resolve import resolve
     from sami_train.runs.train import make_env, prepare_torch
 
     # Of two tasks only, so that few episodes are enough for what compares those of one task.

@@ -32,7 +32,8 @@ import numpy as np
 
 from sami_runtime import Executed, Limits, MonotonicClock, Observation, Recorder, SafetyGate, Session, run_episode
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.model.contract import Contract, Signal
+from sami_runtime.model.contract import Contract
+from sami_runtime.signals import Signal
 
 TOLERANCE = 1e-3
 

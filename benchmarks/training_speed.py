@@ -64,7 +64,7 @@ def environment_speed(steps: int) -> float:
 def make_agent(preset: str, device: str, episodes: int, **changes: str) -> ContextSAC:
     """A fresh agent of a preset, with a buffer for these episodes, on the threads that training would use."""
     from sami_train.agent.context_sac import ContextSAC
-    from sami_train.config.schema import resolve
+    from sami_train.config.resolve import resolve
     from sami_train.runs.train import make_env, prepare_torch
 
     config = resolve(preset, {"learning.buffer_episodes": episodes, "device": device, **changes})
@@ -165,9 +165,9 @@ def measure(
 
 def time_to(run: Path, target: float) -> dict[str, Any]:
     """When a run's success while exploring first reached a target."""
-    from sami_train.runs.folder import read_metrics
+    from sami_train.machine.files import read_json_lines
 
-    rows = [r for r in read_metrics(run / "metrics.jsonl") if "rollout/success" in r and "time/seconds" in r]
+    rows = [r for r in read_json_lines(run / "metrics.jsonl") if "rollout/success" in r and "time/seconds" in r]
     if not rows:
         raise SystemExit(f"{run / 'metrics.jsonl'} holds no line with rollout/success and time/seconds.")
     best = max(rows, key=lambda row: row["rollout/success"])

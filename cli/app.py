@@ -26,6 +26,7 @@ from .commands import (
     run,
     sweep,
     train,
+    verify,
 )
 from .commands import eval as evaluate
 
@@ -71,7 +72,7 @@ app.command("export")(export.export)
 app.command("atlas")(atlas.atlas)
 app.command("adapt")(adapt.adapt)
 app.command("inspect")(inspect.inspect)
-app.command("verify")(inspect.verify)
+app.command("verify")(verify.verify)
 app.command("run")(run.run)
 app.command("check-adapter")(check_adapter.check_adapter)
 app.command("replay")(replay.replay)

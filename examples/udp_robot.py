@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from sami_runtime import AdapterError, Clock, Executed, Observation
-from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
+from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION
 
 ROBOT, HERE = ("127.0.0.1", 47001), ("127.0.0.1", 47002)
 

@@ -34,15 +34,17 @@ from sami_runtime.loop.run_episode import EpisodeReport, run_episode
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.atlas import Atlas, Locator, Place
-from sami_runtime.model.contract import CONTRACT_VERSION, METADATA_KEY, Context, Contract, Signal, StateTensor
+from sami_runtime.model.contract import CONTRACT_VERSION, METADATA_KEY, Context, Contract, StateTensor
 from sami_runtime.model.golden import Golden, GoldenSteps
-from sami_runtime.recording.reader import RecordedStep, Recording, read_recording
+from sami_runtime.recording.format import RecordedStep
+from sami_runtime.recording.reader import Recording, read_recording
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import Comparison, Difference, Shadow
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session, SessionState, Step
 from sami_runtime.session.telemetry import Phase, Reading, Telemetry
+from sami_runtime.signals import Signal
 
 # `verify` and `replay` themselves stay in their modules of the same name: sami_runtime.verify.verify.
 __all__ = [

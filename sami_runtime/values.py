@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sami_runtime.errors import NonFiniteError, SignalError, nearest
-from sami_runtime.model.contract import Signal
+from sami_runtime.signals import Signal
 
 
 def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: str) -> None:

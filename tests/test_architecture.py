@@ -5,9 +5,15 @@ import importlib
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"sami_runtime": "sami_runtime", "sami_train": "sami_train", "cli": "sami_cli"}
@@ -16,11 +22,36 @@ MAX_TEST_LINES = 360
 
 TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
-BRIDGE = (
-    *("contract", "errors", "artifact", "session", "verify", "adapters", "clock"),
-    *("gap", "gap_profile", "atlas", "telemetry", "inference"),
-)
-"""Modules of the runtime that training may use: the file's format, what judges its own exports, the gap to reality."""
+BRIDGE = ("errors", "signals", "clock", "model", "session", "adapters", "gap", "checks.verify")
+"""Rooms of the runtime that training may use: the file's format, what judges its own exports, the gap to reality."""
+
+FLOORS = {
+    "sami_runtime": (
+        "errors signals",
+        "clock documents values",
+        "model",
+        "session gap",
+        "adapters",
+        "safety",
+        "loop",
+        "checks recording",
+        "__init__",
+    ),
+    "sami_train": (
+        "machine __init__",
+        "envs",
+        "episodes",
+        "methods evaluation",
+        "config contexts",
+        "agent",
+        "runs",
+        "export report sweep",
+    ),
+    "cli": ("__init__", "show drive", "commands", "app"),
+}
+"""Rooms of each package from the ground up, a floor each: what stands lower does not know what is built on it."""
+MAX_MODULES = 10
+"""Of a room, without its `__init__`."""
 
 TORCH_FREE = (
     "sami_train",
@@ -73,6 +104,31 @@ def imports(path, module_level=False):
     return found
 
 
+def room_of(path):
+    """(package folder, room): the folder or module right below the package."""
+    folder, room, *_ = path.relative_to(ROOT).with_suffix("").parts
+    return folder, room
+
+
+def room_imports(folder):
+    """(room, room, `file:line name`) of each import from one room of a package into another, wherever it stands."""
+    package = PACKAGES[folder]
+    for path in sources(folder):
+        parts = (package, *path.relative_to(ROOT / folder).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                base = ".".join([*parts[: len(parts) - node.level], node.module or ""]) if node.level else node.module
+                names = [f"{base.rstrip('.')}.{name.name}" for name in node.names]
+            else:
+                names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                top, *rest = name.split(".")
+                other = rest[0] if rest and (ROOT / folder / rest[0]).exists() else None
+                other = other or (rest[0] if rest and (ROOT / folder / f"{rest[0]}.py").exists() else "__init__")
+                if top == package and other != room_of(path)[1]:
+                    yield room_of(path)[1], other, f"{path.relative_to(ROOT)}:{node.lineno} {name}"
+
+
 def offences(folder, banned, module_level=False):
     """Each import of a banned package, as `file:line name`."""
     return [
@@ -91,6 +147,47 @@ def test_the_rules_see_imports():
     assert "onnxruntime" not in {name for _, name in imports(late, module_level=True)}
 
 
+@pytest.mark.parametrize("folder", FLOORS)
+def test_no_room_imports_from_a_floor_above(folder):
+    floor = {room: at for at, rooms in enumerate(FLOORS[folder]) for room in rooms.split()}
+    assert {room_of(path)[1] for path in sources(folder)} == set(floor), "each room has its floor, and nothing else has"
+    found = list(room_imports(folder))
+    assert found
+    assert [where for room, other, where in found if floor[other] > floor[room]] == []
+
+
+@pytest.mark.parametrize("folder", FLOORS)
+def test_no_circle_of_rooms(folder):
+    """Neighbours on a floor may know each other, but not in both directions."""
+    below = {}
+    for room, other, _ in room_imports(folder):
+        below.setdefault(room, set()).add(other)
+    TopologicalSorter(below).prepare()  # raises CycleError, which names the circle
+
+
+def test_no_room_is_a_hall():
+    for folder in FLOORS:
+        rooms = {path.parent for path in sources(folder)}
+        full = {
+            room.relative_to(ROOT).as_posix(): count
+            for room in rooms
+            if (count := sum(path.stem != "__init__" for path in room.glob("*.py"))) > MAX_MODULES
+        }
+        assert full == {} or (folder == "cli" and set(full) == {"cli/commands"}), full
+
+
+def test_every_package_folder_is_in_the_wheel():
+    """A forgotten one breaks only the wheel, which nobody sees in a checkout."""
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    folders = {
+        ".".join([package, *path.parent.relative_to(ROOT / folder).parts])
+        for folder, package in PACKAGES.items()
+        for path in sources(folder)
+    }
+    assert set(setuptools["packages"]) == folders
+    assert [path for folder in PACKAGES for path in sources(folder) if not (path.parent / "__init__.py").exists()] == []
+
+
 def test_the_runtime_knows_nothing_of_training():
     assert offences("sami_runtime", TRAINING) == []
 
@@ -107,7 +204,7 @@ def test_training_uses_of_the_runtime_only_what_its_files_need():
         if name.split(".")[0] == "sami_runtime"
     ]
     assert used
-    assert [found for found in used if found[2].split(".")[1] not in BRIDGE] == []
+    assert [where for where in used if not where[2].startswith(tuple(f"sami_runtime.{room}." for room in BRIDGE))] == []
     assert offences("sami_train", ("sami_cli", "cli")) == []
 
 

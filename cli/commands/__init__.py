@@ -1,1 +1,1 @@
-"""Room."""
+"""The commands, one a module."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from sami_train.contexts.make_atlas import Alarms
+    from sami_train.contexts.alarms import Alarms
 
 EPISODES = 60
 """Of each training task."""
@@ -37,8 +37,10 @@ def atlas(
 
     from sami_runtime.errors import SamiError
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.contexts.make_atlas import attach, known_tasks, measure, require_enough
-    from sami_train.contexts.make_atlas import check as count
+    from sami_train.contexts.alarms import check as count
+    from sami_train.contexts.fit_atlas import require_enough
+    from sami_train.contexts.make_atlas import known_tasks, measure
+    from sami_train.export.model_file import attach
 
     from ..drive.model_and_env import environment_of
 

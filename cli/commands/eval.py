@@ -36,7 +36,8 @@ def evaluate(
     from rich.progress import Progress
 
     from sami_train.envs.catalog import environment
-    from sami_train.evaluation.evaluate import Source, count_results
+    from sami_train.evaluation.by_task import Source
+    from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.evaluate import evaluate as measure
     from sami_train.evaluation.results import Evaluation, TaskResult
     from sami_train.machine.cores import usable_cores

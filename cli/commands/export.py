@@ -34,8 +34,10 @@ def export(
     from sami_train.envs.catalog import environment
     from sami_train.evaluation.results import Evaluation
     from sami_train.export.export import export as write
-    from sami_train.report.card import training_facts, write_card
-    from sami_train.runs.folder import RunFolder, read_json
+    from sami_train.export.fill_contract import training_facts
+    from sami_train.machine.files import read_json
+    from sami_train.report.card import write_card
+    from sami_train.runs.folder import RunFolder
     from sami_train.runs.train import load_agent
 
     folder = RunFolder.open(run)

@@ -11,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
 
+
 Model = Annotated[Path, typer.Argument(help="Model file.")]
 MOST_LISTED = 6
 """Most elements of a list that a line has room for."""
@@ -93,27 +94,3 @@ def _write_golden(contract: Contract, model: Path, path: Path) -> None:
                 writer.writerow([int(step in steps.resets), *(f"{number:.9g}" for number in row)])
     except OSError as error:
         raise SamiError(f"{path} cannot be written: {error.strerror}. Choose another file.") from error
-
-
-def verify(
-    model: Model,
-    tolerance: Annotated[float, typer.Option(min=0.0, max=1.0, help="Largest difference that passes.")] = 1e-5,
-    provider: Annotated[
-        str, typer.Option(help="What runs the graph: cpu, cuda, ... Each rounds in its own way.")
-    ] = "cpu",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
-) -> None:
-    """Check a model file against the golden steps inside it. Exit code 4 if anything differs."""
-    from sami_runtime.checks.verify import verify as check
-    from sami_runtime.errors import SamiError
-
-    if not model.is_file():
-        raise SamiError(f"{model} is no file; give a model that `sami export` wrote.")
-    result = check(model, tolerance, provider)
-    if json:
-        checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
-        print(json_module.dumps({"passed": result.passed, "provider": provider, "checks": checks}, indent=2))
-    else:
-        print(result)
-    if not result.passed:
-        raise typer.Exit(4)

@@ -32,8 +32,8 @@ def robustness(
     from rich.progress import Progress
 
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.evaluation.evaluate import TaskResult, count_results
     from sami_train.evaluation import robustness as measuring
+    from sami_train.evaluation.evaluate import TaskResult, count_results
     from sami_train.machine.cores import usable_cores
 
     from ..drive.model_and_env import environment_of, task_set_names

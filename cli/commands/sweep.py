@@ -73,7 +73,7 @@ def sweep(
         raise typer.BadParameter("--slurm-set needs --slurm")
     from rich.console import Console
 
-    from sami_train.config.schema import parse_override
+    from sami_train.config.resolve import parse_override
     from sami_train.machine.cores import usable_cores
     from sami_train.sweep.launcher import Launcher
     from sami_train.sweep.sweep import Sweep

@@ -37,7 +37,7 @@ def train(
 ) -> None:
     """Train a policy. Ctrl-C stops at a safe place, and `--resume RUN` goes on from there."""
     from sami_runtime.errors import SamiError
-    from sami_train.config.schema import parse_override, resolve
+    from sami_train.config.resolve import parse_override, resolve
 
     if resume is None:
         overrides = dict(parse_override(text) for text in override or [])

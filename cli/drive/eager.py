@@ -26,7 +26,7 @@ def candidates(contract: Contract, run: Path | None) -> tuple[list[Candidate], s
 
         from sami_runtime.checks.bench import OBSERVATIONS, Candidate, observations
         from sami_runtime.errors import SamiError
-        from sami_train.export.export import TorchSession
+        from sami_train.export.parity import TorchSession
 
         try:
             agent, what = _agent(contract, run)
@@ -59,7 +59,7 @@ def candidates(contract: Contract, run: Path | None) -> tuple[list[Candidate], s
 def _agent(contract: Contract, run: Path | None) -> tuple[Any, str]:
     from sami_runtime.errors import SamiError
     from sami_train.agent.context_sac import ContextSAC
-    from sami_train.config.schema import from_dict
+    from sami_train.config.resolve import from_dict
     from sami_train.runs.folder import RunFolder
     from sami_train.runs.train import load_agent, make_env
 

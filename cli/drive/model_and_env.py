@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
-    from sami_train.envs.catalog import EnvironmentSpec
+    from sami_train.envs.spec import EnvironmentSpec
 
 DEFAULT = "panda"
 """Environment where neither a model nor an environment is named."""

@@ -10,7 +10,7 @@ from .load_adapter import load_adapter
 if TYPE_CHECKING:
     from sami_runtime.adapters import Adapter
     from sami_runtime.clock import Clock
-    from sami_train.envs.catalog import EnvironmentSpec
+    from sami_train.envs.spec import EnvironmentSpec
     from sami_train.envs.tasks import Task, TaskSpace
 
 

@@ -1,1 +1,1 @@
-"""Room."""
+"""What commands show: lines, tables, films."""

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.errors import AdapterError
-from sami_runtime.model.contract import Contract, Signal
+from sami_runtime.model.contract import Contract
+from sami_runtime.signals import Signal
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Adapter, Executed, Observation
-from sami_runtime.model.contract import Signal
+from sami_runtime.signals import Signal
 
 
 class DryRun:

@@ -9,7 +9,7 @@ from sami_runtime.adapters.base import Adapter, Executed, Observation
 from sami_runtime.errors import AdapterError
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.model.contract import Signal
+from sami_runtime.signals import Signal
 
 
 class Gapped:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Executed, Observation
 from sami_runtime.clock import Clock, MonotonicClock
 from sami_runtime.errors import AdapterError
-from sami_runtime.model.contract import Signal
+from sami_runtime.signals import Signal
 
 if TYPE_CHECKING:
     import gymnasium

@@ -19,9 +19,10 @@ from sami_runtime.adapters.base import Adapter, Executed, Observation, require_c
 from sami_runtime.clock import Clock, Pace
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.loop.stopping import stopped_after
-from sami_runtime.model.contract import Contract, Signal
+from sami_runtime.model.contract import Contract
 from sami_runtime.safety.gate import AGE_PERIODS, SafetyGate
 from sami_runtime.safety.limits import Limits, by_element
+from sami_runtime.signals import Signal
 from sami_runtime.values import is_numeric
 
 Array = NDArray[np.float32]

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sami_runtime.gap.lines import _Line
 from sami_runtime.gap.profile import GapProfile, Span
-from sami_runtime.model.contract import Signal
+from sami_runtime.gap.sensors import Array, _Sticking
+from sami_runtime.signals import Signal
 
-T = TypeVar("T")
-Array = NDArray[np.floating]
 Float64 = NDArray[np.float64]
-
 STREAM = 0x6A9
 """Keeps a gap's randomness apart from that of an environment that gets the same seed."""
 FOREVER = 2**53
@@ -33,37 +30,6 @@ ROUNDING = 1e-6
 def _periods(count: float) -> int:
     """The nearest whole number of periods."""
     return math.floor(count + 0.5 + ROUNDING)
-
-
-class _Line(Generic[T]):
-    """A line of which the newest message that has arrived is read; messages that it overtook are lost."""
-
-    def __init__(self, first: T) -> None:
-        self._newest = first
-        self._under_way: list[tuple[int, T]] = []
-
-    def send(self, message: T, arrives: int) -> None:
-        self._under_way.append((arrives, message))
-
-    def read(self, now: int) -> T:
-        for at in reversed(range(len(self._under_way))):
-            if self._under_way[at][0] <= now:
-                self._newest = self._under_way[at][1]
-                del self._under_way[: at + 1]
-                break
-        return self._newest
-
-
-@dataclass
-class _Sticking:
-    """When one signal's sensor says the same again and again."""
-
-    where: slice
-    first: int
-    """Tick whose value it keeps."""
-    end: int
-    """Tick from which it works again."""
-    value: Array | None = None
 
 
 class Gap:

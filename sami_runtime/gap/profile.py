@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 
 from sami_runtime.documents import read_document
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.model.contract import Signal
+from sami_runtime.signals import Signal
 
 Span = float | tuple[float, float]
 """A number, or the lowest and highest of a range from which each episode draws its own."""

@@ -1,1 +1,1 @@
-"""Room."""
+"""The control loop: ticks, their report, and the way it stops."""

@@ -71,3 +71,8 @@ class StepRecord:
     """How long [s] after it was due."""
     missed: int = 0
     """Ticks that had passed without a turn since the tick before."""
+
+    @property
+    def acted(self) -> bool:
+        """Whether the policy was asked and its answer went to the gate."""
+        return self.outcome is Outcome.ACTED

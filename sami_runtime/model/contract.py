@@ -4,83 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any, NoReturn
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from sami_runtime.errors import ContractError
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.golden import Golden, GoldenSteps
+from sami_runtime.signals import Name, Signal, _Model
 
 CONTRACT_VERSION = 1
 """The contract version that this package writes and reads."""
-
 METADATA_KEY = "sami.contract"
 """The key of the ONNX `metadata_props` entry that holds the contract."""
 HASH_KEY = "sami.contract.sha256"
 """The key of the entry that holds the hash of this text."""
-
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"
 CONTEXT = "context"
-
-Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-
-
-def _none_for(infinity: float) -> BeforeValidator:
-    """Takes `infinity` for "no bound": a space says inf, but JSON has no infinity and says null."""
-
-    def convert(value: Any) -> Any:
-        numbers = value.tolist() if hasattr(value, "tolist") else value
-        if isinstance(numbers, (list, tuple)):
-            return tuple(None if x == infinity else x for x in numbers)
-        return numbers
-
-    return BeforeValidator(convert)
-
-
-Bound = Annotated[float, Field(allow_inf_nan=False)] | None
-Low = Annotated[tuple[Bound, ...], _none_for(-math.inf)]
-High = Annotated[tuple[Bound, ...], _none_for(math.inf)]
-
-
-class _Model(BaseModel):
-    # A NaN stays one when it is dumped, so that `dumps` refuses it instead of writing null for it.
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
-
-
-class Signal(_Model):
-    """A named vector that crosses between the robot and the policy."""
-
-    name: Name
-    """What it is called, on both sides."""
-    size: int = Field(ge=1)
-    """How many numbers it has."""
-    unit: str = Field(min_length=1)
-    """Unit of each number; `"1"` when it has none."""
-    elements: tuple[str, ...]
-    """One name for each number, `("x", "y", "z")`."""
-    low: Low
-    """Lowest value of each number in `unit`; None (JSON null) where there is no bound."""
-    high: High
-    """Highest value of each number in `unit`; None (JSON null) where there is no bound."""
-    meaning: str = ""
-    """What the numbers do, where name and unit do not say it all."""
-
-    @model_validator(mode="after")
-    def _lengths_and_bounds(self) -> Signal:
-        for field in ("elements", "low", "high"):
-            length = len(getattr(self, field))
-            if length != self.size:
-                raise ValueError(f"signal {self.name!r} has {length} {field} for its size {self.size}")
-        if len(set(self.elements)) != self.size:
-            raise ValueError(f"signal {self.name!r} names an element twice: {', '.join(self.elements)}")
-        for element, low, high in zip(self.elements, self.low, self.high, strict=True):
-            if low is not None and high is not None and low > high:
-                raise ValueError(f"signal {self.name!r} has low {low} above high {high} at {element}")
-        return self
 
 
 class StateTensor(_Model):

@@ -1,1 +1,1 @@
-"""Room."""
+"""Recordings: their format, who writes and who reads them, and replays."""

@@ -8,30 +8,14 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
-import numpy as np
-
-from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import RecordingError
-from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.recorder import METADATA, RECORDING_VERSION, mcap_parts
+from sami_runtime.recording.format import MAGIC, METADATA, RECORDING_VERSION, RecordedStep, mcap_parts, recorded_step
 
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 """Largest record that is read, so that a damaged length does not fill the memory."""
-
-MAGIC = b"\x89MCAP0\r\n"
-
-
-class RecordedStep(NamedTuple):
-    """One tick of a recording."""
-
-    episode: int
-    """Number of the episode in the recording, from 0."""
-    record: StepRecord
-    state: str
-    """Digest of the session's state after the tick."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +60,7 @@ def read_recording(path: str | Path) -> Recording:
                         if about.get("version") != RECORDING_VERSION:
                             break
                     elif isinstance(record, mcap.Message):
-                        steps.append(_recorded(json.loads(record.data)))
+                        steps.append(recorded_step(json.loads(record.data)))
                     closed = closed or isinstance(record, mcap.DataEnd)
             except mcap.EndOfFile:
                 if about is None or _ends_properly(file):
@@ -115,31 +99,3 @@ def _ends_properly(file: IO[bytes]) -> bool:
     """Whether a file ends as a finished one does: then nobody was killed, and a length inside it is damaged."""
     file.seek(-len(MAGIC), os.SEEK_END)
     return file.read() == MAGIC
-
-
-def _recorded(message: dict[str, Any]) -> RecordedStep:
-    observation = None
-    if message["observation"] is not None:
-        # As wide as they were read: the session is what converts to float32, now as then.
-        values: dict[str, Any] = {name: _array(value, np.float64) for name, value in message["observation"].items()}
-        observation = Observation(values, float(message["measured"]))
-    record = StepRecord(
-        step=message["step"],
-        outcome=Outcome(message["outcome"]),
-        observation=observation,
-        action=_array(message["action"]),
-        executed=_array(message["executed"]),
-        context=_array(message["context"]),
-        info=message["info"],
-        times=SectionTimes(**message["times"]),
-        reason=message["reason"],
-        limited_by=tuple(message["limited_by"]),
-        time=message["time"],
-        lag=message["lag"],
-        missed=message["missed"],
-    )
-    return RecordedStep(message["episode"], record, message["state"])
-
-
-def _array(value: Any, dtype: Any = np.float32) -> Any:
-    return None if value is None else np.array(value, dtype)  # "nan" and "inf" are read as what they say

@@ -7,51 +7,29 @@ gives them back to the last bit.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
-import platform
 import time
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
+from types import TracebackType
 from typing import IO, Any
-
-import numpy as np
 
 from sami_runtime.errors import RecordingError
 from sami_runtime.loop.tick import StepRecord
+from sami_runtime.recording.format import (
+    METADATA,
+    SCHEMA,
+    TOPIC,
+    describe,
+    digest,
+    mcap_parts,
+    message_of,
+    plain,
+    version_of,
+)
 from sami_runtime.safety.limits import Limits
-from sami_runtime.session.session import Session, SessionState
+from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
-from sami_runtime.values import is_numeric
-
-RECORDING_VERSION = 1
-TOPIC, METADATA = "/step", "sami"
-PACKAGES = ("sami", "numpy", "onnxruntime")
-
-SCHEMA = {
-    "title": "sami.Step",
-    "type": "object",
-    "properties": {
-        **{name: {"type": "integer"} for name in ("episode", "step", "missed")},
-        **{name: {"type": "string"} for name in ("outcome", "reason", "state")},
-        **{name: {"type": "number"} for name in ("time", "lag", "measured")},
-        **{name: {"type": "array", "items": {"type": "number"}} for name in ("action", "executed", "context")},
-        "limited_by": {"type": "array", "items": {"type": "string"}},
-        **{name: {"type": "object"} for name in ("observation", "info", "times", "telemetry")},
-    },
-}
-"""What a message holds. A number that is not finite is the string "nan", "inf" or "-inf"."""
-
-
-def digest(state: SessionState) -> str:
-    """A short hash of all that a session's next step depends on: equal where every bit is."""
-    whole = hashlib.sha256(state.acted.tobytes() + state.previous_action.tobytes())
-    for name in sorted(state.tensors):
-        whole.update(state.tensors[name].tobytes())
-    return whole.hexdigest()[:16]
 
 
 class Recorder:
@@ -85,11 +63,11 @@ class Recorder:
             raise RecordingError(f"cannot record to {path}: {error.strerror}. Choose another place.") from error
         # Without chunks, every message is whole in the file as soon as it is flushed.
         self._writer = writer(self._file, use_chunking=False, enable_data_crcs=True)
-        self._writer.start(library=f"sami {_version('sami')}")
+        self._writer.start(library=f"sami {version_of('sami')}")
         schema = self._writer.register_schema(SCHEMA["title"], "jsonschema", json.dumps(SCHEMA).encode())
         self._channel = self._writer.register_channel(TOPIC, "json", schema)
         # Last, because only metadata and messages take what was registered before them to the file.
-        self._writer.add_metadata(METADATA, {"about": json.dumps({**_plain(facts or {}), **describe(session, limits)})})
+        self._writer.add_metadata(METADATA, {"about": json.dumps({**plain(facts or {}), **describe(session, limits)})})
         self._file.flush()
 
     def __call__(self, record: StepRecord) -> None:
@@ -101,8 +79,8 @@ class Recorder:
         self._episode += record.step == 0
         self._sequence += 1
         self._telemetry(record)
-        message = _message(self._episode, record, digest(self._session.state))
-        message["telemetry"] = _plain(self._telemetry.now.plain())
+        message = message_of(self._episode, record, digest(self._session.state))
+        message["telemetry"] = plain(self._telemetry.now.plain())
         now = time.time_ns()
         try:
             self._writer.add_message(self._channel, now, json.dumps(message).encode(), now, self._sequence)
@@ -137,90 +115,3 @@ class Recorder:
         except RecordingError:
             if kind is None:  # else what ended the loop is the news
                 raise
-
-
-def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
-    """What a recording says at its beginning: the model, the limits, versions and machine."""
-    contract = session.contract
-    return {
-        "version": RECORDING_VERSION,
-        "model": {
-            "path": str(session.artifact.path),
-            "name": contract.name,
-            "weights_sha256": session.artifact.graph_sha256,
-        },
-        "contract": contract.model_dump(mode="json", exclude={"golden", "atlas", "evaluation"}),
-        "limits": _plain((limits or Limits()).model_dump()),
-        "providers": list(session.active_providers),
-        "versions": {name: _version(name) for name in PACKAGES},
-        "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-    }
-
-
-def _message(episode: int, record: StepRecord, state: str) -> dict[str, Any]:
-    seen = record.observation
-    return {
-        "episode": episode,
-        "step": record.step,
-        "outcome": record.outcome.value,
-        "reason": record.reason,
-        "time": record.time,
-        "measured": None if seen is None else _plain(seen.time),
-        "observation": None if seen is None else _plain({k: v for k, v in seen.values.items() if _numbers(v)}),
-        "action": _plain(record.action),
-        "executed": _plain(record.executed),
-        "limited_by": list(record.limited_by),
-        "context": _plain(record.context),
-        "state": state,
-        "lag": record.lag,
-        "missed": record.missed,
-        "times": record.times._asdict(),
-        "info": _plain(record.info),
-    }
-
-
-def _numbers(value: Any) -> bool:
-    """Whether a signal's value is numbers; another kind is read by no policy, and is not recorded."""
-    try:
-        return is_numeric(np.asarray(value))
-    except ValueError:
-        return False
-
-
-def _plain(value: Any) -> Any:
-    """What JSON has for a value; the text of what it has nothing for."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return str(value)
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
-
-
-def mcap_parts() -> Any:
-    """The parts of mcap that are used. Imported here, because the runtime works without it."""
-    try:
-        from mcap import exceptions, records, stream_reader, writer
-    except ModuleNotFoundError as error:
-        raise RecordingError(f"recordings need the package {error.name}: pip install 'sami[record]'") from None
-    return SimpleNamespace(
-        Writer=writer.Writer,
-        StreamReader=stream_reader.StreamReader,
-        Metadata=records.Metadata,
-        Message=records.Message,
-        DataEnd=records.DataEnd,
-        EndOfFile=exceptions.EndOfFile,
-        McapError=exceptions.McapError,
-    )

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.loop.tick import Outcome, StepRecord
-from sami_runtime.model.contract import ACTION, CONTEXT, Contract, Signal
+from sami_runtime.model.contract import ACTION, CONTEXT, Contract
+from sami_runtime.recording.format import describe, digest
 from sami_runtime.recording.reader import Recording
-from sami_runtime.recording.recorder import describe, digest
 from sami_runtime.session.session import Session, Step
+from sami_runtime.signals import Signal
 
 Array = NDArray[np.float32]
 

@@ -13,7 +13,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from sami_runtime.documents import read_document
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.model.contract import Contract, Signal
+from sami_runtime.model.contract import Contract
+from sami_runtime.signals import Signal
 
 
 def _number(value: float) -> float:

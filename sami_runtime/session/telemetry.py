@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.atlas import Locator
 from sami_runtime.model.contract import Contract
 
@@ -58,6 +57,22 @@ class Reading(NamedTuple):
         return {**self._asdict(), "phase": self.phase and self.phase.value}
 
 
+class ContextRecord(Protocol):
+    """What telemetry reads of a tick: a loop's `StepRecord` has it."""
+
+    @property
+    def step(self) -> int:
+        """Index of the tick in the episode, from 0."""
+
+    @property
+    def acted(self) -> bool:
+        """Whether the policy's answer went on; else the context is an old one."""
+
+    @property
+    def context(self) -> NDArray[np.float32]:
+        """(C,)."""
+
+
 class Telemetry:
     """Reads the contexts of a policy; it is a loop's `on_step`, or is fed by hand.
 
@@ -86,11 +101,11 @@ class Telemetry:
         self.highest: float | None = None
         """Highest out-of-distribution score so far."""
 
-    def __call__(self, record: StepRecord) -> None:
+    def __call__(self, record: ContextRecord) -> None:
         """Reads the tick of a loop; a tick at which the policy did not act tells nothing new."""
         if record.step == 0:
             self.reset()
-        if record.outcome is Outcome.ACTED:
+        if record.acted:
             self.update(record.context)
 
     def update(self, context: NDArray[Any]) -> Reading:

@@ -20,8 +20,10 @@ from sami_train.agent.features import feature_layout
 from sami_train.agent.learner import Learner
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import TrainConfig
-from sami_train.envs.catalog import EnvironmentSpec, find, flat_size
+from sami_train.envs.catalog import find
+from sami_train.envs.layout import flat_size
 from sami_train.envs.measure import SUCCESS
+from sami_train.envs.spec import EnvironmentSpec
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.episodes.collectors import InStep, Processes, Source
 from sami_train.episodes.episode import Episode

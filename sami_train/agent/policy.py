@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sami_train.agent.encoders import GaussianEncoder, LSTMEncoder, State
 from sami_train.agent.features import FeatureLayout
 from sami_train.agent.networks import Actor, Features, TwinCritic
-from sami_train.envs.catalog import FLAT_KEYS
+from sami_train.envs.layout import FLAT_KEYS
 from sami_train.episodes.buffer import SequenceBatch
 
 

@@ -1,1 +1,6 @@
-"""Room."""
+"""What a training is told: its keys, their ranges, and the presets."""
+
+from sami_train.config.resolve import resolve
+from sami_train.config.schema import TrainConfig
+
+__all__ = ["TrainConfig", "resolve"]

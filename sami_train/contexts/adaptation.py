@@ -20,7 +20,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.session.telemetry import Phase, Reading, Telemetry
 from sami_train.contexts.change import Change, ChangeError
 from sami_train.contexts.changed_episodes import ChangedEpisodes, Run, Variant
-from sami_train.envs.catalog import EnvironmentSpec
+from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import side_by_side
 
 SEED = 3_000_017

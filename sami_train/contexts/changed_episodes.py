@@ -15,7 +15,8 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
 from sami_train.contexts.change import Change
 from sami_train.contexts.policy_head import PolicyHead
-from sami_train.envs.catalog import EnvironmentSpec, flatten
+from sami_train.envs.layout import flatten
+from sami_train.envs.spec import EnvironmentSpec
 
 
 class Variant(str, Enum):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sami_train.envs.catalog import EnvironmentSpec
+from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.evaluation.evaluate import SessionPolicy
+from sami_train.evaluation.model_policy import SessionPolicy
 from sami_train.evaluation.play import OnRound, playing
 
 Contexts = Sequence[np.ndarray]

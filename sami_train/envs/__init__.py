@@ -2,7 +2,8 @@
 
 from gymnasium.envs.registration import register
 
-from sami_train.envs.catalog import ENVIRONMENTS, EnvironmentSpec, environment
+from sami_train.envs.catalog import ENVIRONMENTS, environment
+from sami_train.envs.spec import EnvironmentSpec
 
 for _spec in ENVIRONMENTS.values():
     register(

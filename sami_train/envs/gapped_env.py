@@ -10,7 +10,8 @@ from gymnasium.utils import RecordConstructorArgs
 
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
-from sami_train.envs.catalog import FLAT_KEYS, environment
+from sami_train.envs.catalog import environment
+from sami_train.envs.layout import FLAT_KEYS
 
 
 class GappedEnv(gym.Wrapper, RecordConstructorArgs):

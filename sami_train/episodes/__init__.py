@@ -1,1 +1,1 @@
-"""Room."""
+"""Episodes: played, collected in processes, kept, and drawn from."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing as mp
-import os
 import queue
 import signal
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from typing import Any, Protocol
@@ -19,8 +17,10 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_train.episodes.episode import Episode
+from sami_train.episodes.exploration import Exploration, Reach
 from sami_train.episodes.numpy_policy import NumpyPolicy, Weights
-from sami_train.episodes.rollout import Exploration, Reach, Rollout
+from sami_train.episodes.rollout import Rollout
+from sami_train.machine.cores import one_thread
 
 QUEUE_ROUNDS = 8
 """Rounds that wait for the learner before a collector waits too."""
@@ -204,22 +204,6 @@ def _without_monitor(spec: Any) -> Any:
     """The spec of an environment without stable-baselines3's Monitor, which a spec cannot make again."""
     kept = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
     return dataclasses.replace(spec, additional_wrappers=kept)
-
-
-@contextmanager
-def one_thread() -> Any:
-    """Have processes started inside use one thread for linear algebra: they share the machine with the learner."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _collect(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import gymnasium as gym
 import numpy as np
 
-from sami_train.envs.catalog import EnvironmentSpec
+from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import Policy, Rollout, beginning
 

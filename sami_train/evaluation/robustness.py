@@ -9,9 +9,11 @@ from typing import Any
 
 from sami_runtime.errors import UnknownName
 from sami_runtime.gap.profile import GapProfile
-from sami_train.envs.catalog import EnvironmentSpec, environment
+from sami_train.envs.catalog import environment
 from sami_train.envs.measure import RETURN
-from sami_train.evaluation.evaluate import Evaluation, OnTask, Source, evaluate_gaps
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.evaluation.by_task import OnTask, Source
+from sami_train.evaluation.evaluate import Evaluation, evaluate_gaps
 
 POSITIONS, SPEEDS = ("m", "rad"), ("m/s", "rad/s")
 SAME_SENSOR = {"panda": {"achieved_goal": "cube_position"}}

@@ -1,1 +1,1 @@
-"""Room."""
+"""From a trained agent to a model file that describes itself."""

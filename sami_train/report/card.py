@@ -5,41 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from sami_runtime.model.contract import Contract
-from sami_train.agent.context_sac import ContextSAC
 from sami_train.envs.catalog import environment
-from sami_train.envs.measure import SUCCESS, Measure
+from sami_train.envs.measure import SUCCESS
 from sami_train.envs.tasks import label
 from sami_train.evaluation.results import Evaluation, TaskResult
+from sami_train.report.figures.training import draw_training
 from sami_train.report.paper import reported
-from sami_train.runs.folder import RunFolder, read_metrics
+from sami_train.runs.folder import RunFolder
 
-MOST_NAMED = 9
-"""Most tasks whose curves a plot names; of more, only the mean is."""
 MOST_LISTED = 30
 """Most tasks of a set that a card lists one by one."""
-
-
-def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
-    """What the contract tells of the training."""
-    config, facts = agent.config, run.facts()
-    return {
-        "method": agent.method.title,
-        "env": config.env,
-        "preset": config.preset,
-        "steps": agent.num_timesteps,
-        "updates": agent._n_updates,
-        "seed": config.seed,
-        "minutes": round(float(facts["seconds"]) / 60, 1),
-        "cpus": facts["machine"]["cpus"],
-        "commit": facts["git"].get("commit", "unknown"),
-        "dirty": facts["git"].get("dirty"),
-        "versions": facts["versions"],
-        "tasks": [dict(task) for task in config.training_tasks()] if agent.environment else [],
-        "config": config.to_dict(),
-    }
 
 
 def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
@@ -70,7 +47,7 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
     ]
     written = [model.with_suffix(".md")]
     measure = environment(str(training["env"])).measure
-    if _plot(run, measure, model.with_suffix(".png")):
+    if draw_training(run, measure, model.with_suffix(".png")):
         lines += [f"![{measure.name.capitalize()} while exploring]({model.stem}.png)", ""]
         written.append(model.with_suffix(".png"))
     if contract.evaluation is not None:
@@ -154,28 +131,3 @@ def _successes(result: Evaluation, title: str) -> list[str]:
             f"| {row.lifted:.2f} | {row.steps:.1f} |"
         )
     return [*lines, ""]
-
-
-def _plot(run: RunFolder, measure: Measure, path: Path) -> bool:
-    """Draw what counts while exploring over minutes; False where matplotlib is missing."""
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        return False
-    rows = [row for row in read_metrics(run.metrics) if "time/seconds" in row and measure.exploring in row]
-    figure = Figure(figsize=(7, 3.5), layout="constrained")
-    axes = figure.subplots()
-    minutes = [row["time/seconds"] / 60 for row in rows]
-    prefix = f"{measure.name}/"
-    names = sorted({key for row in rows for key in row if key.startswith(prefix)})
-    for name in names:
-        task = name.removeprefix(prefix) if len(names) <= MOST_NAMED else "_"
-        axes.plot(minutes, [row.get(name, float("nan")) for row in rows], lw=1, alpha=0.6, label=task)
-    axes.plot(minutes, [row[measure.exploring] for row in rows], "k", lw=2, label="mean")
-    shorter = run.config().collection.episode_steps
-    said = f"{measure.name} while exploring" + (f",\nepisodes of {shorter} steps" if shorter else "")
-    axes.set(xlabel="minutes", ylabel=said, ylim=measure.bounds)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=7, loc="lower right")
-    figure.savefig(path, dpi=110)
-    return True

@@ -13,8 +13,9 @@ from sami_runtime.errors import SamiError
 from sami_train.envs.measure import RETURN
 from sami_train.envs.tasks import label
 from sami_train.evaluation.results import Evaluation, TaskResult
+from sami_train.machine.files import read_json, read_json_lines
 from sami_train.methods.methods import Method, method
-from sami_train.runs.folder import RunError, RunFolder, read_json, read_metrics
+from sami_train.runs.folder import RunError, RunFolder
 
 
 class ComparisonError(SamiError):
@@ -63,7 +64,7 @@ class Run:
 
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Environment steps (n,) and what counts while exploring (n,); empty where the run kept none."""
-        rows, column = read_metrics(RunFolder(self.path).metrics), self.evaluation.measure.exploring
+        rows, column = read_json_lines(RunFolder(self.path).metrics), self.evaluation.measure.exploring
         found = {int(row["step"]): row[column] for row in rows if column in row and row[column] == row[column]}
         return np.array(list(found)), np.array(list(found.values()))
 

@@ -13,33 +13,22 @@ lock              held by the process that trains here
 from __future__ import annotations
 
 import fcntl
-import json
 import platform
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError
-from sami_train.config.schema import TrainConfig, from_dict
+from sami_train.config.resolve import from_dict
+from sami_train.config.schema import TrainConfig
 from sami_train.machine.cores import usable_cores
+from sami_train.machine.files import read_json, write_json
+from sami_train.runs.provenance import git_state, versions
 
 RUN_VERSION = 1
-PACKAGES = (
-    "sami",
-    "torch",
-    "stable-baselines3",
-    "gymnasium",
-    "panda-gym",
-    "pybullet",
-    "numpy",
-    "onnx",
-    "onnxruntime",
-)
 
 
 class RunError(SamiError):
@@ -192,67 +181,5 @@ class RunFolder:
         return target
 
 
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that a result depends on."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def git_state() -> dict[str, Any]:
-    """Commit of the checkout that this package runs from, and whether it has changes; empty outside one."""
-    here = Path(__file__).parent
-
-    def git(*arguments: str) -> str:
-        result = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
-        return result.stdout.strip()
-
-    try:
-        # An installed copy may lie inside some other repository; only files that git knows are a checkout.
-        git("ls-files", "--error-unmatch", Path(__file__).name)
-        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-
-
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file whole or not at all."""
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    unfinished.replace(path)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        RunError: it cannot be read or is none.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read: {error}. Was it half written? Train again with a new --out.") from error
-    if not isinstance(value, dict):
-        raise RunError(f"{path} holds a {type(value).__name__}; it must hold a JSON object.")
-    return value
-
-
-def read_metrics(path: Path) -> list[dict[str, float]]:
-    """All complete lines of a metrics file; a last line that was cut off is left out."""
-    if not path.is_file():
-        return []
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break
-    return rows

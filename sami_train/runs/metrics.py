@@ -8,7 +8,7 @@ from typing import Any
 
 from stable_baselines3.common.logger import KVWriter
 
-from sami_train.runs.folder import read_metrics
+from sami_train.machine.files import read_json_lines
 
 
 class MetricsFile(KVWriter):
@@ -20,7 +20,7 @@ class MetricsFile(KVWriter):
     """
 
     def __init__(self, path: Path, upto: int = 0) -> None:
-        kept = [row for row in read_metrics(path) if row["step"] <= upto]
+        kept = [row for row in read_json_lines(path) if row["step"] <= upto]
         path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
         self._file = path.open("a", encoding="utf-8")
 

@@ -1,1 +1,1 @@
-"""Room."""
+"""Grids of runs, on this machine or by Slurm."""

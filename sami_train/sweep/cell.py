@@ -18,7 +18,8 @@ from typing import Any, NoReturn
 from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import Measure
-from sami_train.runs.folder import RunError, RunFolder, read_json, read_metrics
+from sami_train.machine.files import read_json, read_json_lines
+from sami_train.runs.folder import RunError, RunFolder
 from sami_train.sweep.grid import Cell
 
 OF_A_RUN = {"config.json", "run.json", "metrics.jsonl", "tensorboard", "checkpoints", "lock"}
@@ -52,7 +53,7 @@ class CellStatus:
 def status(folder: Path, env: str, episodes: int) -> CellStatus:
     """Read how far a cell is; it is done when all sets of tasks are evaluated with so many episodes."""
     run, measure = RunFolder(folder), environment(env).measure
-    last = (read_metrics(run.metrics) or [{}])[-1]
+    last = (read_json_lines(run.metrics) or [{}])[-1]
     return CellStatus(
         steps=int(last.get("step", 0)),
         seconds=last.get("time/seconds", 0.0),

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError
-from sami_train.config.schema import TrainConfig, keys, parse_override, resolve
+from sami_train.config.resolve import parse_override, resolve
+from sami_train.config.schema import TrainConfig, keys
 
 IN_EVERY_NAME = ("env", "method", "seed")
 

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from submitit import Job
 
-from sami_train.runs.folder import RunError, RunFolder, read_json, write_json
+from sami_train.machine.files import read_json, write_json
+from sami_train.runs.folder import RunError, RunFolder
 from sami_train.sweep.cell import CellStatus, Outcome, holder, status
 from sami_train.sweep.grid import Cell, Grid
 from sami_train.sweep.launcher import Launcher, SweepError

@@ -14,10 +14,10 @@ from sami_cli.show.live import LiveLine
 
 from sami_runtime import Telemetry, read_artifact
 from sami_train.agent.context_sac import ContextSAC
-from sami_train.config.schema import resolve
-from sami_train.contexts.make_atlas import attach
+from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.export import export as export_module
+from sami_train.export.model_file import attach
 
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 SMALL = {

@@ -124,7 +124,7 @@ def test_run_really_runs_the_task_that_was_asked_for(sami, trained):
 
 @pytest.mark.parametrize("task_set", ["training", "moderate", "extreme"])
 def test_run_draws_from_the_task_set_that_was_asked_for(sami, trained, task_set):
-    from sami_train.envs.tasks import PANDA_TASKS
+    from sami_train.envs.panda.tasks import PANDA_TASKS
 
     done = sami("run", "--model", trained.model, "--tasks", task_set, "--episodes", 3, "--json")
     drawn = [json.loads(line) for line in done.out.splitlines()]

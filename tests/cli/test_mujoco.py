@@ -13,7 +13,7 @@ from rich.console import Console
 from sami_cli.show.tables import evaluation_table
 
 from sami_train.agent.context_sac import ContextSAC
-from sami_train.config.schema import resolve
+from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.evaluation.results import Evaluation
 from sami_train.export import export as export_module

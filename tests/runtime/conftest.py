@@ -11,10 +11,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from sami_runtime.adapters import FakeAdapter, Observation
 from sami_runtime.model.artifact import graph_sha256
-from sami_runtime.model.contract import Context, Contract, Signal, StateTensor
+from sami_runtime.model.contract import Context, Contract, StateTensor
 from sami_runtime.model.golden import Golden
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
+from sami_runtime.signals import Signal
 from tests.runtime.gates import PERIOD
 
 POSITION = Signal(name="position", size=2, unit="m", elements=("x", "y"), low=(-1, -1), high=(1, 1))

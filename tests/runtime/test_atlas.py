@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from sami_runtime import Atlas, ContractError, Locator, Phase, Recorder, Session, Telemetry, run_episode
 from sami_runtime.model.atlas import windowed
 from sami_runtime.model.contract import Contract
+from sami_runtime.recording.format import mcap_parts
 from sami_runtime.recording.reader import read_recording
-from sami_runtime.recording.recorder import mcap_parts
 from sami_runtime.recording.replay import replay
 
 UNIT = ((1.0, 0.0), (0.0, 1.0))

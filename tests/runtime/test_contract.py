@@ -7,8 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 from sami_runtime.errors import ContractError
-from sami_runtime.model.contract import Contract, Signal
+from sami_runtime.model.contract import Contract
 from sami_runtime.model.golden import Golden
+from sami_runtime.signals import Signal
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from sami_runtime.adapters import Executed, Observation
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import RecordingError, SafetyStop
 from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.recording.format import digest
 from sami_runtime.recording.reader import read_recording
-from sami_runtime.recording.recorder import Recorder, digest
+from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import replay
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
@@ -242,8 +243,8 @@ def test_what_is_no_recording_is_refused(tmp_path, content):
 
 
 def test_a_recording_of_a_newer_version_is_refused(session, arm, path, monkeypatch):
-    monkeypatch.setattr("sami_runtime.recording.recorder.RECORDING_VERSION", 2)
-    monkeypatch.setattr("sami_runtime.recording.recorder._message", lambda *_: {"other": "things"})
+    monkeypatch.setattr("sami_runtime.recording.format.RECORDING_VERSION", 2)
+    monkeypatch.setattr("sami_runtime.recording.format.message_of", lambda *_: {"other": "things"})
     record(path, session, arm())
     monkeypatch.undo()
     with pytest.raises(RecordingError, match="has recording version 2; this sami_runtime reads version 1"):

@@ -16,7 +16,8 @@ from sami_train.contexts.change import Change, ChangeError
 from sami_train.contexts.changed_episodes import ChangedEpisodes, Run, Variant
 from sami_train.contexts.policy_head import PolicyHead
 from sami_train.envs.catalog import environment
-from sami_train.envs.tasks import PANDA_TASKS, TaskError
+from sami_train.envs.panda.tasks import PANDA_TASKS
+from sami_train.envs.tasks import TaskError
 
 MODEL = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 PANDA = environment("panda")

@@ -9,12 +9,13 @@ import pytest
 
 from sami_runtime.errors import UnknownName
 from sami_train.evaluation.results import Evaluation
+from sami_train.machine.files import read_json, write_json
 from sami_train.report import estimates
 from sami_train.report.comparison import Comparison
 from sami_train.report.evaluated import ComparisonError, Run, read_runs
 from sami_train.report.groups import group_runs
 from sami_train.report.tables import as_data, contests_table, standings_table, tables
-from sami_train.runs.folder import RunError, RunFolder, read_json, write_json
+from sami_train.runs.folder import RunError, RunFolder
 from tests.train.made_runs import STEPS, made_run
 
 

@@ -144,7 +144,7 @@ def test_a_record_tells_what_counts_over_its_own_window():
     ("env", "said"), [("hopper", "return while exploring 4,058"), ("panda", "success while exploring 0.50")]
 )
 def test_the_progress_line_tells_what_counts(env, said, monkeypatch, capsys):
-    from sami_train.config.schema import resolve
+    from sami_train.config.resolve import resolve
     from sami_train.runs import progress as module
 
     monkeypatch.setattr(module, "RATE_WINDOW", 0.0)

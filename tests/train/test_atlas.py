@@ -10,18 +10,12 @@ from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.atlas import Locator, windowed
+from sami_train.contexts.alarms import check
 from sami_train.contexts.collect import KeptContexts, collect_contexts
-from sami_train.contexts.make_atlas import (
-    attach,
-    check,
-    conformal,
-    farthest,
-    fit,
-    least_episodes,
-    measure,
-    usual_window,
-)
+from sami_train.contexts.fit_atlas import conformal, farthest, fit, least_episodes, usual_window
+from sami_train.contexts.make_atlas import measure
 from sami_train.envs.catalog import environment
+from sami_train.export.model_file import attach
 
 MODEL = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 TASKS = ({"mass": 1.0}, {"mass": 10.0})

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from sami_cli.show.tables import evaluation_table
 
-from sami_train.envs.tasks import PANDA_TASKS
+from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.report.comparison import Comparison
 from sami_train.report.evaluated import read_runs

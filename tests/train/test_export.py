@@ -11,10 +11,12 @@ from sami_runtime.errors import AdapterError, CheckFailed
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
-from sami_train.config.schema import resolve
+from sami_train.config.resolve import resolve
 from sami_train.envs.catalog import environment
-from sami_train.evaluation.evaluate import SessionPolicy, evaluate
-from sami_train.export.export import GOLDEN_RESET, TorchSession, export, record
+from sami_train.evaluation.evaluate import evaluate
+from sami_train.evaluation.model_policy import SessionPolicy
+from sami_train.export.export import export
+from sami_train.export.parity import GOLDEN_RESET, TorchSession, record
 
 SPEC = environment("panda")
 

@@ -10,9 +10,9 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.safety.gate import AGE_PERIODS
-from sami_train.config.schema import resolve
+from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS, environment
-from sami_train.envs.catalog import flatten
+from sami_train.envs.layout import flatten
 from sami_train.episodes.rollout import Rollout
 from sami_train.runs import train
 from sami_train.runs.folder import RunFolder

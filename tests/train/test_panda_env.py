@@ -8,8 +8,10 @@ import pytest
 
 import sami_train.envs  # noqa: F401 (registers the environments)
 from sami_runtime.errors import SamiError, UnknownName
-from sami_train.envs.catalog import environment, flatten
-from sami_train.envs.tasks import PANDA_TASKS, TaskError
+from sami_train.envs.catalog import environment
+from sami_train.envs.layout import flatten
+from sami_train.envs.panda.tasks import PANDA_TASKS
+from sami_train.envs.tasks import TaskError
 
 SPEC = environment("panda")
 ALL_TASKS = [task for tasks in PANDA_TASKS.sets.values() for task in tasks]

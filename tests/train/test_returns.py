@@ -13,12 +13,13 @@ pytest.importorskip("mujoco")
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_train.agent.context_sac import ContextSAC
-from sami_train.config.schema import resolve
+from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.by_set import in_turn
-from sami_train.evaluation.evaluate import SEED, evaluate
+from sami_train.evaluation.by_task import SEED
+from sami_train.evaluation.evaluate import evaluate
 from sami_train.evaluation.results import Evaluation
 from sami_train.runs.folder import RunFolder
 from sami_train.sweep.cell import status

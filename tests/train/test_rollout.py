@@ -6,8 +6,9 @@ import pytest
 
 import sami_train.envs  # noqa: F401 (registers the environments)
 from sami_train.envs.catalog import environment
+from sami_train.episodes.exploration import Exploration
 from sami_train.episodes.numpy_policy import NumpyPolicy
-from sami_train.episodes.rollout import Exploration, Rollout
+from sami_train.episodes.rollout import Rollout
 from tests.train.test_networks import layout
 
 SPEC = environment("panda")

@@ -8,16 +8,17 @@ import time
 import pytest
 import torch
 
-from sami_train.config.schema import resolve
+from sami_train.config.resolve import resolve
 from sami_train.machine import cores as machine
 from sami_train.machine.cores import share_of_cores
-from sami_train.runs.folder import RunError, RunFolder, write_json
+from sami_train.machine.files import write_json
+from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.train import prepare_torch
+from sami_train.sweep import sweep as sweep_module
 from sami_train.sweep.cell import Outcome, clear_beginning, held, holder, status
 from sami_train.sweep.grid import Grid
 from sami_train.sweep.launcher import Launcher
 from sami_train.sweep.sweep import Sweep
-from sami_train.sweep import sweep as sweep_module
 
 GRID = Grid({"env": ["panda"], "method": ["tesac"], "seed": [0, 1, 2, 3], "steps": [100]})
 EPISODES = 2

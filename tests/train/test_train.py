@@ -7,9 +7,10 @@ import signal
 import pytest
 import torch
 
-from sami_train.config.schema import resolve
+from sami_train.config.resolve import resolve
+from sami_train.machine.files import read_json_lines
 from sami_train.runs import train
-from sami_train.runs.folder import RunError, RunFolder, read_metrics
+from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.metrics import MetricsFile
 
 TINY = {
@@ -60,7 +61,7 @@ def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one_to_the_bit(f
     assert resumed._n_updates == whole._n_updates > 15
     expected = whole.policy.state_dict()
     assert all(torch.equal(tensor, expected[name]) for name, tensor in resumed.policy.state_dict().items())
-    last, last_whole = (read_metrics(path / "metrics.jsonl")[-1] for path in (tmp_path / "run", folder))
+    last, last_whole = (read_json_lines(path / "metrics.jsonl")[-1] for path in (tmp_path / "run", folder))
     assert last["rollout/success"] == last_whole["rollout/success"]
 
 
@@ -84,7 +85,7 @@ def test_a_run_folder_tells_what_was_run(finished):
     assert facts["seconds"] > 0
     assert run.newest_agent() == folder / "agent.zip"
     assert list((folder / "tensorboard").iterdir())
-    row = read_metrics(run.metrics)[-1]
+    row = read_json_lines(run.metrics)[-1]
     assert {"step", "time/seconds", "rollout/success", "success/mass=10 friction=0.1", "train/critic_loss"} <= set(row)
 
 
@@ -116,6 +117,6 @@ def test_an_unfinished_checkpoint_is_as_good_as_none(finished, tmp_path):
 def test_metrics_are_cut_back_to_the_checkpoint_and_survive_a_torn_line(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(json.dumps({"step": step}) + "\n" for step in (10, 20, 30)) + '{"step": 4')
-    assert [row["step"] for row in read_metrics(path)] == [10, 20, 30]
+    assert [row["step"] for row in read_json_lines(path)] == [10, 20, 30]
     MetricsFile(path, upto=20).close()
-    assert [row["step"] for row in read_metrics(path)] == [10, 20]
+    assert [row["step"] for row in read_json_lines(path)] == [10, 20]

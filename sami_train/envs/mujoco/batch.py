@@ -11,7 +11,7 @@ from gymnasium.utils.seeding import np_random
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
-from sami_train.envs.mujoco.bodies import Motion
+from sami_train.envs.mujoco.rewards import Motion
 from sami_train.envs.mujoco.robot import Robot
 from sami_train.envs.mujoco.table import find_row
 from sami_train.envs.tasks import Task, draw

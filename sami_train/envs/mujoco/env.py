@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from sami_runtime.errors import UnknownName
-from sami_train.envs.mujoco.bodies import Motion
+from sami_train.envs.mujoco.rewards import Motion
 from sami_train.envs.mujoco.robot import Robot
 from sami_train.envs.mujoco.table import find_row
 from sami_train.envs.tasks import Task, draw

@@ -13,18 +13,8 @@ from itertools import combinations
 from typing import Any
 
 from sami_runtime.errors import SamiError, UnknownName
-from sami_train.envs.mujoco.bodies import (
-    ANT,
-    HALF_CHEETAH,
-    HOPPER,
-    HUMANOID,
-    WALKER,
-    Body,
-    Reward,
-    Run,
-    StandUp,
-    StayUp,
-)
+from sami_train.envs.mujoco.bodies import ANT, HALF_CHEETAH, HOPPER, HUMANOID, WALKER, Body
+from sami_train.envs.mujoco.rewards import Reward, Run, StandUp, StayUp
 from sami_train.envs.tasks import Crippled, Feature, Task, TaskSpace
 
 _LYING = dataclasses.replace(HUMANOID, xml="humanoidstandup.xml")

@@ -1,1 +1,1 @@
-"""Room."""
+"""The paper's modified Panda Pick&Place."""

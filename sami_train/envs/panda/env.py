@@ -16,7 +16,8 @@ import numpy as np
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs.panda.quiet import quiet_c_output
-from sami_train.envs.tasks import PANDA_TASKS, Task, draw
+from sami_train.envs.panda.tasks import PANDA_TASKS
+from sami_train.envs.tasks import Task, draw
 
 with quiet_c_output():
     from panda_gym.envs.core import RobotTaskEnv

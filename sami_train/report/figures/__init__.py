@@ -1,1 +1,1 @@
-"""Room."""
+"""What reports draw."""

@@ -1,0 +1,176 @@
+"""The format of a recording: its schema, its version, and both directions between a tick and its JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sami_runtime.adapters.base import Observation
+from sami_runtime.errors import RecordingError
+from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.safety.limits import Limits
+from sami_runtime.session.session import Session, SessionState
+from sami_runtime.values import is_numeric
+
+RECORDING_VERSION = 1
+TOPIC, METADATA = "/step", "sami"
+PACKAGES = ("sami", "numpy", "onnxruntime")
+SCHEMA = {
+    "title": "sami.Step",
+    "type": "object",
+    "properties": {
+        **{name: {"type": "integer"} for name in ("episode", "step", "missed")},
+        **{name: {"type": "string"} for name in ("outcome", "reason", "state")},
+        **{name: {"type": "number"} for name in ("time", "lag", "measured")},
+        **{name: {"type": "array", "items": {"type": "number"}} for name in ("action", "executed", "context")},
+        "limited_by": {"type": "array", "items": {"type": "string"}},
+        **{name: {"type": "object"} for name in ("observation", "info", "times", "telemetry")},
+    },
+}
+"""What a message holds. A number that is not finite is the string "nan", "inf" or "-inf"."""
+
+
+def digest(state: SessionState) -> str:
+    """A short hash of all that a session's next step depends on: equal where every bit is."""
+    whole = hashlib.sha256(state.acted.tobytes() + state.previous_action.tobytes())
+    for name in sorted(state.tensors):
+        whole.update(state.tensors[name].tobytes())
+    return whole.hexdigest()[:16]
+
+
+def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
+    """What a recording says at its beginning: the model, the limits, versions and machine."""
+    contract = session.contract
+    return {
+        "version": RECORDING_VERSION,
+        "model": {
+            "path": str(session.artifact.path),
+            "name": contract.name,
+            "weights_sha256": session.artifact.graph_sha256,
+        },
+        "contract": contract.model_dump(mode="json", exclude={"golden", "atlas", "evaluation"}),
+        "limits": plain((limits or Limits()).model_dump()),
+        "providers": list(session.active_providers),
+        "versions": {name: version_of(name) for name in PACKAGES},
+        "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+    }
+
+
+def message_of(episode: int, record: StepRecord, state: str) -> dict[str, Any]:
+    """A tick as a message holds it."""
+    seen = record.observation
+    return {
+        "episode": episode,
+        "step": record.step,
+        "outcome": record.outcome.value,
+        "reason": record.reason,
+        "time": record.time,
+        "measured": None if seen is None else plain(seen.time),
+        "observation": None if seen is None else plain({k: v for k, v in seen.values.items() if _numbers(v)}),
+        "action": plain(record.action),
+        "executed": plain(record.executed),
+        "limited_by": list(record.limited_by),
+        "context": plain(record.context),
+        "state": state,
+        "lag": record.lag,
+        "missed": record.missed,
+        "times": record.times._asdict(),
+        "info": plain(record.info),
+    }
+
+
+def _numbers(value: Any) -> bool:
+    """Whether a signal's value is numbers; another kind is read by no policy, and is not recorded."""
+    try:
+        return is_numeric(np.asarray(value))
+    except ValueError:
+        return False
+
+
+def plain(value: Any) -> Any:
+    """What JSON has for a value; the text of what it has nothing for."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return str(value)
+
+
+def version_of(package: str) -> str:
+    """The installed version of a package, or `"unknown"`."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def mcap_parts() -> Any:
+    """The parts of mcap that are used. Imported here, because the runtime works without it."""
+    try:
+        from mcap import exceptions, records, stream_reader, writer
+    except ModuleNotFoundError as error:
+        raise RecordingError(f"recordings need the package {error.name}: pip install 'sami[record]'") from None
+    return SimpleNamespace(
+        Writer=writer.Writer,
+        StreamReader=stream_reader.StreamReader,
+        Metadata=records.Metadata,
+        Message=records.Message,
+        DataEnd=records.DataEnd,
+        EndOfFile=exceptions.EndOfFile,
+        McapError=exceptions.McapError,
+    )
+
+
+MAGIC = b"\x89MCAP0\r\n"
+
+
+class RecordedStep(NamedTuple):
+    """One tick of a recording."""
+
+    episode: int
+    """Number of the episode in the recording, from 0."""
+    record: StepRecord
+    state: str
+    """Digest of the session's state after the tick."""
+
+
+def recorded_step(message: dict[str, Any]) -> RecordedStep:
+    """A tick back from its message."""
+    observation = None
+    if message["observation"] is not None:
+        # As wide as they were read: the session is what converts to float32, now as then.
+        values: dict[str, Any] = {name: _array(value, np.float64) for name, value in message["observation"].items()}
+        observation = Observation(values, float(message["measured"]))
+    record = StepRecord(
+        step=message["step"],
+        outcome=Outcome(message["outcome"]),
+        observation=observation,
+        action=_array(message["action"]),
+        executed=_array(message["executed"]),
+        context=_array(message["context"]),
+        info=message["info"],
+        times=SectionTimes(**message["times"]),
+        reason=message["reason"],
+        limited_by=tuple(message["limited_by"]),
+        time=message["time"],
+        lag=message["lag"],
+        missed=message["missed"],
+    )
+    return RecordedStep(message["episode"], record, message["state"])
+
+
+def _array(value: Any, dtype: Any = np.float32) -> Any:
+    return None if value is None else np.array(value, dtype)  # "nan" and "inf" are read as what they say

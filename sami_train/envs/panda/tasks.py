@@ -1,0 +1,22 @@
+"""Panda's task sets (paper, appendix C.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sami_train.envs.tasks import Feature, Task, TaskSpace
+
+
+def _grid(masses: Sequence[float], frictions: Sequence[float]) -> tuple[Task, ...]:
+    return tuple({"mass": mass, "friction": friction} for mass in masses for friction in frictions)
+
+
+PANDA_TASKS = TaskSpace(
+    features=(Feature("mass", "kg", 0.0, low_open=True), Feature("friction", "(lateral, no unit)", 0.0)),
+    sets={
+        "training": _grid([1.0], [0.1, 1.0, 5.0, 10.0]) + _grid([5.0, 10.0], [0.1]),
+        "moderate": _grid([5.0, 10.0], [1.0, 5.0, 10.0]),
+        "extreme": _grid([30.0], [0.1, 1.0, 5.0, 10.0, 30.0]) + _grid([1.0, 5.0, 10.0], [30.0]),
+    },
+)
+"""Panda's tasks: 6 for training, 6 moderate (interpolation), 8 extreme (extrapolation); paper appendix C.1."""

@@ -1,0 +1,82 @@
+"""How actions are explored: noise of a policy, scripted reaching, uniform draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """How actions are made more varied than the policy's own sampling (training only)."""
+
+    random_action: float = 0.0
+    """Share of steps, outside greedy episodes, that act uniformly at random."""
+    random_hold: tuple[int, int] = (1, 1)
+    """Shortest and longest time, in steps, that a random action is held once the warm-up is over.
+
+    Held ones bring the arm and the cube into places from which the policy has to learn to recover.
+    """
+    warmup_steps: int = 0
+    """Environment steps at the start of a run that act uniformly at random."""
+    reach_episodes: float = 0.0
+    """Share of episodes, at the start of a run, that begin with a scripted reach."""
+    reach_until: int = 1
+    """Environment steps after which no episode begins so; the share falls linearly to there."""
+    reach_steps: tuple[int, int] = (6, 13)
+    """Shortest and longest scripted reach, in steps."""
+    greedy_episodes: float = 0.0
+    """Share of episodes that act as a deployed policy does, without exploration; grows linearly until `greedy_from`.
+
+    Noise frees an arm that is stuck; a deployed policy has none. Only from episodes like these can it learn what
+    being stuck costs, and to try something else.
+    """
+    greedy_from: int = 1
+    """Environment steps after which the share is the full one."""
+
+
+Reach = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+
+
+class _Explorer:
+    """The exploration of one episode."""
+
+    def __init__(
+        self,
+        plan: Exploration,
+        rng: np.random.Generator,
+        steps_done: int,
+        low: np.ndarray,
+        high: np.ndarray,
+        reach: Reach | None,
+    ) -> None:
+        self.rng, self._low, self._high, self._reach = rng, low, high, reach
+        warm = steps_done >= plan.warmup_steps
+        self._hold = plan.random_hold if warm else (1, 1)
+        # A held action lasts h steps on average, so it has to begin less often for the same share of steps.
+        share, h = plan.random_action, sum(self._hold) / 2
+        self._begin = share / (share + h * (1.0 - share)) if warm else 1.0
+        self._held_action, self._held_until = np.zeros_like(low), 0
+        reaching = plan.reach_episodes * max(0.0, 1.0 - steps_done / plan.reach_until)
+        self._reach_steps = 0
+        self._greedy = warm and rng.random() < plan.greedy_episodes * min(1.0, steps_done / plan.greedy_from)
+        if reach is not None and not self._greedy and rng.random() < reaching:
+            self._reach_steps = int(rng.integers(plan.reach_steps[0], plan.reach_steps[1] + 1))
+
+    def noise(self) -> np.ndarray:
+        """What the policy's sampling uses at this step, (A,): standard normal, or zero for its most likely action."""
+        return np.zeros_like(self._low) if self._greedy else self.rng.standard_normal(self._low.size, np.float32)
+
+    def act(self, step: int, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """Return the action to execute in place of the policy's `action` (A,)."""
+        if step < self._reach_steps:
+            assert self._reach is not None
+            return self._reach(observation, self.rng)
+        if self._greedy:
+            return action
+        if step >= self._held_until and self.rng.random() < self._begin:
+            self._held_action = self.rng.uniform(self._low, self._high).astype(np.float32)
+            self._held_until = step + int(self.rng.integers(self._hold[0], self._hold[1] + 1))
+        return self._held_action if step < self._held_until else action

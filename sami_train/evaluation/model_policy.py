@@ -1,0 +1,55 @@
+"""A model file as a policy that plays episodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from sami_runtime.adapters.base import require_compatible
+from sami_runtime.session.session import Session
+from sami_train.envs.spec import EnvironmentSpec
+
+
+class SessionPolicy:
+    """A model file, stepped as rollouts step policies: evaluation runs what a robot would run.
+
+    Args:
+        path: the model.
+        spec: the environment, whose layout names the signals.
+        rows: episodes stepped together, at least 2 (a session of one takes and gives arrays without rows).
+
+    Raises:
+        AdapterError: the model reads or writes other signals than the environment has.
+    """
+
+    def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
+        self._session = Session.load(path, batch=rows)
+        self.observation, self.action = tuple(item.signal for item in spec.signals), spec.action
+        require_compatible(self._session.contract, cast(Any, self))
+        self._slices = {item.signal.name: item for item in spec.signals}
+        self._names = [signal.name for signal in self._session.contract.observation]
+        self.previous_action = np.zeros((rows, self._session.contract.action.size), np.float32)
+        self._acted = False
+
+    @property
+    def state(self) -> tuple[np.ndarray, ...]:
+        """The encoder's state, (n, ...) each."""
+        return tuple(self._session.state.tensors.values())
+
+    def reset(self) -> None:
+        """Begin new episodes in all rows."""
+        self._session.reset()
+        self._acted = False
+
+    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Actions (n, A) and contexts (n, C) for flat observations (n, D); a model file samples no actions."""
+        if noise is not None:
+            raise ValueError("a model file acts deterministically; it takes no noise")
+        if self._acted:
+            self._session.executed(self.previous_action)
+        named = {name: observation[:, self._slices[name].indices] for name in self._names}
+        step = self._session.step(named)
+        self._acted = True
+        return step.action, step.context

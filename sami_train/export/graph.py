@@ -1,0 +1,85 @@
+"""The graph of a policy: one step, from observation and state to action, context and state."""
+
+from __future__ import annotations
+
+import io
+import warnings
+
+import numpy as np
+import onnx
+import torch
+from torch import Tensor, nn
+
+from sami_train.agent.policy import ContextPolicy
+from sami_train.envs.spec import EnvironmentSpec
+
+OPSET = 17
+
+
+class Exportable(nn.Module):
+    """One deterministic step with the contract's signals as inputs.
+
+    Args:
+        policy: trained.
+        spec: layout of the environment's flat observation.
+    """
+
+    permutation: Tensor
+
+    def __init__(self, policy: ContextPolicy, spec: EnvironmentSpec) -> None:
+        super().__init__()
+        self.policy = policy
+        order = np.argsort([index for item in spec.signals for index in item.indices])
+        self.register_buffer("permutation", torch.as_tensor(order))
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Signals (B, size) in the contract's order, previous action (B, A), then the encoder's state (B, ...)."""
+        split = len(inputs) - len(self.policy.encoder.state)
+        *signals, previous_action = inputs[:split]
+        flat = torch.cat(signals, -1)[:, self.permutation]
+        return self.policy.step(flat, previous_action, *inputs[split:])
+
+
+def trace_graph(module: Exportable, spec: EnvironmentSpec, name: str) -> onnx.ModelProto:
+    """Trace a step into a graph with the contract's tensor names and a dynamic batch axis."""
+    policy = module.policy
+    inputs = [torch.zeros(2, item.signal.size) for item in spec.signals]
+    state = policy.encoder.state
+    inputs += [torch.zeros(2, policy.action_size)] + [torch.zeros(2, *shape) for shape in state.values()]
+    input_names = [f"observation.{item.signal.name}" for item in spec.signals]
+    input_names += ["previous_action", *(f"state.{name}.in" for name in state)]
+    output_names = ["action", "context", *(f"state.{name}.out" for name in state)]
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        # The tracing exporter keeps the LSTM as one node and the file as one file; torch warns that it is the older
+        # one, and that an LSTM's batch must be dynamic in its state too, which it is here.
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module,
+            tuple(inputs),
+            buffer,  # type: ignore[arg-type] # any binary file works
+            input_names=input_names,
+            output_names=output_names,
+            dynamic_axes={name: {0: "batch"} for name in input_names + output_names},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    model = onnx.load_from_string(buffer.getvalue())
+    _fix_shapes(model, policy)
+    model.graph.name = name
+    model.producer_name = "sami"
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def _fix_shapes(model: onnx.ModelProto, policy: ContextPolicy) -> None:
+    """Declare the outputs' shapes: tracing leaves some of their static dimensions unnamed."""
+    sizes = {
+        "action": (policy.action_size,),
+        "context": (policy.context_size,),
+        **{f"state.{name}.out": shape for name, shape in policy.encoder.state.items()},
+    }
+    for output in model.graph.output:
+        shape = output.type.tensor_type.shape
+        for axis, size in enumerate(sizes[output.name], start=1):
+            shape.dim[axis].dim_value = size

@@ -1,0 +1,48 @@
+"""What a result depends on besides its configuration: versions and commit."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "sami",
+    "torch",
+    "stable-baselines3",
+    "gymnasium",
+    "panda-gym",
+    "pybullet",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+)
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a result depends on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def git_state() -> dict[str, Any]:
+    """Commit of the checkout that this package runs from, and whether it has changes; empty outside one."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        result = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        return result.stdout.strip()
+
+    try:
+        # An installed copy may lie inside some other repository; only files that git knows are a checkout.
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
