@@ -34,7 +34,8 @@ ls "$place/dist"
 set -- "$place"/dist/*.whl
 wheel=$1
 
-cp -R "$repository/tests/runtime" "$place/elsewhere/runtime"
+mkdir "$place/elsewhere/tests"
+cp -R "$repository/tests/sami_runtime" "$repository/tests/making" "$place/elsewhere/tests/"
 model=
 for file in "$repository"/models/*.onnx; do
     [ -f "$file" ] && cp "$file" "$place/elsewhere/" && model=$(basename "$file")
@@ -110,7 +111,7 @@ say "installing the extras [panda,record], pytest and onnx"
 "$bin/python" -m pip install --quiet --disable-pip-version-check -c "$repository/constraints.txt" \
     "sami[panda,record] @ file://$wheel" pytest onnx
 say "the runtime's tests against the wheel"
-"$bin/python" -m pytest --import-mode=importlib -W error -q -p no:cacheprovider runtime
+"$bin/python" -m pytest --import-mode=importlib -W error -q -p no:cacheprovider tests/sami_runtime
 if [ -n "$model" ]; then
     say "running $model"
     "$bin/sami" run --model "$model" --episodes 3 --record run.mcap

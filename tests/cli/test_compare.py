@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from sami_train.report import estimates
-from tests.train.made_runs import made_run
+from tests.making.made_runs import made_run
 
 
 @pytest.fixture

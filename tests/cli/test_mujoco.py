@@ -17,7 +17,7 @@ from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.evaluation.results import Evaluation
 from sami_train.export import export as export_module
-from tests.train.made_runs import made_return_run, made_run
+from tests.making.made_runs import made_return_run, made_run
 
 SMALL = {"network.net_arch": [16], "network.hidden_size": 8}
 BODIES = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sami_train.envs.measure import Measure
+from sami_train.machine.files import read_json_lines
 from sami_train.runs.folder import RunFolder
-from sami_train.runs.metrics import read_metrics
 
 MOST_NAMED = 9
 """Most tasks whose curves a plot names; of more, only the mean is."""
@@ -18,7 +18,7 @@ def draw_training(run: RunFolder, measure: Measure, path: Path) -> bool:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         return False
-    rows = [row for row in read_metrics(run.metrics) if "time/seconds" in row and measure.exploring in row]
+    rows = [row for row in read_json_lines(run.metrics) if "time/seconds" in row and measure.exploring in row]
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axes = figure.subplots()
     minutes = [row["time/seconds"] / 60 for row in rows]

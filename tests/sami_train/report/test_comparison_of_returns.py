@@ -16,7 +16,7 @@ from sami_train.report.figures.heat_maps import heat_maps
 from sami_train.report.tables import as_data, contests_table, standings_table
 from sami_train.report.write import write_report
 from sami_train.runs.progress import Progress
-from tests.train.made_runs import made_return_run, made_run
+from tests.making.made_runs import made_return_run, made_run
 
 GAIN = {"training": 50.0, "moderate": 100.0, "extreme": -3000.0}
 

@@ -4,7 +4,8 @@ import pytest
 
 from sami_runtime.errors import UnknownName
 from sami_train.config.resolve import from_dict, parse_override, presets, resolve
-from sami_train.config.schema import ConfigError, keys
+from sami_train.config.rules import ConfigError
+from sami_train.config.schema import keys
 from sami_train.envs.catalog import ENVIRONMENTS, environment
 from sami_train.runs.train import make_env
 

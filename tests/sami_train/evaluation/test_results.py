@@ -14,7 +14,7 @@ from sami_train.report.comparison import Comparison
 from sami_train.report.evaluated import read_runs
 from sami_train.report.tables import as_data, standings_table
 from sami_train.report.write import write_report
-from tests.train.made_runs import made_run
+from tests.making.made_runs import made_run
 
 
 def evaluated(*floors):

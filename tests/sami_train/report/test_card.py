@@ -11,7 +11,7 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.report.card import MOST_LISTED, write_card
 from sami_train.runs.folder import RunFolder
 
-MODELS = Path(__file__).parents[2] / "models"
+MODELS = Path(__file__).parents[3] / "models"
 
 
 def card(name, tmp_path):

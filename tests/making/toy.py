@@ -54,7 +54,7 @@ def register():
     if "sami-tests/HiddenSign-v0" not in gym.registry:
         gym.register(
             "sami-tests/HiddenSign-v0",
-            "tests.train.toy:HiddenSign",
+            "tests.making.toy:HiddenSign",
             max_episode_steps=EPISODE_STEPS,
             disable_env_checker=True,
         )

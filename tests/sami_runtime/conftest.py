@@ -16,7 +16,7 @@ from sami_runtime.model.golden import Golden
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Signal
-from tests.runtime.gates import PERIOD
+from tests.making.gates import PERIOD
 
 POSITION = Signal(name="position", size=2, unit="m", elements=("x", "y"), low=(-1, -1), high=(1, 1))
 GOAL = Signal(name="goal", size=1, unit="m", elements=("x",), low=(None,), high=(None,))

@@ -12,7 +12,7 @@ from sami_runtime.errors import NonFiniteError, SamiError, SignalError
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limiter import ease
 from sami_runtime.safety.limits import Limits
-from tests.runtime.gates import PERIOD, action, drive
+from tests.making.gates import PERIOD, action, drive
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from sami_train.report.evaluated import ComparisonError, Run, read_runs
 from sami_train.report.groups import group_runs
 from sami_train.report.tables import as_data, contests_table, standings_table, tables
 from sami_train.runs.folder import RunError, RunFolder
-from tests.train.made_runs import STEPS, made_run
+from tests.making.made_runs import STEPS, made_run
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import pytest
 
 from sami_runtime.adapters import Executed, FakeAdapter, Observation
 from sami_runtime.errors import SafetyStop
-from tests.runtime.gates import PERIOD, action, drive
+from tests.making.gates import PERIOD, action, drive
 
 
 def seen(position, time):

@@ -17,7 +17,7 @@ from sami_train.contexts.make_atlas import measure
 from sami_train.envs.catalog import environment
 from sami_train.export.model_file import attach
 
-MODEL = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
+MODEL = Path(__file__).parents[3] / "models" / "panda-satesac.onnx"
 TASKS = ({"mass": 1.0}, {"mass": 10.0})
 MEANS = np.array([[0.0, 0.0, 1.0], [5.0, 1.0, 0.0]])
 FACTORS = np.array([[[0.5, 0.0, 0.0], [0.2, 0.4, 0.0], [0.0, 0.1, 0.3]], np.eye(3)])

@@ -19,7 +19,7 @@ from sami_train.envs.catalog import environment
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.tasks import TaskError
 
-MODEL = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
+MODEL = Path(__file__).parents[3] / "models" / "panda-satesac.onnx"
 PANDA = environment("panda")
 LIGHT, HEAVY = {"mass": 1.0, "friction": 0.1}, {"mass": 30.0, "friction": 10.0}
 SEEDS, STEP = (3, 6), 4

@@ -9,7 +9,7 @@ from sami_train.envs.catalog import environment
 from sami_train.episodes.exploration import Exploration
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
-from tests.train.test_networks import layout
+from tests.sami_train.agent.test_networks import layout
 
 SPEC = environment("panda")
 

@@ -12,7 +12,7 @@ from sami_train.episodes.exploration import Exploration
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
 from sami_train.episodes.windows import WindowPlan
-from tests.train import toy
+from tests.making import toy
 
 toy.register()
 RNG = np.random.default_rng

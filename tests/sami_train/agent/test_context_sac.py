@@ -14,7 +14,7 @@ from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.episodes.collectors import CollectorError
 from sami_train.methods.methods import METHODS
-from tests.train import toy
+from tests.making import toy
 
 toy.register()
 
