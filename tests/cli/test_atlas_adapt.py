@@ -16,7 +16,8 @@ from sami_runtime import Telemetry, read_artifact
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
-from sami_train.export import export as export_module
+from sami_train.export import parity
+from sami_train.export.export import export
 from sami_train.export.model_file import attach
 
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
@@ -37,10 +38,10 @@ def cheetah(tmp_path_factory):
         "ContextPolicy", ENVIRONMENTS["half-cheetah"].make(), resolve("fast-cpu", SMALL | {"env": "half-cheetah"})
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export_module, "CLOSED_LOOP_STEPS", 1)
+        patch.setattr(parity, "CLOSED_LOOP_STEPS", 1)
         for name in ("HalfCheetah", "CrippledHalfCheetah"):
             patch.setattr(gymnasium.registry[f"sami/{name}-v0"], "max_episode_steps", 40)
-        export_module.export(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=2)
+        export(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=2)
         yield path
 
 

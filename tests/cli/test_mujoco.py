@@ -16,7 +16,8 @@ from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.evaluation.results import Evaluation
-from sami_train.export import export as export_module
+from sami_train.export import parity
+from sami_train.export.export import export
 from tests.making.made_runs import made_return_run, made_run
 
 SMALL = {"network.net_arch": [16], "network.hidden_size": 8}
@@ -39,9 +40,9 @@ def models(tmp_path_factory):
         agent = ContextSAC("ContextPolicy", ENVIRONMENTS[name].make(), config, device="cpu")
         with pytest.MonkeyPatch.context() as patch:
             if name != "half-cheetah":
-                patch.setattr(export_module, "CLOSED_LOOP_STEPS", 1)
+                patch.setattr(parity, "CLOSED_LOOP_STEPS", 1)
             evaluation = {"env": name, "sets": {"training": {"ret": 4058.4}}, "tasks": []}
-            export_module.export(agent, folder / f"{name}.onnx", {"method": "untrained", "env": name}, evaluation)
+            export(agent, folder / f"{name}.onnx", {"method": "untrained", "env": name}, evaluation)
     return folder
 
 
