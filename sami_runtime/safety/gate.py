@@ -19,8 +19,6 @@ from sami_runtime.values import all_finite, require_finite
 Array = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
-AGE_PERIODS = 3
-"""Periods of the policy after which an observation is too old, where the limits do not say."""
 PAUSE_PERIODS = 2
 """Periods after which a tick counts as one after a pause: it allows no more than these."""
 ROUNDING = 1e-6
@@ -91,7 +89,7 @@ class SafetyGate:
         """Why the gate is latched; None while it is armed."""
         self._trips, self._why = 0, ""
         self._action = contract.action
-        self._max_age = self.limits.max_age_s or AGE_PERIODS / contract.rate_hz
+        self._max_age = self.limits.max_age(contract)
         self._low, self._high = self.limits.bounds(self._action)
         self._rate = by_element(self.limits.rate, self._action, math.inf)
         self._acceleration = by_element(self.limits.acceleration, self._action, math.inf)
