@@ -20,7 +20,7 @@ from sami_runtime.clock import Clock, Pace
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.loop.stopping import stopped_after
 from sami_runtime.model.contract import Contract
-from sami_runtime.safety.gate import AGE_PERIODS, SafetyGate
+from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.signals import Signal
 from sami_runtime.values import is_numeric
@@ -190,7 +190,7 @@ def _bounded(trial: _Trial) -> None:
 
 
 def _clocked(trial: _Trial) -> None:
-    allowed = trial.limits.max_age_s or AGE_PERIODS / trial.contract.rate_hz
+    allowed = trial.limits.max_age(trial.contract)
     for tick, (seen, now) in enumerate(zip(trial.seen, trial.read_at, strict=True)):
         age = now - seen.time
         if not -FUTURE_S <= age <= allowed:

@@ -27,6 +27,9 @@ Number = Annotated[float, AfterValidator(_number)]
 Positive = Annotated[float, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 
+AGE_PERIODS = 3
+"""Periods of the policy after which an observation is too old, where the limits do not say."""
+
 
 class Limits(BaseModel):
     """What may be written to a robot. The defaults keep the contract's bounds, and hold and stop when nothing comes.
@@ -66,7 +69,7 @@ class Limits(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path) -> Limits:
-        """Reads a file, NAME.toml or NAME.json.
+        """Read a file, NAME.toml or NAME.json.
 
         Raises:
             SamiError: The file cannot be read, or a value is wrong.
@@ -83,7 +86,7 @@ class Limits(BaseModel):
             raise SamiError(f"{path}: {_explain(error)}") from None
 
     def require_fit(self, contract: Contract) -> None:
-        """Refuses limits that mean nothing for a model's signals, before anything moves.
+        """Refuse limits that mean nothing for a model's signals, before anything moves.
 
         Raises:
             UnknownName: An element or a signal is not among the model's.
@@ -115,12 +118,16 @@ class Limits(BaseModel):
             )
         self._require_rest(contract.action, signals, low, high)
 
+    def max_age(self, contract: Contract) -> float:
+        """Return the age [s] up to which an observation is acted on: `max_age_s`, or three periods of the policy."""
+        return self.max_age_s or AGE_PERIODS / contract.rate_hz
+
     def bounds(self, action: Signal) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(A,) lowest and (A,) highest action: the tighter of these limits' and the contract's."""
-        own_low = [-math.inf if value is None else value for value in action.low]
-        own_high = [math.inf if value is None else value for value in action.high]
-        low = np.maximum(own_low, by_element(self.low, action, -math.inf))
-        high = np.minimum(own_high, by_element(self.high, action, math.inf))
+        """Return the (A,) lowest and (A,) highest action: the tighter of these limits' and the contract's."""
+        contract_low = [-math.inf if value is None else value for value in action.low]
+        contract_high = [math.inf if value is None else value for value in action.high]
+        low = np.maximum(contract_low, by_element(self.low, action, -math.inf))
+        high = np.minimum(contract_high, by_element(self.high, action, math.inf))
         return low.astype(np.float32), high.astype(np.float32)
 
     def _require_rest(self, action: Signal, signals: Mapping[str, Signal], low: Any, high: Any) -> None:
@@ -150,14 +157,14 @@ class Limits(BaseModel):
 
 
 def by_element(value: float | Mapping[str, float] | None, action: Signal, default: float) -> NDArray[np.float64]:
-    """(A,) the value of each element; `default` where none is given."""
+    """Return the value of each element, (A,); `default` where none is given."""
     if isinstance(value, Mapping):
         return np.array([value.get(element, default) for element in action.elements], np.float64)
     return np.full(action.size, default if value is None else value, np.float64)
 
 
 def _explain(error: ValidationError) -> str:
-    """The first problem, by key, value and what would be valid."""
+    """Return the first problem, by key, value and what would be valid."""
     # A value for each element may be a number or a table; the deepest problem is that of the one which was given.
     problem = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
     key, *inner = problem["loc"]

@@ -2,11 +2,18 @@
 
 import numpy as np
 
+from sami_runtime.adapters import Observation
+
 PERIOD = 0.04
 
 
 def action(*values):
     return np.float32(values)
+
+
+def seen(position, time):
+    """An observation of the signals that the fake's model reads."""
+    return Observation({"position": np.float32(position), "goal": np.float32([0.5])}, time)
 
 
 def drive(gate, actions, times):

@@ -1,4 +1,4 @@
-"""Laws of the safety gate: what it lets through, what it limits, and when it stops."""
+"""Laws of the safety gate: it alone writes; without a new action it holds, falls back, stops, and stays latched."""
 
 import ast
 from pathlib import Path
@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 import sami_runtime
-from sami_runtime.adapters import Executed, FakeAdapter, Observation
-from sami_runtime.errors import NonFiniteError, SamiError, SignalError
+from sami_runtime.adapters import Executed, FakeAdapter
+from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
 from sami_runtime.safety.gate import SafetyGate
-from sami_runtime.safety.limiter import ease
-from sami_runtime.safety.limits import Limits
-from tests.making.gates import PERIOD, action, drive
+from tests.making.gates import PERIOD, action, drive, seen
 
 
 @pytest.fixture
@@ -61,164 +59,162 @@ def test_an_adapter_that_says_it_executed_nonsense_is_not_believed(contract):
             made.write(made.propose(action(0, 0), 0.0))
 
 
-# --- bounds, rate, acceleration, blend-in
+# --- no new action
 
 
-def test_an_action_within_all_limits_is_passed_on_to_the_last_bit(gate):
-    armed = gate(rest=0.0, rate=1e6, acceleration=1e9, low=-0.9, high=0.9)
-    proposed = np.random.default_rng(0).uniform(-0.9, 0.9, (50, 2)).astype(np.float32)
-    executed, limited = drive(armed, proposed, PERIOD * np.arange(50))
-    assert executed.tobytes() == proposed.tobytes()
-    assert set(limited) == {()}
+def test_what_is_held_too_long_falls_back_to_rest_and_then_stops(gate):
+    armed = gate(rest=0.0, rate=6.0, hold_ticks=2, stop_after=6)
+    drive(armed, [(0.2, 0.2)], [0.0])
+    found = []
+    for tick in range(1, 6):
+        ruling = armed.hold("age: too old", tick * PERIOD)
+        found.append((round(float(armed.write(ruling).action[0]), 6), ruling.limited_by))
+    assert found[:2] == [(0.2, ()), (0.2, ())]
+    assert [value for value, _ in found[2:]] == [0.0, 0.0, 0.0]
+    assert found[2][1] == ("rest",)
+    ruling = armed.hold("age: too old", 6 * PERIOD)
+    assert (ruling.action, ruling.limited_by, armed.write(ruling)) == (None, ("stop",), None)
+    with pytest.raises(SafetyStop, match=r"no new action at 6 ticks in a row \(stop_after\), lastly: age: too old\. "):
+        armed.require_armed()
 
 
-def test_an_action_beyond_the_bounds_is_cut_and_the_element_named(gate):
-    executed, limited = drive(gate(high={"fx": 0.25}), [(0.5, -7.0), (0.25, -1.0)], [0.0, PERIOD])
-    np.testing.assert_array_equal(executed, np.float32([(0.25, -1.0), (0.25, -1.0)]))
-    assert limited == [("bounds fx", "bounds fy"), ()]
+def test_falling_back_keeps_the_rate(gate):
+    armed = gate(rest=0.0, rate=1.0, hold_ticks=0)
+    drive(armed, [(0.04, 0.04), (0.08, 0.08)], [0.0, PERIOD])
+    ruling = armed.hold("late: ...", 2 * PERIOD)
+    np.testing.assert_allclose(ruling.action, 0.04, rtol=1e-6)
+    assert ruling.limited_by == ("rest", "rate fx", "rate fy")
+    armed.write(ruling)
+    np.testing.assert_allclose(armed.stand(3 * PERIOD).action, 0.0, atol=1e-8)
 
 
-def test_the_rate_holds_for_the_time_that_really_passed(gate):
-    times = np.cumsum([0.0, 0.04, 0.01, 0.03, 0.05, 0.04])
-    executed, limited = drive(gate(rest=0.0, rate={"fx": 2.0}), [(1.0, 1.0)] * 6, times)
-    np.testing.assert_allclose(executed[:, 0], [0.08, 0.16, 0.18, 0.24, 0.34, 0.42], rtol=1e-6)
-    np.testing.assert_array_equal(executed[:, 1], np.ones(6, np.float32))
-    assert set(limited) == {("rate fx",)}
+def test_an_action_that_was_on_its_way_stops_where_it_is_held(gate):
+    armed = gate(rest=0.0, rate=1.0)
+    drive(armed, [(1.0, 1.0)], [0.0])
+    armed.write(armed.hold("age: too old", PERIOD))
+    np.testing.assert_allclose(armed.stand(2 * PERIOD).action, 0.04, rtol=1e-6)
 
 
-def test_a_pause_does_not_allow_a_jump(gate):
-    executed, _ = drive(gate(rest=0.0, rate=2.0), [(1.0, 1.0)] * 2, [0.0, 60.0])
-    np.testing.assert_allclose(executed[1], 0.08 + 2 * PERIOD * 2.0, rtol=1e-6)
+def test_the_next_step_begins_where_the_adapter_executed_the_last(gate):
+    adapter = FakeAdapter(axes=2, limit=0.25)
+    adapter.reset()
+    armed = gate(adapter, rest=0.0, rate=25.0)
+    _, limited = drive(armed, [(1.0, 0.1)], [0.0])
+    assert limited == [("adapter fx",)]
+    np.testing.assert_allclose(armed.propose(action(-1, 0.1), PERIOD).action, [-0.75, 0.1])
 
 
-def test_a_clock_that_stands_still_allows_no_move(gate):
-    executed, _ = drive(gate(rest=0.0, rate=2.0, acceleration=50.0), [(1.0, 1.0)] * 2, [0.0, 0.0])
-    np.testing.assert_allclose(executed[1], executed[0], atol=1e-6)
+def test_a_held_action_stays_what_was_written_whatever_the_adapter_says_it_executed(gate):
+    """An adapter that tells what it measured, with an offset, must not be driven away by its own answer."""
 
+    class Offset(FakeAdapter):
+        def write(self, sent):
+            super().write(sent)
+            return Executed(sent + np.float32(0.3))
 
-@pytest.mark.parametrize("seed", range(8))
-def test_random_proposals_at_random_times_never_break_a_limit(gate, seed):
-    random = np.random.default_rng(seed)
-    rate, acceleration = 5.0, 200.0
-    armed = gate(rest=0.0, rate=rate, acceleration=acceleration)
-    times = np.cumsum(random.uniform(0.5 * PERIOD, 1.5 * PERIOD, 300))
-    targets = random.uniform(-2, 2, (300, 2)).astype(np.float32)
-    targets[random.random(300) < 0.7] = 1.0  # often the same one, so that it is reached
-    executed, _ = drive(armed, targets, times)
-    path = np.vstack([np.zeros(2), executed.astype(np.float64)])
-    elapsed = np.diff(times, prepend=times[0] - PERIOD)[:, None]
-    speed = np.diff(path, axis=0) / elapsed
-    assert (np.abs(path) <= 1.0).all()
-    assert (np.abs(speed) <= rate * 1.001).all()
-    jerks = np.abs(np.diff(np.vstack([np.zeros(2), speed]), axis=0)) / elapsed
-    at_a_bound = np.abs(path[1:]) == 1.0  # bounds come last: they may stop what still brakes
-    assert (jerks[~at_a_bound] <= acceleration * 1.01).all()
-
-
-@pytest.mark.parametrize("distance", [0.001, 0.1, 0.93, 5.0])
-def test_acceleration_brakes_before_the_target_instead_of_swinging_around_it(distance):
-    at, speed, trail = np.zeros(1), np.zeros(1), []
-    for _ in range(400):
-        _, step = ease(distance - at, speed, PERIOD, np.array([3.0]), np.array([2.0]))
-        at, speed = at + step, step / PERIOD
-        trail.append(at[0])
-    assert np.max(trail) <= distance + 2.0 * PERIOD**2 / 8 + 1e-9
-    assert trail[-1] == pytest.approx(distance, abs=1e-9)
-    assert (np.diff(trail) >= -2.0 * PERIOD**2).all()
-
-
-def test_an_episode_goes_over_from_rest_to_the_policy(gate):
-    armed = gate(rest={"fx": 0.5, "fy": -0.5}, blend_in_s=4 * PERIOD)
-    executed, limited = drive(armed, [(1.0, 1.0)] * 6, 7.0 + PERIOD * np.arange(6))
-    np.testing.assert_allclose(executed[:, 0], [0.5, 0.625, 0.75, 0.875, 1.0, 1.0], rtol=1e-6)
-    np.testing.assert_allclose(executed[:, 1], [-0.5, -0.125, 0.25, 0.625, 1.0, 1.0], rtol=1e-6)
-    assert limited == [("blend-in",)] * 4 + [()] * 2
-
-
-def test_a_blend_begins_anew_after_a_fall_back_and_stands_still_while_held(gate):
-    armed = gate(rest=0.0, blend_in_s=4 * PERIOD, hold_ticks=1, stop_after=99)
-    drive(armed, [(1.0, 1.0)] * 2, [0.0, PERIOD])
-    armed.write(armed.hold("age: ...", 2 * PERIOD))
-    np.testing.assert_allclose(drive(armed, [(1.0, 1.0)], [3 * PERIOD])[0], 0.5, rtol=1e-6)
-    for tick in range(4, 9):
+    adapter = Offset(axes=2)
+    adapter.reset()
+    armed = gate(adapter, low=-0.5, high=0.5)
+    drive(armed, [(0.4, -0.4)], [0.0])
+    for tick in range(1, 5):
         armed.write(armed.hold("age: ...", tick * PERIOD))
-    executed, _ = drive(armed, [(1.0, 1.0)] * 5, PERIOD * np.arange(9, 14))
-    np.testing.assert_allclose(executed[:, 0], [0.25, 0.5, 0.75, 1.0, 1.0], rtol=1e-6)
+        armed.write(armed.stand((tick + 0.5) * PERIOD))
+    np.testing.assert_array_equal(adapter.written, [action(0.4, -0.4)] * 9)
 
 
-def test_a_blend_goes_out_from_where_the_robot_was_when_it_began(make):
-    """An arm that gives way under its command must not be followed down."""
-    signal = make.action_signal.model_copy(update={"name": "joints"})
-    contract = make.contract_of(make.memoryless(), observation=(signal,))
-    adapter = FakeAdapter(axes=2)
-    adapter.reset()
-    gate = SafetyGate(adapter, contract, Limits(rest="joints", blend_in_s=10 * PERIOD))
-    gate.begin(PERIOD)
-    with pytest.raises(SamiError, match="no good value of the signal 'joints' was seen"):
-        gate.propose(action(1, 1), 0.0)
-    written = action(0.5, 0.5)
-    for tick in range(20):
-        now = tick * PERIOD
-        measured = np.array([written - np.float32(0.02)])  # a row, as sessions take it too
-        assert gate.fault(Observation({"joints": measured}, now), now) is None
-        written = gate.write(gate.propose(action(0.48, 0.48), now)).action
-        np.testing.assert_allclose(written, 0.48, atol=1e-6)
+def test_a_hold_brakes_within_the_acceleration_and_then_stands(gate):
+    armed = gate(rest=0.0, rate=5.0, acceleration=10.0, hold_ticks=99, stop_after=99)
+    moving, _ = drive(armed, [(1.0, 1.0)] * 6, PERIOD * np.arange(6))
+    held = []
+    for tick in range(6, 16):
+        ruling = armed.hold("age: ...", tick * PERIOD)
+        held.append((armed.write(ruling).action[0], ruling.limited_by))
+    path = np.array([0.0, *moving[:, 0], *(value for value, _ in held)], np.float64)
+    speed = np.diff(path) / PERIOD
+    assert np.abs(np.diff(speed)).max() <= 10.0 * PERIOD * 1.001
+    assert held[0][1] == ("acceleration fx", "acceleration fy")
+    assert (held[-1][1], speed[-1]) == ((), 0.0)
 
 
-def test_rest_may_be_what_a_signal_measures(make):
-    """For position control: the first command is where the robot is."""
-    signal = make.action_signal.model_copy(update={"name": "joints"})
-    contract = make.contract_of(make.memoryless(), observation=(signal,))
-    adapter = FakeAdapter(axes=2)
-    adapter.reset()
-    gate = SafetyGate(adapter, contract, Limits(rest="joints", rate=1.0))
-    gate.begin(PERIOD)
-    with pytest.raises(SamiError, match="no good value of the signal 'joints' was seen"):
-        gate.propose(action(1, 1), 0.0)
-    for values in ([0.5, -0.5], [np.nan, 0.0]):
-        assert gate.fault(Observation({"joints": np.float32(values)}, 0.0), 0.0) is None
-    np.testing.assert_allclose(gate.propose(action(1, 1), 0.0).action, [0.54, -0.46], rtol=1e-5)
+def test_after_a_pause_an_action_begins_from_standing_still(gate):
+    armed = gate(rest=0.0, rate=5.0, acceleration=10.0)
+    path, _ = drive(armed, [(1.0, 1.0)] * 6, PERIOD * np.arange(6))
+    ruling = armed.propose(action(0, 0), 60.0)
+    # Before the pause it was on its way up; nothing drives it on up now.
+    assert (ruling.action < path[-1]).all()
 
 
-# --- observations
+def test_without_a_rest_the_last_action_is_held_until_the_stop(gate):
+    armed = gate(hold_ticks=1, stop_after=5)
+    drive(armed, [(0.2, 0.2)], [0.0])
+    for tick in range(1, 5):
+        np.testing.assert_array_equal(armed.write(armed.hold("...", tick * PERIOD)).action, action(0.2, 0.2))
 
 
-def seen(position, time):
-    return Observation({"position": np.float32(position), "goal": np.float32([0.5])}, time)
+def test_ticks_that_passed_without_a_turn_count_as_held(gate):
+    armed = gate(stop_after=10)
+    drive(armed, [(0.2, 0.2)], [0.0])
+    armed.write(armed.hold("age: ...", 9 * PERIOD, ticks=9))
+    assert armed.tripped is None
+    armed.hold("age: ...", 10 * PERIOD)
+    assert armed.tripped.startswith("no new action at 10 ticks in a row")
 
 
-def test_an_observation_may_be_three_periods_old_where_the_limits_do_not_say(gate):
+def test_one_new_action_begins_the_count_again(gate):
+    armed = gate(stop_after=3)
+    for tick in range(12):
+        if tick % 3 == 0:
+            drive(armed, [(0.2, 0.2)], [tick * PERIOD])
+        else:
+            armed.write(armed.hold("...", tick * PERIOD))
+    assert armed.tripped is None
+
+
+def test_before_the_first_action_there_is_nothing_to_hold_and_nothing_is_written(gate):
+    armed = gate(rest=0.0, hold_ticks=0)
+    assert armed.write(armed.hold("...", 0.0)) is None
+    assert armed.write(armed.stand(0.01)) is None
+    assert armed.adapter.writes == 0
+
+
+def test_a_gate_that_tripped_is_latched_until_somebody_rearms_it(gate):
     armed = gate()
-    assert armed.fault(seen([0, 0], 0.0), 3 * PERIOD) is None
-    assert armed.fault(seen([0, 0], 0.0), 3 * PERIOD + 0.001).startswith("age: the observation was measured 0.121 s")
-
-
-@pytest.mark.parametrize("time", [0.0, 100.0, -1e9, float("nan"), float("inf")])
-def test_a_time_that_is_far_off_in_either_direction_or_no_time_at_all_is_a_fault(gate, time):
-    assert gate(max_age_s=1.0).fault(seen([0, 0], time), 10.0).startswith("age: ")
-    assert gate(max_age_s=1.0).fault(seen([0, 0], time), None) is None
-
-
-def test_an_observation_that_was_measured_before_one_that_came_earlier_is_a_fault(gate):
-    armed = gate()
-    assert armed.fault(seen([0, 0], 1.0), 1.0) is None
-    assert armed.fault(seen([0, 0], 1.0), 1.04) is None
-    assert armed.fault(seen([0, 0], 0.99), 1.04) == (
-        "order: the observation was measured 0.01 s before one that came earlier"
-    )
-    assert armed.fault(seen([0, 0], 1.01), 1.04) is None
+    ruling = armed.propose(action(0, 0), 0.0)
+    armed.trip("somebody pressed the button")
+    for blocked in (lambda: armed.write(ruling), lambda: armed.begin(PERIOD), armed.require_armed):
+        with pytest.raises(SafetyStop, match=r"somebody pressed the button\. The robot is stopped; nothing is written"):
+            blocked()
+    assert armed.adapter.writes == 0
+    armed.rearm()
     armed.begin(PERIOD)
-    assert armed.fault(seen([0, 0], 0.5), 0.5) is None
+    assert armed.write(armed.propose(action(0, 0), 0.0)) is not None
 
 
-def test_a_sensor_that_repeats_itself_is_a_fault_until_it_moves_again(gate):
-    armed = gate(frozen={"position": 3})
-    values = [[0, 0], [0, 0], [0, 0], [0, 0], [0, 1e-7], [0, 1e-7]]
-    faults = [armed.fault(seen(value, now), now) for now, value in enumerate(values)]
-    assert [fault is None for fault in faults] == [True, True, False, False, True, True]
-    assert faults[2] == "frozen: position had the same value 3 times, allowed are 2 (frozen.position)"
+def test_the_first_reason_of_a_trip_is_kept(gate):
+    armed = gate()
+    armed.trip("somebody pressed the button")
+    armed.trip("it is late, too")
+    assert armed.tripped == "somebody pressed the button"
 
 
-def test_only_the_signals_that_are_named_may_not_repeat_themselves(gate):
-    armed = gate(frozen={"position": 2})
-    assert all(armed.fault(seen([0, now], now), now) is None for now in range(9))
+def test_a_gate_that_was_rearmed_waits_for_the_next_episode(gate):
+    armed = gate()
+    ruling = armed.propose(action(0, 0), 0.0)
+    armed.trip("somebody pressed the button")
+    armed.rearm()
+    with pytest.raises(SafetyStop, match="somebody pressed the button"):
+        armed.write(ruling)
+    armed.begin(PERIOD)
+    assert armed.write(armed.propose(action(0, 0), 0.0)) is not None
+
+
+def test_a_new_episode_forgets_the_last_one(gate):
+    armed = gate(rest=0.0, rate=1.0, frozen={"position": 2}, stop_after=2)
+    armed.fault(seen([0, 0], 0.0), 0.0)
+    drive(armed, [(0.04, 0.04)], [0.0])
+    armed.hold("...", PERIOD)
+    armed.begin(PERIOD)
+    assert armed.fault(seen([0, 0], 0.0), 0.0) is None
+    assert armed.hold("...", 0.0).action is None
+    executed, _ = drive(armed, [(1.0, 1.0)], [PERIOD])
+    np.testing.assert_allclose(executed[0], 0.04, rtol=1e-6)

@@ -132,3 +132,8 @@ def test_the_tighter_of_contract_and_limits_counts(make):
     np.testing.assert_array_equal(high, np.float32([1.0, 0.25]))
     free = make.action_signal.model_copy(update={"low": (None, None), "high": (None, None)})
     np.testing.assert_array_equal(Limits(low={"fx": -5.0}).bounds(free)[0], np.float32([-5.0, -np.inf]))
+
+
+def test_the_oldest_observation_is_one_of_three_periods_where_the_limits_do_not_say(contract):
+    assert Limits().max_age(contract) == 3 / contract.rate_hz
+    assert [Limits(max_age_s=seconds).max_age(contract) for seconds in (0.5, math.inf)] == [0.5, math.inf]

@@ -9,7 +9,7 @@ from sami_runtime.adapters import Gapped
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.safety.gate import AGE_PERIODS
+from sami_runtime.safety.limits import AGE_PERIODS
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS, environment
 from sami_train.envs.layout import flatten

@@ -1,0 +1,166 @@
+"""Judges observations: one class a rule, one method each; and learns from them, apart from that, where rest is."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import Observation
+from sami_runtime.errors import SamiError
+from sami_runtime.model.contract import Contract
+from sami_runtime.safety.limits import Limits, by_element
+from sami_runtime.signals import Signal
+from sami_runtime.values import all_finite
+
+Array = NDArray[np.float32]
+
+ROUNDING = 1e-6
+"""Share of a time that is rounding: three periods are not older than three periods."""
+
+
+class Rule(Protocol):
+    """What may be wrong with an observation. It remembers only what it needs to judge the next one."""
+
+    def judge(self, observation: Observation, now: float | None) -> str | None:
+        """Return why an observation must not be acted on, its kind first; None if it may be.
+
+        Args:
+            observation: What was read.
+            now: The time [s] on the clock that stamps the observations; None if there is none in common.
+        """
+        ...
+
+
+class Age:
+    """An observation is measured at most so long before or after now.
+
+    Args:
+        longest: How long [s].
+    """
+
+    def __init__(self, longest: float) -> None:
+        self._longest, self._tolerated = longest, longest * (1 + ROUNDING)
+
+    def judge(self, observation: Observation, now: float | None) -> str | None:
+        """Object to a stamp that lies too far off in either direction, or is no time at all."""
+        # Written so that a time that is NaN counts as too old.
+        if now is None or abs(age := now - observation.time) <= self._tolerated:
+            return None
+        when = f"{-age:.3g} s after" if age < 0 else f"{age:.3g} s before"
+        return (
+            f"age: the observation was measured {when} now by the loop's clock, allowed are {self._longest:.3g} s "
+            "(max_age_s)"
+        )
+
+
+class Order:
+    """Stamps do not go back."""
+
+    def __init__(self) -> None:
+        self._newest = -math.inf
+
+    def judge(self, observation: Observation, now: float | None) -> str | None:
+        """Object to an observation that was measured before one that came earlier."""
+        if now is not None and observation.time < self._newest:
+            return (
+                f"order: the observation was measured {self._newest - observation.time:.3g} s before one that came "
+                "earlier"
+            )
+        self._newest = observation.time
+        return None
+
+
+class Frozen:
+    """A signal that repeats itself to the last bit comes from a sensor that is stuck.
+
+    Args:
+        name: The signal.
+        most: At how many equal values in a row it counts as stuck.
+    """
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name, self._most = name, most
+        self._last: bytes | None = None
+        self._count = 0
+
+    def judge(self, observation: Observation, now: float | None) -> str | None:
+        """Object to a value that came too often in a row."""
+        value = observation.values.get(self._name)
+        seen = None if value is None else np.asarray(value).tobytes()
+        self._count = self._count + 1 if seen is not None and seen == self._last else 1
+        self._last = seen
+        if self._count < self._most:
+            return None
+        return (
+            f"frozen: {self._name} had the same value {self._count} times, allowed are {self._most - 1} "
+            f"(frozen.{self._name})"
+        )
+
+
+class Watch:
+    """Judges the observations of an episode, by every rule that the limits set.
+
+    Args:
+        limits: What is allowed.
+        contract: Of the model that reads the observations.
+    """
+
+    def __init__(self, limits: Limits, contract: Contract) -> None:
+        self._rules: tuple[Rule, ...] = (
+            Age(limits.max_age(contract)),
+            Order(),
+            *(Frozen(name, most) for name, most in limits.frozen.items()),
+        )
+
+    def judge(self, observation: Observation, now: float | None) -> str | None:
+        """Return what the first rule that objects says; None if none does. Those after it do not see the observation.
+
+        Args:
+            observation: What was read.
+            now: The time [s] on the clock that stamps the observations; None if there is none in common.
+        """
+        for rule in self._rules:
+            if (reason := rule.judge(observation, now)) is not None:
+                return reason
+        return None
+
+
+class Rest:
+    """The action that moves nothing: given by the limits, or measured by a signal and learned from observations.
+
+    Args:
+        limits: What says which.
+        action: The action's signal.
+    """
+
+    def __init__(self, limits: Limits, action: Signal) -> None:
+        self._size = action.size
+        self._signal = limits.rest if isinstance(limits.rest, str) else None
+        self.value: Array | None = None
+        """(A,), replaced and never written into; None where it is not known."""
+        if limits.rest is not None and not isinstance(limits.rest, str):
+            self.value = by_element(limits.rest, action, 0.0).astype(np.float32)
+
+    def learn(self, observation: Observation) -> None:
+        """Take over what the signal measured, where that is a whole action and finite."""
+        if self._signal is None:
+            return
+        measured = np.array(observation.values.get(self._signal, math.nan), np.float32).reshape(-1)
+        if measured.shape == (self._size,) and all_finite(measured):
+            self.value = measured
+
+    def require(self) -> Array:
+        """Return it, (A,).
+
+        Raises:
+            SamiError: No good value of its signal was seen yet.
+        """
+        if self.value is None:
+            raise SamiError(
+                f"no good value of the signal {self._signal!r} was seen, which is the rest to start from. "
+                "Give each observation to fault() before its action to propose()."
+            )
+        return self.value

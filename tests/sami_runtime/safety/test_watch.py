@@ -1,0 +1,79 @@
+"""Laws of what judges observations, and of what learns from them where rest is."""
+
+import numpy as np
+import pytest
+
+from sami_runtime.adapters import FakeAdapter, Observation
+from sami_runtime.errors import SamiError
+from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.limits import Limits
+from tests.making.gates import PERIOD, action, seen
+
+
+def test_an_observation_may_be_three_periods_old_where_the_limits_do_not_say(gate):
+    armed = gate()
+    assert armed.fault(seen([0, 0], 0.0), 3 * PERIOD) is None
+    assert armed.fault(seen([0, 0], 0.0), 3 * PERIOD + 0.001).startswith("age: the observation was measured 0.121 s")
+
+
+def test_a_fault_hides_the_observation_from_the_rules_after_it(gate):
+    """What is too old does not count as one more equal value, nor as the newest stamp."""
+    armed = gate(frozen={"position": 2})
+    faults = [armed.fault(seen([0, 0], stamp), now) for stamp, now in ((0.0, 0.0), (9.0, 0.01), (0.01, 0.02))]
+    assert [fault and fault.split(":")[0] for fault in faults] == [None, "age", "frozen"]
+    assert "the same value 2 times" in faults[2]
+
+
+@pytest.mark.parametrize("time", [0.0, 100.0, -1e9, float("nan"), float("inf")])
+def test_a_time_that_is_far_off_in_either_direction_or_no_time_at_all_is_a_fault(gate, time):
+    assert gate(max_age_s=1.0).fault(seen([0, 0], time), 10.0).startswith("age: ")
+    assert gate(max_age_s=1.0).fault(seen([0, 0], time), None) is None
+
+
+def test_an_observation_that_was_measured_before_one_that_came_earlier_is_a_fault(gate):
+    armed = gate()
+    assert armed.fault(seen([0, 0], 1.0), 1.0) is None
+    assert armed.fault(seen([0, 0], 1.0), 1.04) is None
+    assert armed.fault(seen([0, 0], 0.99), 1.04) == (
+        "order: the observation was measured 0.01 s before one that came earlier"
+    )
+    assert armed.fault(seen([0, 0], 1.01), 1.04) is None
+    armed.begin(PERIOD)
+    assert armed.fault(seen([0, 0], 0.5), 0.5) is None
+
+
+def test_a_sensor_that_repeats_itself_is_a_fault_until_it_moves_again(gate):
+    armed = gate(frozen={"position": 3})
+    values = [[0, 0], [0, 0], [0, 0], [0, 0], [0, 1e-7], [0, 1e-7]]
+    faults = [armed.fault(seen(value, now), now) for now, value in enumerate(values)]
+    assert [fault is None for fault in faults] == [True, True, False, False, True, True]
+    assert faults[2] == "frozen: position had the same value 3 times, allowed are 2 (frozen.position)"
+
+
+def test_only_the_signals_that_are_named_may_not_repeat_themselves(gate):
+    armed = gate(frozen={"position": 2})
+    assert all(armed.fault(seen([0, now], now), now) is None for now in range(9))
+
+
+def test_rest_may_be_what_a_signal_measures(make):
+    """For position control: the first command is where the robot is."""
+    signal = make.action_signal.model_copy(update={"name": "joints"})
+    contract = make.contract_of(make.memoryless(), observation=(signal,))
+    adapter = FakeAdapter(axes=2)
+    adapter.reset()
+    gate = SafetyGate(adapter, contract, Limits(rest="joints", rate=1.0))
+    gate.begin(PERIOD)
+    with pytest.raises(SamiError, match="no good value of the signal 'joints' was seen"):
+        gate.propose(action(1, 1), 0.0)
+    for values in ([0.5, -0.5], [np.nan, 0.0]):
+        assert gate.fault(Observation({"joints": np.float32(values)}, 0.0), 0.0) is None
+    np.testing.assert_allclose(gate.propose(action(1, 1), 0.0).action, [0.54, -0.46], rtol=1e-5)
+
+
+def test_what_must_not_be_acted_on_is_not_learned_from(make):
+    signal = make.action_signal.model_copy(update={"name": "joints"})
+    contract = make.contract_of(make.memoryless(), observation=(signal,))
+    gate = SafetyGate(FakeAdapter(axes=2), contract, Limits(rest="joints", rate=1.0))
+    assert gate.fault(Observation({"joints": action(0.5, -0.5)}, 1.0), 1.0) is None
+    assert gate.fault(Observation({"joints": action(0.9, 0.9)}, 0.0), 1.0).startswith("age: ")
+    np.testing.assert_allclose(gate.propose(action(1, 1), 1.0).action, [0.54, -0.46], rtol=1e-5)
