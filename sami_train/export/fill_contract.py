@@ -11,7 +11,6 @@ from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.runs.folder import RunFolder
 
-
 NO_GRAPH = "0" * 64
 """The hash of the weights in a contract that has no graph yet."""
 
@@ -29,7 +28,8 @@ def fill_contract(
         name: of the model.
         policy: trained.
         spec: the environment that it acts in.
-        training, evaluation: as in `export`.
+        training: as in `export`.
+        evaluation: as in `export`.
     """
     return Contract(
         name=name,
