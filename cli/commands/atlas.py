@@ -40,7 +40,6 @@ def atlas(
     from sami_train.contexts.alarms import check as count
     from sami_train.contexts.fit_atlas import require_enough
     from sami_train.contexts.make_atlas import known_tasks, measure
-    from sami_train.export.model_file import attach
 
     from ..drive.model_and_env import environment_of
 
@@ -52,6 +51,8 @@ def atlas(
     episodes = episodes or EPISODES
     total = check * sum(map(len, spec.tasks.sets.values())) if check else episodes * training
     if not check:
+        from sami_train.export.model_file import attach
+
         if contract.atlas is not None and not force:
             raise SamiError(f"{model} has an atlas; count its alarms with --check, or replace it with --force.")
         require_enough(episodes, training)

@@ -52,10 +52,11 @@ def export(
         if stored.get("agent_steps") != agent.num_timesteps:
             evaluation = None  # it measured an earlier agent of this run
     facts, console = training_facts(folder, agent), Console(stderr=True)
-    tasks = known_tasks(facts, environment(agent.config.env))
+    spec = environment(folder.config().env)
+    tasks = known_tasks(facts, spec)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         shown = bar.add_task("measuring contexts", total=atlas_episodes * len(tasks), visible=atlas_episodes > 0)
-        contract = write(agent, out, facts, evaluation, atlas_episodes, lambda done: bar.advance(shown, done))
+        contract = write(agent, out, facts, evaluation, atlas_episodes, lambda done: bar.advance(shown, done), spec)
     print(
         f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
         if contract.golden

@@ -73,18 +73,17 @@ def _write_golden(contract: Contract, model: Path, path: Path) -> None:
     import numpy as np
 
     from sami_runtime.errors import SamiError
+    from sami_runtime.model.contract import EXECUTED
 
     steps = contract.golden_steps()
     if steps is None:
         raise SamiError(f"{model} carries no golden steps to write. Export the model again.")
     if path.exists():
         raise SamiError(f"{path} exists; choose another file, or remove it.")
-    action = contract.action.elements
-    names = [f"observation.{signal.name}.{element}" for signal in contract.observation for element in signal.elements]
-    names += [f"{kind}.{element}" for kind in ("executed", "action") for element in action]
-    names += [f"context.{i}" for i in range(contract.context_size)]
-    seen = [steps.observation[signal.name] for signal in contract.observation]
-    rows = np.concatenate([*seen, steps.executed, steps.action, steps.context], axis=1)
+    signals = {**contract.given, EXECUTED: contract.action, **contract.answers}
+    names = [f"{name}.{element}" for name, signal in signals.items() for element in signal.elements]
+    seen = [steps.observation[signal.name] for signal in contract.given.values()]
+    rows = np.concatenate([*seen, steps.executed, *steps.answers.values()], axis=1)
     try:
         with open(path, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")

@@ -26,6 +26,7 @@ def candidates(contract: Contract, run: Path | None) -> tuple[list[Candidate], s
 
         from sami_runtime.checks.bench import OBSERVATIONS, Candidate, observations
         from sami_runtime.errors import SamiError
+        from sami_runtime.model.contract import ACTION
         from sami_train.export.parity import TorchSession
 
         try:
@@ -41,7 +42,7 @@ def candidates(contract: Contract, run: Path | None) -> tuple[list[Candidate], s
     flat = np.zeros((OBSERVATIONS, spec.observation_size), np.float32)
     for name, value in observations(contract).items():
         flat[:, next(item.indices for item in spec.signals if item.signal.name == name)] = value
-    eager = TorchSession(agent.policy)
+    eager = TorchSession(agent.policy, contract)
     state: Any = None
 
     def reset() -> None:
@@ -53,7 +54,10 @@ def candidates(contract: Contract, run: Path | None) -> tuple[list[Candidate], s
         action, state = agent.predict(flat[i], state, deterministic=True)
         return action
 
-    return [Candidate(EAGER, eager.reset, lambda i: eager.step(flat[i])[0]), Candidate(PREDICT, reset, predict)], what
+    return [
+        Candidate(EAGER, eager.reset, lambda i: eager.step(flat[i])[ACTION]),
+        Candidate(PREDICT, reset, predict),
+    ], what
 
 
 def _agent(contract: Contract, run: Path | None) -> tuple[Any, str]:

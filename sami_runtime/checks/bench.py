@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.clock import MonotonicClock
 from sami_runtime.model.artifact import Artifact
-from sami_runtime.model.contract import ACTION, PREVIOUS_ACTION, Contract, observation_input, state_input, state_output
+from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.session.blocks import Block
 from sami_runtime.session.inference import CPU, build, runner
 from sami_runtime.session.memory import Memory
@@ -76,7 +76,7 @@ class Timing:
 def observations(contract: Contract, count: int = OBSERVATIONS) -> dict[str, Array]:
     """By signal, (count, size) uniform random numbers in [-1, 1], the same ones each time."""
     rng = np.random.default_rng(0)
-    return {s.name: rng.uniform(-1, 1, (count, s.size)).astype(np.float32) for s in contract.observation}
+    return {s.name: rng.uniform(-1, 1, (count, s.size)).astype(np.float32) for s in contract.given.values()}
 
 
 def candidates(artifact: Artifact, provider: str = "cpu") -> list[Candidate]:
@@ -211,14 +211,15 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
     """The bare call on bound arrays: two bindings, each of which writes what the other one reads."""
     contract = artifact.contract
     onnx = build(artifact)
-    shares = Block({observation_input(signal.name): (1, signal.size) for signal in contract.observation}).tensors
+    given = contract.given
+    shares = Block({name: (1, signal.size) for name, signal in given.items()}).tensors
     memories = (Memory(contract, 1), Memory(contract, 1))
     runs = [runner(onnx, shares | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
     now = 0
 
     def feed(i: int) -> None:
         for name, share in shares.items():
-            share[0] = seen[name.removeprefix("observation.")][i]
+            share[0] = seen[given[name].name][i]
 
     def reset() -> None:
         memories[now].begin()
@@ -237,8 +238,10 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
     contract = artifact.contract
     onnx = build(artifact, provider)
     names = list(contract.outputs)
-    state = [(names.index(state_output(tensor.name)), state_input(tensor.name)) for tensor in contract.state]
-    feeds = [{observation_input(n): value[i : i + 1] for n, value in seen.items()} for i in range(OBSERVATIONS)]
+    feedback = [(name, names.index(output)) for name, output in contract.feedback.items()]
+    given = {name: seen[signal.name] for name, signal in contract.given.items()}
+    feeds = [{name: value[i : i + 1] for name, value in given.items()} for i in range(OBSERVATIONS)]
+    acted = names.index(ACTION)
     memory: dict[str, Array] = {}
 
     def reset() -> None:
@@ -246,12 +249,10 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
 
     def step(i: int) -> Array:
         outputs = onnx.run(names, {**feeds[i], **memory})
-        memory[PREVIOUS_ACTION] = outputs[0]
-        for index, name in state:
+        for name, index in feedback:
             memory[name] = outputs[index]
-        return outputs[0][0]
+        return outputs[acted][0]
 
-    assert names[0] == ACTION
     return Candidate(PLAIN, reset, step)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +13,13 @@ from numpy.typing import NDArray
 from sami_runtime.errors import CheckFailed, ProviderError, SamiError, UnknownName
 from sami_runtime.model import artifact as files
 from sami_runtime.model.artifact import Artifact
-from sami_runtime.model.contract import ACTION, CONTEXT, Contract
+from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.session.session import Session
 
 Array = NDArray[np.float32]
+Answers = Mapping[str, Array]
+"""By the graph's output, each (T, size)."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,6 @@ class Verification:
         failed = sum(not check.passed for check in self.checks)
         verdict = f"{failed} of {len(self.checks)} checks failed" if failed else f"all {len(lines)} checks passed"
         return "\n".join([str(self.path), *lines, verdict])
-
-
-class _Answers(NamedTuple):
-    action: Array
-    """(T, A)"""
-    context: Array
-    """(T, C)"""
 
 
 def verify(path: str | Path, tolerance: float = 1e-5, provider: str = "cpu") -> Verification:
@@ -161,7 +155,6 @@ class _Replay:
     def __init__(self, artifact: Artifact, golden: GoldenSteps, tolerance: float, provider: str) -> None:
         self.artifact = artifact
         self.golden = golden
-        self.recorded = _Answers(golden.action, golden.context)
         self.tolerance = tolerance
         self.provider = provider
 
@@ -172,12 +165,12 @@ class _Replay:
     def golden_replay(self) -> tuple[bool, str]:
         """Every answer equals the recorded one, when what was recorded as executed was executed."""
         self.replayed = self._play(self.session)
-        return self._close(self.replayed, self.recorded)
+        return self._close(self.replayed, self.golden.answers)
 
     def closed_loop(self) -> tuple[bool, str]:
         """The same, with the session's own actions fed back wherever no limit changed what was executed."""
-        own = (self.golden.executed == self.golden.action).all(axis=1)  # (T,)
-        passed, detail = self._close(self._play(self.session, own), self.recorded)
+        own = (self.golden.executed == self.golden.answers[ACTION]).all(axis=1)  # (T,)
+        passed, detail = self._close(self._play(self.session, own), self.golden.answers)
         return passed, f"{detail}; own action fed back at {int(own.sum())} of {len(own)} steps"
 
     def reset(self) -> tuple[bool, str]:
@@ -187,9 +180,9 @@ class _Replay:
             fresh = Session(self.artifact, provider=self.provider)
             expected = self._play(fresh, start=start, end=end)
             used = self._play(self.session, start=start, end=end)
-            for name, value, other in zip((ACTION, CONTEXT), used, expected, strict=True):
-                if not np.array_equal(value, other):
-                    step = start + int(np.flatnonzero((value != other).any(axis=1))[0])
+            for name, value in used.items():
+                if not np.array_equal(value, expected[name]):
+                    step = start + int(np.flatnonzero((value != expected[name]).any(axis=1))[0])
                     return (
                         False,
                         f"{name} at step {step} depends on what was before the reset at step {start}",
@@ -216,32 +209,32 @@ class _Replay:
             for row, session in enumerate(single):
                 alone = session.step({name: value[at[row]] for name, value in golden.observation.items()})
                 session.executed(golden.executed[at[row]])
-                worst.see(ACTION, step, together.action[row], alone.action)
-                worst.see(CONTEXT, step, together.context[row], alone.context)
+                for name in golden.answers:
+                    worst.see(name, step, together.answers[name][row], alone.answers[name])
         return worst.error <= self.tolerance, str(worst)
 
     def _play(
         self, session: Session, own: NDArray[np.bool_] | None = None, start: int = 0, end: int | None = None
-    ) -> _Answers:
+    ) -> Answers:
         """The answers to golden steps [start, end); `own` (T,): where the own action was executed."""
-        actions, contexts = [], []
+        answers: dict[str, list[Array]] = {name: [] for name in self.golden.answers}
         for step in range(start, len(self.golden) if end is None else end):
             if step in self.golden.resets:
                 session.reset()
             answer = session.step({name: value[step] for name, value in self.golden.observation.items()})
             if own is None or not own[step]:
                 session.executed(self.golden.executed[step])
-            actions.append(answer.action)
-            contexts.append(answer.context)
-        return _Answers(np.array(actions), np.array(contexts))
+            for name, values in answers.items():
+                values.append(answer.answers[name])
+        return {name: np.array(values) for name, values in answers.items()}
 
-    def _close(self, answers: _Answers, expected: _Answers) -> tuple[bool, str]:
-        worst = {ACTION: _Worst(), CONTEXT: _Worst()}
-        for name, values, others in zip(worst, answers, expected, strict=True):
-            for step, (value, other) in enumerate(zip(values, others, strict=True)):
+    def _close(self, answers: Answers, expected: Answers) -> tuple[bool, str]:
+        worst = {name: _Worst() for name in expected}
+        for name, others in expected.items():
+            for step, (value, other) in enumerate(zip(answers[name], others, strict=True)):
                 worst[name].see(name, step, value, other)
         passed = all(seen.error <= self.tolerance for seen in worst.values())
-        found = "; ".join(str(seen) for seen in worst.values() if seen.error >= 0)
+        found = "; ".join(map(str, worst.values()))
         return passed, found if passed else f"{found}; tolerance {self.tolerance:.1e}"
 
 
@@ -253,8 +246,6 @@ class _Worst:
         self.where = ""
 
     def see(self, name: str, step: int, value: Array, expected: Array) -> None:
-        if value.size == 0:
-            return
         errors = np.abs(value.astype(np.float64) - expected)
         element = int(errors.argmax())
         if errors[element] > self.error:

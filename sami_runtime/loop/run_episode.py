@@ -123,8 +123,9 @@ class _Episode:
         self.clock = clock or ManualClock()
         self.period = period
         self.deadline = gate.limits.deadline_s or period
-        self.names = [signal.name for signal in session.contract.observation]
+        self.names = [signal.name for signal in session.contract.given.values()]
         self.context = np.zeros(session.contract.context_size, np.float32)
+        self.extra: Mapping[str, Array] = {}
         self.contexts: list[Array] = []
         self.proposed: Array | None = None
         self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
@@ -182,6 +183,7 @@ class _Episode:
             time=began,
             lag=began - self.pace.due,
             missed=self.missed,
+            extra=self.extra,
         )
         self.counts.add(record)
         if self.on_step:
@@ -214,7 +216,7 @@ class _Episode:
             self.session.restore(before)
             allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
             return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
-        self.context = answer.context
+        self.context, self.extra = answer.context, answer.extra
         return Outcome.ACTED, ""
 
     def _rule(self, outcome: Outcome, reason: str) -> Ruling:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Observation
+from sami_runtime.model.contract import ACTION, CONTEXT
 
 Array = NDArray[np.float32]
 
@@ -71,8 +72,15 @@ class StepRecord:
     """How long [s] after it was due."""
     missed: int = 0
     """Ticks that had passed without a turn since the tick before."""
+    extra: Mapping[str, Array] = field(default_factory=dict)
+    """By the graph's output, each (size,): what else the policy answered last; see the contract's `extra_outputs`."""
 
     @property
     def acted(self) -> bool:
         """Whether the policy was asked and its answer went to the gate."""
         return self.outcome is Outcome.ACTED
+
+    @property
+    def answers(self) -> dict[str, Array | None]:
+        """What the policy answered last, by the graph's output."""
+        return {ACTION: self.action, CONTEXT: self.context, **self.extra}

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, NoReturn
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from sami_runtime.errors import ContractError
 from sami_runtime.model.atlas import Atlas
@@ -20,9 +20,13 @@ METADATA_KEY = "sami.contract"
 """The key of the ONNX `metadata_props` entry that holds the contract."""
 HASH_KEY = "sami.contract.sha256"
 """The key of the entry that holds the hash of this text."""
+OPTIONAL = ("extra_outputs",)
+"""Entries that the first files of version 1 did not have; a contract in which they are empty is written without them."""
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"
 CONTEXT = "context"
+EXECUTED = "executed"
+"""What golden steps call the action that was executed, which is no tensor of the graph."""
 
 
 class StateTensor(_Model):
@@ -40,9 +44,19 @@ class Context(_Model):
 
     size: int = Field(ge=1)
 
+    @property
+    def signal(self) -> Signal:
+        """The context as the graph answers it: numbers that have no names and no unit."""
+        none, elements = (None,) * self.size, tuple(map(str, range(self.size)))
+        return Signal(name=CONTEXT, size=self.size, unit="1", elements=elements, low=none, high=none)
+
 
 class Contract(_Model):
-    """Everything that a model file says about itself. The tensor names of its graph follow from it."""
+    """Everything that a model file says about itself.
+
+    The graph's inputs and outputs are declared here and nowhere else: `given` and `feedback` are its inputs, `answers`
+    and the next state its outputs. Whoever traces, runs, checks or records the graph loops over them.
+    """
 
     version: int = CONTRACT_VERSION
     name: str = Field(min_length=1)
@@ -54,6 +68,8 @@ class Contract(_Model):
     """Empty for a memoryless policy."""
     context: Context | None = None
     """None for a memoryless policy."""
+    extra_outputs: tuple[Signal, ...] = ()
+    """What the graph answers besides action and context, by the signals' names."""
     episode_steps: int = Field(ge=1)
     training: dict[str, Any]
     """How the policy was trained; for people, nothing reads it to act."""
@@ -71,6 +87,7 @@ class Contract(_Model):
         for kind, names in (
             ("observation", [signal.name for signal in self.observation]),
             ("state", [tensor.name for tensor in self.state]),
+            ("output", [ACTION, CONTEXT, EXECUTED, PREVIOUS_ACTION, *(signal.name for signal in self.extra_outputs)]),
         ):
             if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise ValueError(f"{kind} name used twice: {', '.join(twice)}")
@@ -78,19 +95,38 @@ class Contract(_Model):
             raise ValueError(f"the atlas has contexts of size {self.atlas.size}, the policy of {self.context_size}")
         return self
 
+    @model_serializer(mode="wrap")
+    def _without_empty_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in dump(self).items() if value or name not in OPTIONAL}
+
+    @property
+    def given(self) -> dict[str, Signal]:
+        """Graph inputs that a step is given, each with the signal by whose name `Session.step` takes it."""
+        return {observation_input(signal.name): signal for signal in self.observation}
+
+    @property
+    def feedback(self) -> dict[str, str]:
+        """Graph inputs that a session feeds back, each with the output whose value it takes at the next step."""
+        return {PREVIOUS_ACTION: ACTION} | {state_input(each.name): state_output(each.name) for each in self.state}
+
+    @property
+    def answers(self) -> dict[str, Signal]:
+        """Graph outputs that a step answers, each with its signal: all but the next state."""
+        answers = {ACTION: self.action}
+        if self.context is not None:
+            answers[CONTEXT] = self.context.signal
+        return answers | {signal.name: signal for signal in self.extra_outputs}
+
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:
         """Names of the graph's inputs, each with its shape without the batch axis."""
-        shapes: dict[str, tuple[int, ...]] = {observation_input(s.name): (s.size,) for s in self.observation}
-        shapes[PREVIOUS_ACTION] = (self.action.size,)
-        return shapes | {state_input(tensor.name): tensor.shape for tensor in self.state}
+        shapes: dict[str, tuple[int, ...]] = {name: (signal.size,) for name, signal in self.given.items()}
+        return shapes | {name: self.outputs[output] for name, output in self.feedback.items()}
 
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:
         """Names of the graph's outputs, each with its shape without the batch axis."""
-        shapes: dict[str, tuple[int, ...]] = {ACTION: (self.action.size,)}
-        if self.context is not None:
-            shapes[CONTEXT] = (self.context.size,)
+        shapes: dict[str, tuple[int, ...]] = {name: (signal.size,) for name, signal in self.answers.items()}
         return shapes | {state_output(tensor.name): tensor.shape for tensor in self.state}
 
     @property
@@ -106,25 +142,31 @@ class Contract(_Model):
         """
         if self.golden is None:
             return None
-        steps = self.golden.decode()
-        sizes = {observation_input(name): value.shape[1] for name, value in steps.observation.items()}
-        sizes |= {
-            "executed": steps.executed.shape[1],
-            "action": steps.action.shape[1],
-            "context": steps.context.shape[1],
-        }
-        expected = {observation_input(signal.name): signal.size for signal in self.observation}
-        expected |= {
-            "executed": self.action.size,
-            "action": self.action.size,
-            "context": self.context_size,
-        }
+        # Files of memoryless policies may hold a context of size 0.
+        arrays = {name: value for name, value in self.golden.decode().items() if value.shape[1]}
+        sizes = {name: value.shape[1] for name, value in arrays.items()}
+        signals = {**self.given, EXECUTED: self.action, **self.answers}
+        expected = {name: signal.size for name, signal in signals.items()}
         if sizes != expected:
             raise ContractError(
                 f"the golden steps of {self.name!r} hold {_sizes(sizes)}; its signals are "
                 f"{_sizes(expected)}. Export the model again."
             )
-        return steps
+        return GoldenSteps(
+            observation={signal.name: arrays[name] for name, signal in self.given.items()},
+            executed=arrays[EXECUTED],
+            answers={name: arrays[name] for name in self.answers},
+            resets=self.golden.resets,
+        )
+
+    def pack_golden(self, steps: GoldenSteps) -> Golden:
+        """Pack golden steps as the contract holds them; `golden_steps` gives them back.
+
+        Raises:
+            ContractError: The arrays differ in their number of steps, or hold a number that is not finite.
+        """
+        given = {name: steps.observation[signal.name] for name, signal in self.given.items()}
+        return Golden.encode({**given, EXECUTED: steps.executed, **steps.answers}, steps.resets)
 
     def metadata(self) -> dict[str, str]:
         """What a model file carries: the contract as JSON, and the hash of this text.
@@ -191,6 +233,7 @@ class Contract(_Model):
         ]
         if self.context is not None:
             rows.append((CONTEXT, _span(0, self.context.size), str(self.context.size), "1", ""))
+        rows += [_row(f"output {signal.name}", 0, signal) for signal in self.extra_outputs]
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         head = f"{self.name}: {self.rate_hz:g} Hz, {self.episode_steps} steps an episode"
         lines = ["  ".join([*map(str.ljust, row[:4], widths), row[4]]).rstrip() for row in rows]

@@ -35,18 +35,16 @@ class GoldenSteps:
     """T decoded golden steps."""
 
     observation: Mapping[str, NDArray[np.float32]]
-    """By signal name, each (T, size) in the signal's unit."""
+    """By signal name, each (T, size) in the signal's unit: what `Session.step` is given."""
     executed: NDArray[np.float32]
     """(T, A): the action executed at each step, which step t + 1 reads as the previous one."""
-    action: NDArray[np.float32]
-    """(T, A): the action that the trained policy answered."""
-    context: NDArray[np.float32]
-    """(T, C): the context that the trained encoder inferred; C is 0 for a memoryless policy."""
+    answers: Mapping[str, NDArray[np.float32]]
+    """By the graph's output, each (T, size): what the trained policy answered."""
     resets: tuple[int, ...]
     """Before each of these steps, state and previous action take their initial values."""
 
     def __len__(self) -> int:
-        return len(self.action)
+        return len(self.executed)
 
 
 class Golden(BaseModel):
@@ -59,7 +57,7 @@ class Golden(BaseModel):
     resets: tuple[int, ...]
     """Ascending step indices before which an episode begins; the first is 0."""
     data: str
-    """Base64 of an npz with `observation.NAME`, `executed`, `action`, `context`, each (steps, size)."""
+    """Base64 of an npz of arrays (steps, size): what was given and answered, by the graph's names, and `executed`."""
 
     @model_validator(mode="after")
     def _resets_are_step_indices(self) -> Golden:
@@ -69,30 +67,18 @@ class Golden(BaseModel):
         return self
 
     @classmethod
-    def encode(
-        cls,
-        observation: Mapping[str, ArrayLike],
-        executed: ArrayLike,
-        action: ArrayLike,
-        context: ArrayLike,
-        resets: Sequence[int] = (0,),
-    ) -> Golden:
-        """Packs golden steps for a contract.
+    def encode(cls, arrays: Mapping[str, ArrayLike], resets: Sequence[int] = (0,)) -> Golden:
+        """Pack golden steps; `Contract.pack_golden` knows which arrays there are.
 
         Args:
-            observation: By signal name, each (T, size).
-            executed: (T, A), the action that was executed at each step.
-            action: (T, A), the action that the policy answered.
-            context: (T, C); (T, 0) for a memoryless policy.
+            arrays: By name, each (T, size).
             resets: Step indices before which an episode begins.
 
         Raises:
             ContractError: The arrays differ in their number of steps, or hold a number that is not finite.
         """
-        arrays = {f"observation.{name}": value for name, value in observation.items()}
-        arrays |= {"executed": executed, "action": action, "context": context}
         packed = {name: np.asarray(value, dtype=np.float32) for name, value in arrays.items()}
-        steps = len(packed["action"])
+        steps = len(next(iter(packed.values())))
         _check(packed, steps)
         stream = io.BytesIO()
         # numpy's stub takes `allow_pickle` for the type of every keyword.
@@ -100,25 +86,15 @@ class Golden(BaseModel):
         data = base64.b64encode(stream.getvalue()).decode("ascii")
         return cls(steps=steps, resets=tuple(int(reset) for reset in resets), data=data)
 
-    def decode(self) -> GoldenSteps:
-        """Unpacks the steps.
+    def decode(self) -> dict[str, NDArray[np.float32]]:
+        """Unpack the arrays by name; `Contract.golden_steps` knows what they mean.
 
         Raises:
             ContractError: The data is no npz of float arrays of `steps` steps each.
         """
         arrays = _load(self.data)
-        if missing := [key for key in ("executed", "action", "context") if key not in arrays]:
-            raise ContractError(f"the golden steps lack {', '.join(missing)}. Export the model again.")
         _check(arrays, self.steps)
-        prefix = "observation."
-        observation = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
-        return GoldenSteps(
-            observation=observation,
-            executed=arrays["executed"],
-            action=arrays["action"],
-            context=arrays["context"],
-            resets=self.resets,
-        )
+        return arrays
 
 
 def _load(data: str) -> dict[str, NDArray[np.float32]]:

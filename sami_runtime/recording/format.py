@@ -15,6 +15,7 @@ import numpy as np
 from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import RecordingError
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session, SessionState
 from sami_runtime.values import is_numeric
@@ -22,7 +23,7 @@ from sami_runtime.values import is_numeric
 RECORDING_VERSION = 1
 TOPIC, METADATA = "/step", "sami"
 PACKAGES = ("sami", "numpy", "onnxruntime")
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "title": "sami.Step",
     "type": "object",
     "properties": {
@@ -35,6 +36,12 @@ SCHEMA = {
     },
 }
 """What a message holds. A number that is not finite is the string "nan", "inf" or "-inf"."""
+
+
+def schema_of(contract: Contract) -> dict[str, Any]:
+    """Return the schema of a policy's messages: those of one with extra outputs also hold `extra`."""
+    extra = {"extra": {"type": "object"}} if contract.extra_outputs else {}
+    return {**SCHEMA, "properties": {**SCHEMA["properties"], **extra}}
 
 
 def digest(state: SessionState) -> str:
@@ -83,6 +90,7 @@ def message_of(episode: int, record: StepRecord, state: str) -> dict[str, Any]:
         "missed": record.missed,
         "times": record.times._asdict(),
         "info": plain(record.info),
+        **({"extra": plain(record.extra)} if record.extra else {}),
     }
 
 
@@ -168,6 +176,7 @@ def recorded_step(message: dict[str, Any]) -> RecordedStep:
         time=message["time"],
         lag=message["lag"],
         missed=message["missed"],
+        extra={name: _array(value) for name, value in message.get("extra", {}).items()},
     )
     return RecordedStep(message["episode"], record, message["state"])
 

@@ -18,13 +18,13 @@ from sami_runtime.errors import RecordingError
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.recording.format import (
     METADATA,
-    SCHEMA,
     TOPIC,
     describe,
     digest,
     mcap_parts,
     message_of,
     plain,
+    schema_of,
     version_of,
 )
 from sami_runtime.safety.limits import Limits
@@ -64,7 +64,8 @@ class Recorder:
         # Without chunks, every message is whole in the file as soon as it is flushed.
         self._writer = writer(self._file, use_chunking=False, enable_data_crcs=True)
         self._writer.start(library=f"sami {version_of('sami')}")
-        schema = self._writer.register_schema(SCHEMA["title"], "jsonschema", json.dumps(SCHEMA).encode())
+        described = schema_of(session.contract)
+        schema = self._writer.register_schema(described["title"], "jsonschema", json.dumps(described).encode())
         self._channel = self._writer.register_channel(TOPIC, "json", schema)
         # Last, because only metadata and messages take what was registered before them to the file.
         self._writer.add_metadata(METADATA, {"about": json.dumps({**plain(facts or {}), **describe(session, limits)})})

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.loop.tick import Outcome, StepRecord
-from sami_runtime.model.contract import ACTION, CONTEXT, Contract
+from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.recording.format import describe, digest
 from sami_runtime.recording.reader import Recording
 from sami_runtime.session.session import Session, Step
 from sami_runtime.signals import Signal
 
 Array = NDArray[np.float32]
+NONE: Array = np.zeros(0, np.float32)
+"""What a policy answers where it lacks an output."""
 
 
 class Difference(NamedTuple):
@@ -130,7 +132,7 @@ class Shadow:
 def replay(recording: Recording, session: Session) -> Comparison:
     """Steps a model over a recording, every tick of every episode, and compares to the last bit.
 
-    Action and context are compared at each step of the policy, and the digest of the state at every tick, where the
+    All that the policy answers is compared at each of its steps, and the digest of the state at every tick, where the
     weights are those of the recording.
 
     Raises:
@@ -139,7 +141,7 @@ def replay(recording: Recording, session: Session) -> Comparison:
     require_alike(session, recording.contract)
     same_weights = recording.about["model"]["weights_sha256"] == session.artifact.graph_sha256
     comparison = Comparison()
-    elements = session.contract.action.elements
+    answers = recording.contract.answers | session.contract.answers
     for episode, record, state in recording.steps:
         found: list[Difference] = []
         try:
@@ -148,10 +150,11 @@ def replay(recording: Recording, session: Session) -> Comparison:
             _fail(comparison, error)
             continue
         if answer is not None:
-            found += _differences(episode, record.step, ACTION, elements, answer.action, record.action)
-            found += _differences(episode, record.step, CONTEXT, (), answer.context, record.context)
-        if same_weights and (now := digest(session.state)) != state:
-            found.append(Difference(episode, record.step, "state", now, state, None))
+            for name, signal in answers.items():
+                now, then = answer.answers.get(name, NONE), record.answers.get(name)
+                found += _differences(episode, record.step, name, signal.elements, now, then)
+        if same_weights and (own := digest(session.state)) != state:
+            found.append(Difference(episode, record.step, "state", own, state, None))
         _count(comparison, found, stepped=answer is not None)
     return comparison
 
@@ -167,7 +170,7 @@ def follow(session: Session, record: StepRecord) -> Step | None:
     answer = None
     try:
         if record.outcome is Outcome.ACTED and record.observation is not None:
-            answer = session.step(record.observation.pick(signal.name for signal in session.contract.observation))
+            answer = session.step(record.observation.pick(signal.name for signal in session.contract.given.values()))
     finally:
         if record.executed is not None:
             session.executed(record.executed)
@@ -236,9 +239,8 @@ def _differences(
         yield Difference(episode, step, name, f"of shape {found.shape}", f"of shape {shape}", None)
         return
     for at in np.flatnonzero(found.view(np.uint32) != expected.view(np.uint32)):
-        element = elements[at] if elements else str(at)
         size = abs(float(found[at]) - float(expected[at]))
-        yield Difference(episode, step, f"{name} {element}", f"{found[at]:.9g}", f"{expected[at]:.9g}", size)
+        yield Difference(episode, step, f"{name} {elements[at]}", f"{found[at]:.9g}", f"{expected[at]:.9g}", size)
 
 
 def _fail(comparison: Comparison, error: SamiError) -> None:

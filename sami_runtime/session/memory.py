@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.model.contract import ACTION, CONTEXT, PREVIOUS_ACTION, Contract, state_input, state_output
+from sami_runtime.model.contract import ACTION, CONTEXT, PREVIOUS_ACTION, Contract, state_output
 from sami_runtime.session.blocks import Block
 
 Array = NDArray[np.float32]
@@ -31,10 +31,12 @@ class SessionState:
     """(N,): which rows made a step since their reset."""
     tick: int = 0
     """Number of steps since the last reset of all rows."""
+    extra: Mapping[str, Array] = field(default_factory=dict)
+    """By the graph's output, each (N, size): what was answered last besides action and context."""
 
 
 class Memory:
-    """The action executed last, the context inferred last, and the recurrent state of N episodes.
+    """The action executed last, the other answers of the last step, and the recurrent state of N episodes.
 
     A session has two and alternates: a step reads one and writes the other, which counts only once it was judged.
 
@@ -45,31 +47,31 @@ class Memory:
 
     def __init__(self, contract: Contract, batch: int) -> None:
         self._tensors = contract.state
-        shapes = {ACTION: (batch, contract.action.size), CONTEXT: (batch, contract.context_size)}
-        block = Block(shapes | {state_input(tensor.name): (batch, *tensor.shape) for tensor in contract.state})
+        block = Block({name: (batch, *shape) for name, shape in contract.outputs.items()})
         self.numbers = block.numbers
         """All that is in it, to look for NaN in one pass."""
-        self.action: Array = block.tensors[ACTION]
+        self.outputs = block.tensors
+        """By the graph's output that writes it."""
+        self.inputs = {name: self.outputs[output] for name, output in contract.feedback.items()}
+        """By the graph's input that reads it."""
+        self.action: Array = self.outputs[ACTION]
         """(N, A): the action executed last."""
-        self.context: Array = block.tensors[CONTEXT]
+        self.context: Array = self.outputs.get(CONTEXT, np.zeros((batch, 0), np.float32))
         """(N, C): the context inferred last."""
+        self.extra: dict[str, Array] = {signal.name: self.outputs[signal.name] for signal in contract.extra_outputs}
+        """By the graph's output, each (N, size): the other answers of the last step."""
         self.state: dict[str, Array] = {
-            tensor.name: block.tensors[state_input(tensor.name)] for tensor in self._tensors
+            tensor.name: self.outputs[state_output(tensor.name)] for tensor in self._tensors
         }
         """By the name in the contract, each (N, ...)."""
         self.acted: NDArray[np.bool_] = np.zeros(batch, np.bool_)
         """(N,): which rows made a step since their reset. It is replaced, never written into."""
-        self.inputs = {PREVIOUS_ACTION: self.action} | {state_input(name): value for name, value in self.state.items()}
-        """By the graph's input that reads it."""
-        self.outputs = {ACTION: self.action} | ({CONTEXT: self.context} if contract.context else {})
-        """By the graph's output that writes it."""
-        self.outputs |= {state_output(name): value for name, value in self.state.items()}
         self.begin()
 
     def begin(self, rows: Any = ...) -> None:
         """Gives the rows (all if left out) the values that an episode begins with."""
-        self.action[rows] = 0.0
-        self.context[rows] = 0.0
+        for value in self.outputs.values():
+            value[rows] = 0.0
         for tensor in self._tensors:
             self.state[tensor.name][rows] = tensor.initial
         acted = self.acted.copy()
@@ -80,3 +82,9 @@ class Memory:
         """Becomes equal to another one of the same contract and batch."""
         np.copyto(self.numbers, other.numbers)
         self.acted = other.acted
+
+
+def by_name(action: Array, context: Array, state: Mapping[str, Array], extra: Mapping[str, Array]) -> dict[str, Array]:
+    """Name the parts of a state, for messages: a recurrent tensor may have any name, also `context`."""
+    states = {f"state.{name}": value for name, value in state.items()}
+    return {PREVIOUS_ACTION: action, CONTEXT: context, **extra, **states}

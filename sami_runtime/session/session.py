@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from sami_runtime.errors import ArtifactError, SamiError
 from sami_runtime.model.artifact import Artifact, read_artifact
-from sami_runtime.model.contract import ACTION, Contract, observation_input
+from sami_runtime.model.contract import ACTION, CONTEXT, Contract
 from sami_runtime.session.blocks import Block
 from sami_runtime.session.inference import build, runner
-from sami_runtime.session.memory import Memory, SessionState
+from sami_runtime.session.memory import Memory, SessionState, by_name
 from sami_runtime.values import all_finite, fill, require_finite, row_mask, wrong_names
 
 Array = NDArray[np.float32]
@@ -35,6 +35,13 @@ class Step(NamedTuple):
     """(C,) inferred skill context; (N, C) for a batch. C is 0 for a memoryless policy."""
     inference_s: float
     """Time that onnxruntime took [s]."""
+    extra: Mapping[str, Array] = {}
+    """By the graph's output, each (size,) or (N, size): what the contract's `extra_outputs` declare."""
+
+    @property
+    def answers(self) -> dict[str, Array]:
+        """All that the policy answered, by the graph's output."""
+        return {ACTION: self.action, CONTEXT: self.context, **self.extra}
 
 
 class Session:
@@ -64,8 +71,10 @@ class Session:
         self.tick = 0
         """Number of steps since the last reset of all rows; the number of the step that comes next."""
         self._onnx = build(artifact, provider)
-        seen = Block({signal.name: (batch, signal.size) for signal in self.contract.observation})
-        self._observed, self._shares = seen.numbers, seen.tensors
+        given = self.contract.given
+        seen = Block({name: (batch, signal.size) for name, signal in given.items()})
+        inputs, self._observed, self._signals = seen.tensors, seen.numbers, tuple(given.values())
+        self._shares = {signal.name: inputs[name] for name, signal in given.items()}
         self._rowless = batch == 1  # whether callers give and get (size,) instead of (N, size)
         # Where each signal goes, in the shape that callers give.
         self._targets = [(n, share[0] if self._rowless else share) for n, share in self._shares.items()]
@@ -75,7 +84,6 @@ class Session:
         # an error nor an interruption leaves half a step.
         self._memories = (Memory(self.contract, batch), Memory(self.contract, batch))
         self._now = 0
-        inputs = {observation_input(name): share for name, share in self._shares.items()}
         self._runs = tuple(
             runner(self._onnx, inputs | read.inputs, written.outputs)
             for read, written in (self._memories, self._memories[::-1])
@@ -156,8 +164,9 @@ class Session:
         inference_s = time.perf_counter() - start
         answer = self._memories[1 - self._now]
         if not all_finite(answer.numbers):
+            answers = self.contract.answers
             for name, value in answer.outputs.items():
-                elements = self.contract.action.elements if name == ACTION else ()
+                elements = answers[name].elements if name in answers else ()
                 require_finite(value, name, elements, f"{self._where} output", _UNCHANGED)
         answer.acted = self._everyone
         self._now = 1 - self._now
@@ -210,6 +219,7 @@ class Session:
             context=memory.context.copy(),
             acted=memory.acted.copy(),
             tick=self.tick,
+            extra={name: value.copy() for name, value in memory.extra.items()},
         )
 
     def restore(self, state: SessionState) -> None:
@@ -226,8 +236,8 @@ class Session:
                 "A state moves only between files of the same weights; call reset() instead."
             )
         spare = self._memories[1 - self._now]
-        own_values = _by_name(spare.action, spare.context, spare.state)
-        given = _by_name(state.previous_action, state.context, state.tensors)
+        own_values = by_name(spare.action, spare.context, spare.state, spare.extra)
+        given = by_name(state.previous_action, state.context, state.tensors, state.extra)
         values = {name: np.asarray(value, np.float32) for name, value in given.items()}
         acted = np.array(state.acted, np.bool_)
         shapes = {name: value.shape for name, value in values.items()}
@@ -245,9 +255,9 @@ class Session:
         self._now, self.tick = 1 - self._now, state.tick
 
     def _answer(self, memory: Memory, inference_s: float) -> Step:
-        if self._rowless:
-            return Step(memory.action[0].copy(), memory.context[0].copy(), inference_s)
-        return Step(memory.action.copy(), memory.context.copy(), inference_s)
+        row = 0 if self._rowless else ...
+        extra = {name: value[row].copy() for name, value in memory.extra.items()} if memory.extra else {}
+        return Step(memory.action[row].copy(), memory.context[row].copy(), inference_s, extra)
 
     @property
     def _where(self) -> str:
@@ -287,14 +297,9 @@ class Session:
                     with np.errstate(over="ignore"):
                         target[...] = value
             else:
-                fill(self._shares[name], value, self.contract.observation[at], f"{self._where} observation")
+                fill(self._shares[name], value, self._signals[at], f"{self._where} observation")
         if not all_finite(self._observed):
-            for signal in self.contract.observation:
+            for signal in self._signals:
                 blame = "The adapter's read() produced it."
                 share = self._shares[signal.name]
                 require_finite(share, signal.name, signal.elements, f"{self._where} observation", blame)
-
-
-def _by_name(action: Array, context: Array, state: Mapping[str, Array]) -> dict[str, Array]:
-    """The parts of a state, for messages: a recurrent tensor may have any name, also `context`."""
-    return {"previous_action": action, "context": context} | {f"state.{name}": value for name, value in state.items()}

@@ -11,7 +11,7 @@ from onnx.utils import Extractor
 
 from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.model.artifact import Artifact
-from sami_runtime.model.contract import ACTION, CONTEXT, observation_input
+from sami_runtime.model.contract import ACTION, CONTEXT
 from sami_runtime.session.inference import build
 
 TOLERANCE = 1e-5
@@ -36,14 +36,13 @@ class PolicyHead:
         contract = artifact.contract
         if contract.context is None:
             raise SamiError(f"model {contract.name!r} infers no context: there is nothing to freeze or exchange.")
-        self._names = [signal.name for signal in contract.observation]
+        self._given = contract.given
         model = onnx.load_from_string(artifact.model_bytes)
-        inputs = [observation_input(name) for name in self._names]
-        cut = Extractor(model).extract_model([*inputs, CONTEXT], [ACTION])
+        cut = Extractor(model).extract_model([*self._given, CONTEXT], [ACTION])
         self._onnx = build(replace(artifact, model_bytes=cut.SerializeToString()))
         if golden := contract.golden_steps():
-            found = self(golden.observation, golden.context)
-            error = float(np.abs(found - golden.action).max())
+            found = self(golden.observation, golden.answers[CONTEXT])
+            error = float(np.abs(found - golden.answers[ACTION]).max())
             if not error <= TOLERANCE:
                 raise CheckFailed(
                     f"the policy cut from {artifact.path} differs from the whole file by {error:.2e} at its golden "
@@ -52,6 +51,6 @@ class PolicyHead:
 
     def __call__(self, observation: Mapping[str, np.ndarray], context: np.ndarray) -> np.ndarray:
         """Actions (n, A) for observations by signal, (n, size) each, and contexts (n, C)."""
-        feed = {observation_input(name): np.asarray(observation[name], np.float32) for name in self._names}
+        feed = {name: np.asarray(observation[signal.name], np.float32) for name, signal in self._given.items()}
         (action,) = self._onnx.run([ACTION], {**feed, CONTEXT: np.asarray(context, np.float32)})
         return np.asarray(action)

@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 from sami_runtime.checks.verify import verify
-from sami_runtime.errors import CheckFailed
+from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.contract import Contract
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.contexts.fit_atlas import require_enough
 from sami_train.contexts.make_atlas import known_tasks, measure
-from sami_train.envs.catalog import environment
+from sami_train.envs.layout import flat_size
+from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
 from sami_train.export.fill_contract import fill_contract
 from sami_train.export.graph import Exportable, trace_graph
-from sami_train.export.model_file import attach
+from sami_train.export.model_file import write_model
 from sami_train.export.parity import closed_loop_error, record
+from sami_train.machine.files import unfinished
 
 TOLERANCE = 1e-5
 """Largest difference from torch that is accepted, in any output at any step."""
@@ -39,6 +39,7 @@ def export(
     evaluation: Mapping[str, Any] | None,
     atlas_episodes: int = 0,
     on_round: OnRound | None = None,
+    spec: EnvironmentSpec | None = None,
 ) -> Contract:
     """Write a trained agent as one model file.
 
@@ -50,37 +51,56 @@ def export(
         atlas_episodes: of each training task, that the atlas is made of; 0 leaves it out, and so does a policy without
             a context.
         on_round: called now and then with how many episodes of the atlas are done since it was called last.
+        spec: the environment that it was trained in; needed where that is not in the catalogue.
 
     Raises:
-        SamiError: too few episodes for an atlas.
+        SamiError: nobody says what the environment's signals are, they do not fit the agent, or there are too few
+            episodes for an atlas.
         CheckFailed: the file would differ from torch by more than 1e-5.
     """
-    spec = agent.environment or environment(agent.config.env)
+    spec = _fitting(agent, spec)
     atlas_episodes = atlas_episodes if agent.policy.context_size else 0
     if atlas_episodes:
         require_enough(atlas_episodes, len(known_tasks(training, spec)))
     policy = copy.deepcopy(agent.policy).to("cpu").eval()
-    golden = record(policy, spec)
-    graph = trace_graph(Exportable(policy, spec), spec, path.stem)
-    contract = fill_contract(
-        path.stem, policy, spec, golden, training, evaluation, graph_sha256(graph.SerializeToString())
-    )
-    onnx.helper.set_model_props(graph, contract.metadata())
+    contract = fill_contract(path.stem, policy, spec, training, evaluation)
+    golden = contract.pack_golden(record(policy, spec, contract))
+    graph = trace_graph(Exportable(policy, spec), contract)
+    weights = graph_sha256(graph.SerializeToString())
+    contract = contract.model_copy(update={"golden": golden, "weights_sha256": weights})
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".unfinished")
-    try:
-        unfinished.write_bytes(graph.SerializeToString())
-        verify(unfinished, TOLERANCE).require()
-        error = closed_loop_error(Session.load(unfinished), policy, spec)
+    with unfinished(path) as file:
+        write_model(file, graph, contract)
+        verify(file, TOLERANCE).require()
+        error = closed_loop_error(Session.load(file), policy, spec)
         if not error <= TOLERANCE:
             raise CheckFailed(
                 f"in closed loop the exported file differs from torch by {error:.2e}; "
                 f"at most {TOLERANCE:.0e} is accepted. {path} was not written."
             )
-        if atlas_episodes:
-            contract = attach(unfinished, measure(unfinished, spec, atlas_episodes, on_round=on_round))
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        if atlas_episodes:  # which the file itself drives
+            atlas = measure(file, spec, atlas_episodes, on_round=on_round)
+            contract = write_model(file, graph, contract.model_copy(update={"atlas": atlas}))
     return contract
+
+
+def _fitting(agent: ContextSAC, spec: EnvironmentSpec | None) -> EnvironmentSpec:
+    """Return what is known of the agent's environment.
+
+    Raises:
+        SamiError: nothing is, or it is another environment by its sizes.
+    """
+    spec = spec or agent.environment
+    if spec is None:
+        raise SamiError(
+            "the agent was trained in an environment that is not in the catalogue, so the names, units and rate of its "
+            "signals are not known. Give export() their EnvironmentSpec: spec=..."
+        )
+    sizes = flat_size(agent.observation_space), agent.policy.action_size
+    if (expected := (spec.observation_size, spec.action.size)) != sizes:
+        raise SamiError(
+            f"the agent observes {sizes[0]} numbers and acts with {sizes[1]}; environment {spec.name!r} has "
+            f"{expected[0]} and {expected[1]}. Give the EnvironmentSpec of the environment that it was trained in."
+        )
+    return spec

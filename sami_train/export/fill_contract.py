@@ -5,24 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sami_runtime.model.contract import Context, Contract, Golden, StateTensor
+from sami_runtime.model.contract import Context, Contract, StateTensor
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.export.parity import GOLDEN_RESET, Steps
 from sami_train.runs.folder import RunFolder
+
+NO_GRAPH = "0" * 64
+"""The hash of the weights in a contract that has no graph yet."""
 
 
 def fill_contract(
     name: str,
     policy: ContextPolicy,
     spec: EnvironmentSpec,
-    golden: Steps,
     training: Mapping[str, Any],
     evaluation: Mapping[str, Any] | None,
-    sha256: str,
 ) -> Contract:
-    """The contract of a policy; its arguments are `export`'s, and the graph's hash."""
+    """Return the contract of a policy that has no graph yet: without golden steps, and its hash stands for none.
+
+    Args:
+        name: of the model.
+        policy: trained.
+        spec: the environment that it acts in.
+        training: as in `export`.
+        evaluation: as in `export`.
+    """
     return Contract(
         name=name,
         rate_hz=spec.rate_hz,
@@ -33,14 +41,7 @@ def fill_contract(
         episode_steps=spec.episode_steps,
         training=dict(training),
         evaluation=None if evaluation is None else dict(evaluation),
-        golden=Golden.encode(
-            observation={item.signal.name: golden.observations[:, item.indices] for item in spec.signals},
-            executed=golden.executed,
-            action=golden.actions,
-            context=golden.contexts,
-            resets=(0, GOLDEN_RESET),
-        ),
-        weights_sha256=sha256,
+        weights_sha256=NO_GRAPH,
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
 import onnx
 import torch
 from torch import Tensor, nn
 
+from sami_runtime.model.contract import Contract
 from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.spec import EnvironmentSpec
 
@@ -40,15 +42,9 @@ class Exportable(nn.Module):
         return self.policy.step(flat, previous_action, *inputs[split:])
 
 
-def trace_graph(module: Exportable, spec: EnvironmentSpec, name: str) -> onnx.ModelProto:
-    """Trace a step into a graph with the contract's tensor names and a dynamic batch axis."""
-    policy = module.policy
-    inputs = [torch.zeros(2, item.signal.size) for item in spec.signals]
-    state = policy.encoder.state
-    inputs += [torch.zeros(2, policy.action_size)] + [torch.zeros(2, *shape) for shape in state.values()]
-    input_names = [f"observation.{item.signal.name}" for item in spec.signals]
-    input_names += ["previous_action", *(f"state.{name}.in" for name in state)]
-    output_names = ["action", "context", *(f"state.{name}.out" for name in state)]
+def trace_graph(module: Exportable, contract: Contract) -> onnx.ModelProto:
+    """Trace a step into a graph with the contract's inputs and outputs, in its order, and a dynamic batch axis."""
+    inputs, outputs = contract.inputs, contract.outputs
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         # The tracing exporter keeps the LSTM as one node and the file as one file; torch warns that it is the older
@@ -56,30 +52,25 @@ def trace_graph(module: Exportable, spec: EnvironmentSpec, name: str) -> onnx.Mo
         warnings.simplefilter("ignore")
         torch.onnx.export(
             module,
-            tuple(inputs),
+            tuple(torch.zeros(2, *shape) for shape in inputs.values()),
             buffer,  # type: ignore[arg-type] # any binary file works
-            input_names=input_names,
-            output_names=output_names,
-            dynamic_axes={name: {0: "batch"} for name in input_names + output_names},
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_axes={name: {0: "batch"} for name in (*inputs, *outputs)},
             opset_version=OPSET,
             dynamo=False,
         )
     model = onnx.load_from_string(buffer.getvalue())
-    _fix_shapes(model, policy)
-    model.graph.name = name
+    _fix_shapes(model, outputs)
+    model.graph.name = contract.name
     model.producer_name = "sami"
     onnx.checker.check_model(model, full_check=True)
     return model
 
 
-def _fix_shapes(model: onnx.ModelProto, policy: ContextPolicy) -> None:
+def _fix_shapes(model: onnx.ModelProto, outputs: Mapping[str, tuple[int, ...]]) -> None:
     """Declare the outputs' shapes: tracing leaves some of their static dimensions unnamed."""
-    sizes = {
-        "action": (policy.action_size,),
-        "context": (policy.context_size,),
-        **{f"state.{name}.out": shape for name, shape in policy.encoder.state.items()},
-    }
     for output in model.graph.output:
         shape = output.type.tensor_type.shape
-        for axis, size in enumerate(sizes[output.name], start=1):
+        for axis, size in enumerate(outputs[output.name], start=1):
             shape.dim[axis].dim_value = size

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from sami_runtime.model.contract import ACTION, Contract, state_output
+from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.session.session import Session
 from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.layout import flatten
@@ -18,45 +19,44 @@ GOLDEN_RESET = 31
 """Step of the golden steps at which a new episode begins."""
 CLOSED_LOOP_STEPS = 300
 
-
-@dataclass(frozen=True)
-class Steps:
-    """Recorded steps with torch's answers: what goldens and parity are made of."""
-
-    observations: np.ndarray
-    """(T, D) flat."""
-    executed: np.ndarray
-    """(T, A)"""
-    actions: np.ndarray
-    """(T, A)"""
-    contexts: np.ndarray
-    """(T, C)"""
+Row = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]
+"""One step: the flat observation (D,), the executed action (A,), the answers by output."""
 
 
 class TorchSession:
-    """The trained policy in torch, stepped as a session is: the reference that files are compared with."""
+    """The trained policy in torch, stepped as a session is: the reference that files are compared with.
 
-    def __init__(self, policy: ContextPolicy) -> None:
-        self.policy = policy
+    Args:
+        policy: trained.
+        contract: of the policy, whose inputs and outputs its step has.
+    """
+
+    def __init__(self, policy: ContextPolicy, contract: Contract) -> None:
+        self.policy, self.contract = policy, contract
         self.reset()
 
     def reset(self) -> None:
         """Begin an episode."""
-        self.state = tuple(torch.zeros(1, *shape) for shape in self.policy.encoder.state.values())
-        self.previous_action = np.zeros(self.policy.action_size, np.float32)
+        self.state = tuple(torch.full((1, *tensor.shape), tensor.initial) for tensor in self.contract.state)
+        self.previous_action = np.zeros(self.contract.action.size, np.float32)
 
     @torch.no_grad()
-    def step(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Action (A,) and context (C,) for a flat observation (D,); set `previous_action` to what was executed."""
-        action, context, *state = self.policy.step(
+    def step(self, observation: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the answers, by the contract's outputs, (size,) each, to a flat observation (D,).
+
+        The action counts as executed; set `previous_action` to what was, where that is another one.
+        """
+        answered = self.policy.step(
             torch.as_tensor(observation)[None], torch.as_tensor(self.previous_action)[None], *self.state
         )
-        self.state = tuple(state)
-        self.previous_action = action[0].numpy()
-        return action[0].numpy(), context[0].numpy()
+        outputs = dict(zip(self.contract.outputs, answered, strict=True))
+        self.state = tuple(outputs[state_output(tensor.name)] for tensor in self.contract.state)
+        answers = {name: outputs[name][0].numpy() for name in self.contract.answers}
+        self.previous_action = answers[ACTION]
+        return answers
 
 
-def record(policy: ContextPolicy, spec: EnvironmentSpec, seed: int = 0) -> Steps:
+def record(policy: ContextPolicy, spec: EnvironmentSpec, contract: Contract, seed: int = 0) -> GoldenSteps:
     """Record golden steps in the environment: two beginnings of episodes, acting at random every other step.
 
     Random actions keep the episodes from ending early, and make executed and proposed actions differ.
@@ -64,39 +64,49 @@ def record(policy: ContextPolicy, spec: EnvironmentSpec, seed: int = 0) -> Steps
     env = spec.make()
     rng = np.random.default_rng(seed)
     lengths = (GOLDEN_RESET, GOLDEN_STEPS - GOLDEN_RESET)
-    rows: list[tuple[np.ndarray, ...]] = []
+    rows: list[Row] = []
     episode = 0
     for length in lengths:
-        begun: list[tuple[np.ndarray, ...]] = []
+        begun: list[Row] = []
         while len(begun) < length:
             episode += 1
-            begun = _steps(env, TorchSession(policy), length, rng, seed + episode)
+            begun = _steps(env, TorchSession(policy, contract), length, rng, seed + episode)
         rows += begun
     env.close()
-    return Steps(*(np.stack(column).astype(np.float32) for column in zip(*rows, strict=True)))
+    seen, executed, answers = zip(*rows, strict=True)
+    return GoldenSteps(
+        observation=_by_signal(spec, np.stack(seen)),
+        executed=np.stack(executed).astype(np.float32),
+        answers={name: np.stack([row[name] for row in answers]) for name in contract.answers},
+        resets=(0, GOLDEN_RESET),
+    )
 
 
-def _steps(
-    env: Any, session: TorchSession, length: int, rng: np.random.Generator, seed: int
-) -> list[tuple[np.ndarray, ...]]:
+def _steps(env: Any, session: TorchSession, length: int, rng: np.random.Generator, seed: int) -> list[Row]:
     observation, _ = env.reset(seed=seed)
-    rows: list[tuple[np.ndarray, ...]] = []
+    rows: list[Row] = []
     while len(rows) < length:
         flat = flatten(observation)
-        action, context = session.step(flat)
+        answers = session.step(flat)
+        action = answers[ACTION]
         executed = action if rng.random() < 0.5 else rng.uniform(-1, 1, len(action)).astype(np.float32)
         session.previous_action = executed
-        rows.append((flat, executed, action, context))
+        rows.append((flat, executed, answers))
         observation, _, terminated, truncated, _ = env.step(executed)
         if terminated or truncated:
             break
     return rows
 
 
+def _by_signal(spec: EnvironmentSpec, flat: np.ndarray) -> dict[str, np.ndarray]:
+    """Split flat observations (..., D) into the contract's signals."""
+    return {item.signal.name: flat[..., item.indices] for item in spec.signals}
+
+
 def closed_loop_error(session: Session, policy: ContextPolicy, spec: EnvironmentSpec) -> float:
-    """Largest difference in action or context: the file drives episodes, torch follows on its own state."""
+    """Return the largest difference in any answer: the file drives episodes, torch follows on its own state."""
     env = spec.make()
-    reference = TorchSession(policy)
+    reference = TorchSession(policy, session.contract)
     worst, over, seed = 0.0, True, 0
     for _ in range(CLOSED_LOOP_STEPS):
         if over:
@@ -105,9 +115,8 @@ def closed_loop_error(session: Session, policy: ContextPolicy, spec: Environment
             reference.reset()
             seed += 1
         flat = flatten(observation)
-        step = session.step({item.signal.name: flat[item.indices] for item in spec.signals})
-        action, context = reference.step(flat)
-        difference = max(np.abs(step.action - action).max(), np.abs(step.context - context).max())
+        step = session.step(_by_signal(spec, flat))
+        difference = max(np.abs(step.answers[name] - value).max() for name, value in reference.step(flat).items())
         worst = max(worst, float(difference)) if np.isfinite(difference) else float("inf")
         reference.previous_action = step.action
         observation, _, terminated, truncated, _ = env.step(step.action)

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError
+
+
+@contextmanager
+def unfinished(path: Path) -> Iterator[Path]:
+    """Yield the path of a file to write; it takes its name `path` at the end, and is removed if anything is raised."""
+    file = path.with_name(path.name + ".unfinished")
+    try:
+        yield file
+        file.replace(path)
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -127,7 +127,7 @@ def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
     contract = read_artifact(SHIPPED).contract
     telemetry, screen, pipe = Telemetry(contract), Terminal(), io.StringIO()
     for _ in range(contract.atlas.step + 1):
-        telemetry.update(contract.golden_steps().context[0] + 100.0)
+        telemetry.update(contract.golden_steps().answers["context"][0] + 100.0)
     with LiveLine(telemetry, screen) as line:
         line(None)
         line(None)  # too soon

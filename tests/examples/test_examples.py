@@ -211,7 +211,7 @@ def test_golden_steps_are_written_to_the_last_bit(golden):
     assert tuple(np.flatnonzero(table[:, 0])) == steps.resets
     first = names.index("observation.cube_position.x")
     np.testing.assert_array_equal(table[:, first : first + 3], steps.observation["cube_position"])
-    for kind, values in (("executed", steps.executed), ("action", steps.action), ("context", steps.context)):
+    for kind, values in {"executed": steps.executed, **steps.answers}.items():
         columns = [i for i, name in enumerate(names) if name.startswith(kind + ".")]
         np.testing.assert_array_equal(table[:, columns], values)
 

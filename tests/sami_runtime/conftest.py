@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from sami_runtime.adapters import FakeAdapter, Observation
 from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.contract import Context, Contract, StateTensor
-from sami_runtime.model.golden import Golden
+from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.signals import Signal
@@ -179,7 +179,12 @@ def golden_of(policy, steps=16, resets=(0, 7)):
     for _ in range(steps):  # each pass makes one more step's executed action final
         actions, contexts = policy.reference(seen, executed, resets)
         executed = np.clip(actions, -limit, limit)
-    return Golden.encode(seen, executed, actions, contexts, resets)
+    return pack(policy, seen, executed, {"action": actions, "context": contexts}, resets)
+
+
+def pack(policy, observation, executed, answers, resets=(0,), **changes):
+    """Golden steps as the policy's contract holds them."""
+    return contract_of(policy, **changes).pack_golden(GoldenSteps(observation, executed, answers, resets))
 
 
 class Maker:
@@ -187,7 +192,7 @@ class Maker:
 
     recurrent, memoryless, inverse, table = Recurrent, Memoryless, Inverse, Table
     contract_of, model_of, sign = staticmethod(contract_of), staticmethod(model_of), staticmethod(sign)
-    golden_of, observations = staticmethod(golden_of), staticmethod(observations)
+    golden_of, observations, pack = staticmethod(golden_of), staticmethod(observations), staticmethod(pack)
     observation_signals, action_signal = (POSITION, GOAL), FORCE
 
     def __init__(self, folder: Path):

@@ -7,7 +7,6 @@ import pytest
 
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import CheckFailed
-from sami_runtime.model.contract import Golden
 
 NAMES = ["file", "operators", "contract", "weights", "inputs and outputs", "golden", "session"]
 NAMES += ["golden replay", "closed loop", "reset", "batch"]
@@ -29,7 +28,8 @@ def test_a_memoryless_policy_passes_too(make):
     policy = make.memoryless()
     seen = make.observations(8)
     actions, contexts = policy.reference(seen)
-    found = verify(make.write(policy, golden=Golden.encode(seen, actions, actions, contexts, (0, 3))))
+    golden = make.pack(policy, seen, actions, {"action": actions, "context": contexts}, (0, 3))
+    found = verify(make.write(policy, golden=golden))
     assert found.passed, str(found)
     assert "own action fed back at 8 of 8 steps" in str(found)
 
@@ -37,7 +37,8 @@ def test_a_memoryless_policy_passes_too(make):
 def test_the_closed_loop_feeds_back_the_policys_own_actions(make, policy):
     seen = make.observations(20)
     actions, contexts = policy.reference(seen, resets=(0, 9))
-    found = verify(make.write(policy, golden=Golden.encode(seen, actions, actions, contexts, (0, 9))))
+    golden = make.pack(policy, seen, actions, {"action": actions, "context": contexts}, (0, 9))
+    found = verify(make.write(policy, golden=golden))
     assert found.passed, str(found)
     assert "own action fed back at 20 of 20 steps" in str(found)
 
@@ -63,17 +64,14 @@ def test_one_changed_weight_fails_although_the_hash_was_rewritten(make, policy, 
 @pytest.mark.parametrize("step", [0, 6, 15])
 def test_an_error_at_any_step_fails_and_is_located(make, policy, step):
     steps = make.contract_of(policy, golden=make.golden_of(policy)).golden_steps()
-    action = steps.action.copy()
-    action[step, 1] += 0.5
-    golden = Golden.encode(steps.observation, steps.executed, action, steps.context, steps.resets)
-    found = verify(make.write(policy, golden=golden))
+    steps.answers["action"][step, 1] += 0.5
+    found = verify(make.write(policy, golden=make.contract_of(policy).pack_golden(steps)))
     assert f"largest error 5.0e-01 in action[1] at step {step} (" in failed(found)["golden replay"]
 
 
 def test_a_forgotten_reset_fails(make, policy):
     whole = make.golden_of(policy, resets=(0,))
-    steps = whole.decode()
-    split = Golden.encode(steps.observation, steps.executed, steps.action, steps.context, (0, 7))
+    split = whole.model_copy(update={"resets": (0, 7)})
     assert verify(make.write(policy, golden=whole)).passed
     assert "golden replay" in failed(verify(make.write(policy, golden=split)))
 
@@ -117,5 +115,5 @@ def test_a_policy_that_fails_in_the_middle_is_a_failed_check(make):
     seen = make.observations(4)
     seen["goal"][2] = 0.0
     actions = np.zeros((4, 2))
-    found = verify(make.write(policy, golden=Golden.encode(seen, actions, actions, np.zeros((4, 0)))))
+    found = verify(make.write(policy, golden=make.pack(policy, seen, actions, {"action": actions})))
     assert "tick 2: output 'action' contains infinity" in failed(found)["golden replay"]

@@ -143,16 +143,16 @@ def test_golden_data_that_cannot_be_unpacked_is_refused(data):
 
 
 def test_golden_steps_of_other_signals_are_refused(make, contract):
-    golden = Golden.encode({"position": np.zeros((3, 2))}, *[np.zeros((3, 2))] * 3)
+    golden = Golden.encode({"observation.position": np.zeros((3, 2)), "action": np.zeros((3, 2))})
     with pytest.raises(ContractError, match=r"hold observation.position 2, .*its signals are .*observation.goal 1"):
         contract.model_copy(update={"golden": golden}).golden_steps()
 
 
 def test_golden_steps_of_different_lengths_or_with_nan_are_refused():
     with pytest.raises(ContractError, match=r"golden array 'executed' has shape \(2, 1\), expected \(3, size\)"):
-        Golden.encode({"a": np.zeros((3, 1))}, np.zeros((2, 1)), np.zeros((3, 1)), np.zeros((3, 0)))
+        Golden.encode({"action": np.zeros((3, 1)), "executed": np.zeros((2, 1))})
     with pytest.raises(ContractError, match=r"'observation.a' holds a number that is not finite at step 1"):
-        Golden.encode({"a": [[0], [np.nan]]}, np.zeros((2, 1)), np.zeros((2, 1)), np.zeros((2, 0)))
+        Golden.encode({"observation.a": [[0], [np.nan]]})
 
 
 def test_golden_steps_that_would_fill_the_memory_are_refused(monkeypatch, contract):

@@ -2,12 +2,13 @@
 
 import dataclasses
 
+import gymnasium
 import numpy as np
 import onnx
 import pytest
 import torch
 
-from sami_runtime.errors import AdapterError, CheckFailed
+from sami_runtime.errors import AdapterError, CheckFailed, SamiError
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
@@ -21,9 +22,9 @@ from sami_train.export.parity import GOLDEN_RESET, TorchSession, record
 SPEC = environment("panda")
 
 
-def make_agent(method):
+def make_agent(method, env=None):
     config = resolve("fast-cpu", {"network.net_arch": [32, 32], "seed": 3, "method": method})
-    agent = ContextSAC("ContextPolicy", SPEC.make(), config, device="cpu")
+    agent = ContextSAC("ContextPolicy", env or SPEC.make(), config, device="cpu")
     rng = np.random.default_rng(0)
     agent.policy.features.update(rng.normal(0.1, 0.3, (500, 25)).astype(np.float32))
     with torch.no_grad():  # an untrained actor hardly moves
@@ -44,7 +45,7 @@ def model(agent, tmp_path_factory):
 
 
 def test_the_file_equals_torch_over_sixty_steps_fed_back_with_a_reset_in_the_middle(agent, model):
-    session, reference = Session.load(model), TorchSession(agent.policy)
+    session, reference = Session.load(model), TorchSession(agent.policy, read_artifact(model).contract)
     rng = np.random.default_rng(1)
     worst = 0.0
     for step in range(60):
@@ -53,8 +54,9 @@ def test_the_file_equals_torch_over_sixty_steps_fed_back_with_a_reset_in_the_mid
             reference.reset()
         flat = rng.normal(0.1, 0.3, 25).astype(np.float32)
         answer = session.step({item.signal.name: flat[item.indices] for item in SPEC.signals})
-        action, context = reference.step(flat)
-        worst = max(worst, np.abs(answer.action - action).max(), np.abs(answer.context - context).max())
+        expected = reference.step(flat)
+        assert list(expected) == ["action", "context"]
+        worst = max(worst, *(np.abs(answer.answers[name] - expected[name]).max() for name in expected))
         executed = np.clip(answer.action, -0.5, 0.5)  # what a limit would do
         session.executed(executed)
         reference.previous_action = executed
@@ -66,6 +68,36 @@ def test_pearls_encoder_exports_with_the_sums_that_it_carries(tmp_path):
     contract = export(make_agent("pearl"), tmp_path / "pearl.onnx", {"method": "PEARL"}, None)
     assert [state.name for state in contract.state] == ["precision", "weighted_mean", "previous_features", "begun"]
     assert Session.load(tmp_path / "pearl.onnx").contract.context.size == 6
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """An agent of an environment that is not in the catalogue, and of Panda's sizes."""
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    gymnasium.register("own/Arm-v0", entry_point=SPEC.entry_point, max_episode_steps=50)
+    agent = make_agent("satesac", gymnasium.make("own/Arm-v0"))
+    assert agent.environment is None
+    return agent
+
+
+def test_an_agent_of_an_environment_of_ones_own_is_not_exported_with_another_ones_signals(own, tmp_path):
+    with pytest.raises(SamiError, match=r"not in the catalogue, so .* are not known\. Give .*: spec=\.\.\."):
+        export(own, tmp_path / "own.onnx", {"method": "SaTESAC"}, None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_its_spec_says_what_the_signals_of_an_environment_of_ones_own_are(own, tmp_path):
+    action = SPEC.action.model_copy(update={"name": "own_action"})
+    spec = dataclasses.replace(SPEC, name="own", id="own/Arm-v0", action=action, rate_hz=20.0)
+    contract = export(own, tmp_path / "own.onnx", {"method": "SaTESAC"}, None, spec=spec)
+    assert (contract.action.name, contract.rate_hz) == ("own_action", 20.0)
+    assert contract == read_artifact(tmp_path / "own.onnx").contract
+
+
+def test_a_spec_of_other_sizes_is_refused_with_both(agent, tmp_path):
+    with pytest.raises(SamiError, match=r"observes 25 numbers and acts with 4; environment 'hopper' has \d+ and 3"):
+        export(agent, tmp_path / "tiny.onnx", {"method": "SaTESAC"}, None, spec=environment("hopper"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_one_file_with_weights_inside_and_a_dynamic_batch(model):
@@ -96,9 +128,9 @@ def test_the_contract_names_signals_units_and_rate(model):
     assert contract.golden.resets == (0, GOLDEN_RESET)
 
 
-def test_golden_steps_hold_executed_actions_that_were_not_proposed(agent):
-    steps = record(agent.policy, SPEC)
-    different = np.abs(steps.executed - steps.actions).max(1) > 1e-3
+def test_golden_steps_hold_executed_actions_that_were_not_proposed(agent, model):
+    steps = record(agent.policy, SPEC, read_artifact(model).contract)
+    different = np.abs(steps.executed - steps.answers["action"]).max(1) > 1e-3
     assert 0.2 < different.mean() < 0.8
 
 
@@ -112,8 +144,8 @@ def test_each_signal_reaches_the_policy_in_its_own_place(agent, model):
         changed = flat.copy()
         changed[item.indices] += 0.3
         answer = session.step({s.signal.name: changed[s.indices] for s in SPEC.signals}).action
-        expected, _ = TorchSession(agent.policy).step(changed)
-        assert answer == pytest.approx(expected, abs=1e-5)
+        expected = TorchSession(agent.policy, session.contract).step(changed)
+        assert answer == pytest.approx(expected["action"], abs=1e-5)
         assert np.abs(answer - base).max() > 1e-6
 
 
@@ -128,9 +160,9 @@ def test_a_file_that_differs_from_torch_is_not_written(agent, tmp_path, monkeypa
 
     honest = module.record
 
-    def wrong(policy, spec):
-        steps = honest(policy, spec)
-        steps.actions[50, 2] += 1e-4  # one number at one step
+    def wrong(*arguments):
+        steps = honest(*arguments)
+        steps.answers["action"][50, 2] += 1e-4  # one number at one step
         return steps
 
     monkeypatch.setattr(module, "record", wrong)
