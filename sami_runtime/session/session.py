@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from sami_runtime.errors import ArtifactError, SamiError
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.contract import ACTION, Contract, observation_input
-from sami_runtime.session.blocks import Block
 from sami_runtime.session.inference import build, runner
-from sami_runtime.session.memory import Memory, SessionState
+from sami_runtime.session.memory import Block, Memory, SessionState
 from sami_runtime.values import all_finite, fill, require_finite, row_mask, wrong_names
 
 Array = NDArray[np.float32]
