@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -107,3 +108,11 @@ class Memory:
         """Becomes equal to another one of the same contract and batch."""
         np.copyto(self.numbers, other.numbers)
         self.acted = other.acted
+
+    def digest(self) -> str:
+        """Return a short hash of the numbers that a step reads: equal where every bit is."""
+        whole = hashlib.sha256(self.acted)
+        whole.update(self.action)
+        for name in sorted(self.state):
+            whole.update(self.state[name])
+        return whole.hexdigest()[:16]
