@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Observation
+from sami_runtime.session.telemetry import Reading
 
 Array = NDArray[np.float32]
 
@@ -45,7 +46,7 @@ class SectionTimes(NamedTuple):
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One tick of a loop. Unless the outcome is `ACTED`, the policy's state did not advance."""
+    """One tick of a loop, whole: whoever keeps it needs nothing else. Unless the policy `ACTED`, its state stands."""
 
     step: int
     """Index of the tick in the episode, from 0."""
@@ -71,6 +72,10 @@ class StepRecord:
     """How long [s] after it was due."""
     missed: int = 0
     """Ticks that had passed without a turn since the tick before."""
+    telemetry: Reading | None = None
+    """What the contexts have told so far; None where nothing read them."""
+    state: str = ""
+    """Digest of the session's state after the tick, as `Session.digest` tells it; empty where nobody listened."""
 
     @property
     def acted(self) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.contract import ACTION, CONTEXT, Contract
-from sami_runtime.recording.format import describe, digest
+from sami_runtime.recording.format import describe
 from sami_runtime.recording.reader import Recording
 from sami_runtime.session.session import Session, Step
 from sami_runtime.signals import Signal
@@ -140,7 +140,7 @@ def replay(recording: Recording, session: Session) -> Comparison:
     same_weights = recording.about["model"]["weights_sha256"] == session.artifact.graph_sha256
     comparison = Comparison()
     elements = session.contract.action.elements
-    for episode, record, state in recording.steps:
+    for episode, record in recording.steps:
         found: list[Difference] = []
         try:
             answer = follow(session, record)
@@ -150,8 +150,8 @@ def replay(recording: Recording, session: Session) -> Comparison:
         if answer is not None:
             found += _differences(episode, record.step, ACTION, elements, answer.action, record.action)
             found += _differences(episode, record.step, CONTEXT, (), answer.context, record.context)
-        if same_weights and (now := digest(session.state)) != state:
-            found.append(Difference(episode, record.step, "state", now, state, None))
+        if same_weights and (now := session.digest) != record.state:
+            found.append(Difference(episode, record.step, "state", now, record.state, None))
         _count(comparison, found, stepped=answer is not None)
     return comparison
 

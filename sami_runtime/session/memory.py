@@ -111,8 +111,5 @@ class Memory:
 
     def digest(self) -> str:
         """Return a short hash of the numbers that a step reads: equal where every bit is."""
-        whole = hashlib.sha256(self.acted)
-        whole.update(self.action)
-        for name in sorted(self.state):
-            whole.update(self.state[name])
-        return whole.hexdigest()[:16]
+        parts = (self.acted, self.action, *(self.state[name] for name in sorted(self.state)))
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[:16]
