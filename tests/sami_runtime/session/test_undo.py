@@ -84,13 +84,15 @@ def test_a_step_that_failed_cannot_be_taken_back_and_one_that_was_refused_hides_
     session = Session.load(make.write(make.inverse()))
     session.step({"position": [0.5, 0.25], "goal": [1.0]})
     before = bits(session)
-    with pytest.raises(SamiError, match="contains NaN and infinity"):  # the answer, which was computed over the older state
+    # The answer is refused, and was computed over the state before the last step.
+    with pytest.raises(SamiError, match="contains NaN and infinity"):
         session.step({"position": [0.0, 1.0], "goal": [0.0]})
     with pytest.raises(SamiError, match="or a step that failed"):
         session.undo()
     assert bits(session) == before
     session.step({"position": [0.5, 0.25], "goal": [1.0]})
-    with pytest.raises(SamiError, match="observation 'goal' is missing"):  # the observation: nothing was computed
+    # The observation is refused, and nothing was computed.
+    with pytest.raises(SamiError, match="observation 'goal' is missing"):
         session.step({"position": [0.5, 0.25]})
     session.undo()
     assert bits(session) == before
