@@ -40,6 +40,7 @@ from sami_runtime.recording.format import RecordedStep
 from sami_runtime.recording.reader import Recording, read_recording
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import Comparison, Difference, Shadow
+from sami_runtime.run import Run
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session, SessionState, Step
@@ -91,6 +92,7 @@ __all__ = [
     "Recording",
     "RecordingError",
     "Ruling",
+    "Run",
     "SafetyGate",
     "SafetyStop",
     "SamiError",

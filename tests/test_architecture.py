@@ -35,6 +35,7 @@ FLOORS = {
         "safety",
         "loop",
         "checks recording",
+        "run",
         "__init__",
     ),
     "sami_train": (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import math
 import os
 from collections import Counter
 from contextlib import ExitStack
@@ -15,12 +14,8 @@ import typer
 from ..drive.load_adapter import HELP
 
 if TYPE_CHECKING:
-    from sami_runtime.gap.profile import GapProfile
-    from sami_runtime.loop.report import LoopReport
-    from sami_runtime.loop.run_episode import OnStep
     from sami_runtime.loop.tick import StepRecord
-    from sami_runtime.recording.replay import Shadow
-    from sami_runtime.safety.limits import Limits
+    from sami_runtime.run import Run
 
     from ..show.film import Film
 
@@ -72,17 +67,14 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Run a policy and watch it adapt: the hidden task, what came of it, and how the policy's context moves."""
-    from sami_runtime.adapters import Adapter, DryRun, Gapped, require_compatible
     from sami_runtime.clock import ManualClock, MonotonicClock
     from sami_runtime.errors import SamiError
-    from sami_runtime.loop.report import LoopReport
-    from sami_runtime.loop.run_episode import run_episode
+    from sami_runtime.gap.profile import GapProfile
     from sami_runtime.loop.stopping import fatal_signals_raise
-    from sami_runtime.recording.recorder import Recorder
     from sami_runtime.recording.replay import Shadow
-    from sami_runtime.safety.gate import SafetyGate
+    from sami_runtime.run import Run
+    from sami_runtime.safety.limits import Limits
     from sami_runtime.session.session import Session
-    from sami_runtime.session.telemetry import Telemetry
 
     from ..drive import world as worlds
     from ..drive.model_and_env import model_and_environment
@@ -104,44 +96,40 @@ def run(
         world = worlds.robot(adapter)
     film_path = _film_path(gif, model) if render == "gif" else None
     session = Session.load(model, provider=provider)
-    profile, allowed = _profile(gap), _limits(limits, aging=bool(gap) or world.real)
+    profile, allowed = GapProfile.load(gap) if gap else None, Limits.load(limits) if limits else None
     if shadow_tolerance and not shadow:
         raise SamiError("--shadow-tolerance says what is alike in a second model; name that one with --shadow.")
-    if world.real and profile is not None and (profile.action_latency_s or profile.actuator_lag_s):
-        raise SamiError(
-            "a gap with action_latency_s or actuator_lag_s would write to the robot what the gate did not allow; leave "
-            "them out of --gap, they are for simulators."
-        )
     follower = Shadow(Session.load(shadow, provider=provider), session.contract, shadow_tolerance) if shadow else None
     # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
     paced = real_time or render == "human" or world.real
     clock = MonotonicClock(AWAKE_S) if paced else ManualClock()
     film = Film(film_path, session.contract.rate_hz) if film_path else None
     rows: list[told.Row] = []
-    total = LoopReport()
     with ExitStack() as closing:
-        closing.enter_context(fatal_signals_raise())  # also between two episodes, recordings are closed
-        if not json:
-            closing.callback(lambda: print(_ending(total, follower, film, record), end=""))
+        closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
         robot: Any = world.make(clock)
         closing.callback(robot.close)
-        behind: Adapter = robot if profile is None else Gapped(robot, profile, session.contract.rate_hz)
-        driven = DryRun(behind) if dry_run else behind
-        require_compatible(session.contract, driven)  # before a recording is begun
-        gate = SafetyGate(driven, session.contract, allowed)
-        telemetry = Telemetry(session.contract)
-        watching: list[OnStep] = [total.add, telemetry]
-        live = closing.enter_context(LiveLine(telemetry))
-        if record:
-            facts = {"env": world.name, "seed": seed, "dry_run": dry_run, "gap": profile and profile.to_dict()}
-            watching.append(closing.enter_context(Recorder(record, session, allowed, facts)))
-        if follower:
-            watching.append(follower)
+        driving = Run(
+            session,
+            robot,
+            clock,
+            simulator=not world.real,
+            limits=allowed,
+            gap=profile,
+            dry_run=dry_run,
+            prewarm_s=PREWARM_S if paced else 0.0,
+            record=record,
+            facts={"env": world.name, "seed": seed},
+            shadow=follower,
+        )
+        if not json:
+            closing.callback(lambda: print(_ending(driving, film, record), end=""))
+        closing.enter_context(driving)
+        live = closing.enter_context(LiveLine(driving.telemetry))
         if film is not None:
             closing.callback(film.save)
         if not json:
-            watching.append(live)
-            print(told.header(world, telemetry))
+            print(told.header(world, driving.telemetry))
         for number in range(episodes or (1 if world.real else 20)):
             skills: Counter[str] = Counter()
             rewards: list[float] = []
@@ -151,23 +139,14 @@ def run(
                     rewards.append(step.info["reward"])
                 if world.goal:
                     skills[step.info.get("skill", "none")] += 1
-                for each in watching:
-                    each(step)
+                if not json:
+                    live(step)
                 if film is not None and film.wants(step):
                     film.add(robot.render(), step, sum(rewards))
 
-            report = run_episode(
-                session,
-                driven,
-                seed + number,
-                steps,
-                clock=clock,
-                on_step=watch,
-                gate=gate,
-                prewarm_s=PREWARM_S if paced else 0.0,
-            )
+            report = driving.episode(seed + number, steps, watch)
             total_reward = sum(rewards) if rewards else None
-            rows.append(told.row_of(number, report, world, skills, total_reward, follower, telemetry))
+            rows.append(told.row_of(number, report, world, skills, total_reward, follower, driving.telemetry))
             text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], world, report)
             live.clear()
             print(text, flush=True)
@@ -195,29 +174,12 @@ def _film_path(gif: Path | None, model: Path) -> Path:
     return path
 
 
-def _profile(gap: str) -> GapProfile | None:
-    from sami_runtime.gap.profile import GapProfile
-
-    return GapProfile.load(gap) if gap else None
-
-
-def _limits(path: Path | None, aging: bool) -> Limits:
-    """The limits of a file; `aging` where observations age while nothing is written."""
-    from sami_runtime.safety.limits import Limits
-
-    limits = Limits.load(path) if path else Limits()
-    if limits.max_age_s is None and not aging:
-        # A simulator stands still while nothing is written. Behind a gap it does not.
-        limits = limits.model_copy(update={"max_age_s": math.inf})
-    return limits
-
-
-def _ending(total: LoopReport, follower: Shadow | None, film: Film | None, record: Path | None) -> str:
+def _ending(driving: Run, film: Film | None, record: Path | None) -> str:
     """What the run came to, printed also where it was cut off; nothing if it never began."""
-    if not total.ticks:
+    if not driving.total.ticks:
         return ""
-    parts = [str(total)]
-    if follower:
-        parts.append(f"shadow: {follower.comparison}")
+    parts = [str(driving.total)]
+    if driving.shadow:
+        parts.append(f"shadow: {driving.shadow.comparison}")
     parts += [f"wrote {path}" for path in (record, film.path if film and film.frames else None) if path]
     return "\n".join(parts) + "\n"

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from sami_runtime.clock import MonotonicClock
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, Contract
-from sami_runtime.session.blocks import Block
 from sami_runtime.session.inference import CPU, build, runner
-from sami_runtime.session.memory import Memory
+from sami_runtime.session.memory import Block, Memory
 from sami_runtime.session.session import Session
 
 Array = NDArray[np.float32]

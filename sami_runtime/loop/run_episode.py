@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from sami_runtime.loop.stopping import stopped_after
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.session.session import Session
+from sami_runtime.session.telemetry import Telemetry
 
 Array = NDArray[np.float32]
 
@@ -51,16 +52,18 @@ def run_episode(
     gate: SafetyGate | None = None,
     loop_hz: float | None = None,
     prewarm_s: float = 0.0,
+    enforce_timing: bool | None = None,
+    telemetry: Telemetry | None = None,
 ) -> EpisodeReport:
-    """Runs one episode, and stops the adapter however it ends.
+    """Run one episode, and stop the adapter however it ends.
 
     Args:
         session: The policy, with a batch of 1.
         adapter: What it drives.
         seed: For the adapter's reset.
         max_steps: Most steps; the contract's `episode_steps` if None.
-        clock: Keeps the rate, and is the one that stamps the adapter's observations. If None, the loop runs as fast
-            as the adapter allows, no answer is late, and no observation is too old.
+        clock: Keeps the rate. If None, the loop runs as fast as the adapter allows, and its time is counted in
+            periods.
         on_step: Called after each tick, with all that is known about it.
         gate: Owns the write. If None, one with the default limits.
         loop_hz: Rate of the loop [1/s], a multiple of the contract's, which is taken if None. The policy is asked at
@@ -68,8 +71,13 @@ def run_episode(
         prewarm_s: How long [s] before the policy is due it makes a step on copies, so that the caches are warm; 0.0007
             is enough for `models/`, best with a clock that stays awake from then on. A tick whose turn ended too late
             for that goes without. 0 never.
+        enforce_timing: Whether an observation can be too old and an answer too late, as the gate's limits say. It
+            needs a clock, the one that stamps the adapter's observations; False is for an adapter that stamps with
+            another. If None, timing is enforced where a clock is given.
+        telemetry: Reads the contexts, for the record of each tick. If None, a new one does, where `on_step` listens.
 
     Raises:
+        SamiError: An argument is none that could be run with.
         AdapterError: The policy and the adapter do not fit, or the adapter failed.
         SignalError: An observation lacks a signal, or has one of another shape.
         SafetyStop: The gate stopped the robot, or is latched.
@@ -79,6 +87,11 @@ def run_episode(
         raise SamiError(
             f"run_episode() got a session of batch {session.batch} and max_steps {limit}; "
             "expected a batch of 1 and at least 1 step."
+        )
+    if enforce_timing and clock is None:
+        raise SamiError(
+            "enforce_timing is True, and there is no clock to tell ages by. Pass the one that stamps the adapter's "
+            "observations, or leave enforce_timing out."
         )
     substeps = _substeps(loop_hz, session.contract.rate_hz)
     period = 1.0 / (session.contract.rate_hz * substeps)
@@ -92,13 +105,30 @@ def run_episode(
         guard = gate or SafetyGate(adapter, session.contract)
         if guard.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
-        episode = _Episode(session, adapter, guard, clock, limit, substeps, period, on_step, prewarm_s)
+        judged = clock is not None if enforce_timing is None else enforce_timing
+        reader = telemetry or (Telemetry(session.contract) if on_step else None)
+        timing = _Timing(clock or ManualClock(), judged, period, substeps, prewarm_s)
+        episode = _Episode(session, adapter, guard, limit, timing, reader, on_step)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()
         return episode.report()
 
     return stopped_after(adapter, drive)
+
+
+class _Timing(NamedTuple):
+    """When the ticks of an episode are due, and what comes of missing that."""
+
+    clock: Clock
+    enforced: bool
+    """Whether an observation can be too old by the clock, and an answer too late."""
+    period: float
+    """Of the loop [s]."""
+    substeps: int
+    """Ticks of the loop for each of the policy's."""
+    prewarm_s: float
+    """How long before one of the policy's it is warmed up [s]; 0 never."""
 
 
 class _Episode:
@@ -109,20 +139,15 @@ class _Episode:
         session: Session,
         adapter: Adapter,
         gate: SafetyGate,
-        clock: Clock | None,
         limit: int,
-        substeps: int,
-        period: float,
+        timing: _Timing,
+        telemetry: Telemetry | None,
         on_step: OnStep | None,
-        prewarm_s: float,
     ) -> None:
-        self.session, self.adapter, self.gate, self.on_step = session, adapter, gate, on_step
-        self.limit, self.substeps, self.prewarm_s = limit, substeps, prewarm_s
-        # Without a clock, time is the number of periods, and says nothing about the adapter's.
-        self.real_time = clock is not None
-        self.clock = clock or ManualClock()
-        self.period = period
-        self.deadline = gate.limits.deadline_s or period
+        self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
+        self.telemetry, self.on_step = telemetry, on_step
+        self.clock, self.enforced, self.period, self.substeps, self.prewarm_s = timing
+        self.deadline = gate.limits.deadline_s or self.period
         self.names = [signal.name for signal in session.contract.given.values()]
         self.context = np.zeros(session.contract.context_size, np.float32)
         self.extra: Mapping[str, Array] = {}
@@ -136,6 +161,8 @@ class _Episode:
         self.gate.begin(self.period)
         self.adapter.reset(seed)
         self.session.reset()
+        if self.telemetry:
+            self.telemetry.reset()
         self.pace = Pace(self.clock, self.period)
 
     def next_tick(self) -> bool:
@@ -169,6 +196,8 @@ class _Episode:
         if self.due:
             self.asked = self.pace.tick // self.substeps
             self.contexts.append(self.context)
+        if self.telemetry and outcome is Outcome.ACTED:  # after the write, which waits for nobody who only looks on
+            self.telemetry.update(self.context)
         record = StepRecord(
             step=self.counts.ticks,
             outcome=outcome,
@@ -184,6 +213,8 @@ class _Episode:
             lag=began - self.pace.due,
             missed=self.missed,
             extra=self.extra,
+            telemetry=self.telemetry.now if self.telemetry else None,
+            state=self.session.digest if self.on_step else "",
         )
         self.counts.add(record)
         if self.on_step:
@@ -199,9 +230,8 @@ class _Episode:
         if observation is None:
             return Outcome.STANDING, ""
         self.proposed = None
-        if fault := self.gate.fault(observation, self.clock.now() if self.real_time else None):
+        if fault := self.gate.fault(observation, self.clock.now() if self.enforced else None):
             return Outcome.HELD, fault
-        before = self.session.state if self.real_time else None
         try:
             answer = self.session.step(observation.pick(self.names))
         except NonFiniteError as error:
@@ -212,8 +242,8 @@ class _Episode:
             return Outcome.REFUSED, f"refused: {error}"
         self.proposed = answer.action
         took = self.clock.now() - began
-        if before is not None and took > self.deadline + 1e-6 * self.period:
-            self.session.restore(before)
+        if self.enforced and took > self.deadline + 1e-6 * self.period:
+            self.session.undo()
             allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
             return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
         self.context, self.extra = answer.context, answer.extra

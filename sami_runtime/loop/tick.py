@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Observation
 from sami_runtime.model.contract import ACTION, CONTEXT
+from sami_runtime.session.telemetry import Reading
 
 Array = NDArray[np.float32]
 
@@ -46,7 +47,7 @@ class SectionTimes(NamedTuple):
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One tick of a loop. Unless the outcome is `ACTED`, the policy's state did not advance."""
+    """One tick of a loop, whole: whoever keeps it needs nothing else. Unless the policy `ACTED`, its state stands."""
 
     step: int
     """Index of the tick in the episode, from 0."""
@@ -74,6 +75,10 @@ class StepRecord:
     """Ticks that had passed without a turn since the tick before."""
     extra: Mapping[str, Array] = field(default_factory=dict)
     """By the graph's output, each (size,): what else the policy answered last; see the contract's `extra_outputs`."""
+    telemetry: Reading | None = None
+    """What the contexts have told so far; None where nothing read them."""
+    state: str = ""
+    """Digest of the session's state after the tick, as `Session.digest` tells it; empty where nobody listened."""
 
     @property
     def acted(self) -> bool:

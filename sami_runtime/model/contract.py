@@ -21,7 +21,7 @@ METADATA_KEY = "sami.contract"
 HASH_KEY = "sami.contract.sha256"
 """The key of the entry that holds the hash of this text."""
 OPTIONAL = ("extra_outputs",)
-"""Entries that the first files of version 1 did not have; a contract in which they are empty is written without them."""
+"""Entries that the first files of version 1 did not have; where they are empty, a contract is written without them."""
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"
 CONTEXT = "context"

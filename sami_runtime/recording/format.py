@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import platform
 from collections.abc import Mapping
@@ -17,7 +16,8 @@ from sami_runtime.errors import RecordingError
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
-from sami_runtime.session.session import Session, SessionState
+from sami_runtime.session.session import Session
+from sami_runtime.session.telemetry import Phase, Reading
 from sami_runtime.values import is_numeric
 
 RECORDING_VERSION = 1
@@ -44,14 +44,6 @@ def schema_of(contract: Contract) -> dict[str, Any]:
     return {**SCHEMA, "properties": {**SCHEMA["properties"], **extra}}
 
 
-def digest(state: SessionState) -> str:
-    """A short hash of all that a session's next step depends on: equal where every bit is."""
-    whole = hashlib.sha256(state.acted.tobytes() + state.previous_action.tobytes())
-    for name in sorted(state.tensors):
-        whole.update(state.tensors[name].tobytes())
-    return whole.hexdigest()[:16]
-
-
 def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
     """What a recording says at its beginning: the model, the limits, versions and machine."""
     contract = session.contract
@@ -70,8 +62,8 @@ def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
     }
 
 
-def message_of(episode: int, record: StepRecord, state: str) -> dict[str, Any]:
-    """A tick as a message holds it."""
+def message_of(episode: int, record: StepRecord) -> dict[str, Any]:
+    """Return a tick as a message holds it; `recorded_step` is the way back."""
     seen = record.observation
     return {
         "episode": episode,
@@ -85,12 +77,13 @@ def message_of(episode: int, record: StepRecord, state: str) -> dict[str, Any]:
         "executed": plain(record.executed),
         "limited_by": list(record.limited_by),
         "context": plain(record.context),
-        "state": state,
+        "state": record.state,
         "lag": record.lag,
         "missed": record.missed,
         "times": record.times._asdict(),
         "info": plain(record.info),
         **({"extra": plain(record.extra)} if record.extra else {}),
+        "telemetry": record.telemetry and plain(record.telemetry.plain()),
     }
 
 
@@ -151,12 +144,10 @@ class RecordedStep(NamedTuple):
     episode: int
     """Number of the episode in the recording, from 0."""
     record: StepRecord
-    state: str
-    """Digest of the session's state after the tick."""
 
 
 def recorded_step(message: dict[str, Any]) -> RecordedStep:
-    """A tick back from its message."""
+    """Return a tick from its message."""
     observation = None
     if message["observation"] is not None:
         # As wide as they were read: the session is what converts to float32, now as then.
@@ -177,8 +168,18 @@ def recorded_step(message: dict[str, Any]) -> RecordedStep:
         lag=message["lag"],
         missed=message["missed"],
         extra={name: _array(value) for name, value in message.get("extra", {}).items()},
+        telemetry=_reading(message.get("telemetry")),
+        state=message["state"],
     )
-    return RecordedStep(message["episode"], record, message["state"])
+    return RecordedStep(message["episode"], record)
+
+
+def _reading(value: dict[str, Any] | None) -> Reading | None:
+    if value is None:
+        return None
+    numbers = {name: value[name] for name in ("speed", "drift", "distance", "score") if value[name] is not None}
+    phase = None if value["phase"] is None else Phase(value["phase"])
+    return Reading(**{**value, **{name: float(number) for name, number in numbers.items()}, "phase": phase})
 
 
 def _array(value: Any, dtype: Any = np.float32) -> Any:

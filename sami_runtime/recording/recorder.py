@@ -20,7 +20,6 @@ from sami_runtime.recording.format import (
     METADATA,
     TOPIC,
     describe,
-    digest,
     mcap_parts,
     message_of,
     plain,
@@ -29,15 +28,14 @@ from sami_runtime.recording.format import (
 )
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
-from sami_runtime.session.telemetry import Telemetry
 
 
 class Recorder:
-    """Writes a recording; it is a loop's `on_step`.
+    """Writes a recording; it is a loop's `on_step`, and keeps what the records hold and nothing else.
 
     Args:
         path: The file, NAME.mcap; it must not exist.
-        session: The policy that is recorded.
+        session: The policy that is recorded, to say at the beginning which one it is.
         limits: Those of the gate, for the reader.
         facts: What else a reader should know, such as the environment and the seed.
 
@@ -49,8 +47,6 @@ class Recorder:
         self, path: str | Path, session: Session, limits: Limits | None = None, facts: Mapping[str, Any] | None = None
     ) -> None:
         self.path = Path(path)
-        self._session = session
-        self._telemetry = Telemetry(session.contract)
         self._episode = self._sequence = -1
         if self.path.suffix != ".mcap":
             raise RecordingError(f"cannot record to {path}; a recording is NAME.mcap.")
@@ -72,16 +68,14 @@ class Recorder:
         self._file.flush()
 
     def __call__(self, record: StepRecord) -> None:
-        """Writes one tick.
+        """Write one tick.
 
         Raises:
             RecordingError: The file cannot be written.
         """
         self._episode += record.step == 0
         self._sequence += 1
-        self._telemetry(record)
-        message = message_of(self._episode, record, digest(self._session.state))
-        message["telemetry"] = plain(self._telemetry.now.plain())
+        message = message_of(self._episode, record)
         now = time.time_ns()
         try:
             self._writer.add_message(self._channel, now, json.dumps(message).encode(), now, self._sequence)

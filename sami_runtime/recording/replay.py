@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.contract import ACTION, Contract
-from sami_runtime.recording.format import describe, digest
+from sami_runtime.recording.format import describe
 from sami_runtime.recording.reader import Recording
 from sami_runtime.session.session import Session, Step
 from sami_runtime.signals import Signal
@@ -142,7 +142,7 @@ def replay(recording: Recording, session: Session) -> Comparison:
     same_weights = recording.about["model"]["weights_sha256"] == session.artifact.graph_sha256
     comparison = Comparison()
     answers = recording.contract.answers | session.contract.answers
-    for episode, record, state in recording.steps:
+    for episode, record in recording.steps:
         found: list[Difference] = []
         try:
             answer = follow(session, record)
@@ -153,8 +153,8 @@ def replay(recording: Recording, session: Session) -> Comparison:
             for name, signal in answers.items():
                 now, then = answer.answers.get(name, NONE), record.answers.get(name)
                 found += _differences(episode, record.step, name, signal.elements, now, then)
-        if same_weights and (own := digest(session.state)) != state:
-            found.append(Difference(episode, record.step, "state", own, state, None))
+        if same_weights and (state := session.digest) != record.state:
+            found.append(Difference(episode, record.step, "state", state, record.state, None))
         _count(comparison, found, stepped=answer is not None)
     return comparison
 

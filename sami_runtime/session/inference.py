@@ -146,6 +146,35 @@ class _InPlace:
         self._run()
 
 
+def require_shapes(
+    session: ort.InferenceSession, artifact: Artifact, batch: int, inputs: Mapping[str, NDArray[np.float32]]
+) -> None:
+    """Run the graph once, and refuse outputs that are not what the contract says.
+
+    Args:
+        session: What `build` made of the artifact.
+        artifact: The model file.
+        batch: N.
+        inputs: Every input by its name in the graph, each (N, ...).
+
+    Raises:
+        ArtifactError: The graph cannot be run with this batch, or an output has another shape.
+    """
+    expected = {name: (batch, *shape) for name, shape in artifact.contract.outputs.items()}
+    try:
+        outputs = session.run(list(expected), dict(inputs))
+    except Exception as error:
+        raise ArtifactError(
+            f"{artifact.path} cannot be run with a batch of {batch}: {error}. Export the model again."
+        ) from error
+    for (name, shape), value in zip(expected.items(), outputs, strict=True):
+        if value.shape != shape:
+            raise ArtifactError(
+                f"{artifact.path} gives {name!r} of shape {value.shape}, expected {shape}. "
+                "Export the model again with a dynamic batch axis."
+            )
+
+
 def _full_name(provider: str, available: Iterable[str]) -> str:
     short = {name.removesuffix("ExecutionProvider").lower(): name for name in available}
     asked = provider.removesuffix("ExecutionProvider").lower()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.model.contract import ACTION, CONTEXT, PREVIOUS_ACTION, Contract, state_output
-from sami_runtime.session.blocks import Block
 
 Array = NDArray[np.float32]
+
+ALIGNMENT = 64
+"""Each tensor begins at a multiple of this [bytes], as those that onnxruntime allocates itself: kernels then take the
+same path through them, and results are equal to the bit."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,29 @@ class SessionState:
     """Number of steps since the last reset of all rows."""
     extra: Mapping[str, Array] = field(default_factory=dict)
     """By the graph's output, each (N, size): what was answered last besides action and context."""
+
+
+class Block:
+    """Named float32 tensors in one contiguous piece of memory, so that one pass looks at all of their numbers.
+
+    Args:
+        shapes: By name, each tensor's shape.
+    """
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        step = ALIGNMENT // 4
+        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+        room = {name: -(-size // step) * step for name, size in sizes.items()}
+        whole = np.zeros(sum(room.values()) + step, np.float32)
+        start = -whole.ctypes.data % ALIGNMENT // 4
+        self.numbers: Array = whole[start : start + sum(room.values())]
+        """All numbers; the gaps between the tensors are zero and stay it."""
+        self.tensors: dict[str, Array] = {}
+        """By name, views."""
+        begin = 0
+        for name, shape in shapes.items():
+            self.tensors[name] = self.numbers[begin : begin + sizes[name]].reshape(shape)
+            begin += room[name]
 
 
 class Memory:
@@ -82,6 +110,11 @@ class Memory:
         """Becomes equal to another one of the same contract and batch."""
         np.copyto(self.numbers, other.numbers)
         self.acted = other.acted
+
+    def digest(self) -> str:
+        """Return a short hash of the numbers that a step reads: equal where every bit is."""
+        parts = (self.acted, self.action, *(self.state[name] for name in sorted(self.state)))
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[:16]
 
 
 def by_name(action: Array, context: Array, state: Mapping[str, Array], extra: Mapping[str, Array]) -> dict[str, Array]:

@@ -10,12 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sami_runtime.errors import ArtifactError, SamiError
+from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.contract import ACTION, CONTEXT, Contract
-from sami_runtime.session.blocks import Block
-from sami_runtime.session.inference import build, runner
-from sami_runtime.session.memory import Memory, SessionState, by_name
+from sami_runtime.session.inference import build, require_shapes, runner
+from sami_runtime.session.memory import Block, Memory, SessionState, by_name
 from sami_runtime.values import all_finite, fill, require_finite, row_mask, wrong_names
 
 Array = NDArray[np.float32]
@@ -84,11 +83,12 @@ class Session:
         # an error nor an interruption leaves half a step.
         self._memories = (Memory(self.contract, batch), Memory(self.contract, batch))
         self._now = 0
+        self._undoable = False  # whether the memory that does not count is the one before the last step
         self._runs = tuple(
             runner(self._onnx, inputs | read.inputs, written.outputs)
             for read, written in (self._memories, self._memories[::-1])
         )
-        self._require_shapes(inputs | self._memories[0].inputs)
+        require_shapes(self._onnx, artifact, batch, inputs | self._memories[0].inputs)
         # On copies, so that nothing leaks into a live step.
         copies = {name: value.copy() for name, value in (inputs | self._memories[0].inputs).items()}
         self._rehearsed = Memory(self.contract, batch)
@@ -134,6 +134,7 @@ class Session:
         """
         mask = self._everyone if rows is None else row_mask(rows, self.batch)
         memory, spare = self._memories[self._now], self._memories[1 - self._now]
+        self._undoable = False
         spare.take(memory)
         spare.begin(mask)
         self._now = 1 - self._now
@@ -154,6 +155,7 @@ class Session:
             SamiError: onnxruntime failed.
         """
         self._observe(observation)
+        self._undoable = False  # from here on the memory before the last step is written over
         start = time.perf_counter()
         try:
             self._runs[self._now]()
@@ -171,7 +173,22 @@ class Session:
         answer.acted = self._everyone
         self._now = 1 - self._now
         self.tick += 1
+        self._undoable = True
         return self._answer(answer, inference_s)
+
+    def undo(self) -> None:
+        """Take back the last step, and what `executed` told since: as if it had never been made, to the last bit.
+
+        Raises:
+            SamiError: There is none that could be taken back.
+        """
+        if not self._undoable:
+            raise SamiError(
+                f"undo() at tick {self.tick}: there is no step to take back, or it was followed by undo(), reset(), "
+                "restore() or a step that failed. Call it right after the step."
+            )
+        self._undoable = False
+        self._now, self.tick = 1 - self._now, self.tick - 1
 
     def executed(self, action: ArrayLike) -> None:
         """Tells what was really executed since the last step, where that is not the action of the step.
@@ -207,6 +224,11 @@ class Session:
                 "Call step() first, or stop the robot."
             )
         return self._answer(memory, 0.0)
+
+    @property
+    def digest(self) -> str:
+        """A short hash of all that the next step depends on besides its observation: equal where every bit is."""
+        return self._memories[self._now].digest()
 
     @property
     def state(self) -> SessionState:
@@ -249,6 +271,7 @@ class Session:
             )
         for name, value in values.items():
             require_finite(value, name, (), self._where, "It was given to restore().")
+        self._undoable = False
         for name, value in values.items():
             np.copyto(own_values[name], value)
         spare.acted = acted
@@ -262,22 +285,6 @@ class Session:
     @property
     def _where(self) -> str:
         return f"tick {self.tick}:"
-
-    def _require_shapes(self, inputs: Mapping[str, Array]) -> None:
-        """Runs the graph once, and refuses outputs that are not what the contract says."""
-        expected = {name: (self.batch, *shape) for name, shape in self.contract.outputs.items()}
-        try:
-            outputs = self._onnx.run(list(expected), dict(inputs))
-        except Exception as error:
-            raise ArtifactError(
-                f"{self.artifact.path} cannot be run with a batch of {self.batch}: {error}. Export the model again."
-            ) from error
-        for (name, shape), value in zip(expected.items(), outputs, strict=True):
-            if value.shape != shape:
-                raise ArtifactError(
-                    f"{self.artifact.path} gives {name!r} of shape {value.shape}, expected {shape}. "
-                    "Export the model again with a dynamic batch axis."
-                )
 
     def _observe(self, observation: Mapping[str, ArrayLike]) -> None:
         """Copies the observation to where the graph reads it."""

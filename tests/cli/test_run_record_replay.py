@@ -5,15 +5,18 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 from onnx import numpy_helper
+from sami_cli.drive.world import simulator
 
+from sami_runtime import GapProfile, Limits, ManualClock, Run, Session
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.recording.reader import read_recording
-from sami_runtime.safety.limits import Limits
+from sami_train.envs import environment
 
 
 @pytest.fixture
@@ -53,6 +56,30 @@ def test_a_recorded_run_is_replayed_to_the_last_bit(sami, trained, rows):
     assert done.out.splitlines() == [str(recording), f"{len(recording.steps)} steps compared, none differs"]
     result = json.loads(sami("replay", "run.mcap", "--json").out)
     assert (result["closed"], result["differing"], result["first"]) == (True, 0, None)
+
+
+def test_what_the_command_does_a_run_does_in_python(rows, trained):
+    Path("gap.toml").write_text("noise = 0.01\nlatency_s = 0.04\nactuator_lag_s = 0.05\n")
+    Path("limits.toml").write_text("rest = 0.0\nrate = 10.0\n")
+    told = rows("--record", "run.mcap", "--seed", 4, "--gap", "gap.toml", "--limits", "limits.toml", "--steps", 12)
+    session, clock = Session.load(trained.model), ManualClock()
+    options = {"gap": GapProfile.load("gap.toml"), "limits": Limits.load("limits.toml"), "simulator": True}
+    facts = {"env": "panda", "seed": 4}
+    with (
+        closing(simulator(environment("panda"), "all", {}, None).make(clock)) as panda,
+        Run(session, panda, clock, record="python.mcap", facts=facts, **options) as run,
+    ):
+        for row in told:
+            report = run.episode(4 + row["episode"], max_steps=12)
+            assert row["steps"] == report.steps
+            assert row["context"] == [round(float(number), 4) for number in report.contexts[-1]]
+            assert row["telemetry"] == run.telemetry.summary()
+            assert (row["outcomes"], row["limited"]) == (report.loop.outcomes, report.loop.limited)
+    one, other = read_recording("run.mcap"), read_recording("python.mcap")
+    assert one.about == other.about
+    for step, same in zip(one.steps, other.steps, strict=True):
+        assert (step.episode, step.record.state) == (same.episode, same.record.state)
+        assert (step.record.limited_by, step.record.info) == (same.record.limited_by, same.record.info)
 
 
 def test_recording_and_shadowing_change_nothing_of_a_run(rows, other):

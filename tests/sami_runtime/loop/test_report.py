@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from sami_runtime.clock import ManualClock
-from sami_runtime.loop.histogram import Histogram
-from sami_runtime.loop.report import LoopReport
+from sami_runtime.loop.report import Histogram, LoopReport
 from sami_runtime.loop.run_episode import run_episode
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.session.session import Session

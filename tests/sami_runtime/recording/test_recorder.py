@@ -14,7 +14,7 @@ from sami_runtime.adapters import Executed, Observation
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import RecordingError, SafetyStop
 from sami_runtime.loop.run_episode import run_episode
-from sami_runtime.recording.format import digest
+from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import replay
@@ -41,7 +41,7 @@ def record(path, session, adapter, episodes=1, **options):
         def watch(step):
             recorder(step)
             records.append(step)
-            states.append(digest(session.state))
+            states.append(session.digest)
 
         for seed in range(episodes):
             run_episode(session, adapter, seed=seed, on_step=watch, **options)
@@ -59,9 +59,9 @@ def test_every_tick_comes_back_as_it_was(session, arm, path):
     recording = read_recording(path)
     assert recording.closed
     assert [step.episode for step in recording.steps] == [0] * 18 + [1] * 20
-    assert [step.state for step in recording.steps] == states
-    for (_, found, _), expected in zip(recording.steps, records, strict=True):
-        for name in ("step", "outcome", "reason", "limited_by", "time", "lag", "missed", "times"):
+    assert [step.record.state for step in recording.steps] == states
+    for (_, found), expected in zip(recording.steps, records, strict=True):
+        for name in ("step", "outcome", "reason", "limited_by", "time", "lag", "missed", "times", "telemetry", "state"):
             assert getattr(found, name) == getattr(expected, name)
         for name in ("action", "executed", "context"):
             assert bits(getattr(found, name)) == bits(getattr(expected, name))
@@ -72,13 +72,37 @@ def test_every_tick_comes_back_as_it_was(session, arm, path):
                 np.testing.assert_array_equal(found.observation.values[name].astype(np.float32), value)
 
 
-def test_a_digest_tells_any_bit_of_the_state_from_any_other(session):
-    state, found = session.state, set()
-    for array in (state.previous_action, *state.tensors.values()):
-        for at in range(array.size):
-            found.add(digest(state))
-            array.reshape(-1).view(np.uint32)[at] ^= 1
-    assert len(found) == state.previous_action.size + 3
+def messages(path):
+    """Every message of a recording, as the text that was written."""
+    with open(path, "rb") as file:
+        return [message.data.decode() for _, _, message in make_reader(file).iter_messages()]
+
+
+def test_a_recorder_needs_nothing_but_the_records(session, arm, path, tmp_path):
+    """Written later, beside a session that went on, they make the same recording; and so does what was read of it."""
+    records, _ = record(path, session, arm(nan_at_reads=[4]), episodes=2)
+    session.reset()
+    read_back = [step.record for step in read_recording(path).steps]
+    for name, again in {"later.mcap": records, "again.mcap": read_back}.items():
+        with Recorder(tmp_path / name, session) as recorder:
+            for each in again:
+                recorder(each)
+    assert json.loads(messages(path)[0])["telemetry"]["step"] == 0
+    assert messages(path) == messages(tmp_path / "later.mcap")
+    signals = [signal.name for signal in session.contract.observation]
+    for one, other in zip(messages(path), messages(tmp_path / "again.mcap"), strict=True):
+        one, other = json.loads(one), json.loads(other)
+        for message in (one, other):
+            message["observation"] = message["observation"] and [message["observation"][name] for name in signals]
+        assert one == other
+
+
+def test_a_record_that_nobody_read_or_stepped_is_kept_as_that(session, path):
+    nobody = StepRecord(0, Outcome.HELD, None, None, None, np.zeros(2, np.float32), {}, SectionTimes(0, 0, 0, 0))
+    with Recorder(path, session) as recorder:
+        recorder(nobody)
+    (step,) = read_recording(path).steps
+    assert (step.record.telemetry, step.record.state) == (None, "")
 
 
 def test_a_recording_says_what_it_is_one_of(session, arm, path):
@@ -205,7 +229,9 @@ def test_cut_off_anywhere_it_gives_every_tick_that_is_whole(session, arm, path, 
         cut.write_bytes(data[:size])
         part = read_recording(cut)
         counts.append(len(part.steps))
-        assert [step.state for step in part.steps] == [step.state for step in whole.steps[: len(part.steps)]]
+        assert [step.record.state for step in part.steps] == [
+            step.record.state for step in whole.steps[: len(part.steps)]
+        ]
         assert replay(part, session).same
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (0, 30)

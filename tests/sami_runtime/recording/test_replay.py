@@ -80,9 +80,7 @@ def test_an_executed_action_that_was_changed_shows_in_the_state_at_once_and_in_t
 
 
 def test_a_state_that_differs_is_found_where_no_answer_shows_it(recorded, path):
-    steps = list(recorded.steps)
-    steps[5] = steps[5]._replace(state="0" * 16)
-    comparison = replay(dataclasses.replace(recorded, steps=tuple(steps)), Session.load(path))
+    comparison = replay(altered(recorded, 5, state="0" * 16), Session.load(path))
     assert (comparison.differing, comparison.first.name, comparison.first.expected) == (1, "state", "0" * 16)
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import observation_input
-from sami_runtime.session.blocks import ALIGNMENT, Block
 from sami_runtime.session.inference import build, runner
-from sami_runtime.session.memory import Memory
+from sami_runtime.session.memory import ALIGNMENT, Block, Memory
 from sami_runtime.session.session import Session
 
 

@@ -1,0 +1,191 @@
+"""A run: episodes of one policy, with all that belongs around them, put together and closed in the right order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from sami_runtime.adapters.base import Adapter, require_compatible
+from sami_runtime.adapters.dry_run import DryRun
+from sami_runtime.adapters.gapped import Gapped
+from sami_runtime.clock import Clock
+from sami_runtime.errors import SamiError
+from sami_runtime.gap.profile import GapProfile
+from sami_runtime.loop.report import LoopReport
+from sami_runtime.loop.run_episode import EpisodeReport, OnStep, run_episode
+from sami_runtime.loop.stopping import fatal_signals_raise
+from sami_runtime.loop.tick import StepRecord
+from sami_runtime.recording.recorder import Recorder
+from sami_runtime.recording.replay import Shadow
+from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.limits import Limits
+from sami_runtime.session.session import Session
+from sami_runtime.session.telemetry import Telemetry
+
+
+class Run:
+    """Episodes behind one gate, watched by one telemetry, one recording and one shadow; what `sami run` does.
+
+    Making a run refuses what does not fit together, before anything moves and before a file is begun. `with` opens it:
+
+        with Run(session, robot, clock, limits=Limits.load("limits.toml"), record="run.mcap") as run:
+            for number in range(3):
+                report = run.episode(seed=number)
+        print(run.total)
+
+    Inside, and in the main thread, signals that would have killed the process raise SystemExit. However the block ends,
+    the recording is completed; the adapter was stopped at the end of its episode. Session, adapter and shadow are the
+    caller's: they are not closed. Another thread ends a run by `run.gate.trip("reason")`.
+
+    Args:
+        session: The policy, with a batch of 1.
+        adapter: What it drives.
+        clock: Keeps the rate, and stamps the adapter's observations. Without one the loop runs as fast as the adapter
+            allows.
+        simulator: Whether the adapter's world stands still while nothing is written: then observations age only behind
+            a gap, a gap may lie on the actions, and it may run without a clock. A robot's world does not.
+        limits: What the gate allows; the default limits if None.
+        gap: A gap to reality between the adapter and the loop.
+        dry_run: Whether everything is done but writing.
+        loop_hz: Rate of the loop [1/s], a multiple of the policy's, which is taken if None.
+        prewarm_s: How long [s] before the policy is due it is warmed up; see `run_episode`.
+        enforce_timing: Whether observations can be too old and answers too late; see `run_episode`.
+        record: A file, NAME.mcap, for every tick; none if None.
+        facts: What a reader of the recording should know, such as the environment and the seed.
+        shadow: A second model that follows.
+
+    Raises:
+        AdapterError: The policy and the adapter do not fit.
+        UnknownName, SamiError: Limits or gap do not fit them, or would make no sense on a robot.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        adapter: Adapter,
+        clock: Clock | None = None,
+        *,
+        simulator: bool = False,
+        limits: Limits | None = None,
+        gap: GapProfile | None = None,
+        dry_run: bool = False,
+        loop_hz: float | None = None,
+        prewarm_s: float = 0.0,
+        enforce_timing: bool | None = None,
+        record: str | Path | None = None,
+        facts: Mapping[str, Any] | None = None,
+        shadow: Shadow | None = None,
+    ) -> None:
+        if not simulator:
+            _require_for_robot(clock, gap, enforce_timing)
+        contract = session.contract
+        self.session, self.shadow = session, shadow
+        behind: Adapter = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, loop_hz)
+        self.driven: Adapter = DryRun(behind) if dry_run else behind
+        """The adapter as the loop sees it: behind the gap, and without its write in a dry run."""
+        require_compatible(contract, self.driven)
+        self.gate = SafetyGate(self.driven, contract, _aging(limits or Limits(), simulator and gap is None))
+        """Owns the write. Tripped, it stays latched until somebody calls its `rearm`."""
+        self.telemetry = Telemetry(contract)
+        """Reads the contexts of the episode that runs, or ran last."""
+        self.total = LoopReport()
+        """Counts and times of every tick so far, also of an episode that did not end well."""
+        self._run_episode = partial(
+            run_episode,
+            session,
+            self.driven,
+            clock=clock,
+            gate=self.gate,
+            loop_hz=loop_hz,
+            prewarm_s=prewarm_s,
+            enforce_timing=enforce_timing,
+            telemetry=self.telemetry,
+        )
+        self._record = record
+        self._facts = {**(facts or {}), "dry_run": dry_run, "gap": gap and gap.to_dict()}
+        self._watching: list[OnStep] = []
+        self._closing: ExitStack | None = None
+
+    def episode(
+        self, seed: int | None = None, max_steps: int | None = None, on_step: OnStep | None = None
+    ) -> EpisodeReport:
+        """Run the next episode, and stop the adapter however it ends.
+
+        Args:
+            seed: For the adapter's reset, and for the gap.
+            max_steps: Most steps; the contract's `episode_steps` if None.
+            on_step: Called after each tick, when everything else of the run has had its record.
+
+        Raises:
+            SamiError: The run is not open; or what `run_episode` raises.
+            RecordingError: The recording cannot be written.
+        """
+        if self._closing is None:
+            raise SamiError(
+                "the run is not open, so nothing was driven. Call episode() inside `with Run(...) as run:`."
+            )
+        watching = [*self._watching, *([on_step] if on_step else [])]
+
+        def watch(record: StepRecord) -> None:
+            for each in watching:
+                each(record)
+
+        return self._run_episode(seed, max_steps, on_step=watch)
+
+    def __enter__(self) -> Run:
+        """Begin the recording, and take over the signals that nobody handles.
+
+        Raises:
+            RecordingError: The file exists or cannot be written, or the package mcap is missing.
+        """
+        self._watching = [self.total.add]
+        with ExitStack() as opening:
+            opening.enter_context(fatal_signals_raise())
+            if self._record is not None:
+                recorder = Recorder(self._record, self.session, self.gate.limits, self._facts)
+                self._watching.append(opening.enter_context(recorder))
+            if self.shadow is not None:
+                self._watching.append(self.shadow)
+            self._closing = opening.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Complete the recording, and give the signals back.
+
+        Raises:
+            RecordingError: The file cannot be written, and nothing worse has happened.
+        """
+        closing, self._closing = self._closing, None
+        if closing is not None:
+            closing.__exit__(kind, error, trace)
+
+
+def _require_for_robot(clock: Clock | None, gap: GapProfile | None, enforce_timing: bool | None) -> None:
+    """Refuse what is for simulators alone.
+
+    Raises:
+        SamiError: With what to do instead.
+    """
+    if clock is None and enforce_timing is None:
+        raise SamiError(
+            "the run of a robot has no clock, so nothing keeps its rate or tells the age of what it sees. Pass the "
+            "clock that stamps its observations, or enforce_timing=False if its read() keeps the rate; or "
+            "simulator=True, if it is one."
+        )
+    if gap is not None and (gap.action_latency_s or gap.actuator_lag_s):
+        raise SamiError(
+            "a gap with action_latency_s or actuator_lag_s would write to the robot what the gate did not allow; leave "
+            "them out of the gap, they are for simulators."
+        )
+
+
+def _aging(limits: Limits, still: bool) -> Limits:
+    """Return the limits; in a world that stands still while nothing is written, by default nothing is too old."""
+    return limits.model_copy(update={"max_age_s": math.inf}) if still and limits.max_age_s is None else limits

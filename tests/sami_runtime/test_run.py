@@ -1,0 +1,282 @@
+"""A run as whoever embeds a policy uses it: what it puts around a robot, and what it leaves behind on each way out."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sami_runtime import (
+    AdapterError,
+    FakeAdapter,
+    GapProfile,
+    Limits,
+    ManualClock,
+    Recorder,
+    RecordingError,
+    Run,
+    SafetyGate,
+    SafetyStop,
+    SamiError,
+    Session,
+    Shadow,
+    Telemetry,
+    UnknownName,
+    read_recording,
+    run_episode,
+)
+from sami_runtime.recording.replay import replay
+
+pytest.importorskip("mcap")
+
+LATE = {"stale_at_reads": range(1, 9)}
+"""Observations that grow too old."""
+
+
+@pytest.fixture
+def session(path):
+    return Session.load(path)
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    return tmp_path / "run.mcap"
+
+
+def executed(records):
+    return np.array([record.executed for record in records])
+
+
+def test_a_run_drives_limits_records_and_shadows(session, make, arm, recorded):
+    clock, seen = ManualClock(), []
+    robot = arm(clock)
+    limits = Limits(rest=0.0, rate=2.0)
+    shadow = Shadow(Session.load(make.write(make.recurrent(seed=1))), session.contract)
+    with Run(session, robot, clock, limits=limits, record=recorded, facts={"env": "arm"}, shadow=shadow) as run:
+        reports = [run.episode(seed, on_step=seen.append) for seed in (0, 1)]
+        assert run.telemetry.now.step == 9
+    assert [report.steps for report in reports] == [10, 10]
+    assert (run.total.ticks, run.total.outcomes) == (20, {"acted": 20})
+    assert run.total.limited["rate fx"] == sum(report.loop.limited["rate fx"] for report in reports) > 0
+    assert np.abs(np.diff(executed(seen[:10]), axis=0)).max() <= 2.0 * 0.04 + 1e-6
+    recording = read_recording(recorded)
+    assert recording.closed
+    assert [step.record.state for step in recording.steps] == [record.state for record in seen]
+    assert (recording.about["env"], recording.about["limits"]["rate"]) == ("arm", 2.0)
+    assert (recording.about["dry_run"], recording.about["gap"]) == (False, None)
+    assert replay(recording, Session.load(session.artifact.path)).same
+    assert (run.shadow, shadow.comparison.steps, shadow.comparison.differing) == (shadow, 20, 20)
+
+
+def test_it_is_what_one_puts_together_by_hand(session, make, arm, tmp_path):
+    limits = Limits(rest=0.0, rate=2.0)
+    clock = ManualClock()
+    with Run(session, arm(clock), clock, limits=limits, record=tmp_path / "run.mcap", loop_hz=50.0) as run:
+        one = run.episode(seed=3, max_steps=7)
+    clock, other = ManualClock(), Session.load(session.artifact.path)
+    robot, telemetry = arm(clock), Telemetry(session.contract)
+    gate = SafetyGate(robot, session.contract, limits)
+    with Recorder(tmp_path / "hand.mcap", other, limits, {"dry_run": False, "gap": None}) as recorder:
+        by_hand = run_episode(
+            other, robot, 3, 7, clock=clock, gate=gate, loop_hz=50.0, on_step=recorder, telemetry=telemetry
+        )
+    assert one.contexts.tobytes() == by_hand.contexts.tobytes()
+    assert run.telemetry.summary() == telemetry.summary()
+    recordings = [read_recording(tmp_path / name) for name in ("run.mcap", "hand.mcap")]
+    assert recordings[0].about == recordings[1].about
+    states = [[(step.record.state, step.record.limited_by) for step in recording.steps] for recording in recordings]
+    assert states[0] == states[1]
+
+
+def test_the_example_of_the_documentation_runs(path, arm, tmp_path, monkeypatch, capsys):
+    shown = (Path(__file__).parents[2] / "docs" / "embedding.md").read_text(encoding="utf-8")
+    example = shown.split("```python\n")[1].split("```")[0]
+    (tmp_path / "model.onnx").write_bytes(path.read_bytes())
+    (tmp_path / "limits.toml").write_text("rest = 0.0\nrate = 5.0\n")
+    robots = []
+
+    def make(clock):
+        robots.append(arm(clock))
+        return robots[0]
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "my_arm", SimpleNamespace(make=make))
+    exec(compile(example, "docs/embedding.md", "exec"), {})
+    assert (robots[0].resets, robots[0].stops, robots[0].closes) == (3, 3, 1)
+    assert "30 ticks: " in capsys.readouterr().out
+    assert len(read_recording("run.mcap").steps) == 30
+
+
+def test_a_dry_run_reads_and_infers_and_writes_nothing(session, arm, recorded):
+    clock = ManualClock()
+    robot = arm(clock)
+    with Run(session, robot, clock, dry_run=True, record=recorded) as run:
+        assert run.episode(seed=0).loop.outcomes["acted"] > 0
+    assert (robot.writes, robot.stops) == (0, 1)
+    assert read_recording(recorded).about["dry_run"] is True
+
+
+def test_a_gap_stands_between_the_robot_and_the_loop(session, arm, recorded):
+    clock, gap, records = ManualClock(), GapProfile(noise=0.1), []
+    with Run(session, arm(clock), clock, gap=gap, record=recorded) as run:
+        for seed in (5, 5, 6):
+            run.episode(seed, on_step=records.append)
+    first, again, other = (executed(records[at : at + 10]) for at in (0, 10, 20))
+    assert first.tobytes() == again.tobytes() != other.tobytes()
+    assert read_recording(recorded).about["gap"] == gap.to_dict()
+    with Run(session, arm(), simulator=True) as plain:
+        plain.episode(5, on_step=(without := []).append)
+    assert executed(without).tobytes() != first.tobytes()
+
+
+def test_a_gap_on_actions_is_for_simulators(session, arm):
+    gap, clock = GapProfile(action_latency_s=0.08), ManualClock()
+    with pytest.raises(SamiError, match="would write to the robot what the gate did not allow; leave them out of the"):
+        Run(session, arm(clock), clock, gap=gap)
+    with Run(session, arm(clock), clock, gap=gap, simulator=True) as run:
+        assert "actuated" in run.episode(seed=0).info
+
+
+def test_observations_age_on_a_robot_and_behind_a_gap_and_not_in_a_simulator_that_stands_still(session, arm):
+    def reasons(simulator, **options):
+        clock = ManualClock()
+        with Run(session, arm(clock, **LATE), clock, simulator=simulator, **options) as run:
+            return run.episode(seed=0).loop.reasons
+
+    assert reasons(simulator=True) == {}
+    assert reasons(simulator=False)["age"] > 0
+    assert reasons(simulator=True, gap=GapProfile(noise=0.01))["age"] > 0
+    assert reasons(simulator=True, limits=Limits(max_age_s=0.1))["age"] > 0
+    assert reasons(simulator=False, enforce_timing=False) == {}
+
+
+def test_a_robot_is_not_run_without_a_clock_unless_that_is_said(session, arm):
+    with pytest.raises(SamiError, match=r"the run of a robot has no clock.*or simulator=True, if it is one"):
+        Run(session, arm())
+    for options in ({"enforce_timing": False}, {"simulator": True}):
+        with Run(session, arm(), **options) as run:
+            assert run.episode().steps == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"limits": Limits(rest=0.0, rate={"fz": 1.0})}, UnknownName, "unknown element of the action 'fz'"),
+        ({"gap": GapProfile(noise={"posture": 0.1})}, UnknownName, "'posture'"),
+        ({}, AdapterError, "model 'tiny' does not fit FakeAdapter"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_moves_or_a_file_is_begun(
+    session, arm, recorded, options, error, message
+):
+    adapter = arm() if options else FakeAdapter(axes=1)
+    with pytest.raises(error, match=message), Run(session, adapter, simulator=True, record=recorded, **options):
+        pytest.fail("it was opened")
+    assert adapter.resets == 0
+    assert not recorded.exists()
+
+
+def test_only_an_open_run_drives(session, arm):
+    robot = arm()
+    run = Run(session, robot, simulator=True)
+    with run:
+        run.episode()
+    for closed in (run, Run(session, robot, simulator=True)):
+        with pytest.raises(SamiError, match="the run is not open, so nothing was driven"):
+            closed.episode()
+    assert robot.resets == 1
+
+
+# --- ways out
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError])
+@pytest.mark.parametrize("where", ["read", "write", "on_step", "between"])
+def test_however_it_ends_the_robot_is_stopped_the_recording_complete_and_nothing_closed_that_is_not_its_own(
+    session, arm, recorded, monkeypatch, where, error
+):
+    def leave(*_):
+        raise error
+
+    clock, shadowed = ManualClock(), Shadow(Session.load(session.artifact.path), session.contract)
+    robot = arm(clock)
+
+    def drive():
+        with Run(session, robot, clock, record=recorded, shadow=shadowed) as run:
+            run.episode(seed=0)
+            if where in ("read", "write"):
+                monkeypatch.setattr(robot, where, leave)
+            if where == "between":
+                leave()
+            run.episode(seed=1, on_step=leave)
+
+    with pytest.raises(error):
+        drive()
+    recording = read_recording(recorded)
+    assert recording.closed
+    assert len(recording.steps) == shadowed.comparison.steps == 10 + (where == "on_step")
+    assert (robot.stops, robot.closes) == (1 if where == "between" else 2, 0)
+    session.step({"position": [0.0, 0.0], "goal": [0.5]})
+
+
+def test_a_safety_stop_is_recorded_counted_and_latched_until_somebody_rearms(session, arm, recorded):
+    clock = ManualClock()
+    robot = arm(clock)
+
+    def press(record):
+        if record.step == 4:
+            run.gate.trip("somebody pressed the button")
+
+    with Run(session, robot, clock, record=recorded) as run:
+        with pytest.raises(SafetyStop, match="somebody pressed the button"):
+            run.episode(on_step=press)
+        assert (run.total.ticks, robot.stops) == (5, 1)
+        with pytest.raises(SafetyStop):
+            run.episode()
+        run.gate.rearm()
+        assert run.episode().steps == 10
+    assert run.total.ticks == len(read_recording(recorded).steps) == 15
+
+
+def test_a_run_of_nothing_leaves_no_file_and_one_that_cannot_record_drives_nothing(session, arm, recorded):
+    clock = ManualClock()
+    robot = arm(clock)
+    with Run(session, robot, clock, record=recorded):
+        assert recorded.exists()
+    assert not recorded.exists()
+    recorded.write_bytes(b"precious")
+    before = signal.getsignal(signal.SIGTERM)
+    with (
+        pytest.raises(RecordingError, match="a recording never replaces one"),
+        Run(session, robot, clock, record=recorded) as run,
+    ):
+        run.episode()
+    assert (recorded.read_bytes(), robot.resets) == (b"precious", 0)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+TOLD_TO_END = """
+import os, signal, sys
+sys.path.insert(0, {root!r})
+signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as in a terminal, wherever the tests run
+from sami_runtime import ManualClock, Run, Session
+from tests.sami_runtime.conftest import Arm
+session, clock = Session.load(sys.argv[1]), ManualClock()
+with Run(session, Arm(clock), clock, record=sys.argv[2]) as run:
+    run.episode(seed=0)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("still here")
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_a_process_that_is_told_to_end_between_two_episodes_closes_its_recording(path, recorded, request):
+    script = TOLD_TO_END.format(root=str(request.config.rootpath))
+    command = [sys.executable, "-c", script, str(path), str(recorded)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "")
+    assert read_recording(recorded).closed
