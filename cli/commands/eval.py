@@ -62,7 +62,7 @@ def evaluate(
         from sami_runtime.gap.profile import GapProfile
 
         asked = GapProfile.load(gap)
-        asked.require_fit(item.signal for item in spec.signals)
+        asked.require_fit(spec.signals)
         profile = asked.dumps()
     total = count_results(spec, names, episodes)
     with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:

@@ -127,7 +127,8 @@ def run(
         closing.callback(robot.close)
         behind: Adapter = robot if profile is None else Gapped(robot, profile, session.contract.rate_hz)
         driven = DryRun(behind) if dry_run else behind
-        require_compatible(session.contract, driven)  # before a recording is begun
+        # Before a recording is begun.
+        require_compatible(session.contract, driven.observation, driven.action, type(driven).__name__)
         gate = SafetyGate(driven, session.contract, allowed)
         telemetry = Telemetry(session.contract)
         watching: list[OnStep] = [total.add, telemetry]

@@ -46,13 +46,15 @@ def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], rende
     Raises:
         UnknownName, TaskError: there is no such task set, or no such task.
     """
+    from sami_train.envs.make import make, make_adapter
+
     chosen = _tasks(spec.tasks, tasks, fixed)
     features = [feature.name for feature in spec.tasks.features]
 
-    def make(clock: Clock) -> Adapter:
-        return spec.adapter(spec.make(tasks=chosen, render_mode=render_mode), clock)
+    def driven(clock: Clock) -> Adapter:
+        return make_adapter(spec, make(spec, tasks=chosen, render_mode=render_mode), clock)
 
-    return World(spec.name, make, features, goal=spec.goal is not None, real=False)
+    return World(spec.name, driven, features, goal=spec.goal is not None, real=False)
 
 
 def refuse_simulator_options(given: Mapping[str, Any]) -> None:

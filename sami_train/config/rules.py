@@ -68,7 +68,7 @@ def check(config: TrainConfig) -> None:
     _check_tasks(config)
     _check_together(config)
     if config.gap:
-        GapProfile.loads(config.gap).require_fit(item.signal for item in environment(config.env).signals)
+        GapProfile.loads(config.gap).require_fit(environment(config.env).signals)
 
 
 def _check_numbers(config: TrainConfig) -> None:

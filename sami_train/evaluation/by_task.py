@@ -9,6 +9,7 @@ import numpy as np
 
 from sami_train.envs.catalog import environment
 from sami_train.envs.gapped_env import GappedEnv
+from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.numpy_policy import NumpyPolicy, Weights
@@ -36,7 +37,7 @@ class TaskWorker:
         self.spec, self.episodes, self.gaps = environment(env), episodes, gaps
         rows = side_by_side(episodes)
         self.policy = policy_of(source, self.spec, rows)
-        self.envs = [self.spec.make() for _ in range(rows)]
+        self.envs = [make(self.spec) for _ in range(rows)]
 
     def close(self) -> None:
         """Give the simulators back."""
@@ -46,7 +47,7 @@ class TaskWorker:
     def run(self, place: int, task_set: str, task: Task) -> TaskResult:
         """Play the episodes of one task behind the gap at `place`."""
         gap = self.gaps[place]
-        envs = [GappedEnv(env, gap) for env in self.envs] if gap else self.envs
+        envs = [GappedEnv(env, self.spec, gap) for env in self.envs] if gap else self.envs
         rollout = Rollout(envs, self.policy, SEED, tasks=(task,))
         done = []
         for first in range(0, self.episodes, len(self.envs)):

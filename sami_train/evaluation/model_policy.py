@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 
@@ -26,9 +25,8 @@ class SessionPolicy:
 
     def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
         self._session = Session.load(path, batch=rows)
-        self.observation, self.action = tuple(item.signal for item in spec.signals), spec.action
-        require_compatible(self._session.contract, cast(Any, self))
-        self._slices = {item.signal.name: item for item in spec.signals}
+        require_compatible(self._session.contract, spec.signals, spec.action, f"environment {spec.name!r}")
+        self._layout = spec.layout
         self._names = [signal.name for signal in self._session.contract.observation]
         self.previous_action = np.zeros((rows, self._session.contract.action.size), np.float32)
         self._acted = False
@@ -49,7 +47,6 @@ class SessionPolicy:
             raise ValueError("a model file acts deterministically; it takes no noise")
         if self._acted:
             self._session.executed(self.previous_action)
-        named = {name: observation[:, self._slices[name].indices] for name in self._names}
-        step = self._session.step(named)
+        step = self._session.step(self._layout.by_name(observation, self._names))
         self._acted = True
         return step.action, step.context

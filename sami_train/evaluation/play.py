@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import gymnasium as gym
 import numpy as np
 
+from sami_train.envs.make import make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import Policy, Rollout, beginning
@@ -57,10 +58,10 @@ def playing(
     rows = side_by_side(episodes, BATCH_ROWS if in_batch else ROWS)
     policy = make_policy(rows)
     if in_batch:
-        yield _in_batch(spec.batch(rows, threads), policy, on_round), policy
+        yield _in_batch(make_batch(spec, rows, threads), policy, on_round), policy
         return
     with ExitStack() as closing:
-        envs = [spec.make(gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
+        envs = [make(spec, gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
         for env in envs:
             closing.callback(env.close)
         yield _in_envs(envs, policy, on_round), policy

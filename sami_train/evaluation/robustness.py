@@ -41,9 +41,8 @@ class Kind:
 
 def _measured(spec: EnvironmentSpec, units: Sequence[str]) -> list[str]:
     """Signals in these units, without the goal, which nobody measures."""
-    desired = set() if spec.goal is None else set(range(spec.goal.desired.start, spec.goal.desired.stop))
-    found = [item for item in spec.signals if item.signal.unit in units]
-    return [item.signal.name for item in found if not desired & set(item.indices)]
+    desired = None if spec.goal is None else spec.goal.desired
+    return [s.name for s in spec.signals if s.unit in units and spec.layout.columns(s.name) != desired]
 
 
 def _on(key: str, units: Sequence[str], span: bool = False) -> Callable[[EnvironmentSpec, float], Mapping[str, Any]]:

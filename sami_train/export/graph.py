@@ -29,8 +29,7 @@ class Exportable(nn.Module):
     def __init__(self, policy: ContextPolicy, spec: EnvironmentSpec) -> None:
         super().__init__()
         self.policy = policy
-        order = np.argsort([index for item in spec.signals for index in item.indices])
-        self.register_buffer("permutation", torch.as_tensor(order))
+        self.register_buffer("permutation", torch.as_tensor(np.argsort(spec.layout.order)))
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Signals (B, size) in the contract's order, previous action (B, A), then the encoder's state (B, ...)."""
@@ -43,10 +42,10 @@ class Exportable(nn.Module):
 def trace_graph(module: Exportable, spec: EnvironmentSpec, name: str) -> onnx.ModelProto:
     """Trace a step into a graph with the contract's tensor names and a dynamic batch axis."""
     policy = module.policy
-    inputs = [torch.zeros(2, item.signal.size) for item in spec.signals]
+    inputs = [torch.zeros(2, signal.size) for signal in spec.signals]
     state = policy.encoder.state
     inputs += [torch.zeros(2, policy.action_size)] + [torch.zeros(2, *shape) for shape in state.values()]
-    input_names = [f"observation.{item.signal.name}" for item in spec.signals]
+    input_names = [f"observation.{signal.name}" for signal in spec.signals]
     input_names += ["previous_action", *(f"state.{name}.in" for name in state)]
     output_names = ["action", "context", *(f"state.{name}.out" for name in state)]
     buffer = io.BytesIO()

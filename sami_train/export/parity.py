@@ -11,6 +11,7 @@ import torch
 from sami_runtime.session.session import Session
 from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.layout import flatten
+from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
 
 GOLDEN_STEPS = 64
@@ -61,7 +62,7 @@ def record(policy: ContextPolicy, spec: EnvironmentSpec, seed: int = 0) -> Steps
 
     Random actions keep the episodes from ending early, and make executed and proposed actions differ.
     """
-    env = spec.make()
+    env = make(spec)
     rng = np.random.default_rng(seed)
     lengths = (GOLDEN_RESET, GOLDEN_STEPS - GOLDEN_RESET)
     rows: list[tuple[np.ndarray, ...]] = []
@@ -95,7 +96,7 @@ def _steps(
 
 def closed_loop_error(session: Session, policy: ContextPolicy, spec: EnvironmentSpec) -> float:
     """Largest difference in action or context: the file drives episodes, torch follows on its own state."""
-    env = spec.make()
+    env = make(spec)
     reference = TorchSession(policy)
     worst, over, seed = 0.0, True, 0
     for _ in range(CLOSED_LOOP_STEPS):
@@ -105,7 +106,7 @@ def closed_loop_error(session: Session, policy: ContextPolicy, spec: Environment
             reference.reset()
             seed += 1
         flat = flatten(observation)
-        step = session.step({item.signal.name: flat[item.indices] for item in spec.signals})
+        step = session.step(spec.layout.by_name(flat))
         action, context = reference.step(flat)
         difference = max(np.abs(step.action - action).max(), np.abs(step.context - context).max())
         worst = max(worst, float(difference)) if np.isfinite(difference) else float("inf")

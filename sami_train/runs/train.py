@@ -18,6 +18,7 @@ from sami_runtime.errors import UnknownName
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
+from sami_train.envs.make import make
 from sami_train.machine.cores import share_of_cores
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.metrics import MetricsFile
@@ -132,7 +133,7 @@ def make_env(config: TrainConfig) -> Any:
     spec, collection = environment(config.env), config.collection
     goal = {} if spec.goal is None else {"reward": collection.reward, "end_on_fall": collection.end_on_fall}
     steps = collection.episode_steps or spec.episode_steps
-    return spec.make(gap=config.gap, tasks=config.training_tasks(), max_episode_steps=steps, **goal)
+    return make(spec, config.gap, tasks=config.training_tasks(), max_episode_steps=steps, **goal)
 
 
 def prepare_torch(config: TrainConfig) -> None:

@@ -16,6 +16,7 @@ from sami_train.contexts.change import Change, ChangeError
 from sami_train.contexts.changed_episodes import ChangedEpisodes, Run, Variant
 from sami_train.contexts.policy_head import PolicyHead
 from sami_train.envs.catalog import environment
+from sami_train.envs.make import make, make_adapter
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.tasks import TaskError
 
@@ -72,9 +73,9 @@ def test_from_the_change_on_each_variant_is_given_its_own_context(world):
 
 
 def test_the_live_variant_is_the_episode_that_a_session_drives(world):
-    env, session = PANDA.make(), Session.load(MODEL)
+    env, session = make(PANDA), Session.load(MODEL)
     observation, _ = env.reset(seed=SEEDS[0], options={"task": LIGHT})
-    adapter = PANDA.adapter(env)
+    adapter = make_adapter(PANDA, env)
     adapter._keep(observation)
     for t, (action, context) in enumerate(zip(*(world.runs[Variant.LIVE][0][i] for i in (2, 0)), strict=True)):
         if t == STEP:
@@ -97,7 +98,7 @@ def test_a_change_to_the_same_dynamics_changes_nothing(world):
 
 
 def test_pandas_dynamics_change_in_the_middle_of_an_episode():
-    env = PANDA.make().unwrapped
+    env = make(PANDA).unwrapped
     env.reset(seed=0, options={"task": {"mass": 5.0, "friction": 0.1}})
     physics, bodies = env.sim.physics_client, env.sim._bodies_idx
     cube = bodies["object"]
@@ -123,7 +124,7 @@ def test_pandas_dynamics_change_in_the_middle_of_an_episode():
 
 def test_a_mujoco_joint_dies_in_the_middle_of_an_episode():
     spec = environment("crippled-half-cheetah")
-    env = spec.make(tasks={"mass": 1.0, "damping": 1.0}).unwrapped
+    env = make(spec, tasks={"mass": 1.0, "damping": 1.0}).unwrapped
     env.reset(seed=0)
     own = env.model.body_mass.copy(), env.model.dof_damping.copy()
     env.step(np.ones(6, np.float32))

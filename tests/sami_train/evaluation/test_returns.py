@@ -15,6 +15,7 @@ from sami_runtime.gap.profile import GapProfile
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
+from sami_train.envs.make import make
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.by_set import in_turn
@@ -31,7 +32,7 @@ STEPS = 40
 @pytest.fixture(scope="module")
 def weights():
     config = resolve("fast-cpu", {"env": ENV, "network.net_arch": [16], "network.hidden_size": 8})
-    return ContextSAC("ContextPolicy", ENVIRONMENTS[ENV].make(), config, device="cpu").policy.numpy_weights()
+    return ContextSAC("ContextPolicy", make(ENVIRONMENTS[ENV]), config, device="cpu").policy.numpy_weights()
 
 
 @pytest.fixture(autouse=True)
