@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import gymnasium
+import numpy as np
+from gymnasium.envs.registration import load_env_creator
 
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError
 from sami_train.envs.gapped_env import GappedEnv
 from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Task
 
-if TYPE_CHECKING:
-    from sami_train.envs.mujoco.batch import MujocoBatch
+
+class Batch(Protocol):
+    """Many environments of one kind, each in a task of its own, stepped together; all episodes end by time."""
+
+    rows: int
+    """n."""
+    episode_steps: int
+
+    def reset(self, seeds: Sequence[int | None], tasks: Sequence[Task]) -> np.ndarray:
+        """Begin an episode in every row, each by its seed and in its task: observations (n, D)."""
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Step every row by its action (n, A): observations (n, D) and rewards (n,)."""
 
 
 def make(spec: EnvironmentSpec, gap: str = "", **arguments: Any) -> Any:
@@ -35,8 +49,8 @@ def make(spec: EnvironmentSpec, gap: str = "", **arguments: Any) -> Any:
     return GappedEnv(env, spec, gap) if gap else env
 
 
-def make_batch(spec: EnvironmentSpec, rows: int, threads: int) -> MujocoBatch:
-    """Make many environments that native threads step together; the MuJoCo family has it.
+def make_batch(spec: EnvironmentSpec, rows: int, threads: int) -> Batch:
+    """Make many environments that native threads step together, where `spec.batch_entry_point` names what does.
 
     Args:
         spec: which.
@@ -46,10 +60,11 @@ def make_batch(spec: EnvironmentSpec, rows: int, threads: int) -> MujocoBatch:
     Raises:
         AdapterError: the simulator is not installed.
     """
+    assert spec.batch_entry_point is not None, spec.name
     with _simulator(spec):
-        from sami_train.envs.mujoco.batch import MujocoBatch
-
-    return MujocoBatch(spec.name, rows, episode_steps=spec.episode_steps, threads=threads)
+        creator: Any = load_env_creator(spec.batch_entry_point)
+    batch: Batch = creator(rows=rows, episode_steps=spec.episode_steps, threads=threads, **spec.arguments)
+    return batch
 
 
 def make_adapter(spec: EnvironmentSpec, env: Any, clock: Clock | None = None) -> GymnasiumAdapter:

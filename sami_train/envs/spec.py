@@ -11,7 +11,7 @@ import numpy as np
 from sami_runtime.signals import Signal
 from sami_train.envs.goals import Goal
 from sami_train.envs.layout import Layout
-from sami_train.envs.measure import RETURN, SUCCESS, Measure
+from sami_train.envs.measure import Measure
 from sami_train.envs.tasks import TaskSpace
 
 
@@ -30,6 +30,10 @@ class EnvironmentSpec:
     action: Signal
     rate_hz: float
     episode_steps: int
+    measure: Measure
+    """What policies are judged by."""
+    ends_early: bool
+    """Whether an episode may be over before its last step: the world terminates it."""
     goal: Goal | None
     """How goals are reached and relabelled; None where the environment has none."""
     reach: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None
@@ -40,13 +44,14 @@ class EnvironmentSpec:
     """What Gymnasium's id fills in when it makes the environment."""
     vector_entry_point: str | None = None
     """What `gymnasium.make_vec` makes; None for copies of the one."""
+    batch_entry_point: str | None = None
+    """MODULE:CLASS of what steps many of them by native threads, see `envs.make.Batch`; None where nothing does."""
+    training_options: tuple[str, ...] = ()
+    """Keys of a configuration's `collection` that the environment takes as arguments in training."""
+    same_sensor: Mapping[str, str] = field(default_factory=dict)
+    """Signals that come from another one's sensor, by name."""
 
     @property
     def signals(self) -> tuple[Signal, ...]:
         """What a policy reads, in the contract's order."""
         return self.layout.signals
-
-    @property
-    def measure(self) -> Measure:
-        """What policies are judged by."""
-        return RETURN if self.goal is None else SUCCESS

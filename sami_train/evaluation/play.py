@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import gymnasium as gym
 import numpy as np
 
-from sami_train.envs.make import make, make_batch
+from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import Policy, Rollout, beginning
-
-if TYPE_CHECKING:
-    from sami_train.envs.mujoco.batch import MujocoBatch
 
 ROWS = 10
 """Most episodes that are stepped side by side in single environments."""
@@ -54,7 +51,7 @@ def playing(
         gap: to reality; it lies between a policy and one environment, so behind it there is no batch.
         on_round: told of the progress.
     """
-    in_batch = spec.goal is None and not gap  # without goals, no episode ends before its time
+    in_batch = spec.batch_entry_point is not None and not spec.ends_early and not gap
     rows = side_by_side(episodes, BATCH_ROWS if in_batch else ROWS)
     policy = make_policy(rows)
     if in_batch:
@@ -75,7 +72,7 @@ def _rounds(count: int, rows: int, on_round: OnRound | None) -> Iterator[range]:
             on_round(min(rows, count - first))
 
 
-def _in_batch(batch: MujocoBatch, policy: Policy, on_round: OnRound | None) -> Play:
+def _in_batch(batch: Batch, policy: Policy, on_round: OnRound | None) -> Play:
     def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
         played = [
             _round(batch, policy, [tasks[k % len(tasks)] for k in numbers], [beginning(seed, k)[0] for k in numbers])
@@ -96,7 +93,7 @@ def _in_envs(envs: Sequence[gym.Env], policy: Policy, on_round: OnRound | None) 
     return play
 
 
-def _round(batch: MujocoBatch, policy: Policy, tasks: Sequence[Task], seeds: Sequence[int]) -> np.ndarray:
+def _round(batch: Batch, policy: Policy, tasks: Sequence[Task], seeds: Sequence[int]) -> np.ndarray:
     """The returns (n,) of one episode in each row; all end together, by time."""
     observations = batch.reset(seeds, tasks)
     policy.reset()

@@ -16,8 +16,6 @@ from sami_train.evaluation.by_task import OnTask, Source
 from sami_train.evaluation.evaluate import Evaluation, evaluate_gaps
 
 POSITIONS, SPEEDS = ("m", "rad"), ("m/s", "rad/s")
-SAME_SENSOR = {"panda": {"achieved_goal": "cube_position"}}
-"""Signals of an environment that come from another one's sensor."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Kind:
         """A severity with its unit, and its profile."""
         in_periods = self.unit == "periods"
         value = severity / spec.rate_hz if in_periods else severity
-        shared = {"same_as": SAME_SENSOR[spec.name]} if spec.name in SAME_SENSOR else {}
+        shared = {"same_as": spec.same_sensor} if spec.same_sensor else {}
         return value, "s" if in_periods else self.unit, GapProfile.of({**shared, **self.profile(spec, value)})
 
 

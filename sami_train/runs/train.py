@@ -131,9 +131,9 @@ def _readable(path: Path) -> Iterator[None]:
 def make_env(config: TrainConfig) -> Any:
     """The environment that a run trains in, on its training tasks and behind its gap."""
     spec, collection = environment(config.env), config.collection
-    goal = {} if spec.goal is None else {"reward": collection.reward, "end_on_fall": collection.end_on_fall}
+    options = {name: getattr(collection, name) for name in spec.training_options}
     steps = collection.episode_steps or spec.episode_steps
-    return make(spec, config.gap, tasks=config.training_tasks(), max_episode_steps=steps, **goal)
+    return make(spec, config.gap, tasks=config.training_tasks(), max_episode_steps=steps, **options)
 
 
 def prepare_torch(config: TrainConfig) -> None:

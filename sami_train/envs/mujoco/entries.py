@@ -6,6 +6,7 @@ import numpy as np
 
 from sami_runtime.adapters.gymnasium_adapter import SignalSource
 from sami_train.envs.layout import Layout
+from sami_train.envs.measure import RETURN
 from sami_train.envs.mujoco.table import ROWS, Row
 from sami_train.envs.spec import EnvironmentSpec
 
@@ -19,12 +20,15 @@ def _entry(row: Row) -> EnvironmentSpec:
         id=row.id,
         entry_point="sami_train.envs.mujoco.env:MujocoSkillEnv",
         vector_entry_point="sami_train.envs.mujoco.vector:MujocoVectorEnv",
+        batch_entry_point="sami_train.envs.mujoco.batch:MujocoBatch",
         arguments={"name": row.name},
         tasks=row.tasks,
         layout=Layout(tuple(SignalSource(signal, start=start) for signal, start in zip(signals, starts, strict=True))),
         action=row.body.action,
         rate_hz=row.body.rate_hz,
         episode_steps=row.episode_steps,
+        measure=RETURN,
+        ends_early=False,
         goal=None,
         reach=None,
         family="mujoco",

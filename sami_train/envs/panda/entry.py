@@ -6,6 +6,7 @@ from sami_runtime.adapters.panda import PANDA_SOURCES
 from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_RATE_HZ
 from sami_train.envs.goals import Goal
 from sami_train.envs.layout import Layout
+from sami_train.envs.measure import SUCCESS
 from sami_train.envs.panda.reach import reach_action
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.spec import EnvironmentSpec
@@ -21,6 +22,8 @@ PANDA = EnvironmentSpec(
     action=PANDA_ACTION,
     rate_hz=PANDA_RATE_HZ,
     episode_steps=PANDA_EPISODE_STEPS,
+    measure=SUCCESS,
+    ends_early=True,
     goal=Goal(
         achieved=_LAYOUT.columns("achieved_goal"),
         desired=_LAYOUT.columns("desired_goal"),
@@ -30,4 +33,6 @@ PANDA = EnvironmentSpec(
     ),
     reach=reach_action,
     family="panda",
+    training_options=("reward", "end_on_fall"),
+    same_sensor={"achieved_goal": "cube_position"},
 )

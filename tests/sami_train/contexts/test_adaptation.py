@@ -17,6 +17,7 @@ from sami_train.contexts.changed_episodes import ChangedEpisodes, Run, Variant
 from sami_train.contexts.policy_head import PolicyHead
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make, make_adapter
+from sami_train.envs.measure import RETURN, SUCCESS
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.tasks import TaskError
 
@@ -200,9 +201,7 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     frozen = [run_of([0] * 6, -6, False, [0] * 6), live[1], run_of([0] * 5, -7, False, [0] * 5)]
     starts = [run_of([5] * 6), run_of([5] * 2), run_of([5] * 3)]
     others = {v: live for v in (Variant.RESET, Variant.START, Variant.UNCHANGED)}
-    found = judge(
-        Change({}, {}, 2), {Variant.LIVE: live, Variant.FROZEN: frozen, **others}, starts, contract, goal=True
-    )
+    found = judge(Change({}, {}, 2), {Variant.LIVE: live, Variant.FROZEN: frozen, **others}, starts, contract, SUCCESS)
     assert (found.episodes, found.reached) == (3, 3)
     row = found.of(Variant.LIVE)
     assert row.success == Mean(2 / 3, pytest.approx(1 / 3))
@@ -214,7 +213,7 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     assert found.of(Variant.FROZEN).less_than_live == Mean(pytest.approx(1 / 3), pytest.approx(1 / 3))
     assert found.of(Variant.FROZEN).detected is None
     later = {variant: [runs[0]] * 5 for variant, runs in {Variant.LIVE: live, Variant.FROZEN: frozen}.items()}
-    told = judge(Change({}, {}, 4), later, starts[:1] * 5, contract, goal=False)
+    told = judge(Change({}, {}, 4), later, starts[:1] * 5, contract, RETURN)
     assert told.of(Variant.LIVE).gap == pytest.approx([1.0, 3.0])
     assert told.of(Variant.FROZEN).gap == pytest.approx([5.0, 5.0])
     assert told.of(Variant.LIVE).score == pytest.approx([4 / 3, 8 / 3])
@@ -223,7 +222,7 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     assert told.of(Variant.LIVE).detected == Delay(0.0, None)
     assert told.of(Variant.LIVE).identified is None
     with pytest.raises(ChangeError, match="all 3 episodes were over before step 9"):
-        judge(Change({}, {}, 9), {Variant.LIVE: live}, starts, contract, goal=True)
+        judge(Change({}, {}, 9), {Variant.LIVE: live}, starts, contract, SUCCESS)
 
 
 def test_new_dynamics_are_identified_in_episodes_that_end_nearest_to_them():
@@ -237,7 +236,7 @@ def test_new_dynamics_are_identified_in_episodes_that_end_nearest_to_them():
 
     def identified(before, after):
         runs = {Variant.LIVE: live, Variant.FROZEN: live}
-        told = judge(Change(before, after, 1), runs, live, contract, goal=False)
+        told = judge(Change(before, after, 1), runs, live, contract, RETURN)
         assert told.of(Variant.FROZEN).identified is None
         return told.of(Variant.LIVE).identified
 
