@@ -12,6 +12,7 @@ from sami_runtime.signals import Signal
 from sami_train.envs.goals import Goal
 from sami_train.envs.layout import Layout
 from sami_train.envs.measure import Measure
+from sami_train.envs.skills import Skill
 from sami_train.envs.tasks import TaskSpace
 
 
@@ -48,6 +49,8 @@ class EnvironmentSpec:
     """MODULE:CLASS of what steps many of them by native threads, see `envs.make.Batch`; None where nothing does."""
     training_options: tuple[str, ...] = ()
     """Keys of a configuration's `collection` that the environment takes as arguments in training."""
+    skills: tuple[Skill, ...] = ()
+    """Skills that it labels, the rarest first: an episode is named after the first of them that it shows."""
     same_sensor: Mapping[str, str] = field(default_factory=dict)
     """Signals that come from another one's sensor, by name."""
 
@@ -55,3 +58,8 @@ class EnvironmentSpec:
     def signals(self) -> tuple[Signal, ...]:
         """What a policy reads, in the contract's order."""
         return self.layout.signals
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        """What evaluations tell of an episode beside what it is judged by: the skill of each column."""
+        return {skill.column: skill.name for skill in self.skills if skill.column is not None}

@@ -62,10 +62,13 @@ class TaskWorker:
             task_set=task_set,
             task=dict(task),
             episodes=len(done),
+            steps=float(np.mean([len(e) for e in done])),
             success=float(np.mean([e.success for e in done])),
             solved_at_start=float(np.mean(at_goal)),
-            lifted=float(np.mean(["pick_and_place" in e.skills for e in done])),
-            steps=float(np.mean([len(e) for e in done])),
+            shares={
+                column: float(np.mean([skill in e.skills for e in done]))
+                for column, skill in self.spec.outcomes.items()
+            },
             ret=float(np.mean([e.ret for e in done])),
         )
 

@@ -9,6 +9,7 @@ from sami_train.envs.layout import Layout
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.panda.reach import reach_action
 from sami_train.envs.panda.tasks import PANDA_TASKS
+from sami_train.envs.skills import Skill
 from sami_train.envs.spec import EnvironmentSpec
 
 _LAYOUT = Layout(PANDA_SOURCES)
@@ -34,5 +35,6 @@ PANDA = EnvironmentSpec(
     reach=reach_action,
     family="panda",
     training_options=("reward", "end_on_fall"),
+    skills=(Skill("pick_and_place", column="lifted"), Skill("other"), Skill("push")),
     same_sensor={"achieved_goal": "cube_position"},
 )
