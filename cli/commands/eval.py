@@ -35,6 +35,7 @@ def evaluate(
     from rich.console import Console
     from rich.progress import Progress
 
+    from sami_runtime.gap.profile import GapProfile
     from sami_train.envs.catalog import environment
     from sami_train.evaluation.by_task import Source
     from sami_train.evaluation.evaluate import count_results
@@ -57,13 +58,9 @@ def evaluate(
         # Refuses here what a worker process would refuse with less grace.
         source, spec = model_and_environment(model, env)
     names = task_set_names(tasks)
-    profile = ""
-    if gap:
-        from sami_runtime.gap.profile import GapProfile
-
-        asked = GapProfile.load(gap)
-        asked.require_fit(spec.signals)
-        profile = asked.dumps()
+    profile = GapProfile.load(gap) if gap else None
+    if profile is not None:
+        profile.require_fit(spec.signals)
     total = count_results(spec, names, episodes)
     with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
         shown = bar.add_task("evaluating", total=total)
@@ -73,7 +70,7 @@ def evaluate(
 
         result: Evaluation = measure(source, spec.name, names, episodes, workers or usable_cores(), arrived, profile)
     # The run's own evaluation is that of the world as it is.
-    if run is not None and not gap and names == list(spec.tasks.sets):
+    if run is not None and profile is None and names == list(spec.tasks.sets):
         folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
     if json:
         print(json_module.dumps(result.to_dict(), indent=2))

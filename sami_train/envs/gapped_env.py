@@ -23,16 +23,16 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
     Args:
         env: one of this package's environments.
         spec: what the catalogue says of it.
-        gap: the profile, as `GapProfile.dumps` writes it.
+        gap: what lies between.
 
     Raises:
-        SamiError, UnknownName: the profile is not valid, or names a signal that is not there.
+        UnknownName, SamiError: the gap names a signal that is not there, or does not fit it.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], spec: EnvironmentSpec, gap: str) -> None:
+    def __init__(self, env: gym.Env[Any, Any], spec: EnvironmentSpec, gap: GapProfile) -> None:
         RecordConstructorArgs.__init__(self, spec=spec, gap=gap)
         super().__init__(env)
-        self.gap = Gap(GapProfile.loads(gap), spec.signals, spec.action.size, 1.0 / spec.rate_hz)
+        self.gap = Gap(gap, spec.signals, spec.action.size, 1.0 / spec.rate_hz)
         self._layout = spec.layout
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

@@ -13,6 +13,7 @@ from gymnasium.envs.registration import load_env_creator
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError
+from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.gapped_env import GappedEnv
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -32,21 +33,21 @@ class Batch(Protocol):
         """Step every row by its action (n, A): observations (n, D) and rewards (n,)."""
 
 
-def make(spec: EnvironmentSpec, gap: str = "", **arguments: Any) -> Any:
+def make(spec: EnvironmentSpec, gap: GapProfile | None = None, **arguments: Any) -> Any:
     """Make an environment, behind a gap to reality.
 
     Args:
         spec: which.
-        gap: what lies between, as `GapProfile.dumps` writes it; empty where nothing does.
+        gap: what lies between; None where nothing does.
         arguments: of the environment, and of `gymnasium.make`.
 
     Raises:
         AdapterError: the simulator is not installed.
-        SamiError, UnknownName: the gap is not valid, or names a signal that is not there.
+        UnknownName, SamiError: the gap names a signal that is not there, or does not fit it.
     """
     with _simulator(spec):
         env = gymnasium.make(spec.id, **arguments)
-    return GappedEnv(env, spec, gap) if gap else env
+    return env if gap is None else GappedEnv(env, spec, gap)
 
 
 def make_batch(spec: EnvironmentSpec, rows: int, threads: int) -> Batch:

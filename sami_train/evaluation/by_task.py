@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.envs.gapped_env import GappedEnv
 from sami_train.envs.make import make
@@ -22,6 +23,8 @@ SEED = 1_000_003
 """Starts of evaluation episodes; no training run uses it unless asked to."""
 Source = Path | Weights
 """What is evaluated: a model file, or weights as `ContextPolicy.numpy_weights` gives them."""
+Gaps = Sequence[GapProfile | None]
+"""Gaps to reality that lie between a policy and its environment, one after the other; None where nothing does."""
 OnTask = Callable[[TaskResult], None]
 
 
@@ -33,7 +36,7 @@ def policy_of(source: Source, spec: EnvironmentSpec, rows: int) -> Policy:
 class TaskWorker:
     """What a worker process keeps between tasks, until its end."""
 
-    def __init__(self, source: Source, env: str, episodes: int, gaps: Sequence[str]) -> None:
+    def __init__(self, source: Source, env: str, episodes: int, gaps: Gaps) -> None:
         self.spec, self.episodes, self.gaps = environment(env), episodes, gaps
         rows = side_by_side(episodes)
         self.policy = policy_of(source, self.spec, rows)
@@ -47,7 +50,7 @@ class TaskWorker:
     def run(self, place: int, task_set: str, task: Task) -> TaskResult:
         """Play the episodes of one task behind the gap at `place`."""
         gap = self.gaps[place]
-        envs = [GappedEnv(env, self.spec, gap) for env in self.envs] if gap else self.envs
+        envs = [GappedEnv(env, self.spec, gap) for env in self.envs] if gap is not None else self.envs
         rollout = Rollout(envs, self.policy, SEED, tasks=(task,))
         done = []
         for first in range(0, self.episodes, len(self.envs)):
@@ -73,12 +76,12 @@ class TaskWorker:
         )
 
 
-_arguments: tuple[Source, str, int, tuple[str, ...]]
+_arguments: tuple[Source, str, int, Gaps]
 _worker: TaskWorker | None = None
 """Of this process, where it is a pool's."""
 
 
-def set_arguments(source: Source, env: str, episodes: int, gaps: tuple[str, ...]) -> None:
+def set_arguments(source: Source, env: str, episodes: int, gaps: Gaps) -> None:
     """Tell a process of a pool what it will work on."""
     global _arguments, _worker
     _arguments, _worker = (source, env, episodes, gaps), None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import multiprocessing as mp
 from collections.abc import Iterable, Sequence
 
+from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import label
 from sami_train.evaluation.by_set import measure_returns
-from sami_train.evaluation.by_task import SEED, OnTask, Source, TaskWorker, policy_of, run_task, set_arguments
+from sami_train.evaluation.by_task import SEED, Gaps, OnTask, Source, TaskWorker, policy_of, run_task, set_arguments
 from sami_train.evaluation.play import playing
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.machine.cores import one_thread
@@ -28,7 +29,7 @@ def evaluate(
     episodes: int = 100,
     workers: int = 1,
     on_task: OnTask | None = None,
-    gap: str = "",
+    gap: GapProfile | None = None,
 ) -> Evaluation:
     """Run a policy on some sets of tasks.
 
@@ -49,7 +50,7 @@ def evaluate_gaps(
     source: Source,
     env: str,
     task_sets: Sequence[str],
-    gaps: Sequence[str],
+    gaps: Gaps,
     episodes: int = 100,
     workers: int = 1,
     on_task: OnTask | None = None,
@@ -60,7 +61,7 @@ def evaluate_gaps(
         source: the policy.
         env: name of the environment.
         task_sets: names of sets.
-        gaps: profiles as `GapProfile.dumps` writes them; an empty one is none.
+        gaps: what lies between; None where nothing does.
         episodes: see `evaluate`.
         workers: see `evaluate`.
         on_task: see `evaluate`.
@@ -103,7 +104,7 @@ def _evaluate_sets(
     episodes: int,
     threads: int,
     on_task: OnTask | None,
-    gap: str,
+    gap: GapProfile | None,
 ) -> Evaluation:
     found = []
     with playing(spec, lambda rows: policy_of(source, spec, rows), episodes, threads, gap) as (play, _):

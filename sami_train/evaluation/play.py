@@ -9,6 +9,7 @@ from typing import TypeVar
 import gymnasium as gym
 import numpy as np
 
+from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -38,7 +39,7 @@ def playing(
     make_policy: Callable[[int], P],
     episodes: int,
     threads: int = 0,
-    gap: str = "",
+    gap: GapProfile | None = None,
     on_round: OnRound | None = None,
 ) -> Iterator[tuple[Play, P]]:
     """Set a stage, and take it down afterwards.
@@ -51,7 +52,7 @@ def playing(
         gap: to reality; it lies between a policy and one environment, so behind it there is no batch.
         on_round: told of the progress.
     """
-    in_batch = spec.batch_entry_point is not None and not spec.ends_early and not gap
+    in_batch = spec.batch_entry_point is not None and not spec.ends_early and gap is None
     rows = side_by_side(episodes, BATCH_ROWS if in_batch else ROWS)
     policy = make_policy(rows)
     if in_batch:

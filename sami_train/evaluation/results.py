@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sami_runtime.errors import SamiError
+from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import RETURN, SUCCESS, Measure, known
 from sami_train.envs.spec import EnvironmentSpec
@@ -59,8 +60,8 @@ class Evaluation:
 
     env: str
     results: tuple[TaskResult, ...]
-    gap: str = ""
-    """The gap to reality that lay between, as `GapProfile.dumps` writes it; empty where none did."""
+    gap: GapProfile | None = None
+    """The gap to reality that lay between; None where none did."""
 
     @property
     def measure(self) -> Measure:
@@ -125,7 +126,7 @@ class Evaluation:
         """Plain values."""
         return {
             "env": self.env,
-            **({"gap": self.gap} if self.gap else {}),
+            **({} if self.gap is None else {"gap": self.gap.dumps()}),
             "sets": {name: self.summary(name) for name in self.sets},
             "tasks": [result.row(self.measure) for result in self.results],
         }
@@ -140,7 +141,8 @@ class Evaluation:
         try:
             rows, env = values["tasks"], values["env"]
             spec = environment(env)
-            return cls(env, tuple(_task_result(row, spec) for row in rows), values.get("gap", ""))
+            gap = GapProfile.loads(values["gap"]) if "gap" in values else None
+            return cls(env, tuple(_task_result(row, spec) for row in rows), gap)
         except (KeyError, TypeError) as error:
             raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error
 

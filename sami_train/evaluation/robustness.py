@@ -135,7 +135,7 @@ def sweep(
     """
     spec = environment(env)
     points = [(kind, *kind.point(spec, severity)) for kind in chosen for severity in kind.severities]
-    gaps = ["", *(profile.dumps() for *_, profile in points)]
+    gaps = [None, *(profile for *_, profile in points)]
     clean, *behind = evaluate_gaps(source, env, task_sets, gaps, episodes, workers, on_task)
     return [
         Point("", 0.0, "", {}, clean),

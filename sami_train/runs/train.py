@@ -15,6 +15,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
 
 from sami_runtime.errors import UnknownName
+from sami_runtime.gap.profile import GapProfile
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
@@ -133,7 +134,8 @@ def make_env(config: TrainConfig) -> Any:
     spec, collection = environment(config.env), config.collection
     options = {name: getattr(collection, name) for name in spec.training_options}
     steps = collection.episode_steps or spec.episode_steps
-    return make(spec, config.gap, tasks=config.training_tasks(), max_episode_steps=steps, **options)
+    gap = GapProfile.loads(config.gap) if config.gap else None
+    return make(spec, gap, tasks=config.training_tasks(), max_episode_steps=steps, **options)
 
 
 def prepare_torch(config: TrainConfig) -> None:

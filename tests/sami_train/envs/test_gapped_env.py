@@ -45,7 +45,7 @@ def episode(env, seed):
 @pytest.mark.parametrize("name", ["panda", "half-cheetah"])
 def test_an_empty_gap_is_the_environment_to_the_last_bit(name):
     spec = environment(name)
-    bare, behind = episode(make(spec), 3), episode(make(spec, gap="{}"), 3)
+    bare, behind = episode(make(spec), 3), episode(make(spec, gap=GapProfile()), 3)
     assert bare[0].tobytes() == behind[0].tobytes()
     assert bare[1] == behind[1]
 
@@ -53,7 +53,7 @@ def test_an_empty_gap_is_the_environment_to_the_last_bit(name):
 @pytest.mark.parametrize("name", ["panda", "half-cheetah"])
 def test_training_and_runtime_disturb_an_episode_alike(name):
     spec = environment(name)
-    seen, _ = episode(make(spec, gap=PROFILE.dumps()), 3)
+    seen, _ = episode(make(spec, gap=PROFILE), 3)
     robot = Gapped(make_adapter(spec, make(spec)), PROFILE, spec.rate_hz)
     robot.reset(3)
     for tick, action in enumerate(ACTIONS[:, : spec.action.size]):
@@ -65,13 +65,13 @@ def test_training_and_runtime_disturb_an_episode_alike(name):
 
 
 def test_a_collector_makes_the_same_environment_from_its_spec():
-    env = make(environment("half-cheetah"), gap=PROFILE.dumps())
+    env = make(environment("half-cheetah"), gap=PROFILE)
     assert episode(env, 5)[0].tobytes() == episode(gym.make(env.spec), 5)[0].tobytes()
 
 
 def test_reward_and_success_are_those_of_the_world():
     spec = environment("panda")
-    _, told = episode(make(spec, gap='{"bias": 5.0}'), 3)
+    _, told = episode(make(spec, gap=GapProfile(bias=5.0)), 3)
     assert told == episode(make(spec), 3)[1]
 
 
@@ -85,7 +85,7 @@ def test_the_stored_action_is_the_command():
         def step(self, observation, noise=None):
             return ACTIONS[:1].copy(), np.zeros((1, 0))
 
-    env = make(environment("half-cheetah"), gap='{"actuator_lag_s": 1.0}', max_episode_steps=5)
+    env = make(environment("half-cheetah"), gap=GapProfile(actuator_lag_s=1.0), max_episode_steps=5)
     stored = Rollout([env], Fixed(), seed=0).round([0])[0]
     np.testing.assert_array_equal(stored.actions, np.repeat(ACTIONS[:1], 5, 0))
 

@@ -55,7 +55,7 @@ def test_a_batch_plays_what_the_plain_environment_plays(weights):
 
 def test_behind_a_gap_the_same_episodes_are_played(weights):
     def returns(**gap):
-        profile = GapProfile.of(gap).dumps() if gap else ""
+        profile = GapProfile.of(gap) if gap else None
         return evaluate(weights, ENV, ["extreme"], 3, gap=profile).results
 
     stamps_only, noisy = returns(clock_offset_s=0.1), returns(noise=0.1)
@@ -69,7 +69,7 @@ def test_behind_a_gap_the_simulators_are_given_back(weights, monkeypatch):
 
     closed = []
     monkeypatch.setattr(module.MujocoSkillEnv, "close", lambda env: closed.append(env))
-    evaluate(weights, ENV, ["training"], 3, gap=GapProfile(dropout=0.5).dumps())
+    evaluate(weights, ENV, ["training"], 3, gap=GapProfile(dropout=0.5))
     assert len(set(closed)) == 3
 
 
