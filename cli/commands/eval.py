@@ -21,7 +21,7 @@ def evaluate(
     workers: Annotated[
         int,
         typer.Option(
-            min=0, help="Processes, on MuJoCo threads (one process alone behind a --gap); 0 is one for each core."
+            min=0, help="Cores: processes, on MuJoCo threads of the simulation (one alone behind a --gap); 0 takes all."
         ),
     ] = 0,
     gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
@@ -37,9 +37,9 @@ def evaluate(
 
     from sami_runtime.gap.profile import GapProfile
     from sami_train.envs.catalog import environment
-    from sami_train.evaluation.by_task import Source
     from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.evaluate import evaluate as measure
+    from sami_train.evaluation.model_policy import Source
     from sami_train.evaluation.results import Evaluation, TaskResult
     from sami_train.machine.cores import usable_cores
 

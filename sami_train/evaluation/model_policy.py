@@ -1,4 +1,4 @@
-"""A model file as a policy that plays episodes."""
+"""What is evaluated, a model file or weights, as a policy that plays episodes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ import numpy as np
 from sami_runtime.adapters.base import require_compatible
 from sami_runtime.session.session import Session
 from sami_train.envs.spec import EnvironmentSpec
+from sami_train.episodes.numpy_policy import NumpyPolicy, Weights
+from sami_train.episodes.rollout import Policy
+
+Source = Path | Weights
+"""What is evaluated: a model file, or weights as `ContextPolicy.numpy_weights` gives them."""
+
+
+def policy_of(source: Source, spec: EnvironmentSpec, rows: int) -> Policy:
+    """Return the policy that plays `rows` episodes side by side."""
+    return SessionPolicy(source, spec, rows) if isinstance(source, Path) else NumpyPolicy(source, rows)
 
 
 class SessionPolicy:

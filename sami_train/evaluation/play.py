@@ -15,6 +15,10 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import Policy, Rollout, beginning
 
+SEED = 1_000_003
+"""Starts of evaluation episodes; no training run uses it unless asked to."""
+Gaps = Sequence[GapProfile | None]
+"""Gaps to reality that lie between a policy and its environment, one after the other; None where nothing does."""
 ROWS = 10
 """Most episodes that are stepped side by side in single environments."""
 BATCH_ROWS = 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,9 @@ class TaskResult:
             return {**first, **last, "returns": self.returns}
         shares = {"success": self.success, "solved_at_start": self.solved_at_start, **self.shares}
         return {**first, **shares, **last, "above_floor": known(self.above_floor)}
+
+
+OnTask = Callable[[TaskResult], None]
 
 
 @dataclass(frozen=True)

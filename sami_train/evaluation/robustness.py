@@ -12,8 +12,9 @@ from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import RETURN
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.evaluation.by_task import OnTask, Source
-from sami_train.evaluation.evaluate import Evaluation, evaluate_gaps
+from sami_train.evaluation.evaluate import evaluate_gaps
+from sami_train.evaluation.model_policy import Source
+from sami_train.evaluation.results import Evaluation, OnTask
 
 POSITIONS, SPEEDS = ("m", "rad"), ("m/s", "rad/s")
 
@@ -119,7 +120,7 @@ def sweep(
     task_sets: Sequence[str],
     chosen: Sequence[Kind] = KINDS,
     episodes: int = 10,
-    workers: int = 1,
+    cores: int = 1,
     on_task: OnTask | None = None,
 ) -> list[Point]:
     """Measure a policy in the world as it is, then behind each severity of some kinds of gap.
@@ -130,13 +131,13 @@ def sweep(
         task_sets: names of sets.
         chosen: kinds of gap.
         episodes: see `evaluate`; the same starts for every point.
-        workers: processes.
+        cores: see `evaluate`.
         on_task: see `evaluate`.
     """
     spec = environment(env)
     points = [(kind, *kind.point(spec, severity)) for kind in chosen for severity in kind.severities]
     gaps = [None, *(profile for *_, profile in points)]
-    clean, *behind = evaluate_gaps(source, env, task_sets, gaps, episodes, workers, on_task)
+    clean, *behind = evaluate_gaps(source, env, task_sets, gaps, episodes, cores, on_task)
     return [
         Point("", 0.0, "", {}, clean),
         *(

@@ -19,8 +19,8 @@ from sami_train.envs.make import make
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.by_set import in_turn
-from sami_train.evaluation.by_task import SEED
 from sami_train.evaluation.evaluate import evaluate
+from sami_train.evaluation.play import SEED
 from sami_train.evaluation.results import Evaluation
 from sami_train.runs.folder import RunFolder
 from sami_train.sweep.cell import status
@@ -94,8 +94,8 @@ def test_a_sample_of_a_large_set_is_not_its_beginning():
 
 
 def test_threads_change_nothing_and_more_episodes_go_on_with_the_same_ones(weights):
-    some = evaluate(weights, ENV, ["training"], 100, workers=1)
-    assert evaluate(weights, ENV, ["training"], 100, workers=2) == some
+    some = evaluate(weights, ENV, ["training"], 100, cores=1)
+    assert evaluate(weights, ENV, ["training"], 100, cores=2) == some
     more = evaluate(weights, ENV, ["training"], 120)
     assert len(some.returns("training")) == 100
     assert len(more.returns("training")) == 120
