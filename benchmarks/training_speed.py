@@ -46,8 +46,9 @@ ENVS = 6
 def environment_speed(steps: int) -> float:
     """Environment steps a second of one environment, resets included."""
     from sami_train.envs import environment
+    from sami_train.envs.make import make
 
-    env = environment("panda").make(tasks="training")
+    env = make(environment("panda"), tasks="training")
     rng = np.random.default_rng(0)
     env.reset(seed=0)
     actions = rng.uniform(-1, 1, (steps, 4)).astype(np.float32)
@@ -75,11 +76,12 @@ def make_agent(preset: str, device: str, episodes: int, **changes: str) -> Conte
 def collect(agent: ContextSAC, count: int) -> tuple[list[Episode], float]:
     """Episodes by real rollouts, and environment steps a second while they were collected."""
     from sami_train.envs import environment
+    from sami_train.envs.make import make
     from sami_train.episodes.numpy_policy import NumpyPolicy
     from sami_train.episodes.rollout import Rollout
 
     spec = environment("panda")
-    envs = [spec.make(tasks="training", end_on_fall=True) for _ in range(ENVS)]
+    envs = [make(spec, tasks="training", end_on_fall=True) for _ in range(ENVS)]
     policy = NumpyPolicy(agent.policy.numpy_weights(), ENVS)
     rollout = Rollout(envs, policy, 0, agent.config.exploration, spec.reach)
     episodes: list[Episode] = []

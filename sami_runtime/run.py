@@ -88,7 +88,7 @@ class Run:
         behind: Adapter = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, loop_hz)
         self.driven: Adapter = DryRun(behind) if dry_run else behind
         """The adapter as the loop sees it: behind the gap, and without its write in a dry run."""
-        require_compatible(contract, self.driven)
+        require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
         self.gate = SafetyGate(self.driven, contract, _aging(limits or Limits(), simulator and gap is None))
         """Owns the write. Tripped, it stays latched until somebody calls its `rearm`."""
         self.telemetry = Telemetry(contract)

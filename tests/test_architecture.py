@@ -83,26 +83,59 @@ def tracked():
     return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
-def imports(path, module_level=False):
-    """(line, dotted name) of each absolute import; what is imported for type checking only is left out."""
-    found = []
+def import_nodes(path, module_level=False):
+    """Import statements of a file; what is imported for type checking only is left out."""
 
     def visit(node):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             for other in node.orelse:
-                visit(other)
+                yield from visit(other)
             return
         if module_level and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             return
-        if isinstance(node, ast.Import):
-            found.extend((node.lineno, name.name) for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            found.extend((node.lineno, f"{node.module}.{name.name}") for name in node.names)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node
         for child in ast.iter_child_nodes(node):
-            visit(child)
+            yield from visit(child)
 
-    visit(ast.parse(path.read_text(encoding="utf-8")))
-    return found
+    yield from visit(ast.parse(path.read_text(encoding="utf-8")))
+
+
+def imports(path, module_level=False):
+    """(line, dotted name) of each absolute import; see `import_nodes`."""
+    return [
+        (node.lineno, name)
+        for node in import_nodes(path, module_level)
+        if not getattr(node, "level", 0)
+        for name in names_in(node)
+    ]
+
+
+def module_of(path):
+    """Dotted name of a file's module, as it is imported; a package's is that of its `__init__`."""
+    folder, *parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join([PACKAGES[folder], *(part for part in parts if part != "__init__")])
+
+
+def names_in(node, parts=()):
+    """Dotted names that an import statement in the file of these parts (package, folders, file) asks for."""
+    if isinstance(node, ast.Import):
+        return [name.name for name in node.names]
+    base = ".".join([*parts[: len(parts) - node.level], node.module or ""]) if node.level else node.module
+    return [f"{base.rstrip('.')}.{name.name}" for name in node.names]
+
+
+def modules_below(folder):
+    """What each module of a package imports of it when it is loaded: modules by module."""
+    files = {module_of(path): path for path in sources(folder)}
+    below = {}
+    for module, path in files.items():
+        parts = (PACKAGES[folder], *path.relative_to(ROOT / folder).with_suffix("").parts)
+        names = {name for node in import_nodes(path, module_level=True) for name in names_in(node, parts)}
+        # `from a.b import c` asks for the module a.b.c, or for the name c of the module a.b.
+        asked = {name if name in files else name.rpartition(".")[0] for name in names}
+        below[module] = asked & files.keys()
+    return below
 
 
 def room_of(path):
@@ -117,12 +150,7 @@ def room_imports(folder):
     for path in sources(folder):
         parts = (package, *path.relative_to(ROOT / folder).with_suffix("").parts)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom):
-                base = ".".join([*parts[: len(parts) - node.level], node.module or ""]) if node.level else node.module
-                names = [f"{base.rstrip('.')}.{name.name}" for name in node.names]
-            else:
-                names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
-            for name in names:
+            for name in names_in(node, parts) if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
                 top, *rest = name.split(".")
                 other = rest[0] if rest and (ROOT / folder / rest[0]).exists() else None
                 other = other or (rest[0] if rest and (ROOT / folder / f"{rest[0]}.py").exists() else "__init__")
@@ -146,6 +174,10 @@ def test_the_rules_see_imports():
     late = ROOT / "sami_runtime" / "session" / "inference.py"
     assert "onnxruntime" in {name for _, name in imports(late)}
     assert "onnxruntime" not in {name for _, name in imports(late, module_level=True)}
+    below = modules_below("sami_train")
+    assert "sami_train.envs.spec" in below["sami_train.envs.catalog"]
+    assert "sami_train.envs.mujoco.camera" not in below["sami_train.envs.mujoco.env"], "inside a function, or for types"
+    assert "sami_cli.drive.load_adapter" in modules_below("cli")["sami_cli.drive.world"], "relative"
 
 
 @pytest.mark.parametrize("folder", FLOORS)
@@ -164,6 +196,12 @@ def test_no_circle_of_rooms(folder):
     for room, other, _ in room_imports(folder):
         below.setdefault(room, set()).add(other)
     TopologicalSorter(below).prepare()  # raises CycleError, which names the circle
+
+
+@pytest.mark.parametrize("folder", FLOORS)
+def test_no_circle_of_modules(folder):
+    """Not even one that happens to load today: which module comes first would then decide whether it does."""
+    TopologicalSorter(modules_below(folder)).prepare()  # raises CycleError, which names the circle
 
 
 def test_no_room_is_a_hall():

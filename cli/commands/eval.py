@@ -21,7 +21,7 @@ def evaluate(
     workers: Annotated[
         int,
         typer.Option(
-            min=0, help="Processes, on MuJoCo threads (one process alone behind a --gap); 0 is one for each core."
+            min=0, help="Cores: processes, on MuJoCo threads of the simulation (one alone behind a --gap); 0 takes all."
         ),
     ] = 0,
     gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
@@ -35,10 +35,11 @@ def evaluate(
     from rich.console import Console
     from rich.progress import Progress
 
+    from sami_runtime.gap.profile import GapProfile
     from sami_train.envs.catalog import environment
-    from sami_train.evaluation.by_task import Source
     from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.evaluate import evaluate as measure
+    from sami_train.evaluation.model_policy import Source
     from sami_train.evaluation.results import Evaluation, TaskResult
     from sami_train.machine.cores import usable_cores
 
@@ -57,13 +58,9 @@ def evaluate(
         # Refuses here what a worker process would refuse with less grace.
         source, spec = model_and_environment(model, env)
     names = task_set_names(tasks)
-    profile = ""
-    if gap:
-        from sami_runtime.gap.profile import GapProfile
-
-        asked = GapProfile.load(gap)
-        asked.require_fit(item.signal for item in spec.signals)
-        profile = asked.dumps()
+    profile = GapProfile.load(gap) if gap else None
+    if profile is not None:
+        profile.require_fit(spec.signals)
     total = count_results(spec, names, episodes)
     with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
         shown = bar.add_task("evaluating", total=total)
@@ -73,7 +70,7 @@ def evaluate(
 
         result: Evaluation = measure(source, spec.name, names, episodes, workers or usable_cores(), arrived, profile)
     # The run's own evaluation is that of the world as it is.
-    if run is not None and not gap and names == list(spec.tasks.sets):
+    if run is not None and profile is None and names == list(spec.tasks.sets):
         folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
     if json:
         print(json_module.dumps(result.to_dict(), indent=2))

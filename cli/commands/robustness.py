@@ -21,7 +21,7 @@ def robustness(
     kinds: Annotated[str | None, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point.")] = 10,
     workers: Annotated[
-        int, typer.Option(min=0, help="Processes (on MuJoCo one alone behind a gap); 0 is one for each core.")
+        int, typer.Option(min=0, help="Cores: processes (on MuJoCo one alone behind a gap); 0 takes all.")
     ] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
@@ -33,7 +33,8 @@ def robustness(
 
     from sami_runtime.model.artifact import read_artifact
     from sami_train.evaluation import robustness as measuring
-    from sami_train.evaluation.evaluate import TaskResult, count_results
+    from sami_train.evaluation.evaluate import count_results
+    from sami_train.evaluation.results import TaskResult
     from sami_train.machine.cores import usable_cores
 
     from ..drive.model_and_env import environment_of, task_set_names

@@ -137,8 +137,8 @@ def run(
             def watch(step: StepRecord, skills: Counter[str] = skills, rewards: list[float] = rewards) -> None:
                 if "reward" in step.info:
                     rewards.append(step.info["reward"])
-                if world.goal:
-                    skills[step.info.get("skill", "none")] += 1
+                if "skill" in step.info:
+                    skills[step.info["skill"]] += 1
                 if not json:
                     live(step)
                 if film is not None and film.wants(step):
@@ -151,7 +151,7 @@ def run(
             live.clear()
             print(text, flush=True)
         if world.features and not json and not dry_run:
-            told.summary(rows, world.features)
+            told.summary(rows, world)
 
 
 def _renderer(render: str | None, gif: Path | None, dry_run: bool) -> str | None:

@@ -39,9 +39,9 @@ def candidates(contract: Contract, run: Path | None) -> tuple[list[Candidate], s
         return [], f"torch and predict are left out: {error.name} is not installed."
     torch.set_num_threads(1)
     spec = agent.environment
-    flat = np.zeros((OBSERVATIONS, spec.observation_size), np.float32)
+    flat = np.zeros((OBSERVATIONS, spec.layout.size), np.float32)
     for name, value in observations(contract).items():
-        flat[:, next(item.indices for item in spec.signals if item.signal.name == name)] = value
+        flat[:, spec.layout.columns(name)] = value
     eager = TorchSession(agent.policy, contract)
     state: Any = None
 

@@ -28,7 +28,7 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
     if name is None:
         raise SamiError(f"model {contract.name!r} does not say what it was trained in; name it with --env.")
     spec = environment(str(name))
-    signals = {item.signal.name for item in spec.signals}
+    signals = {signal.name for signal in spec.signals}
     if own not in (None, name) and not {signal.name for signal in contract.observation} <= signals:
         raise SamiError(
             f"model {contract.name!r} was trained in {own}, and --env {name} does not have the signals that it reads. "

@@ -10,6 +10,7 @@ from .load_adapter import load_adapter
 if TYPE_CHECKING:
     from sami_runtime.adapters import Adapter
     from sami_runtime.clock import Clock
+    from sami_train.envs.skills import Skill
     from sami_train.envs.spec import EnvironmentSpec
     from sami_train.envs.tasks import Task, TaskSpace
 
@@ -23,15 +24,17 @@ class World(NamedTuple):
     """Its adapter, whose observations the clock stamps."""
     features: list[str]
     """Of its tasks; none where nobody knows them."""
-    goal: bool
-    """Whether it tells success and skills."""
+    success: bool
+    """Whether its episodes are judged by success, else by the return."""
+    skills: tuple[Skill, ...]
+    """That it tells apart, see `EnvironmentSpec.skills`."""
     real: bool
     """Whether its time is that of the world, and observations age while nothing is written."""
 
 
 def robot(name: str) -> World:
     """The robot whose adapter MODULE:FACTORY makes."""
-    return World(name, lambda clock: load_adapter(name, clock), [], goal=False, real=True)
+    return World(name, lambda clock: load_adapter(name, clock), [], success=False, skills=(), real=True)
 
 
 def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], render_mode: str | None) -> World:
@@ -46,13 +49,16 @@ def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], rende
     Raises:
         UnknownName, TaskError: there is no such task set, or no such task.
     """
+    from sami_train.envs.make import make, make_adapter
+    from sami_train.envs.measure import SUCCESS
+
     chosen = _tasks(spec.tasks, tasks, fixed)
     features = [feature.name for feature in spec.tasks.features]
 
-    def make(clock: Clock) -> Adapter:
-        return spec.adapter(spec.make(tasks=chosen, render_mode=render_mode), clock)
+    def driven(clock: Clock) -> Adapter:
+        return make_adapter(spec, make(spec, tasks=chosen, render_mode=render_mode), clock)
 
-    return World(spec.name, make, features, goal=spec.goal is not None, real=False)
+    return World(spec.name, driven, features, spec.measure is SUCCESS, spec.skills, real=False)
 
 
 def refuse_simulator_options(given: Mapping[str, Any]) -> None:

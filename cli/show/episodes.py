@@ -35,18 +35,18 @@ def row_of(
         number: of the episode.
         report: of the loop.
         world: what was driven.
-        skills: steps by skill; empty where the world has no goal, and so neither skills nor success.
+        skills: steps by skill.
         total: the return; None where the world gives no rewards.
         follower: a second model that followed.
         telemetry: what the context told.
     """
     loop, info = report.loop, report.info
     row: Row = {"episode": number, **(info["task"] if "task" in info else dict.fromkeys(world.features))}
-    if skills:
+    if world.skills:
         # An episode is named after its rarest skill that it needed: any lifting makes it Pick&Place (paper, C.1).
-        row["skill"] = next((s for s in ("pick_and_place", "other", "push") if skills[s]), "none")
+        row["skill"] = next((skill.name for skill in world.skills if skills[skill.name]), "none")
     row["steps"] = report.steps
-    if skills:
+    if world.success:
         row["success"] = bool(info["is_success"]) if "is_success" in info else None
     row |= {
         "return": total and round(total, 3),
@@ -64,8 +64,8 @@ def header(world: World, telemetry: Telemetry) -> str:
     """The line above the episodes."""
     names = " ".join(f"{name:>8}" for name in world.features)
     known = "" if telemetry.atlas is None else "  phase        score "
-    outcome = "  success" if world.goal else "    return"
-    return f"{names}  {'skill          ' if world.goal else ''}steps{outcome}{known}  context moves"
+    outcome = "  success" if world.success else "    return"
+    return f"{names}  {'skill          ' if world.skills else ''}steps{outcome}{known}  context moves"
 
 
 def line(row: Mapping[str, Any], world: World, report: EpisodeReport) -> str:
@@ -80,29 +80,33 @@ def line(row: Mapping[str, Any], world: World, report: EpisodeReport) -> str:
     task = " ".join(f"{_value(row, name):>8}" for name in world.features)
     if row["telemetry"]["phase"] is not None:
         sparks = f"{_known(row['telemetry'])}  {sparks}"
-    if "success" in row:
+    if world.success:
         won = {True: "yes", False: "no", None: "-"}[row["success"]]
-        return f"{task}  {row['skill']:<14} {row['steps']:>5}  {won:<7}  {sparks}"
-    earned = "-" if row["return"] is None else f"{row['return']:.1f}"
-    return f"{task}  {row['steps']:>5}  {earned:>8}  {sparks}"
+        outcome = f"{won:<7}"
+    else:
+        earned = "-" if row["return"] is None else f"{row['return']:.1f}"
+        outcome = f"{earned:>8}"
+    skill = f"{row['skill']:<14} " if world.skills else ""
+    return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}"
 
 
-def summary(rows: list[Row], features: list[str]) -> None:
+def summary(rows: list[Row], world: World) -> None:
     """Print the episodes' means, by task."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=f"{len(rows)} episodes", title_justify="left")
-    told = ("episodes", "success", "lifted", "steps") if "success" in rows[0] else ("episodes", "return", "steps")
-    for name in (*features, *told):
+    features = world.features
+    shares = [skill.column for skill in world.skills if skill.column is not None]
+    for name in (*features, "episodes", "success" if world.success else "return", *shares, "steps"):
         table.add_column(name, justify="right")
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in sorted(rows, key=lambda row: [row[name] for name in features]):
         groups.setdefault(tuple(_value(row, name) for name in features), []).append(row)
     for key, same in groups.items():
-        table.add_row(*key, *_shares(same))
+        table.add_row(*key, *_means(same, world))
     table.add_section()
-    table.add_row("all", *[""] * (len(features) - 1), *_shares(rows), style="bold")
+    table.add_row("all", *[""] * (len(features) - 1), *_means(rows, world), style="bold")
     Console().print(table)
 
 
@@ -118,11 +122,12 @@ def _value(row: Mapping[str, Any], name: str) -> str:
     return "-" if row[name] is None else shown(row[name])
 
 
-def _shares(rows: list[Row]) -> list[str]:
+def _means(rows: list[Row], world: World) -> list[str]:
     n = len(rows)
-    steps = f"{sum(row['steps'] for row in rows) / n:.1f}"
-    if "success" not in rows[0]:
-        return [str(n), f"{sum(row['return'] or 0.0 for row in rows) / n:.1f}", steps]
-    success = sum(row["success"] for row in rows) / n
-    lifted = sum(row["skill"] == "pick_and_place" for row in rows) / n
-    return [str(n), f"{success:.2f}", f"{lifted:.2f}", steps]
+    if world.success:
+        outcome = f"{sum(row['success'] for row in rows) / n:.2f}"
+    else:
+        outcome = f"{sum(row['return'] or 0.0 for row in rows) / n:.1f}"
+    columns = [skill.name for skill in world.skills if skill.column is not None]
+    shares = [f"{sum(row['skill'] == name for row in rows) / n:.2f}" for name in columns]
+    return [str(n), outcome, *shares, f"{sum(row['steps'] for row in rows) / n:.1f}"]

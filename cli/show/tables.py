@@ -20,9 +20,14 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
     told: tuple[str, ...]
     cells: list[tuple[str, ...]]
     if measure is SUCCESS:
-        title, told = f"{rows[0].episodes} episodes per task", ("success", "above floor", "lifted", "steps")
+        title, told = f"{rows[0].episodes} episodes per task", ("success", "above floor", *rows[0].shares, "steps")
         cells = [
-            (f"{row.success:.2f}", measure.show(row.above_floor, coarse=True), f"{row.lifted:.2f}") for row in rows
+            (
+                f"{row.success:.2f}",
+                measure.show(row.above_floor, coarse=True),
+                *(f"{share:.2f}" for share in row.shares.values()),
+            )
+            for row in rows
         ]
         means = [measure.show(result.success(task_set)), measure.show(result.above_floor(task_set))]
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -71,29 +71,34 @@ class Adapter(Protocol):
         ...
 
 
-def require_compatible(contract: Contract, adapter: Adapter) -> None:
-    """Refuses an adapter that a policy cannot drive, before anything moves.
+def require_compatible(contract: Contract, observation: Sequence[Signal], action: Signal, name: str) -> None:
+    """Refuse signals that a policy cannot drive, before anything moves.
+
+    Args:
+        contract: What the policy reads and writes.
+        observation: What is provided.
+        action: What is taken.
+        name: Of what has these signals, for the message: an adapter's class, an environment.
 
     Raises:
         AdapterError: With every signal that does not match, and with what both sides have.
     """
-    provided = {signal.name: signal for signal in adapter.observation}
+    provided = {signal.name: signal for signal in observation}
     faults = []
     for signal in contract.observation:
         if signal.name not in provided:
             faults.append(f"observation {signal.name!r} is not provided")
         else:
             faults += _differences("observation", signal, provided[signal.name])
-    if contract.action.name == adapter.action.name:
-        faults += _differences("action", contract.action, adapter.action)
+    if contract.action.name == action.name:
+        faults += _differences("action", contract.action, action)
     else:
         faults.append(f"action {contract.action.name!r} is not taken")
     if faults:
-        name = type(adapter).__name__
         raise AdapterError(
             f"model {contract.name!r} does not fit {name}: {'; '.join(faults)}. The model reads "
             f"{_listed(contract.observation)} and writes {_listed([contract.action])}; {name} provides "
-            f"{_listed(adapter.observation)} and takes {_listed([adapter.action])}. "
+            f"{_listed(observation)} and takes {_listed([action])}. "
             "Use the adapter that the model was trained for, or declare the same signals."
         )
 

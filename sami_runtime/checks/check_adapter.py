@@ -134,7 +134,8 @@ class _Trial:
 
 
 def _fits(trial: _Trial) -> None:
-    require_compatible(trial.contract, trial.adapter)
+    adapter = trial.adapter
+    require_compatible(trial.contract, adapter.observation, adapter.action, type(adapter).__name__)
 
 
 def _stops(trial: _Trial) -> None:

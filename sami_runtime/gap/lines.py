@@ -1,26 +1,108 @@
-"""Transport lines: what is sent arrives later, in another order, or not at all."""
+"""What lies between sensors, policy and actuators: transport lines, clocks, and actuators that follow late."""
 
 from __future__ import annotations
 
+import math
 from typing import Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.gap.draw import Draw, Float64, whole_periods
+
+Array = NDArray[np.floating]
 T = TypeVar("T")
 
 
-class _Line(Generic[T]):
-    """A line of which the newest message that has arrived is read; messages that it overtook are lost."""
+class UnderWay(Generic[T]):
+    """Messages of which the newest that has arrived is read; those that it overtook are lost."""
 
     def __init__(self, first: T) -> None:
         self._newest = first
-        self._under_way: list[tuple[int, T]] = []
+        self._sent: list[tuple[int, T]] = []
 
     def send(self, message: T, arrives: int) -> None:
-        self._under_way.append((arrives, message))
+        """Send a message that arrives at a tick."""
+        self._sent.append((arrives, message))
 
     def read(self, now: int) -> T:
-        for at in reversed(range(len(self._under_way))):
-            if self._under_way[at][0] <= now:
-                self._newest = self._under_way[at][1]
-                del self._under_way[: at + 1]
+        """Return the newest message that has arrived until this tick."""
+        for at in reversed(range(len(self._sent))):
+            if self._sent[at][0] <= now:
+                self._newest = self._sent[at][1]
+                del self._sent[: at + 1]
                 break
         return self._newest
+
+
+class Line(Generic[T]):
+    """The line from the sensors: latency, jitter, dropout. The first message of an episode arrives at once.
+
+    Args:
+        period: Time between two ticks [s].
+    """
+
+    def __init__(self, period: float) -> None:
+        self._period = period
+
+    def begin(self, draw: Draw) -> None:
+        """Begin an episode."""
+        self._latency, self._jitter = (draw.number(key) / self._period for key in ("latency_s", "jitter_s"))
+        self._dropout = draw.number("dropout")
+        self._loss_stream, self._jitter_stream = draw.loss, draw.jitter
+        self._messages: UnderWay[T] | None = None
+
+    def carry(self, message: T, tick: int) -> T:
+        """Send the message of a tick, unless it is lost, and return the newest that has arrived."""
+        if self._messages is None:
+            self._messages = UnderWay(message)
+            return message
+        lost = self._dropout and self._loss_stream.random() < self._dropout
+        late = self._latency + (self._jitter * self._jitter_stream.random() if self._jitter else 0.0)
+        if not lost:
+            self._messages.send(message, tick + whole_periods(late))
+        return self._messages.read(tick)
+
+
+class Stamps:
+    """The clock that stamps observations: its skew, and its offset when an episode begins."""
+
+    def begin(self, draw: Draw) -> None:
+        """Begin an episode."""
+        self._skew, self._offset = draw.number("clock_skew"), draw.number("clock_offset_s")
+        self._began: float | None = None
+
+    def stamp(self, time: float) -> float:
+        """Return what the clock shows at a time [s]; an episode begins with the first."""
+        if self._began is None:
+            self._began = time
+        return time + self._offset + self._skew * (time - self._began)
+
+
+class Actuator:
+    """What becomes of commands: they arrive late, and are followed as by a first-order system from zero.
+
+    Args:
+        size: A.
+        period: Time between two writes [s].
+    """
+
+    def __init__(self, size: int, period: float) -> None:
+        self._size, self._period = size, period
+
+    def begin(self, draw: Draw) -> None:
+        """Begin an episode, at rest."""
+        self._latency = draw.number("action_latency_s") / self._period
+        lag = draw.number("actuator_lag_s")
+        self._left = math.exp(-self._period / lag) if lag else 0.0
+        self._commands: UnderWay[Float64] = UnderWay(np.zeros(self._size))
+        self._reached = np.zeros(self._size)
+        self._writes = 0
+
+    def follow(self, command: Array) -> Array:
+        """Send a command (A,), and return what is reached one write later."""
+        self._commands.send(np.asarray(command, np.float64), self._writes + whole_periods(self._latency))
+        arrived = self._commands.read(self._writes)
+        self._writes += 1
+        self._reached = arrived + self._left * (self._reached - arrived)
+        return self._reached.astype(np.result_type(command, np.float32))

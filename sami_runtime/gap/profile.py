@@ -59,7 +59,16 @@ _VALID = {
     "dropout": _Valid(0.0, 1.0, "a number from 0 to 1"),
     "clock_skew": _Valid(-0.5, 0.5, "a number from -0.5 to 0.5"),
 }
-_BY_SIGNAL = ("noise", "noise_relative", "bias", "bias_relative", "quantisation", "stuck_at_s", "stuck_for_s")
+OF_ALL_SIGNALS = (
+    *("latency_s", "jitter_s", "dropout", "clock_skew", "clock_offset_s"),
+    *("action_latency_s", "actuator_lag_s"),
+)
+"""Keys with one value for all signals. Their ranges are drawn in this order, then those of each signal in the order
+below: another order would give every seed another gap."""
+OF_EACH_SIGNAL = ("noise", "noise_relative", "quantisation", "bias", "bias_relative", "stuck_at_s", "stuck_for_s")
+"""Keys with a value for each signal."""
+OF_EACH_ELEMENT = ("bias", "bias_relative")
+"""Those of them whose range draws a value for each of a signal's numbers."""
 
 
 class GapProfile(BaseModel):
@@ -106,7 +115,7 @@ class GapProfile(BaseModel):
     @classmethod
     def _check(cls, value: Any, info: ValidationInfo) -> BySignal:
         key = str(info.field_name)
-        if isinstance(value, Mapping) and key in _BY_SIGNAL:
+        if isinstance(value, Mapping) and key in OF_EACH_SIGNAL:
             return {str(name): _VALID[key].check(f"{key}.{name}", each) for name, each in value.items()}
         return _VALID[key].check(key, value)
 
@@ -194,7 +203,7 @@ class GapProfile(BaseModel):
             SamiError: Two signals of one sensor have different sizes.
         """
         sizes = {signal.name: signal.size for signal in signals}
-        for key in _BY_SIGNAL:
+        for key in OF_EACH_SIGNAL:
             for name in value if isinstance(value := getattr(self, key), Mapping) else ():
                 if name not in sizes:
                     raise UnknownName("observation signal", name, sizes, f"The gap {key} names it.")

@@ -101,7 +101,7 @@ def run_episode(
         )
 
     def drive() -> EpisodeReport:
-        require_compatible(session.contract, adapter)
+        require_compatible(session.contract, adapter.observation, adapter.action, type(adapter).__name__)
         guard = gate or SafetyGate(adapter, session.contract)
         if guard.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")

@@ -288,7 +288,8 @@ class ContextSAC(BaseAlgorithm):
     def _dump_logs(self) -> None:
         assert self.ep_info_buffer is not None
         record = self.logger.record
-        for name, value in self.task_record.scalars(self.environment.measure if self.environment else SUCCESS).items():
+        judged = (spec.measure, spec.outcomes) if (spec := self.environment) else (SUCCESS, {})
+        for name, value in self.task_record.scalars(*judged).items():
             record(name, value)
         record("rollout/ep_rew_mean", float(np.mean([info["r"] for info in self.ep_info_buffer])))
         record("rollout/ep_len_mean", float(np.mean([info["l"] for info in self.ep_info_buffer])))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sami_train.agent.encoders import GaussianEncoder, LSTMEncoder, State
 from sami_train.agent.features import FeatureLayout
 from sami_train.agent.networks import Actor, Features, TwinCritic
-from sami_train.envs.layout import FLAT_KEYS
+from sami_train.envs.layout import flatten
 from sami_train.episodes.buffer import SequenceBatch
 
 
@@ -148,10 +148,7 @@ class ContextPolicy(BasePolicy):
         return (scaled if batched else scaled[0]), state
 
     def _flat(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[np.ndarray, bool]:
-        if isinstance(observation, dict):
-            flat = np.concatenate([np.asarray(observation[key], np.float32) for key in FLAT_KEYS], -1)
-        else:
-            flat = np.asarray(observation, np.float32)
+        flat = flatten(observation)
         return (flat, True) if flat.ndim == 2 else (flat[None], False)
 
     def numpy_weights(self) -> dict[str, np.ndarray]:

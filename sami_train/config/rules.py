@@ -68,7 +68,7 @@ def check(config: TrainConfig) -> None:
     _check_tasks(config)
     _check_together(config)
     if config.gap:
-        GapProfile.loads(config.gap).require_fit(item.signal for item in environment(config.env).signals)
+        GapProfile.loads(config.gap).require_fit(environment(config.env).signals)
 
 
 def _check_numbers(config: TrainConfig) -> None:
@@ -129,7 +129,7 @@ def _check_together(config: TrainConfig) -> None:
                 f"{', '.join(wrong)}: for environments with goals, and {config.env} has none. "
                 "Leave them as its presets have them: 0, false and false."
             )
-    if config.learning.reward_offset and environment(config.env).goal is not None:
+    if config.learning.reward_offset and environment(config.env).ends_early:
         raise ConfigError(
             f"learning.reward_offset is {config.learning.reward_offset}, and episodes of {config.env} end early: it "
             "would change what is worth ending them for. Set learning.reward_offset=0."

@@ -20,6 +20,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.session.telemetry import Phase, Reading, Telemetry
 from sami_train.contexts.change import Change, ChangeError
 from sami_train.contexts.changed_episodes import ChangedEpisodes, Run, Variant
+from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import side_by_side
 
@@ -64,11 +65,11 @@ class Row:
 
     variant: Variant
     success: Mean | None
-    """None where the environment has no goal."""
+    """None where the environment is not judged by it."""
     ret: Mean
     """Return of the whole episode."""
     less_than_live: Mean
-    """The live variant's success (return, where there is no goal) minus this one's, episode by episode."""
+    """The live variant's success (return, where policies are judged by it) minus this one's, episode by episode."""
     detected: Delay | None
     """Until the telemetry says re-adapting or gives an alarm, having been quiet at the change. None where the policy is
     not given what its encoder infers, where the encoder was reset, or where the model has no atlas."""
@@ -151,11 +152,11 @@ def adaptation(
                 on_round(min(rows, episodes - first))
     finally:
         runner.close()
-    return judge(change, runs, starts, runner.contract, spec.goal is not None)
+    return judge(change, runs, starts, runner.contract, spec.measure)
 
 
 def judge(
-    change: Change, runs: Mapping[Variant, Sequence[Run]], starts: Sequence[Run], contract: Contract, goal: bool
+    change: Change, runs: Mapping[Variant, Sequence[Run]], starts: Sequence[Run], contract: Contract, measure: Measure
 ) -> Adaptation:
     """What came of a change, from the episodes of every variant.
 
@@ -164,7 +165,7 @@ def judge(
         runs: by variant, (n,) episodes each; the k-th began alike in all.
         starts: (n,) episodes that had the new dynamics all along.
         contract: of the model.
-        goal: whether success means anything.
+        measure: what policies are judged by in the environment.
 
     Raises:
         ChangeError: every episode is over before the change.
@@ -174,6 +175,7 @@ def judge(
     reached = [k for k, run in enumerate(live) if len(run.actions) > change.step]
     if not reached:
         raise ChangeError(f"all {len(live)} episodes were over before step {change.step}; let it change earlier.")
+    goal = measure is SUCCESS
     rows = []
     for variant, every in runs.items():
         own = [every[k] for k in reached]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from sami_runtime.session.session import Session
 from sami_train.contexts.change import Change
 from sami_train.contexts.policy_head import PolicyHead
 from sami_train.envs.layout import flatten
+from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
 
 
@@ -69,12 +70,10 @@ class ChangedEpisodes:
     def __init__(self, model: Path, spec: EnvironmentSpec, rows: int) -> None:
         artifact = read_artifact(model)
         self.contract = artifact.contract
-        self.observation, self.action = tuple(item.signal for item in spec.signals), spec.action
-        require_compatible(self.contract, cast(Any, self))
+        require_compatible(self.contract, spec.signals, spec.action, f"environment {spec.name!r}")
         self._head, self._session = PolicyHead(artifact), Session(artifact, batch=rows)
-        names = {signal.name for signal in self.contract.observation}
-        self._slices = [item for item in spec.signals if item.signal.name in names]
-        self._envs = [spec.make() for _ in range(rows)]
+        self._layout, self._names = spec.layout, [signal.name for signal in self.contract.observation]
+        self._envs = [make(spec) for _ in range(rows)]
 
     def close(self) -> None:
         """Give the simulators back."""
@@ -105,7 +104,7 @@ class ChangedEpisodes:
                         self._envs[n].unwrapped.set_dynamics(change.after)
                 if variant is Variant.RESET:
                     self._session.reset()
-            signals = {item.signal.name: observation[:, item.indices] for item in self._slices}
+            signals = self._layout.by_name(observation, self._names)
             step = self._session.step(signals)
             actions, given = step.action, step.context
             if t == change.step:

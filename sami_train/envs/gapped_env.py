@@ -10,8 +10,8 @@ from gymnasium.utils import RecordConstructorArgs
 
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
-from sami_train.envs.catalog import environment
-from sami_train.envs.layout import FLAT_KEYS
+from sami_train.envs.layout import flatten
+from sami_train.envs.spec import EnvironmentSpec
 
 
 class GappedEnv(gym.Wrapper, RecordConstructorArgs):
@@ -22,20 +22,18 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
 
     Args:
         env: one of this package's environments.
-        gap: the profile, as `GapProfile.dumps` writes it.
+        spec: what the catalogue says of it.
+        gap: what lies between.
 
     Raises:
-        SamiError, UnknownName: the profile is not valid, or names a signal that is not there.
+        UnknownName, SamiError: the gap names a signal that is not there, or does not fit it.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], gap: str) -> None:
-        RecordConstructorArgs.__init__(self, gap=gap)
+    def __init__(self, env: gym.Env[Any, Any], spec: EnvironmentSpec, gap: GapProfile) -> None:
+        RecordConstructorArgs.__init__(self, spec=spec, gap=gap)
         super().__init__(env)
-        assert env.spec is not None
-        spec = environment(env.spec.id)
-        signals = [item.signal for item in spec.signals]
-        self.gap = Gap(GapProfile.loads(gap), signals, spec.action.size, 1.0 / spec.rate_hz)
-        self._order = [index for item in spec.signals for index in item.indices]
+        self.gap = Gap(gap, spec.signals, spec.action.size, 1.0 / spec.rate_hz)
+        self._layout = spec.layout
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode, and draw its gap by the same seed."""
@@ -49,12 +47,8 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
         return self._seen(observation), reward, terminated, truncated, info
 
     def _seen(self, observation: Any) -> Any:
-        """What arrived, laid out as the environment's own observation."""
-        parts = [observation[key] for key in FLAT_KEYS] if isinstance(observation, dict) else [observation]
-        flat = np.concatenate(parts)
+        """Return what arrived, laid out as the environment's own observation."""
+        flat, order = flatten(observation), self._layout.order
         seen = flat.copy()
-        seen[self._order], _ = self.gap.observe(flat[self._order])
-        if not isinstance(observation, dict):
-            return seen
-        ends = np.cumsum([len(part) for part in parts])[:-1]
-        return dict(zip(FLAT_KEYS, np.split(seen, ends), strict=True))
+        seen[order], _ = self.gap.observe(flat[order])
+        return self._layout.unflatten(seen)

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
+from sami_runtime.adapters.gymnasium_adapter import SignalSource
 from sami_runtime.errors import SamiError
 from sami_runtime.signals import Signal
-
-if TYPE_CHECKING:
-    pass
-
-
-@dataclass(frozen=True)
-class SignalSlice:
-    """Where a signal of the contract lies in the flat observation vector."""
-
-    signal: Signal
-    start: int
-
-    @property
-    def indices(self) -> list[int]:
-        """Positions of the signal's elements in the flat observation."""
-        return list(range(self.start, self.start + self.signal.size))
-
 
 FLAT_KEYS = ("observation", "achieved_goal", "desired_goal")
 """Order in which the parts of a goal environment's observation are laid into one flat vector."""
 
 
 def flatten(observation: Any) -> np.ndarray:
-    """Lay an observation (array, or Gymnasium's goal dictionary) into one float32 vector, ``(D,)``."""
+    """Lay an observation (array, or Gymnasium's goal dictionary) into float32 vectors, ``(..., D)``."""
     if isinstance(observation, dict):
-        return np.concatenate([observation[key] for key in FLAT_KEYS]).astype(np.float32, copy=False)
+        return np.concatenate([observation[key] for key in FLAT_KEYS], -1).astype(np.float32, copy=False)
     return np.asarray(observation, dtype=np.float32)
 
 
@@ -54,3 +40,68 @@ def flat_size(space: spaces.Space) -> int:
         return sum(int(np.prod(space[key].shape or ())) for key in FLAT_KEYS)
     assert space.shape is not None
     return int(np.prod(space.shape))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each signal lies in an environment's observation, and so in the flat vector that training works on.
+
+    >>> pose, speed = (Signal(name=name, size=1, unit="1", elements=("x",)) for name in ("pose", "speed"))
+    >>> layout = Layout((SignalSource(speed, start=1), SignalSource(pose, start=0)))
+    >>> layout.by_name(np.float32([0.5, 2.0]))
+    {'speed': array([2.], dtype=float32), 'pose': array([0.5], dtype=float32)}
+    """
+
+    sources: tuple[SignalSource, ...]
+    """In the contract's order; together they are the whole observation."""
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """The signals, in the contract's order."""
+        return tuple(source.signal for source in self.sources)
+
+    @property
+    def size(self) -> int:
+        """Length D of the flat vector."""
+        return sum(self._part_sizes.values())
+
+    @cached_property
+    def order(self) -> list[int]:
+        """The flat vector's column of each number of the signals laid end to end in the contract's order, (D,)."""
+        return [index for indices in self._indices.values() for index in indices]
+
+    def columns(self, name: str) -> slice:
+        """Columns of a signal in the flat vector."""
+        indices = self._indices[name]
+        return slice(indices[0], indices[-1] + 1)
+
+    def by_name(self, flat: np.ndarray, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """Return copies of the signals (..., size) in flat vectors (..., D).
+
+        Args:
+            flat: see `flatten`.
+            names: of the signals; all of them if None.
+        """
+        return {name: flat[..., self._indices[name]] for name in (self._indices if names is None else names)}
+
+    def unflatten(self, flat: np.ndarray) -> Any:
+        """Return what the environment observes where `flatten` gives (D,): an array, or a goal dictionary."""
+        sizes = self._part_sizes
+        if None in sizes:
+            return flat
+        return dict(zip(sizes, np.split(flat, np.cumsum(list(sizes.values()))[:-1]), strict=True))
+
+    @cached_property
+    def _part_sizes(self) -> dict[str | None, int]:
+        """Length of each part of the environment's observation, in the order of the flat vector."""
+        ends: dict[str | None, list[int]] = {}
+        for source in self.sources:
+            ends.setdefault(source.key, []).append(source.start + source.signal.size)
+        return {key: max(ends[key]) for key in (None, *FLAT_KEYS) if key in ends}
+
+    @cached_property
+    def _indices(self) -> dict[str, list[int]]:
+        """Columns of each signal in the flat vector."""
+        begins = dict(zip(self._part_sizes, np.cumsum([0, *self._part_sizes.values()]).tolist(), strict=False))
+        starts = {source.signal.name: begins[source.key] + source.start for source in self.sources}
+        return {signal.name: [starts[signal.name] + i for i in range(signal.size)] for signal in self.signals}

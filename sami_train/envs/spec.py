@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter, SignalSource
-from sami_runtime.clock import Clock
-from sami_runtime.errors import AdapterError
 from sami_runtime.signals import Signal
 from sami_train.envs.goals import Goal
-from sami_train.envs.measure import RETURN, SUCCESS, Measure
+from sami_train.envs.layout import Layout
+from sami_train.envs.measure import Measure
+from sami_train.envs.skills import Skill
 from sami_train.envs.tasks import TaskSpace
-
-if TYPE_CHECKING:
-    from sami_train.envs.mujoco.batch import MujocoBatch
-from sami_train.envs.layout import SignalSlice
 
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """One environment: its names, its tasks and its layout."""
+    """One environment: its names, its tasks and its layout. It holds no simulator; `envs.make` makes one."""
 
     name: str
     """Name on the command line."""
@@ -32,69 +26,40 @@ class EnvironmentSpec:
     """Gymnasium id."""
     entry_point: str
     tasks: TaskSpace
-    signals: tuple[SignalSlice, ...]
+    layout: Layout
+    """Where each signal lies in the environment's own observation."""
     action: Signal
     rate_hz: float
     episode_steps: int
+    measure: Measure
+    """What policies are judged by."""
+    ends_early: bool
+    """Whether an episode may be over before its last step: the world terminates it."""
     goal: Goal | None
     """How goals are reached and relabelled; None where the environment has none."""
     reach: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None
     """Scripted exploration: flat observation -> action; None where there is none."""
-    sources: tuple[SignalSource, ...]
-    """Where each signal lies in the environment's own observation."""
     family: str
     """What its presets and the extra that brings its simulator are named after: `pip install 'sami[FAMILY]'`."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """What Gymnasium's id fills in when it makes the environment."""
     vector_entry_point: str | None = None
     """What `gymnasium.make_vec` makes; None for copies of the one."""
-
-    def make(self, gap: str = "", **kwargs: Any) -> Any:
-        """Make the environment, behind the gap to reality that `gap` describes (as `GapProfile.dumps` writes it).
-
-        Raises:
-            AdapterError: the simulator is not installed.
-            SamiError, UnknownName: the gap is not valid, or names a signal that is not there.
-        """
-        import gymnasium
-
-        from sami_train.envs.gapped_env import GappedEnv
-
-        with self._simulator():
-            env = gymnasium.make(self.id, **kwargs)
-            return GappedEnv(env, gap) if gap else env
-
-    def batch(self, rows: int, threads: int) -> MujocoBatch:
-        """Many of them, stepped together by native threads; the MuJoCo family has it.
-
-        Raises:
-            AdapterError: the simulator is not installed.
-        """
-        with self._simulator():
-            from sami_train.envs.mujoco.batch import MujocoBatch
-
-        return MujocoBatch(self.name, rows, episode_steps=self.episode_steps, threads=threads)
-
-    @contextmanager
-    def _simulator(self) -> Iterator[None]:
-        try:
-            yield
-        except ModuleNotFoundError as error:
-            raise AdapterError(
-                f"environment {self.name!r} needs the package {error.name}; install it with: pip install "
-                f"'sami[{self.family}]'."
-            ) from error
-
-    def adapter(self, env: Any, clock: Clock | None = None) -> GymnasiumAdapter:
-        """What a policy drives, around an environment that `make` made; `clock` stamps its observations."""
-        return GymnasiumAdapter(env, self.sources, self.action, clock)
+    batch_entry_point: str | None = None
+    """MODULE:CLASS of what steps many of them by native threads, see `envs.make.Batch`; None where nothing does."""
+    training_options: tuple[str, ...] = ()
+    """Keys of a configuration's `collection` that the environment takes as arguments in training."""
+    skills: tuple[Skill, ...] = ()
+    """Skills that it labels, the rarest first: an episode is named after the first of them that it shows."""
+    same_sensor: Mapping[str, str] = field(default_factory=dict)
+    """Signals that come from another one's sensor, by name."""
 
     @property
-    def measure(self) -> Measure:
-        """What policies are judged by."""
-        return RETURN if self.goal is None else SUCCESS
+    def signals(self) -> tuple[Signal, ...]:
+        """What a policy reads, in the contract's order."""
+        return self.layout.signals
 
     @property
-    def observation_size(self) -> int:
-        """Length of the flat observation."""
-        return sum(item.signal.size for item in self.signals)
+    def outcomes(self) -> dict[str, str]:
+        """What evaluations tell of an episode beside what it is judged by: the skill of each column."""
+        return {skill.column: skill.name for skill in self.skills if skill.column is not None}

@@ -1,8 +1,9 @@
-"""How training goes in each task: success, lifting and return over each task's last episodes."""
+"""How training goes in each task: success, skills and return over each task's last episodes."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -21,28 +22,27 @@ class TaskRecord:
 
     def __init__(self) -> None:
         self._success: dict[str, deque[float]] = {}
-        self._lifted: dict[str, deque[float]] = {}
+        self._skills: dict[str, deque[frozenset[str]]] = {}
         self._returns: dict[str, deque[float]] = {}
 
     def add(self, episode: Episode) -> None:
         """Take an episode into its task's windows."""
         name = " ".join(f"{feature}={shown(value)}" for feature, value in episode.task.items()) or "all"
-        for windows, value, length in (
-            (self._success, episode.success, WINDOW),
-            (self._lifted, "pick_and_place" in episode.skills, WINDOW),
-            (self._returns, episode.ret, RETURN_WINDOW),
-        ):
-            windows.setdefault(name, deque(maxlen=length)).append(float(value))
+        self._success.setdefault(name, deque(maxlen=WINDOW)).append(float(episode.success))
+        self._skills.setdefault(name, deque(maxlen=WINDOW)).append(episode.skills)
+        self._returns.setdefault(name, deque(maxlen=RETURN_WINDOW)).append(episode.ret)
 
     @property
     def success(self) -> dict[str, float]:
         """Share of the last episodes that reached the goal, by task."""
         return {name: float(np.mean(window)) for name, window in sorted(self._success.items())}
 
-    @property
-    def lifted(self) -> dict[str, float]:
-        """Share of the last episodes with Pick&Place at any step, by task."""
-        return {name: float(np.mean(window)) for name, window in sorted(self._lifted.items())}
+    def shows(self, skill: str) -> dict[str, float]:
+        """Return the share of the last episodes with a skill at any step, by task."""
+        return {
+            name: float(np.mean([skill in skills for skills in window]))
+            for name, window in sorted(self._skills.items())
+        }
 
     @property
     def returns(self) -> dict[str, float]:
@@ -58,12 +58,21 @@ class TaskRecord:
         values = list(self.by_task(measure).values())
         return float(np.mean(values)) if values else None
 
-    def scalars(self, measure: Measure) -> dict[str, float]:
-        """What a log keeps where policies are judged so."""
+    def scalars(self, measure: Measure, outcomes: Mapping[str, str]) -> dict[str, float]:
+        """Return what a log keeps where policies are judged so.
+
+        Args:
+            measure: what they are judged by.
+            outcomes: what else is told of their episodes, see `EnvironmentSpec.outcomes`.
+        """
         if measure is not SUCCESS:
             return {f"return/{name}": value for name, value in self.returns.items()}
         return {
             "rollout/success": self.mean(measure) or 0.0,
             **{f"success/{name}": share for name, share in self.success.items()},
-            **{f"lifted/{name}": share for name, share in self.lifted.items()},
+            **{
+                f"{column}/{name}": share
+                for column, skill in outcomes.items()
+                for name, share in self.shows(skill).items()
+            },
         }

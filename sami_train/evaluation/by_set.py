@@ -1,4 +1,4 @@
-"""Returns over sets of tasks, where environments have no goals.
+"""Episodes counted set by set, where the return is what counts.
 
 The paper runs 100 episodes on each set, not on each task: a set has up to 240 tasks, and an episode up to 2000 steps.
 """
@@ -9,9 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.evaluation.play import Play
-from sami_train.evaluation.results import TaskResult
+from sami_train.evaluation.model_policy import Source, policy_of
+from sami_train.evaluation.play import SEED, Gaps, Play, playing
+from sami_train.evaluation.results import OnTask, TaskResult
 
 
 def in_turn(count: int, episodes: int, seed: int) -> np.ndarray:
@@ -23,8 +25,41 @@ def in_turn(count: int, episodes: int, seed: int) -> np.ndarray:
     return np.concatenate([rng.permutation(count) for _ in range(-(-episodes // count))])[:episodes]
 
 
+def evaluate_sets(
+    source: Source,
+    spec: EnvironmentSpec,
+    task_sets: Sequence[str],
+    gaps: Gaps,
+    episodes: int,
+    threads: int,
+    on_task: OnTask | None,
+) -> list[tuple[TaskResult, ...]]:
+    """Run so many episodes over each of some sets, behind each gap: the results of each gap.
+
+    Args:
+        source: the policy.
+        spec: the environment.
+        task_sets: names of sets.
+        gaps: see `evaluate_gaps`.
+        episodes: in each set, whose tasks come in turn.
+        threads: of the simulation; behind a gap there is one.
+        on_task: called with each task's result as it arrives.
+    """
+    found = []
+    for gap in gaps:
+        results: list[TaskResult] = []
+        with playing(spec, lambda rows: policy_of(source, spec, rows), episodes, threads, gap) as (play, _):
+            for task_set in task_sets:
+                for result in measure_returns(play, task_set, spec.tasks.resolve(task_set), episodes, SEED):
+                    results.append(result)
+                    if on_task is not None:
+                        on_task(result)
+        found.append(tuple(results))
+    return found
+
+
 def measure_returns(play: Play, task_set: str, tasks: Sequence[Task], episodes: int, seed: int) -> Iterator[TaskResult]:
-    """Run episodes over a set of tasks, and tell of each task that came up, in the order of the set.
+    """Run episodes over a set of tasks, and yield what came of each task that came up, in the order of the set.
 
     Args:
         play: where and by whom, see `playing`.
@@ -36,16 +71,13 @@ def measure_returns(play: Play, task_set: str, tasks: Sequence[Task], episodes: 
     turns = in_turn(len(tasks), episodes, seed)
     returns, steps = play([tasks[turn] for turn in turns], seed)
     for index, task in enumerate(tasks):
-        own = turns == index
-        if own.any():
+        in_task = turns == index
+        if in_task.any():
             yield TaskResult(
                 task_set=task_set,
                 task=dict(task),
-                episodes=int(own.sum()),
-                success=0.0,
-                solved_at_start=0.0,
-                lifted=0.0,
-                steps=float(steps[own].mean()),
-                ret=float(returns[own].mean()),
-                returns=tuple(returns[own].tolist()),
+                episodes=int(in_task.sum()),
+                steps=float(steps[in_task].mean()),
+                ret=float(returns[in_task].mean()),
+                returns=tuple(returns[in_task].tolist()),
             )

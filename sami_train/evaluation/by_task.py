@@ -1,89 +1,132 @@
-"""Episodes counted task by task, in processes of their own."""
+"""Episodes counted task by task, where success is what counts; processes share the tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+import multiprocessing as mp
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from sami_train.envs.catalog import environment
 from sami_train.envs.gapped_env import GappedEnv
+from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.episodes.numpy_policy import NumpyPolicy, Weights
-from sami_train.episodes.rollout import Policy, Rollout
-from sami_train.evaluation.model_policy import SessionPolicy
-from sami_train.evaluation.play import side_by_side
-from sami_train.evaluation.results import TaskResult
+from sami_train.episodes.episode import Episode
+from sami_train.episodes.rollout import Rollout
+from sami_train.evaluation.model_policy import Source, policy_of
+from sami_train.evaluation.play import SEED, Gaps, side_by_side
+from sami_train.evaluation.results import OnTask, TaskResult
+from sami_train.machine.cores import one_thread
 
-SEED = 1_000_003
-"""Starts of evaluation episodes; no training run uses it unless asked to."""
-Source = Path | Weights
-"""What is evaluated: a model file, or weights as `ContextPolicy.numpy_weights` gives them."""
-OnTask = Callable[[TaskResult], None]
-
-
-def policy_of(source: Source, spec: EnvironmentSpec, rows: int) -> Policy:
-    """The policy that plays `rows` episodes side by side."""
-    return SessionPolicy(source, spec, rows) if isinstance(source, Path) else NumpyPolicy(source, rows)
+Job = tuple[int, int]
+"""Numbers of a gap and of a task."""
+Tasks = Sequence[tuple[str, Task]]
+"""Tasks with the name of the set that each is in."""
 
 
-class TaskWorker:
-    """What a worker process keeps between tasks, until its end."""
+def evaluate_tasks(
+    source: Source,
+    spec: EnvironmentSpec,
+    task_sets: Sequence[str],
+    gaps: Gaps,
+    episodes: int,
+    processes: int,
+    on_task: OnTask | None,
+) -> list[tuple[TaskResult, ...]]:
+    """Run so many episodes in every task of some sets, behind each gap: the results of each gap, in order of the tasks.
 
-    def __init__(self, source: Source, env: str, episodes: int, gaps: Sequence[str]) -> None:
-        self.spec, self.episodes, self.gaps = environment(env), episodes, gaps
+    Args:
+        source: the policy.
+        spec: the environment.
+        task_sets: names of sets.
+        gaps: see `evaluate_gaps`.
+        episodes: in each task, the k-th of which begins alike in every task.
+        processes: that share the tasks; with 1 it is this one.
+        on_task: called with each task's result as it arrives, in any order.
+    """
+    tasks = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
+    jobs = [(gap, task) for gap in range(len(gaps)) for task in range(len(tasks))]
+    found: dict[Job, TaskResult] = {}
+
+    def gather(arriving: Iterable[tuple[Job, TaskResult]]) -> list[tuple[TaskResult, ...]]:
+        for job, result in arriving:
+            found[job] = result
+            if on_task is not None:
+                on_task(result)
+        return [tuple(found[gap, task] for task in range(len(tasks))) for gap in range(len(gaps))]
+
+    if processes <= 1:
+        worker = _Worker(source, spec, tasks, gaps, episodes)
+        try:
+            return gather((job, worker.run(job)) for job in jobs)
+        finally:
+            worker.close()
+    arguments = (source, spec, tasks, gaps, episodes)
+    with one_thread(), mp.get_context("spawn").Pool(min(processes, len(jobs)), _begin_process, arguments) as pool:
+        return gather(pool.imap_unordered(_run_job, jobs))
+
+
+class _Worker:
+    """What a process keeps between jobs, until its end."""
+
+    def __init__(self, source: Source, spec: EnvironmentSpec, tasks: Tasks, gaps: Gaps, episodes: int) -> None:
+        self.spec, self.tasks, self.gaps, self.episodes = spec, tasks, gaps, episodes
         rows = side_by_side(episodes)
-        self.policy = policy_of(source, self.spec, rows)
-        self.envs = [self.spec.make() for _ in range(rows)]
+        self.policy = policy_of(source, spec, rows)
+        self.envs = [make(spec) for _ in range(rows)]
 
     def close(self) -> None:
         """Give the simulators back."""
         for env in self.envs:
             env.close()
 
-    def run(self, place: int, task_set: str, task: Task) -> TaskResult:
-        """Play the episodes of one task behind the gap at `place`."""
-        gap = self.gaps[place]
-        envs = [GappedEnv(env, gap) for env in self.envs] if gap else self.envs
+    def run(self, job: Job) -> TaskResult:
+        """Play the episodes of one task behind one gap."""
+        gap, (task_set, task) = self.gaps[job[0]], self.tasks[job[1]]
+        envs = self.envs if gap is None else [GappedEnv(env, self.spec, gap) for env in self.envs]
         rollout = Rollout(envs, self.policy, SEED, tasks=(task,))
-        done = []
-        for first in range(0, self.episodes, len(self.envs)):
-            done += rollout.round(range(first, first + len(self.envs)))
-        done = done[: self.episodes]
-        goal = self.spec.goal
-        at_goal = [
-            goal is not None and bool(goal.reached(e.observations[0, goal.achieved], e.observations[0, goal.desired]))
-            for e in done
-        ]
-        return TaskResult(
-            task_set=task_set,
-            task=dict(task),
-            episodes=len(done),
-            success=float(np.mean([e.success for e in done])),
-            solved_at_start=float(np.mean(at_goal)),
-            lifted=float(np.mean(["pick_and_place" in e.skills for e in done])),
-            steps=float(np.mean([len(e) for e in done])),
-            ret=float(np.mean([e.ret for e in done])),
-        )
+        played: list[Episode] = []
+        for first in range(0, self.episodes, len(envs)):
+            played += rollout.round(range(first, first + len(envs)))
+        return _result(self.spec, task_set, task, played[: self.episodes])
 
 
-_arguments: tuple[Source, str, int, tuple[str, ...]]
-_worker: TaskWorker | None = None
+def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence[Episode]) -> TaskResult:
+    def share(happened: Iterable[bool]) -> float:
+        return float(np.mean(list(happened)))
+
+    goal, starts = spec.goal, [episode.observations[0] for episode in episodes]
+    return TaskResult(
+        task_set=task_set,
+        task=dict(task),
+        episodes=len(episodes),
+        steps=float(np.mean([len(episode) for episode in episodes])),
+        success=share(episode.success for episode in episodes),
+        solved_at_start=share(
+            goal is not None and bool(goal.reached(start[goal.achieved], start[goal.desired])) for start in starts
+        ),
+        shares={
+            column: share(skill in episode.skills for episode in episodes) for column, skill in spec.outcomes.items()
+        },
+        ret=float(np.mean([episode.ret for episode in episodes])),
+    )
+
+
+_arguments: tuple[Source, EnvironmentSpec, Tasks, Gaps, int]
+_worker: _Worker | None = None
 """Of this process, where it is a pool's."""
 
 
-def set_arguments(source: Source, env: str, episodes: int, gaps: tuple[str, ...]) -> None:
+def _begin_process(*arguments: object) -> None:
     """Tell a process of a pool what it will work on."""
     global _arguments, _worker
-    _arguments, _worker = (source, env, episodes, gaps), None
+    _arguments, _worker = arguments, None  # type: ignore[assignment] # a pool's initializer is not typed
 
 
-def run_task(job: tuple[int, str, Task]) -> tuple[int, TaskResult]:
-    """A pool's job: the place of a gap, the name of a set, a task of it."""
+def _run_job(job: Job) -> tuple[Job, TaskResult]:
+    """Do a pool's job."""
     global _worker
     if _worker is None:
         # Not in the pool's initializer: an error there respawns workers for ever, here it reaches the caller.
-        _worker = TaskWorker(*_arguments)
-    return job[0], _worker.run(*job)
+        _worker = _Worker(*_arguments)
+    return job, _worker.run(job)

@@ -1,15 +1,24 @@
-"""A model file as a policy that plays episodes."""
+"""What is evaluated, a model file or weights, as a policy that plays episodes."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 
 from sami_runtime.adapters.base import require_compatible
 from sami_runtime.session.session import Session
 from sami_train.envs.spec import EnvironmentSpec
+from sami_train.episodes.numpy_policy import NumpyPolicy, Weights
+from sami_train.episodes.rollout import Policy
+
+Source = Path | Weights
+"""What is evaluated: a model file, or weights as `ContextPolicy.numpy_weights` gives them."""
+
+
+def policy_of(source: Source, spec: EnvironmentSpec, rows: int) -> Policy:
+    """Return the policy that plays `rows` episodes side by side."""
+    return SessionPolicy(source, spec, rows) if isinstance(source, Path) else NumpyPolicy(source, rows)
 
 
 class SessionPolicy:
@@ -26,9 +35,8 @@ class SessionPolicy:
 
     def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
         self._session = Session.load(path, batch=rows)
-        self.observation, self.action = tuple(item.signal for item in spec.signals), spec.action
-        require_compatible(self._session.contract, cast(Any, self))
-        self._slices = {item.signal.name: item for item in spec.signals}
+        require_compatible(self._session.contract, spec.signals, spec.action, f"environment {spec.name!r}")
+        self._layout = spec.layout
         self._names = [signal.name for signal in self._session.contract.observation]
         self.previous_action = np.zeros((rows, self._session.contract.action.size), np.float32)
         self._acted = False
@@ -49,7 +57,6 @@ class SessionPolicy:
             raise ValueError("a model file acts deterministically; it takes no noise")
         if self._acted:
             self._session.executed(self.previous_action)
-        named = {name: observation[:, self._slices[name].indices] for name in self._names}
-        step = self._session.step(named)
+        step = self._session.step(self._layout.by_name(observation, self._names))
         self._acted = True
         return step.action, step.context

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import gymnasium as gym
 import numpy as np
 
+from sami_runtime.gap.profile import GapProfile
+from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import Policy, Rollout, beginning
 
-if TYPE_CHECKING:
-    from sami_train.envs.mujoco.batch import MujocoBatch
-
+SEED = 1_000_003
+"""Starts of evaluation episodes; no training run uses it unless asked to."""
+Gaps = Sequence[GapProfile | None]
+"""Gaps to reality that lie between a policy and its environment, one after the other; None where nothing does."""
 ROWS = 10
 """Most episodes that are stepped side by side in single environments."""
 BATCH_ROWS = 100
@@ -40,7 +43,7 @@ def playing(
     make_policy: Callable[[int], P],
     episodes: int,
     threads: int = 0,
-    gap: str = "",
+    gap: GapProfile | None = None,
     on_round: OnRound | None = None,
 ) -> Iterator[tuple[Play, P]]:
     """Set a stage, and take it down afterwards.
@@ -53,14 +56,14 @@ def playing(
         gap: to reality; it lies between a policy and one environment, so behind it there is no batch.
         on_round: told of the progress.
     """
-    in_batch = spec.goal is None and not gap  # without goals, no episode ends before its time
+    in_batch = spec.batch_entry_point is not None and not spec.ends_early and gap is None
     rows = side_by_side(episodes, BATCH_ROWS if in_batch else ROWS)
     policy = make_policy(rows)
     if in_batch:
-        yield _in_batch(spec.batch(rows, threads), policy, on_round), policy
+        yield _in_batch(make_batch(spec, rows, threads), policy, on_round), policy
         return
     with ExitStack() as closing:
-        envs = [spec.make(gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
+        envs = [make(spec, gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
         for env in envs:
             closing.callback(env.close)
         yield _in_envs(envs, policy, on_round), policy
@@ -74,7 +77,7 @@ def _rounds(count: int, rows: int, on_round: OnRound | None) -> Iterator[range]:
             on_round(min(rows, count - first))
 
 
-def _in_batch(batch: MujocoBatch, policy: Policy, on_round: OnRound | None) -> Play:
+def _in_batch(batch: Batch, policy: Policy, on_round: OnRound | None) -> Play:
     def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
         played = [
             _round(batch, policy, [tasks[k % len(tasks)] for k in numbers], [beginning(seed, k)[0] for k in numbers])
@@ -95,7 +98,7 @@ def _in_envs(envs: Sequence[gym.Env], policy: Policy, on_round: OnRound | None) 
     return play
 
 
-def _round(batch: MujocoBatch, policy: Policy, tasks: Sequence[Task], seeds: Sequence[int]) -> np.ndarray:
+def _round(batch: Batch, policy: Policy, tasks: Sequence[Task], seeds: Sequence[int]) -> np.ndarray:
     """The returns (n,) of one episode in each row; all end together, by time."""
     observations = batch.reset(seeds, tasks)
     policy.reset()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sami_runtime.errors import SamiError
+from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import RETURN, SUCCESS, Measure, known
+from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-
-OF_GOALS = ("success", "solved_at_start", "lifted")
-"""What is told of a task only where the environment has goals."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class TaskResult:
     task_set: str
     task: Task
     episodes: int
-    success: float
-    """Share of episodes that reached the goal; 0 where there is none."""
-    solved_at_start: float
-    """Share of episodes that began at the goal: what doing nothing would score."""
-    lifted: float
-    """Share of episodes with Pick&Place at any step."""
     steps: float
     """Mean length of an episode."""
+    success: float = 0.0
+    """Share of episodes that succeeded; 0 where success is not what counts."""
+    solved_at_start: float = 0.0
+    """Share of episodes that began at the goal: what doing nothing would score."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """Shares of episodes with the outcomes that the environment declares, by column, see `EnvironmentSpec.outcomes`."""
     ret: float | None = None
     """Mean return; None in files of before it was kept."""
     returns: tuple[float, ...] = ()
@@ -44,6 +44,18 @@ class TaskResult:
             return math.nan
         return (self.success - self.solved_at_start) / (1.0 - self.solved_at_start)
 
+    def row(self, measure: Measure) -> dict[str, Any]:
+        """Return plain values of what is told where policies are judged so; the outcomes are columns like others."""
+        first = {"task_set": self.task_set, "task": dict(self.task), "episodes": self.episodes}
+        last = {"steps": self.steps, "ret": self.ret}
+        if measure is not SUCCESS:
+            return {**first, **last, "returns": self.returns}
+        shares = {"success": self.success, "solved_at_start": self.solved_at_start, **self.shares}
+        return {**first, **shares, **last, "above_floor": known(self.above_floor)}
+
+
+OnTask = Callable[[TaskResult], None]
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -51,8 +63,8 @@ class Evaluation:
 
     env: str
     results: tuple[TaskResult, ...]
-    gap: str = ""
-    """The gap to reality that lay between, as `GapProfile.dumps` writes it; empty where none did."""
+    gap: GapProfile | None = None
+    """The gap to reality that lay between; None where none did."""
 
     @property
     def measure(self) -> Measure:
@@ -115,16 +127,11 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        left_out = ("returns",) if self.measure is SUCCESS else OF_GOALS
         return {
             "env": self.env,
-            **({"gap": self.gap} if self.gap else {}),
+            **({} if self.gap is None else {"gap": self.gap.dumps()}),
             "sets": {name: self.summary(name) for name in self.sets},
-            "tasks": [
-                {name: value for name, value in asdict(result).items() if name not in left_out}
-                | ({"above_floor": known(result.above_floor)} if self.measure is SUCCESS else {})
-                for result in self.results
-            ],
+            "tasks": [result.row(self.measure) for result in self.results],
         }
 
     @classmethod
@@ -136,14 +143,18 @@ class Evaluation:
         """
         try:
             rows, env = values["tasks"], values["env"]
-            success = environment(env).measure is SUCCESS
-            return cls(env, tuple(_task_result(row, success) for row in rows), values.get("gap", ""))
+            spec = environment(env)
+            gap = GapProfile.loads(values["gap"]) if "gap" in values else None
+            return cls(env, tuple(_task_result(row, spec) for row in rows), gap)
         except (KeyError, TypeError) as error:
             raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error
 
 
-def _task_result(row: dict[str, Any], success: bool) -> TaskResult:
-    of_goals: dict[str, Any] = {name: row[name] if success else 0.0 for name in OF_GOALS}
-    told: dict[str, Any] = {name: row[name] for name in ("task_set", "task", "episodes", "steps")}
-    returns = () if success else tuple(row["returns"])
-    return TaskResult(**told, **of_goals, ret=row.get("ret"), returns=returns)
+def _task_result(row: dict[str, Any], spec: EnvironmentSpec) -> TaskResult:
+    values: dict[str, Any] = {name: row[name] for name in ("task_set", "task", "episodes", "steps")}
+    if spec.measure is SUCCESS:
+        values |= {name: row[name] for name in ("success", "solved_at_start")}
+        values["shares"] = {column: row[column] for column in spec.outcomes}
+    else:
+        values["returns"] = tuple(row["returns"])
+    return TaskResult(**values, ret=row.get("ret"))

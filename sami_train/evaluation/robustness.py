@@ -12,12 +12,11 @@ from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import RETURN
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.evaluation.by_task import OnTask, Source
-from sami_train.evaluation.evaluate import Evaluation, evaluate_gaps
+from sami_train.evaluation.evaluate import evaluate_gaps
+from sami_train.evaluation.model_policy import Source
+from sami_train.evaluation.results import Evaluation, OnTask
 
 POSITIONS, SPEEDS = ("m", "rad"), ("m/s", "rad/s")
-SAME_SENSOR = {"panda": {"achieved_goal": "cube_position"}}
-"""Signals of an environment that come from another one's sensor."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +34,14 @@ class Kind:
         """A severity with its unit, and its profile."""
         in_periods = self.unit == "periods"
         value = severity / spec.rate_hz if in_periods else severity
-        shared = {"same_as": SAME_SENSOR[spec.name]} if spec.name in SAME_SENSOR else {}
+        shared = {"same_as": spec.same_sensor} if spec.same_sensor else {}
         return value, "s" if in_periods else self.unit, GapProfile.of({**shared, **self.profile(spec, value)})
 
 
 def _measured(spec: EnvironmentSpec, units: Sequence[str]) -> list[str]:
     """Signals in these units, without the goal, which nobody measures."""
-    desired = set() if spec.goal is None else set(range(spec.goal.desired.start, spec.goal.desired.stop))
-    found = [item for item in spec.signals if item.signal.unit in units]
-    return [item.signal.name for item in found if not desired & set(item.indices)]
+    desired = None if spec.goal is None else spec.goal.desired
+    return [s.name for s in spec.signals if s.unit in units and spec.layout.columns(s.name) != desired]
 
 
 def _on(key: str, units: Sequence[str], span: bool = False) -> Callable[[EnvironmentSpec, float], Mapping[str, Any]]:
@@ -122,7 +120,7 @@ def sweep(
     task_sets: Sequence[str],
     chosen: Sequence[Kind] = KINDS,
     episodes: int = 10,
-    workers: int = 1,
+    cores: int = 1,
     on_task: OnTask | None = None,
 ) -> list[Point]:
     """Measure a policy in the world as it is, then behind each severity of some kinds of gap.
@@ -133,13 +131,13 @@ def sweep(
         task_sets: names of sets.
         chosen: kinds of gap.
         episodes: see `evaluate`; the same starts for every point.
-        workers: processes.
+        cores: see `evaluate`.
         on_task: see `evaluate`.
     """
     spec = environment(env)
     points = [(kind, *kind.point(spec, severity)) for kind in chosen for severity in kind.severities]
-    gaps = ["", *(profile.dumps() for *_, profile in points)]
-    clean, *behind = evaluate_gaps(source, env, task_sets, gaps, episodes, workers, on_task)
+    gaps = [None, *(profile for *_, profile in points)]
+    clean, *behind = evaluate_gaps(source, env, task_sets, gaps, episodes, cores, on_task)
     return [
         Point("", 0.0, "", {}, clean),
         *(

@@ -98,7 +98,7 @@ def _fitting(agent: ContextSAC, spec: EnvironmentSpec | None) -> EnvironmentSpec
             "signals are not known. Give export() their EnvironmentSpec: spec=..."
         )
     sizes = flat_size(agent.observation_space), agent.policy.action_size
-    if (expected := (spec.observation_size, spec.action.size)) != sizes:
+    if (expected := (spec.layout.size, spec.action.size)) != sizes:
         raise SamiError(
             f"the agent observes {sizes[0]} numbers and acts with {sizes[1]}; environment {spec.name!r} has "
             f"{expected[0]} and {expected[1]}. Give the EnvironmentSpec of the environment that it was trained in."

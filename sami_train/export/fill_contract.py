@@ -34,7 +34,7 @@ def fill_contract(
     return Contract(
         name=name,
         rate_hz=spec.rate_hz,
-        observation=tuple(item.signal for item in spec.signals),
+        observation=spec.signals,
         action=spec.action,
         state=tuple(StateTensor(name=name, shape=shape) for name, shape in policy.encoder.state.items()),
         context=Context(size=policy.context_size),

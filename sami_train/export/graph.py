@@ -31,8 +31,7 @@ class Exportable(nn.Module):
     def __init__(self, policy: ContextPolicy, spec: EnvironmentSpec) -> None:
         super().__init__()
         self.policy = policy
-        order = np.argsort([index for item in spec.signals for index in item.indices])
-        self.register_buffer("permutation", torch.as_tensor(order))
+        self.register_buffer("permutation", torch.as_tensor(np.argsort(spec.layout.order)))
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Signals (B, size) in the contract's order, previous action (B, A), then the encoder's state (B, ...)."""

@@ -12,6 +12,7 @@ from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.session.session import Session
 from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.layout import flatten
+from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
 
 GOLDEN_STEPS = 64
@@ -61,7 +62,7 @@ def record(policy: ContextPolicy, spec: EnvironmentSpec, contract: Contract, see
 
     Random actions keep the episodes from ending early, and make executed and proposed actions differ.
     """
-    env = spec.make()
+    env = make(spec)
     rng = np.random.default_rng(seed)
     lengths = (GOLDEN_RESET, GOLDEN_STEPS - GOLDEN_RESET)
     rows: list[Row] = []
@@ -75,7 +76,7 @@ def record(policy: ContextPolicy, spec: EnvironmentSpec, contract: Contract, see
     env.close()
     seen, executed, answers = zip(*rows, strict=True)
     return GoldenSteps(
-        observation=_by_signal(spec, np.stack(seen)),
+        observation=spec.layout.by_name(np.stack(seen)),
         executed=np.stack(executed).astype(np.float32),
         answers={name: np.stack([row[name] for row in answers]) for name in contract.answers},
         resets=(0, GOLDEN_RESET),
@@ -98,14 +99,9 @@ def _steps(env: Any, session: TorchSession, length: int, rng: np.random.Generato
     return rows
 
 
-def _by_signal(spec: EnvironmentSpec, flat: np.ndarray) -> dict[str, np.ndarray]:
-    """Split flat observations (..., D) into the contract's signals."""
-    return {item.signal.name: flat[..., item.indices] for item in spec.signals}
-
-
 def closed_loop_error(session: Session, policy: ContextPolicy, spec: EnvironmentSpec) -> float:
     """Return the largest difference in any answer: the file drives episodes, torch follows on its own state."""
-    env = spec.make()
+    env = make(spec)
     reference = TorchSession(policy, session.contract)
     worst, over, seed = 0.0, True, 0
     for _ in range(CLOSED_LOOP_STEPS):
@@ -115,7 +111,7 @@ def closed_loop_error(session: Session, policy: ContextPolicy, spec: Environment
             reference.reset()
             seed += 1
         flat = flatten(observation)
-        step = session.step(_by_signal(spec, flat))
+        step = session.step(spec.layout.by_name(flat))
         difference = max(np.abs(step.answers[name] - value).max() for name, value in reference.step(flat).items())
         worst = max(worst, float(difference)) if np.isfinite(difference) else float("inf")
         reference.previous_action = step.action

@@ -120,14 +120,10 @@ def _successes(result: Evaluation, title: str) -> list[str]:
     for name in result.sets:
         theirs = f"{paper[name]:.2f}" if name in paper else ""
         lines.append(f"| {name} | {result.success(name):.3f} | {show(result.above_floor(name))} | {theirs} |")
-    lines += [
-        "",
-        "| task set | task | success | above the floor | lifted | steps |",
-        "|---|---|---|---|---|---|",
-    ]
+    columns = ("task set", "task", "success", "above the floor", *result.results[0].shares, "steps")
+    lines += ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in result.results:
-        lines.append(
-            f"| {row.task_set} | {label(row.task)} | {row.success:.2f} | {show(row.above_floor, coarse=True)} "
-            f"| {row.lifted:.2f} | {row.steps:.1f} |"
-        )
+        shares = [f"{share:.2f}" for share in row.shares.values()]
+        numbers = [f"{row.success:.2f}", show(row.above_floor, coarse=True), *shares, f"{row.steps:.1f}"]
+        lines.append(f"| {row.task_set} | {label(row.task)} | {' | '.join(numbers)} |")
     return [*lines, ""]

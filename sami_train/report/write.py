@@ -6,12 +6,9 @@ import csv
 import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sami_train.envs.measure import RETURN, known
-from sami_train.evaluation.results import OF_GOALS
 from sami_train.report.comparison import Comparison
 from sami_train.report.evaluated import ComparisonError
 from sami_train.report.figures.plots import PLOTS, Plot, draw
@@ -57,7 +54,7 @@ def write_report(comparison: Comparison, out: Path, command: Sequence[str]) -> l
 
 
 def _write_results(comparison: Comparison, path: Path) -> None:
-    left_out = ("task_set", "task", "returns", *(OF_GOALS if comparison.measure is RETURN else ()))
+    left_out = ("task_set", "task", "returns")
     keys = sorted({key for group in comparison.groups for key in group.settings})
     rows = [
         {
@@ -72,8 +69,7 @@ def _write_results(comparison: Comparison, path: Path) -> None:
             "commit": run.commit,
             "task_set": result.task_set,
             **result.task,
-            **{name: value for name, value in asdict(result).items() if name not in left_out},
-            **({} if comparison.measure is RETURN else {"above_floor": known(result.above_floor)}),
+            **{name: value for name, value in result.row(comparison.measure).items() if name not in left_out},
         }
         for group in comparison.groups
         for run in group.runs

@@ -15,9 +15,11 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
 
 from sami_runtime.errors import UnknownName
+from sami_runtime.gap.profile import GapProfile
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
+from sami_train.envs.make import make
 from sami_train.machine.cores import share_of_cores
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.metrics import MetricsFile
@@ -130,9 +132,10 @@ def _readable(path: Path) -> Iterator[None]:
 def make_env(config: TrainConfig) -> Any:
     """The environment that a run trains in, on its training tasks and behind its gap."""
     spec, collection = environment(config.env), config.collection
-    goal = {} if spec.goal is None else {"reward": collection.reward, "end_on_fall": collection.end_on_fall}
+    options = {name: getattr(collection, name) for name in spec.training_options}
     steps = collection.episode_steps or spec.episode_steps
-    return spec.make(gap=config.gap, tasks=config.training_tasks(), max_episode_steps=steps, **goal)
+    gap = GapProfile.loads(config.gap) if config.gap else None
+    return make(spec, gap, tasks=config.training_tasks(), max_episode_steps=steps, **options)
 
 
 def prepare_torch(config: TrainConfig) -> None:

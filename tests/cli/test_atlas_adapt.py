@@ -16,6 +16,7 @@ from sami_runtime import Telemetry, read_artifact
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
+from sami_train.envs.make import make
 from sami_train.export import parity
 from sami_train.export.export import export
 from sami_train.export.model_file import attach
@@ -35,7 +36,7 @@ def cheetah(tmp_path_factory):
     """A half-cheetah's model of an untrained agent, exported with an atlas of episodes of 40 steps."""
     path = tmp_path_factory.mktemp("cheetah") / "cheetah.onnx"
     agent = ContextSAC(
-        "ContextPolicy", ENVIRONMENTS["half-cheetah"].make(), resolve("fast-cpu", SMALL | {"env": "half-cheetah"})
+        "ContextPolicy", make(ENVIRONMENTS["half-cheetah"]), resolve("fast-cpu", SMALL | {"env": "half-cheetah"})
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parity, "CLOSED_LOOP_STEPS", 1)

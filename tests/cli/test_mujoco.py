@@ -15,6 +15,7 @@ from sami_cli.show.tables import evaluation_table
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
+from sami_train.envs.make import make
 from sami_train.evaluation.results import Evaluation
 from sami_train.export import parity
 from sami_train.export.export import export
@@ -37,7 +38,7 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for name in BODIES:
         config = resolve("fast-cpu", SMALL | {"env": name})
-        agent = ContextSAC("ContextPolicy", ENVIRONMENTS[name].make(), config, device="cpu")
+        agent = ContextSAC("ContextPolicy", make(ENVIRONMENTS[name]), config, device="cpu")
         with pytest.MonkeyPatch.context() as patch:
             if name != "half-cheetah":
                 patch.setattr(parity, "CLOSED_LOOP_STEPS", 1)

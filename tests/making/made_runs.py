@@ -33,7 +33,7 @@ def made_run(path, method="satesac", seed=0, success=0.9, steps=STEPS, episodes=
     run.metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
     made = success if callable(success) else lambda task_set, task: success
     results = [
-        TaskResult(name, dict(task), episodes, made(name, task), floor, lifted=0.5, steps=20.0)
+        TaskResult(name, dict(task), episodes, 20.0, made(name, task), floor, shares={"lifted": 0.5})
         for name, tasks in PANDA_TASKS.sets.items()
         for task in tasks
     ]
@@ -64,8 +64,6 @@ def made_return_run(path, env="hopper", method="satesac", seed=0, ret=None, step
             own = tuple(made(name, k) for k in range(episodes) if turns[k] == index)
             if own:
                 mean = sum(own) / len(own)
-                results.append(
-                    TaskResult(name, dict(task), len(own), 0.0, 0.0, 0.0, steps=1000.0, ret=mean, returns=own)
-                )
+                results.append(TaskResult(name, dict(task), len(own), 1000.0, ret=mean, returns=own))
     run.keep_evaluation(Evaluation(env, tuple(results)).to_dict(), steps)
     return path

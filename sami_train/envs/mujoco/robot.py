@@ -102,17 +102,9 @@ class Robot:
         """Sizes and positions of all geoms with the crippled parts' halved and moved together."""
         size, position = self._own["geom_size"].copy(), self._own["geom_pos"].copy()
         first = int(self.model.body_geomadr[_TORSO]) + 1  # after the torso's
-        for part in crippled:
-            if self.row.name == "crippled-ant":
-                # Each leg is three capsules; the inner one belongs to the torso and stays.
-                hip = first + 3 * part + 1
-                size[hip : hip + 2, :2] /= 2.0
-                position[hip + 1] = position[hip]
-            else:
-                thigh, geom = first + part // 3 * 3, first + part
-                size[geom, :2] /= 2.0
-                chain = (geom, geom + 1, geom + 2) if part % 3 == 0 else (thigh + 1, thigh + 2)
-                position[list(chain[1:])] = position[chain[0]]
+        for links in (self.row.links[part] for part in crippled):
+            size[[first + geom for geom in links.halved], :2] /= 2.0
+            position[[first + geom for geom in links.moved]] = position[first + links.moved_to]
         return size, position
 
 

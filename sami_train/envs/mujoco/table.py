@@ -39,6 +39,18 @@ class Options:
 
 
 @dataclass(frozen=True)
+class Links:
+    """What becomes of the links of one crippled part where they shrink; geoms count from 0 after the torso's."""
+
+    halved: tuple[int, ...]
+    """Geoms of half their size."""
+    moved: tuple[int, ...]
+    """Geoms that move to another's place."""
+    moved_to: int
+    """That other one."""
+
+
+@dataclass(frozen=True)
 class Row:
     """One environment of the benchmark."""
 
@@ -52,6 +64,8 @@ class Row:
     """Options that it takes besides those that all take."""
     motors: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Motors that fall silent with each part; empty where nothing can be crippled."""
+    links: Mapping[int, Links] = field(default_factory=dict)
+    """Links that shrink with each part, for the option `shrink_geoms`."""
 
     @property
     def id(self) -> str:
@@ -141,6 +155,15 @@ def _each_joint(body: Body) -> dict[int, tuple[int, ...]]:
     return {joint: (joint,) for joint in range(len(body.joints))}
 
 
+# Each leg of an ant is three capsules; the inner one belongs to the torso and stays.
+_ANT_LINKS = {leg: Links((3 * leg + 1, 3 * leg + 2), moved=(3 * leg + 2,), moved_to=3 * leg + 1) for leg in range(4)}
+# Each leg of a walker is thigh, shin and foot.
+_WALKER_LINKS = {
+    joint: Links((joint,), moved=(joint + 1, joint + 2), moved_to=joint)
+    if joint % 3 == 0
+    else Links((joint,), moved=(joint // 3 * 3 + 2,), moved_to=joint // 3 * 3 + 1)
+    for joint in range(6)
+}
 _NOTHING: Parts = [()]
 _CHEETAH_JOINTS = Crippled("joint", HALF_CHEETAH.joints, most=2)
 _ANT_LEGS = Crippled("leg", ("front left", "front right", "back left", "back right"), most=2)
@@ -203,6 +226,7 @@ ROWS = (
         2000,
         options=("contact_cost", "shrink_geoms"),
         motors={0: (2, 3), 1: (4, 5), 2: (6, 7), 3: (0, 1)},
+        links=_ANT_LINKS,
     ),
     Row(
         "crippled-hopper",
@@ -230,6 +254,7 @@ ROWS = (
         2000,
         options=("shrink_geoms",),
         motors=_each_joint(WALKER),
+        links=_WALKER_LINKS,
     ),
     # The four settings of the paper's comparison with DOMINO and CaDM.
     Row("half-cheetah-cadm", HALF_CHEETAH, _GALLOP, _tasks(_FINE, _NEAR, _FAR), 1000),

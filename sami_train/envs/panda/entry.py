@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from sami_runtime.adapters.panda import PANDA_SOURCES
+from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_RATE_HZ
+from sami_train.envs.goals import Goal
+from sami_train.envs.layout import Layout
+from sami_train.envs.measure import SUCCESS
+from sami_train.envs.panda.reach import reach_action
+from sami_train.envs.panda.tasks import PANDA_TASKS
+from sami_train.envs.skills import Skill
+from sami_train.envs.spec import EnvironmentSpec
 
-if TYPE_CHECKING:
-    pass
+_LAYOUT = Layout(PANDA_SOURCES)
 
-
-_PANDA_OFFSET = {"observation": 0, "achieved_goal": 19, "desired_goal": 22}
+PANDA = EnvironmentSpec(
+    name="panda",
+    id="sami/PandaSkill-v0",
+    entry_point="sami_train.envs.panda.env:PandaSkillEnv",
+    tasks=PANDA_TASKS,
+    layout=_LAYOUT,
+    action=PANDA_ACTION,
+    rate_hz=PANDA_RATE_HZ,
+    episode_steps=PANDA_EPISODE_STEPS,
+    measure=SUCCESS,
+    ends_early=True,
+    goal=Goal(
+        achieved=_LAYOUT.columns("achieved_goal"),
+        desired=_LAYOUT.columns("desired_goal"),
+        threshold=0.05,
+        height=0.02,
+        lowest=0.0,
+    ),
+    reach=reach_action,
+    family="panda",
+    training_options=("reward", "end_on_fall"),
+    skills=(Skill("pick_and_place", column="lifted"), Skill("other"), Skill("push")),
+    same_sensor={"achieved_goal": "cube_position"},
+)

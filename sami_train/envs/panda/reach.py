@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-_EE_POSITION = slice(0, 3)
-_CUBE_POSITION = slice(7, 10)
+from sami_runtime.adapters.panda import PANDA_SOURCES
+from sami_train.envs.layout import Layout
+
+_LAYOUT = Layout(PANDA_SOURCES)
+_EE_POSITION, _CUBE_POSITION = _LAYOUT.columns("ee_position"), _LAYOUT.columns("cube_position")
 _ACTION_SCALE = 0.05
 """Metres that the end effector moves for an action of 1."""
 

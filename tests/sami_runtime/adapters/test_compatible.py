@@ -6,10 +6,14 @@ from sami_runtime.adapters import FakeAdapter, require_compatible
 from sami_runtime.errors import AdapterError
 
 
+def compare(contract, adapter):
+    require_compatible(contract, adapter.observation, adapter.action, type(adapter).__name__)
+
+
 def test_an_incompatible_adapter_is_refused_with_both_sides(make):
     contract = make.contract_of(make.recurrent())
     with pytest.raises(AdapterError) as error:
-        require_compatible(contract, FakeAdapter(axes=1))
+        compare(contract, FakeAdapter(axes=1))
     assert str(error.value) == (
         "model 'tiny' does not fit FakeAdapter: observation 'position' has size 2, the adapter's has 1; "
         "observation 'position' has elements (x, y), the adapter's has (x); observation 'goal' is not "
@@ -24,10 +28,10 @@ def test_units_are_compared_and_more_signals_than_needed_are_fine(make):
     position, force = make.observation_signals[0], make.action_signal
     policy = make.memoryless()
     fits = make.contract_of(policy, observation=(position,))
-    require_compatible(fits, FakeAdapter(axes=2))
+    compare(fits, FakeAdapter(axes=2))
     millimetres = make.contract_of(policy, observation=(position.model_copy(update={"unit": "mm"}),))
     with pytest.raises(AdapterError, match="observation 'position' has unit mm, the adapter's has m"):
-        require_compatible(millimetres, FakeAdapter(axes=2))
+        compare(millimetres, FakeAdapter(axes=2))
     other = make.contract_of(policy, observation=(position,), action=force.model_copy(update={"name": "velocity"}))
     with pytest.raises(AdapterError, match="action 'velocity' is not taken"):
-        require_compatible(other, FakeAdapter(axes=2))
+        compare(other, FakeAdapter(axes=2))

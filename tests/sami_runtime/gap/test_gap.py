@@ -140,6 +140,25 @@ def test_the_same_seed_gives_the_same_stream_and_another_seed_another():
     assert not np.array_equal(first[0], seen(one, 4)[0])
 
 
+def test_a_seed_means_the_same_gap_in_every_version():
+    """Recordings and trainings tell a seed: what is drawn by it, and in which order, must not change."""
+    gap = gap_of(
+        bias=[-1, 1],
+        bias_relative=[-0.5, 0.5],
+        latency_s=[0.0, 0.2],
+        clock_skew=[-0.5, 0.5],
+        clock_offset_s=[0, 1],
+        actuator_lag_s=[0, 0.1],
+        noise=[0.0, 1e-9],
+        quantisation=[0.0, 1e-9],
+    )
+    values, stamps = seen(gap, 3, np.repeat([[0.0], [1.0]], (1, 5), axis=0) * np.ones((6, 4)))
+    at_zero, at_one = [-0.90966, -0.62717, -0.86795, 0.77681], [0.1564, -0.0586, -0.11248, 2.09734]
+    np.testing.assert_allclose(values[:4], [at_zero, at_zero, at_zero, at_one], atol=1e-5)
+    np.testing.assert_allclose(stamps[:4], [0.62218, 0.62218, 0.62218, 1.86276], atol=1e-5)
+    np.testing.assert_allclose(gap.actuate(np.ones(2)), 0.42531202, atol=1e-7)
+
+
 def test_without_a_seed_the_stream_of_the_last_one_goes_on():
     one, other = everything(), everything()
     streams = [[seen(gap, seed)[0] for seed in (3, None, None)] for gap in (one, other)]

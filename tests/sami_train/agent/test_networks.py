@@ -8,6 +8,7 @@ from sami_train.agent.features import feature_layout
 from sami_train.agent.networks import Features
 from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.catalog import environment
+from sami_train.envs.make import make
 
 SPEC = environment("panda")
 OPTIONS = {"encoder_reads_goal": False, "relative_goal": True, "normalize": True}
@@ -20,7 +21,7 @@ def layout(**changes):
 @pytest.fixture
 def policy():
     torch.manual_seed(0)
-    env = SPEC.make()
+    env = make(SPEC)
     policy = ContextPolicy(env.observation_space, env.action_space, layout=layout(), net_arch=(32, 32))
     policy.features.update(np.random.default_rng(0).normal(1.0, 2.0, (500, 25)).astype(np.float32))
     env.close()

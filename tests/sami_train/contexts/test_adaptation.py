@@ -16,6 +16,8 @@ from sami_train.contexts.change import Change, ChangeError
 from sami_train.contexts.changed_episodes import ChangedEpisodes, Run, Variant
 from sami_train.contexts.policy_head import PolicyHead
 from sami_train.envs.catalog import environment
+from sami_train.envs.make import make, make_adapter
+from sami_train.envs.measure import RETURN, SUCCESS
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.tasks import TaskError
 
@@ -72,9 +74,9 @@ def test_from_the_change_on_each_variant_is_given_its_own_context(world):
 
 
 def test_the_live_variant_is_the_episode_that_a_session_drives(world):
-    env, session = PANDA.make(), Session.load(MODEL)
+    env, session = make(PANDA), Session.load(MODEL)
     observation, _ = env.reset(seed=SEEDS[0], options={"task": LIGHT})
-    adapter = PANDA.adapter(env)
+    adapter = make_adapter(PANDA, env)
     adapter._keep(observation)
     for t, (action, context) in enumerate(zip(*(world.runs[Variant.LIVE][0][i] for i in (2, 0)), strict=True)):
         if t == STEP:
@@ -97,7 +99,7 @@ def test_a_change_to_the_same_dynamics_changes_nothing(world):
 
 
 def test_pandas_dynamics_change_in_the_middle_of_an_episode():
-    env = PANDA.make().unwrapped
+    env = make(PANDA).unwrapped
     env.reset(seed=0, options={"task": {"mass": 5.0, "friction": 0.1}})
     physics, bodies = env.sim.physics_client, env.sim._bodies_idx
     cube = bodies["object"]
@@ -123,7 +125,7 @@ def test_pandas_dynamics_change_in_the_middle_of_an_episode():
 
 def test_a_mujoco_joint_dies_in_the_middle_of_an_episode():
     spec = environment("crippled-half-cheetah")
-    env = spec.make(tasks={"mass": 1.0, "damping": 1.0}).unwrapped
+    env = make(spec, tasks={"mass": 1.0, "damping": 1.0}).unwrapped
     env.reset(seed=0)
     own = env.model.body_mass.copy(), env.model.dof_damping.copy()
     env.step(np.ones(6, np.float32))
@@ -200,9 +202,7 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     frozen = [run_of([0] * 6, -6, False, [0] * 6), live[1], run_of([0] * 5, -7, False, [0] * 5)]
     starts = [run_of([5] * 6), run_of([5] * 2), run_of([5] * 3)]
     others = {v: live for v in (Variant.RESET, Variant.START, Variant.UNCHANGED)}
-    found = judge(
-        Change({}, {}, 2), {Variant.LIVE: live, Variant.FROZEN: frozen, **others}, starts, contract, goal=True
-    )
+    found = judge(Change({}, {}, 2), {Variant.LIVE: live, Variant.FROZEN: frozen, **others}, starts, contract, SUCCESS)
     assert (found.episodes, found.reached) == (3, 3)
     row = found.of(Variant.LIVE)
     assert row.success == Mean(2 / 3, pytest.approx(1 / 3))
@@ -214,7 +214,7 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     assert found.of(Variant.FROZEN).less_than_live == Mean(pytest.approx(1 / 3), pytest.approx(1 / 3))
     assert found.of(Variant.FROZEN).detected is None
     later = {variant: [runs[0]] * 5 for variant, runs in {Variant.LIVE: live, Variant.FROZEN: frozen}.items()}
-    told = judge(Change({}, {}, 4), later, starts[:1] * 5, contract, goal=False)
+    told = judge(Change({}, {}, 4), later, starts[:1] * 5, contract, RETURN)
     assert told.of(Variant.LIVE).gap == pytest.approx([1.0, 3.0])
     assert told.of(Variant.FROZEN).gap == pytest.approx([5.0, 5.0])
     assert told.of(Variant.LIVE).score == pytest.approx([4 / 3, 8 / 3])
@@ -223,7 +223,7 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     assert told.of(Variant.LIVE).detected == Delay(0.0, None)
     assert told.of(Variant.LIVE).identified is None
     with pytest.raises(ChangeError, match="all 3 episodes were over before step 9"):
-        judge(Change({}, {}, 9), {Variant.LIVE: live}, starts, contract, goal=True)
+        judge(Change({}, {}, 9), {Variant.LIVE: live}, starts, contract, SUCCESS)
 
 
 def test_new_dynamics_are_identified_in_episodes_that_end_nearest_to_them():
@@ -237,7 +237,7 @@ def test_new_dynamics_are_identified_in_episodes_that_end_nearest_to_them():
 
     def identified(before, after):
         runs = {Variant.LIVE: live, Variant.FROZEN: live}
-        told = judge(Change(before, after, 1), runs, live, contract, goal=False)
+        told = judge(Change(before, after, 1), runs, live, contract, RETURN)
         assert told.of(Variant.FROZEN).identified is None
         return told.of(Variant.LIVE).identified
 

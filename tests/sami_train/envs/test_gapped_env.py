@@ -13,6 +13,7 @@ from sami_runtime.safety.limits import AGE_PERIODS
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS, environment
 from sami_train.envs.layout import flatten
+from sami_train.envs.make import make, make_adapter
 from sami_train.episodes.rollout import Rollout
 from sami_train.runs import train
 from sami_train.runs.folder import RunFolder
@@ -44,7 +45,7 @@ def episode(env, seed):
 @pytest.mark.parametrize("name", ["panda", "half-cheetah"])
 def test_an_empty_gap_is_the_environment_to_the_last_bit(name):
     spec = environment(name)
-    bare, behind = episode(spec.make(), 3), episode(spec.make(gap="{}"), 3)
+    bare, behind = episode(make(spec), 3), episode(make(spec, gap=GapProfile()), 3)
     assert bare[0].tobytes() == behind[0].tobytes()
     assert bare[1] == behind[1]
 
@@ -52,26 +53,26 @@ def test_an_empty_gap_is_the_environment_to_the_last_bit(name):
 @pytest.mark.parametrize("name", ["panda", "half-cheetah"])
 def test_training_and_runtime_disturb_an_episode_alike(name):
     spec = environment(name)
-    seen, _ = episode(spec.make(gap=PROFILE.dumps()), 3)
-    robot = Gapped(spec.adapter(spec.make()), PROFILE, spec.rate_hz)
+    seen, _ = episode(make(spec, gap=PROFILE), 3)
+    robot = Gapped(make_adapter(spec, make(spec)), PROFILE, spec.rate_hz)
     robot.reset(3)
     for tick, action in enumerate(ACTIONS[:, : spec.action.size]):
         values = robot.read().values
-        for item in spec.signals:
-            assert values[item.signal.name].tobytes() == seen[tick, item.indices].tobytes()
+        for name_of_signal, value in spec.layout.by_name(seen[tick]).items():
+            assert values[name_of_signal].tobytes() == value.tobytes()
         robot.write(action)
-    assert not np.array_equal(seen, episode(spec.make(), 3)[0])
+    assert not np.array_equal(seen, episode(make(spec), 3)[0])
 
 
 def test_a_collector_makes_the_same_environment_from_its_spec():
-    env = environment("half-cheetah").make(gap=PROFILE.dumps())
+    env = make(environment("half-cheetah"), gap=PROFILE)
     assert episode(env, 5)[0].tobytes() == episode(gym.make(env.spec), 5)[0].tobytes()
 
 
 def test_reward_and_success_are_those_of_the_world():
     spec = environment("panda")
-    _, told = episode(spec.make(gap='{"bias": 5.0}'), 3)
-    assert told == episode(spec.make(), 3)[1]
+    _, told = episode(make(spec, gap=GapProfile(bias=5.0)), 3)
+    assert told == episode(make(spec), 3)[1]
 
 
 def test_the_stored_action_is_the_command():
@@ -84,7 +85,7 @@ def test_the_stored_action_is_the_command():
         def step(self, observation, noise=None):
             return ACTIONS[:1].copy(), np.zeros((1, 0))
 
-    env = environment("half-cheetah").make(gap='{"actuator_lag_s": 1.0}', max_episode_steps=5)
+    env = make(environment("half-cheetah"), gap=GapProfile(actuator_lag_s=1.0), max_episode_steps=5)
     stored = Rollout([env], Fixed(), seed=0).round([0])[0]
     np.testing.assert_array_equal(stored.actions, np.repeat(ACTIONS[:1], 5, 0))
 
@@ -137,14 +138,13 @@ def test_a_run_behind_a_gap_resumes_to_the_bit_and_keeps_its_gap(tmp_path, monke
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_behind_the_modest_gap_no_observation_is_older_than_a_gate_allows_by_itself(name):
     modest, spec = GapProfile.load("modest"), environment(name)
-    signals = [item.signal for item in spec.signals]
     period = 1.0 / spec.rate_hz
-    gap = Gap(modest.model_copy(update={"dropout": 0.0, "clock_skew": 0.0}), signals, spec.action.size, period)
+    gap = Gap(modest.model_copy(update={"dropout": 0.0, "clock_skew": 0.0}), spec.signals, spec.action.size, period)
     oldest = 0.0
     for seed in range(20):
         gap.begin(seed)
         for tick in range(20):
-            _, stamp = gap.observe(np.zeros(sum(signal.size for signal in signals), np.float32), tick * period)
+            _, stamp = gap.observe(np.zeros(spec.layout.size, np.float32), tick * period)
             # A simulator's adapter reads one period after it measured.
             oldest = max(oldest, (tick + 1) * period - stamp)
     assert oldest <= AGE_PERIODS * period * (1 + 1e-6)

@@ -8,6 +8,7 @@ import pytest
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs import ENVIRONMENTS
+from sami_train.envs.make import make
 from sami_train.envs.tasks import TaskError
 
 pytest.importorskip("mujoco")
@@ -42,7 +43,7 @@ def unroll(batch, actions):
 )
 def test_each_row_is_the_plain_environment_to_the_bit(name, options):
     batch = MujocoBatch(name, 3, "extreme", threads=2, **options)
-    env = ENVIRONMENTS[name].make(tasks="extreme", **options)
+    env = make(ENVIRONMENTS[name], tasks="extreme", **options)
     start = batch.reset(seeds=[5, 6, 7])
     tasks = list(batch.current_tasks)
     actions = actions_for(batch, 40)
@@ -131,7 +132,7 @@ def test_without_seeds_a_row_goes_on_with_its_own_randomness():
 
 
 def test_dynamics_of_one_row_change_in_the_middle_of_an_episode():
-    batch, env = MujocoBatch("crippled-hopper", 2), ENVIRONMENTS["crippled-hopper"].make(tasks={})
+    batch, env = MujocoBatch("crippled-hopper", 2), make(ENVIRONMENTS["crippled-hopper"], tasks={})
     batch.reset(seeds=[0, 0], tasks=[{}, {}])
     env.reset(seed=0)
     actions = actions_for(batch, 40)
@@ -149,7 +150,7 @@ def test_dynamics_of_one_row_change_in_the_middle_of_an_episode():
 def test_a_row_that_blows_up_starts_over_as_the_plain_environment_does(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where MuJoCo keeps a log of its warnings
     wild = {"mass": 1.0, "damping": 100.0}
-    batch, env = MujocoBatch("humanoid-standup", 2), ENVIRONMENTS["humanoid-standup"].make(tasks={})
+    batch, env = MujocoBatch("humanoid-standup", 2), make(ENVIRONMENTS["humanoid-standup"], tasks={})
     batch.reset(seeds=[0, 0], tasks=[{}, wild])
     env.reset(seed=0, options={"task": wild})
     seen = 0
@@ -215,7 +216,7 @@ def test_stable_baselines3_steps_them_as_it_steps_its_own():
 
     ours = vec_env.VecMonitor(MujocoVecEnv(MujocoBatch("hopper", 3, "extreme", episode_steps=6)))
     theirs = vec_env.VecMonitor(
-        vec_env.DummyVecEnv([lambda: ENVIRONMENTS["hopper"].make(tasks="extreme", max_episode_steps=6)] * 3)
+        vec_env.DummyVecEnv([lambda: make(ENVIRONMENTS["hopper"], tasks="extreme", max_episode_steps=6)] * 3)
     )
     for envs in (ours, theirs):
         envs.seed(11)

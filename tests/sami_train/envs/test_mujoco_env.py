@@ -8,6 +8,7 @@ import pytest
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs import ENVIRONMENTS
+from sami_train.envs.make import make as make_env
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -33,7 +34,7 @@ SILENT = {
 
 
 def make(name, tasks=None, **options):
-    return ENVIRONMENTS[name].make(tasks=tasks or {}, **options)
+    return make_env(ENVIRONMENTS[name], tasks=tasks or {}, **options)
 
 
 def corners(name):
@@ -92,7 +93,7 @@ def test_it_is_an_environment_as_gymnasium_checks_them(name):
     env = make(name, "training")
     check_env(env.unwrapped, skip_render_check=True)
     assert env.spec.max_episode_steps == ENVIRONMENTS[name].episode_steps
-    assert env.observation_space.shape == (ENVIRONMENTS[name].observation_size,)
+    assert env.observation_space.shape == (ENVIRONMENTS[name].layout.size,)
     assert env.unwrapped.robot.step_s == pytest.approx(1 / ENVIRONMENTS[name].rate_hz)
 
 
@@ -103,7 +104,7 @@ def test_joints_are_listed_as_the_model_has_them():
         assert spec.action.elements == motors
         np.testing.assert_array_equal(np.abs(model.actuator_ctrlrange), find_row(name).body.limit)
         joints = tuple(model.joint(i).name for i in range(model.njnt))
-        angles = next(item.signal for item in spec.signals if item.signal.name == "joint_angles")
+        angles = next(signal for signal in spec.signals if signal.name == "joint_angles")
         assert angles.elements == joints[-len(motors) :]
 
 

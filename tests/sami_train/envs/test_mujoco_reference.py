@@ -8,6 +8,7 @@ import pytest
 
 from sami_runtime.errors import SamiError
 from sami_train.envs import ENVIRONMENTS
+from sami_train.envs.make import make
 
 mujoco = pytest.importorskip("mujoco")
 pytest.importorskip("imageio", reason="Gymnasium's own MuJoCo environments need it")
@@ -36,7 +37,7 @@ SAME = {
 
 def steps(name, options, theirs, arguments, count=STEPS):
     """Both environments from one state through the same actions, step by step."""
-    ours = ENVIRONMENTS[name].make(tasks={"mass": 1.0, "damping": 1.0}, **options).unwrapped
+    ours = make(ENVIRONMENTS[name], tasks={"mass": 1.0, "damping": 1.0}, **options).unwrapped
     other = gym.make(theirs, **arguments).unwrapped
     observation, _ = ours.reset(seed=3)
     other.reset(seed=0)
@@ -106,7 +107,7 @@ def test_the_slim_humanoids_reward_is_its_velocity_and_staying_up():
 
 def test_the_hopper_pays_more_for_control_unless_asked_for_gymnasiums_weight():
     for name, options, cost in (("hopper", {}, 0.1), ("hopper", {"control_cost": 0.0}, 0.0), ("walker", {}, 1e-3)):
-        env = ENVIRONMENTS[name].make(tasks={}, **options).unwrapped
+        env = make(ENVIRONMENTS[name], tasks={}, **options).unwrapped
         env.reset(seed=0)
         x = env.data.qpos[0]
         _, reward, *_ = env.step(np.ones(env.action_space.shape, np.float32))
@@ -126,8 +127,8 @@ def test_cadms_scaling_of_the_ant_is_an_option():
 
 @pytest.mark.parametrize("name", ["ant", "humanoid-standup"])
 def test_the_contact_cost_is_an_option(name):
-    robot = ENVIRONMENTS[name].make(tasks={}, contact_cost=True).unwrapped
-    free = ENVIRONMENTS[name].make(tasks={}).unwrapped
+    robot = make(ENVIRONMENTS[name], tasks={}, contact_cost=True).unwrapped
+    free = make(ENVIRONMENTS[name], tasks={}).unwrapped
     rng = np.random.default_rng(0)
     robot.reset(seed=0)
     free.reset(seed=0)
@@ -146,21 +147,21 @@ def test_the_contact_cost_is_an_option(name):
 
 def test_the_links_inertia_stays_unless_asked_to_follow_their_mass():
     own = Robot(find_row("hopper"), {}).model.body_inertia
-    env = ENVIRONMENTS["hopper"].make(tasks={"mass": 2.0}, scale_inertia=True).unwrapped
+    env = make(ENVIRONMENTS["hopper"], tasks={"mass": 2.0}, scale_inertia=True).unwrapped
     env.reset(seed=0)
     np.testing.assert_array_equal(env.model.body_inertia, own * 2.0)
 
 
 def test_the_slim_humanoid_starts_standing_unless_asked_to_lie():
     for options, height in (({}, 1.4), ({"lying_start": True}, 0.105)):
-        env = ENVIRONMENTS["slim-humanoid"].make(tasks={}, **options).unwrapped
+        env = make(ENVIRONMENTS["slim-humanoid"], tasks={}, **options).unwrapped
         env.reset(seed=0)
         assert env.data.qpos[2] == pytest.approx(height, abs=0.011)
 
 
 def test_crippled_parts_can_shrink_as_in_the_reference_code():
     own = Robot(find_row("crippled-ant"), {}).model
-    env = ENVIRONMENTS["crippled-ant"].make(tasks={"crippled": [1]}, shrink_geoms=True).unwrapped
+    env = make(ENVIRONMENTS["crippled-ant"], tasks={"crippled": [1]}, shrink_geoms=True).unwrapped
     env.reset(seed=0)
     leg, ankle = own.geom("right_leg_geom").id, own.geom("right_ankle_geom").id
     changed = {i for i in range(own.ngeom) if (own.geom_size[i] != env.model.geom_size[i]).any()}
@@ -186,8 +187,11 @@ def test_crippled_parts_can_shrink_as_in_the_reference_code():
 
 
 def test_a_robot_is_drawn_without_a_display_and_its_crippled_parts_are_red():
-    env = ENVIRONMENTS["crippled-half-cheetah"].make(
-        tasks={"crippled": [0, 1]}, render_mode="rgb_array", render_size=(160, 120)
+    env = make(
+        ENVIRONMENTS["crippled-half-cheetah"],
+        tasks={"crippled": [0, 1]},
+        render_mode="rgb_array",
+        render_size=(160, 120),
     )
     env.reset(seed=0)
     first = env.render()
@@ -214,6 +218,6 @@ def test_without_opengl_or_a_display_rendering_says_what_to_do(monkeypatch):
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     monkeypatch.delenv("MUJOCO_GL", raising=False)
     with pytest.raises(SamiError, match=r"egl: .*mujoco\.egl.*; osmesa: .*apt install libegl1"):
-        ENVIRONMENTS["hopper"].make(render_mode="rgb_array")
+        make(ENVIRONMENTS["hopper"], render_mode="rgb_array")
     with pytest.raises(SamiError, match="needs a display and DISPLAY is not set"):
-        ENVIRONMENTS["hopper"].make(render_mode="human")
+        make(ENVIRONMENTS["hopper"], render_mode="human")

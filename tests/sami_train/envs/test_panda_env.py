@@ -149,9 +149,9 @@ def test_signals_name_what_the_simulator_measures(env):
         "desired_goal": env.unwrapped.task.get_goal(),
         "achieved_goal": sim.get_base_position("object"),
     }
-    assert set(truth) == {item.signal.name for item in SPEC.signals}
-    for item in SPEC.signals:
-        assert flat[item.indices] == pytest.approx(np.asarray(truth[item.signal.name]), abs=1e-6)
+    assert set(truth) == {signal.name for signal in SPEC.signals}
+    for name, value in SPEC.layout.by_name(flat).items():
+        assert value == pytest.approx(np.asarray(truth[name]), abs=1e-6)
 
 
 def test_an_action_of_one_asks_for_five_centimetres(env):

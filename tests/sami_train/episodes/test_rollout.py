@@ -6,6 +6,7 @@ import pytest
 
 import sami_train.envs  # noqa: F401 (registers the environments)
 from sami_train.envs.catalog import environment
+from sami_train.envs.make import make
 from sami_train.episodes.exploration import Exploration
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
@@ -21,7 +22,7 @@ def weights():
     from sami_train.agent.policy import ContextPolicy
 
     torch.manual_seed(0)
-    env = SPEC.make()
+    env = make(SPEC)
     policy = ContextPolicy(env.observation_space, env.action_space, layout=layout(), net_arch=(32, 32))
     env.close()
     return policy.numpy_weights()

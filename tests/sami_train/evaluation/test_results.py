@@ -1,6 +1,7 @@
 """What is told of an evaluation where the floor leaves nothing to tell."""
 
 import csv
+import dataclasses
 import json
 import math
 
@@ -8,6 +9,7 @@ import pytest
 from rich.console import Console
 from sami_cli.show.tables import evaluation_table
 
+from sami_runtime.errors import SamiError
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.report.comparison import Comparison
@@ -20,7 +22,8 @@ from tests.making.made_runs import made_run
 def evaluated(*floors):
     tasks = PANDA_TASKS.sets["training"]
     pairs = zip(floors, tasks, strict=False)
-    return Evaluation("panda", tuple(TaskResult("training", dict(t), 1, 1.0, floor, 0.0, 5.0) for floor, t in pairs))
+    results = (TaskResult("training", dict(t), 1, 5.0, 1.0, floor, {"lifted": 0.0}) for floor, t in pairs)
+    return Evaluation("panda", tuple(results))
 
 
 def test_above_the_floor_is_undefined_where_every_episode_starts_at_its_goal():
@@ -36,6 +39,19 @@ def test_what_is_undefined_is_null_in_a_file_and_comes_back():
         assert told["tasks"][0]["above_floor"] is None
         assert Evaluation.from_dict(told) == found
     assert told["sets"]["training"]["above_floor"] is None
+
+
+def test_outcomes_are_columns_of_a_file_and_come_back():
+    some = evaluated(0.5)
+    lifted = dataclasses.replace(some, results=(dataclasses.replace(some.results[0], shares={"lifted": 0.25}),))
+    told = lifted.to_dict()
+    assert list(told["tasks"][0]) == [
+        *("task_set", "task", "episodes", "success", "solved_at_start", "lifted", "steps", "ret", "above_floor")
+    ]
+    assert Evaluation.from_dict(json.loads(json.dumps(told))).results[0].shares == {"lifted": 0.25}
+    del told["tasks"][0]["lifted"]
+    with pytest.raises(SamiError, match="the evaluation lacks 'lifted'; measure again"):
+        Evaluation.from_dict(told)
 
 
 def test_what_is_undefined_is_a_dash_in_a_table():

@@ -15,11 +15,12 @@ from sami_runtime.gap.profile import GapProfile
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
+from sami_train.envs.make import make
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.by_set import in_turn
-from sami_train.evaluation.by_task import SEED
 from sami_train.evaluation.evaluate import evaluate
+from sami_train.evaluation.play import SEED
 from sami_train.evaluation.results import Evaluation
 from sami_train.runs.folder import RunFolder
 from sami_train.sweep.cell import status
@@ -31,7 +32,7 @@ STEPS = 40
 @pytest.fixture(scope="module")
 def weights():
     config = resolve("fast-cpu", {"env": ENV, "network.net_arch": [16], "network.hidden_size": 8})
-    return ContextSAC("ContextPolicy", ENVIRONMENTS[ENV].make(), config, device="cpu").policy.numpy_weights()
+    return ContextSAC("ContextPolicy", make(ENVIRONMENTS[ENV]), config, device="cpu").policy.numpy_weights()
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,7 @@ def test_a_batch_plays_what_the_plain_environment_plays(weights):
 
 def test_behind_a_gap_the_same_episodes_are_played(weights):
     def returns(**gap):
-        profile = GapProfile.of(gap).dumps() if gap else ""
+        profile = GapProfile.of(gap) if gap else None
         return evaluate(weights, ENV, ["extreme"], 3, gap=profile).results
 
     stamps_only, noisy = returns(clock_offset_s=0.1), returns(noise=0.1)
@@ -68,7 +69,7 @@ def test_behind_a_gap_the_simulators_are_given_back(weights, monkeypatch):
 
     closed = []
     monkeypatch.setattr(module.MujocoSkillEnv, "close", lambda env: closed.append(env))
-    evaluate(weights, ENV, ["training"], 3, gap=GapProfile(dropout=0.5).dumps())
+    evaluate(weights, ENV, ["training"], 3, gap=GapProfile(dropout=0.5))
     assert len(set(closed)) == 3
 
 
@@ -93,8 +94,8 @@ def test_a_sample_of_a_large_set_is_not_its_beginning():
 
 
 def test_threads_change_nothing_and_more_episodes_go_on_with_the_same_ones(weights):
-    some = evaluate(weights, ENV, ["training"], 100, workers=1)
-    assert evaluate(weights, ENV, ["training"], 100, workers=2) == some
+    some = evaluate(weights, ENV, ["training"], 100, cores=1)
+    assert evaluate(weights, ENV, ["training"], 100, cores=2) == some
     more = evaluate(weights, ENV, ["training"], 120)
     assert len(some.returns("training")) == 100
     assert len(more.returns("training")) == 120

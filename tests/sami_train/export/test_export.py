@@ -14,6 +14,8 @@ from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs.catalog import environment
+from sami_train.envs.layout import Layout
+from sami_train.envs.make import make
 from sami_train.evaluation.evaluate import evaluate
 from sami_train.evaluation.model_policy import SessionPolicy
 from sami_train.export.export import export
@@ -24,7 +26,7 @@ SPEC = environment("panda")
 
 def make_agent(method, env=None):
     config = resolve("fast-cpu", {"network.net_arch": [32, 32], "seed": 3, "method": method})
-    agent = ContextSAC("ContextPolicy", env or SPEC.make(), config, device="cpu")
+    agent = ContextSAC("ContextPolicy", env or make(SPEC), config, device="cpu")
     rng = np.random.default_rng(0)
     agent.policy.features.update(rng.normal(0.1, 0.3, (500, 25)).astype(np.float32))
     with torch.no_grad():  # an untrained actor hardly moves
@@ -53,7 +55,7 @@ def test_the_file_equals_torch_over_sixty_steps_fed_back_with_a_reset_in_the_mid
             session.reset()
             reference.reset()
         flat = rng.normal(0.1, 0.3, 25).astype(np.float32)
-        answer = session.step({item.signal.name: flat[item.indices] for item in SPEC.signals})
+        answer = session.step(SPEC.layout.by_name(flat))
         expected = reference.step(flat)
         assert list(expected) == ["action", "context"]
         worst = max(worst, *(np.abs(answer.answers[name] - expected[name]).max() for name in expected))
@@ -106,7 +108,7 @@ def test_one_file_with_weights_inside_and_a_dynamic_batch(model):
     assert {value.type.tensor_type.shape.dim[0].dim_param for value in graph.input} == {"batch"}
     assert "LSTM" in {node.op_type for node in graph.node}
     many = Session.load(model, batch=7)
-    observation = {item.signal.name: np.zeros((7, item.signal.size), np.float32) for item in SPEC.signals}
+    observation = {signal.name: np.zeros((7, signal.size), np.float32) for signal in SPEC.signals}
     assert many.step(observation).action.shape == (7, 4)
 
 
@@ -138,12 +140,12 @@ def test_each_signal_reaches_the_policy_in_its_own_place(agent, model):
     # A permuted observation would pass every test that only looks at shapes.
     session = Session.load(model)
     flat = np.random.default_rng(2).normal(0.1, 0.3, 25).astype(np.float32)
-    base = session.step({item.signal.name: flat[item.indices] for item in SPEC.signals}).action
-    for item in SPEC.signals:
+    base = session.step(SPEC.layout.by_name(flat)).action
+    for signal in SPEC.signals:
         session.reset()
         changed = flat.copy()
-        changed[item.indices] += 0.3
-        answer = session.step({s.signal.name: changed[s.indices] for s in SPEC.signals}).action
+        changed[SPEC.layout.columns(signal.name)] += 0.3
+        answer = session.step(SPEC.layout.by_name(changed)).action
         expected = TorchSession(agent.policy, session.contract).step(changed)
         assert answer == pytest.approx(expected["action"], abs=1e-5)
         assert np.abs(answer - base).max() > 1e-6
@@ -211,7 +213,7 @@ def test_one_episode_is_the_first_of_several(agent, model):
 
 
 def test_a_model_for_other_signals_is_refused_by_name(model):
-    other = dataclasses.replace(SPEC, signals=SPEC.signals[1:])
+    other = dataclasses.replace(SPEC, layout=Layout(SPEC.layout.sources[1:]))
     with pytest.raises(AdapterError, match="observation 'cube_position' is not provided"):
         SessionPolicy(model, other, 2)
 

@@ -121,11 +121,11 @@ def test_runs_of_different_measures_are_refused(tmp_path):
 # --- while training
 
 
-def episode(ret, success=False, mass=1.0):
+def episode(ret, success=False, mass=1.0, skills=()):
     zeros = np.zeros((1, 1), np.float32)
     rewards = np.array([ret], np.float32)
     task = {"mass": mass}
-    return Episode(0, task, 0, np.zeros((2, 1), np.float32), zeros, rewards, False, success, frozenset())
+    return Episode(0, task, 0, np.zeros((2, 1), np.float32), zeros, rewards, False, success, frozenset(skills))
 
 
 def test_a_record_tells_what_counts_over_its_own_window():
@@ -137,7 +137,15 @@ def test_a_record_tells_what_counts_over_its_own_window():
     last = np.mean(range(10 - RETURN_WINDOW, 10))
     assert record.by_task(RETURN) == {"mass=1": last, "mass=2": 100.0}
     assert record.mean(RETURN) == (last + 100.0) / 2
-    assert record.mean(SUCCESS) == record.scalars(SUCCESS)["rollout/success"] == 0.25
+    assert record.mean(SUCCESS) == record.scalars(SUCCESS, {})["rollout/success"] == 0.25
+
+
+def test_a_record_tells_the_outcomes_that_an_environment_declares():
+    record = TaskRecord()
+    for skills in (["push"], ["push", "lift"], [], ["lift"]):
+        record.add(episode(0.0, skills=skills))
+    assert record.scalars(SUCCESS, {"lifted": "lift"}).items() >= {"lifted/mass=1": 0.5}.items()
+    assert record.scalars(RETURN, {"lifted": "lift"}) == {"return/mass=1": 0.0}
 
 
 @pytest.mark.parametrize(
