@@ -7,6 +7,7 @@ from pathlib import Path
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.contract import Contract
+from sami_train.machine.files import unfinished
 
 
 def attach(model: Path, atlas: Atlas) -> Contract:
@@ -21,11 +22,7 @@ def attach(model: Path, atlas: Atlas) -> Contract:
     contract = Contract.model_validate({**artifact.contract.model_dump(), "atlas": atlas})
     graph = onnx.load_from_string(artifact.model_bytes)
     onnx.helper.set_model_props(graph, contract.metadata())
-    unfinished = model.with_name(model.name + ".unfinished")
-    try:
-        unfinished.write_bytes(graph.SerializeToString())
-        read_artifact(unfinished)
-        unfinished.replace(model)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with unfinished(model) as beside:
+        beside.write_bytes(graph.SerializeToString())
+        read_artifact(beside)
     return contract
