@@ -10,7 +10,6 @@ so that whatever else the machine does falls on all. A line through their median
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import time
 from typing import Any
@@ -68,7 +67,7 @@ def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any
     times: dict[tuple[int, bool], list[float]] = {case: [] for case in cases}
 
     def update(steps: int, contrast: bool) -> float:
-        learner.learning = dataclasses.replace(config.learning, steps_per_draw=steps)
+        learner.learning = config.learning.model_copy(update={"steps_per_draw": steps})
         start = time.perf_counter()
         learner.update(buffer, rng, contrast)
         return time.perf_counter() - start

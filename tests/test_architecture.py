@@ -39,7 +39,7 @@ FLOORS = {
         "__init__",
     ),
     "sami_train": (
-        "machine __init__",
+        "machine settings __init__",
         "envs",
         "episodes",
         "methods evaluation",

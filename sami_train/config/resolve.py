@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
 from sami_runtime.errors import UnknownName
-from sami_train.config.rules import ConfigError
-from sami_train.config.schema import TrainConfig, keys
+from sami_train.config.schema import ConfigError, TrainConfig, keys
 from sami_train.envs.catalog import environment
 
 if sys.version_info >= (3, 11):
@@ -23,12 +20,12 @@ _PRESETS = files("sami_train.config").joinpath("presets")
 
 
 def presets(family: str) -> list[str]:
-    """Names of the presets that come with the package for a family of environments."""
+    """Return the names of the presets that come with the package for a family of environments."""
     return sorted(p.name[: -len(".toml")] for p in _PRESETS.joinpath(family).iterdir() if p.name.endswith(".toml"))
 
 
 def load_preset(name: str, env: str, episode_steps: int | None = None) -> dict[str, Any]:
-    """Values of a preset for an environment.
+    """Return the values of a preset for an environment.
 
     Args:
         name: of the preset.
@@ -55,7 +52,11 @@ def load_preset(name: str, env: str, episode_steps: int | None = None) -> dict[s
 
 
 def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
-    """The configuration of a preset with overrides by dotted key, e.g. `{"env": "hopper", "learning.discount": 0.97}`.
+    """Return a preset's configuration with overrides by dotted key.
+
+    Args:
+        preset: its name.
+        overrides: values by dotted key, e.g. `{"env": "hopper", "learning.discount": 0.97}`.
 
     A preset means what suits the family of the environment: `fast-cpu` is one thing for Panda, another for MuJoCo.
 
@@ -65,7 +66,7 @@ def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainCon
     overrides = overrides or {}
     shorter = overrides.get("collection.episode_steps")
     shorter = shorter if isinstance(shorter, int) and shorter >= 0 else None  # what else it may be is refused below
-    values = load_preset(preset, str(overrides.get("env", TrainConfig.env)), shorter)
+    values = load_preset(preset, str(overrides.get("env", TrainConfig().env)), shorter)
     values["preset"] = preset
     for key, value in overrides.items():
         section, _, name = key.rpartition(".")
@@ -76,16 +77,16 @@ def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainCon
 
 
 def from_dict(values: Mapping[str, Any]) -> TrainConfig:
-    """A configuration from plain values, as `to_dict` gives them.
+    """Return the configuration of plain values, as `to_dict` gives them.
 
     Raises:
         ConfigError, UnknownName: as `resolve`.
     """
-    return _build(TrainConfig, values, "")
+    return TrainConfig.model_validate(values)
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """`"learning.discount=0.97"` to its key and value (TOML syntax; bare words are strings).
+    """Part `"learning.discount=0.97"` into key and value (TOML syntax; bare words are strings).
 
     Raises:
         ConfigError: there is no `=`.
@@ -98,31 +99,3 @@ def parse_override(text: str) -> tuple[str, Any]:
     except tomllib.TOMLDecodeError:
         value = raw.strip()
     return key.strip(), value
-
-
-def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
-    hints = typing.get_type_hints(kind)
-    arguments: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in hints:
-            raise UnknownName("config key", prefix + name, keys())
-        arguments[name] = _convert(hints[name], value, prefix + name)
-    return kind(**arguments)
-
-
-def _convert(hint: Any, value: Any, key: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{key} is {value!r}; it must be a table of values.")
-        return _build(hint, value, key + ".")
-    if typing.get_origin(hint) is tuple:
-        if not isinstance(value, Sequence) or isinstance(value, str) or not all(type(v) is int for v in value):
-            raise ConfigError(f"{key} is {value!r}; it must be a list of whole numbers.")
-        return tuple(value)
-    if hint is float and type(value) in (int, float):
-        return float(value)
-    if hint is int and type(value) is float and value.is_integer():
-        return int(value)
-    if type(value) is not hint:
-        raise ConfigError(f"{key} is {value!r}; it must be of type {hint.__name__}.")
-    return value

@@ -1,31 +1,36 @@
-"""Configuration: frozen dataclasses, filled from a preset (TOML) and overrides; resolved in the run folder."""
+"""Configuration: frozen settings, filled from a preset (TOML) and overrides; resolved in the run folder."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import typing
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from sami_train.config.rules import check
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
-from sami_train.envs.tasks import Task
+from sami_train.envs.tasks import Task, label
 from sami_train.episodes.exploration import Exploration
 from sami_train.methods.methods import method
+from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Whole
 
 
-@dataclass(frozen=True)
-class NetworkConfig:
+class ConfigError(SamiError):
+    """A configuration that cannot be used."""
+
+
+class NetworkConfig(Settings):
     """Shapes of the networks."""
 
-    hidden_size: int = 128
+    hidden_size: Count = 128
     """LSTM units (paper: 128)."""
-    context_size: int = 6
+    context_size: Count = 6
     """Numbers in the context embedding (paper: 6)."""
-    encoder_units: tuple[int, ...] = (200, 200, 200)
+    encoder_units: Layers = (200, 200, 200)
     """Units of the hidden layers of PEARL's encoder (its authors: three of 200)."""
-    net_arch: tuple[int, ...] = (256, 256)
+    net_arch: Layers = (256, 256)
     """Units of the hidden layers of actor and critics."""
     layer_norm: bool = True
     """LayerNorm in the critics."""
@@ -37,94 +42,105 @@ class NetworkConfig:
     """Give actor and critics (goal - cube) instead of the achieved goal."""
 
 
-@dataclass(frozen=True)
-class LearningConfig:
+class LearningConfig(Settings):
     """Soft actor-critic on whole episodes."""
 
-    discount: float = 0.95
-    actor_rate: float = 1e-3
+    discount: Share = 0.95
+    actor_rate: Positive = 1e-3
     """Adam's learning rate of the actor."""
-    critic_rate: float = 1e-3
-    encoder_rate: float = 3e-4
-    temperature_rate: float = 3e-4
-    decay_from: float = 1.0
+    critic_rate: Positive = 1e-3
+    encoder_rate: Positive = 3e-4
+    temperature_rate: Positive = 3e-4
+    decay_from: Share = 1.0
     """Share of the run after which all learning rates fall linearly; 1 never."""
-    decay_to: float = 0.1
+    decay_to: Share = 0.1
     """Share of the learning rates that is left at the end of the run."""
     encoder_clip: float = 1.0
     """Largest norm of the encoder's gradient; 0 does not clip."""
-    critic_target_rate: float = 0.02
+    critic_target_rate: Positive = 0.02
     """Soft-update rate of the critics' targets."""
-    momentum_rate: float = 0.05
+    momentum_rate: Positive = 0.05
     """Soft-update rate m of the momentum encoder (paper, equation of the appendix)."""
-    divergence_coefficient: float = 0.1
+    divergence_coefficient: NotNegative = 0.1
     """Weight of the KL divergence of PEARL's context from its prior (its authors: 0.1)."""
     target_entropy: float = -2.0
     """Entropy that SAC's temperature steers towards; presets for MuJoCo set it by the number of motors."""
-    initial_temperature: float = 0.135
+    initial_temperature: Positive = 0.135
     minimum_temperature: float = 0.005
-    batch_episodes: int = 16
+    batch_episodes: Count = 16
     """Episodes (or windows of them) that one update runs through the encoder."""
-    batch_transitions: int = 512
+    batch_transitions: Natural = 512
     """Transitions of them that it learns from; 0 takes all."""
-    steps_per_draw: int = 1
+    steps_per_draw: Count = 1
     """Gradient steps of actor and critics on one draw of windows, each on transitions of its own; the encoder takes
     one. Running an encoder over long windows costs more than those steps."""
-    window: int = 0
+    window: Natural = 0
     """Longest stretch of an episode, in steps, that the encoder runs over at once; 0 takes whole episodes."""
-    burn_in: int = 0
+    burn_in: Natural = 0
     """First steps of a window that are not learned from; see `buffer.WindowPlan`."""
     reward_offset: float = 0.0
     """Subtracted from every reward while learning. Where no episode ends early this changes no policy, and critics need
     not learn what is always paid, such as a robot's bonus for being alive."""
-    hindsight: float = 0.8
+    hindsight: Share = 0.8
     """Probability of a hindsight goal."""
     clip_targets: bool = True
     """Keep target values in what a reward of -1 or 0 a step can give, [-1 / (1 - discount), 0]."""
-    train_every: int = 16
+    train_every: Count = 16
     """Environment steps that `gradient_steps` updates wait for (an update is one draw of windows)."""
-    gradient_steps: int = 1
-    buffer_episodes: int = 24_000
+    gradient_steps: Count = 1
+    buffer_episodes: Count = 24_000
     """Episodes kept; presets for MuJoCo set it by how many transitions an episode has."""
     bf16: bool = True
     """Actor and critics in bfloat16 while learning on a CPU (the encoder stays in float32)."""
 
+    @model_validator(mode="after")
+    def _leave_something_to_learn(self) -> LearningConfig:
+        if self.burn_in and self.burn_in >= self.window:
+            raise ConfigError(
+                f"learning.burn_in is {self.burn_in} and learning.window {self.window}: the burn-in must be shorter "
+                "than the window, or nothing is left to learn from. Whole episodes (window 0) need none."
+            )
+        if self.clip_targets and self.discount == 1.0:
+            raise ConfigError(
+                f"learning.discount is {self.discount}; with learning.clip_targets it must be below 1, since targets "
+                "are kept above -1 / (1 - discount)."
+            )
+        return self
 
-@dataclass(frozen=True)
-class ContrastConfig:
+
+class ContrastConfig(Settings):
     """The contrastive loss (methods that have one)."""
 
-    coefficient: float = 0.05
+    coefficient: NotNegative = 0.05
     """Weight alpha of the contrastive loss."""
-    trajectories: int = 64
+    trajectories: Annotated[Whole, Field(ge=4, description="be at least 4")] = 64
     """Trajectories that one loss compares: half queries and positive keys, half negatives (K is half of it plus 1)."""
-    pairing: str = "last"
+    pairing: Literal["last", "prefix", "all_steps"] = "last"
     """Where trajectories are compared: at their "last" step, at a random "prefix" of each, or at "all_steps"."""
-    ranking: str = "return"
+    ranking: Literal["return", "value"] = "return"
     """What tells good skills from bad: the "return", or the "value" that the critic gives to what was done."""
-    hardness: float = 0.0
+    hardness: NotNegative = 0.0
     """How much more those negatives weigh that resemble the query; 0 weighs all alike."""
-    temperature: float = 0.1
+    temperature: Positive = 0.1
     """beta."""
-    every: int = 4
+    every: Count = 4
     """Updates between contrastive losses."""
     unit_length: bool = True
     """Contrast embeddings scaled to unit length."""
 
 
-@dataclass(frozen=True)
-class CollectionConfig:
+class CollectionConfig(Settings):
     """How episodes are collected."""
 
-    collectors: int = 1
+    collectors: Natural = 1
     """Processes that collect beside the learner; 0 collects in step with learning (deterministic)."""
-    envs: int = 6
+    envs: Count = 6
     """Environments that each collector process steps side by side; collection in step uses those of the agent."""
-    publish_every: int = 50
+    publish_every: Count = 50
     """Updates between new weights for the collectors."""
-    tasks: tuple[int, ...] = ()
+    tasks: Numbers = ()
     """Which of the environment's training tasks to learn from, by number from 0; empty takes them all."""
-    episode_steps: int = 0
+    episode_steps: Natural = 0
     """Longest episode to learn from; 0 is the environment's own length, which every evaluation has. A robot that falls
     and cannot get up, as an ant on its back, teaches little after it: shorter episodes begin anew more often."""
     reward: str = "sparse"
@@ -132,52 +148,142 @@ class CollectionConfig:
     """End an episode when the cube has fallen off the table (in training only)."""
 
 
-@dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Settings):
     """One training run, resolved."""
 
     env: str = "panda"
     method: str = "satesac"
     preset: str = "fast-cpu"
     """Where the values came from; kept for the record."""
-    seed: int = 0
-    steps: int = 800_000
+    seed: Natural = 0
+    steps: Count = 800_000
     """Environment steps."""
-    checkpoint_every: int = 100_000
+    checkpoint_every: Count = 100_000
     """Environment steps between checkpoints."""
     device: str = "auto"
     gap: str = ""
     """The gap to reality that training goes on behind: a `GapProfile` as JSON, so that the run needs no other file."""
-    network: NetworkConfig = field(default_factory=NetworkConfig)
-    learning: LearningConfig = field(default_factory=LearningConfig)
-    contrast: ContrastConfig = field(default_factory=ContrastConfig)
-    collection: CollectionConfig = field(default_factory=CollectionConfig)
-    exploration: Exploration = field(default_factory=Exploration)
+    network: NetworkConfig = NetworkConfig()
+    learning: LearningConfig = LearningConfig()
+    contrast: ContrastConfig = ContrastConfig()
+    collection: CollectionConfig = CollectionConfig()
+    exploration: Exploration = Exploration()
 
-    def __post_init__(self) -> None:
-        environment(self.env)
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, values: Any, handler: ModelWrapValidatorHandler[TrainConfig]) -> TrainConfig:
+        try:
+            return handler(values)
+        except ValidationError as error:
+            raise explained(error, values) from None
+
+    @model_validator(mode="after")
+    def _suit_the_environment(self) -> TrainConfig:
+        spec, collection, learning = environment(self.env), self.collection, self.learning
+        known = spec.tasks.sets["training"]
+        if len(set(collection.tasks)) < len(collection.tasks) or not set(collection.tasks) <= set(range(len(known))):
+            numbered = ", ".join(f"{number} ({label(task)})" for number, task in enumerate(known))
+            raise ConfigError(
+                f"collection.tasks is {list(collection.tasks)}; it must list training tasks of {self.env} by number, "
+                f"each once. There are {numbered}."
+            )
+        if collection.episode_steps > spec.episode_steps:
+            raise ConfigError(
+                f"collection.episode_steps is {collection.episode_steps}; an episode of {self.env} has "
+                f"{spec.episode_steps} steps, so give one from 1 to {spec.episode_steps}, or 0 for all of them."
+            )
+        if spec.goal is None:
+            cost_to_go = {
+                "learning.hindsight": learning.hindsight > 0,
+                "learning.clip_targets": learning.clip_targets,
+                "collection.end_on_fall": collection.end_on_fall,
+            }
+            if wrong := [key for key, on in cost_to_go.items() if on]:
+                raise ConfigError(
+                    f"{', '.join(wrong)}: for environments with goals, and {self.env} has none. "
+                    "Leave them as its presets have them: 0, false and false."
+                )
+        if learning.reward_offset and spec.ends_early:
+            raise ConfigError(
+                f"learning.reward_offset is {learning.reward_offset}, and episodes of {self.env} end early: it would "
+                "change what is worth ending them for. Set learning.reward_offset=0."
+            )
+        if self.gap_profile is not None:
+            self.gap_profile.require_fit(spec.signals)
+        return self
+
+    @model_validator(mode="after")
+    def _go_together(self) -> TrainConfig:
         method(self.method)
-        check(self)
+        if self.learning.hindsight > 0 and self.network.encoder_reads_goal:
+            raise ConfigError(
+                "learning.hindsight is on and network.encoder_reads_goal is true: hindsight changes goals of single "
+                "transitions, which an encoder that reads goals would have seen. Set one of them off."
+            )
+        if self.learning.hindsight > 0 and self.collection.reward != "sparse":
+            raise ConfigError(
+                f"learning.hindsight is on and collection.reward is {self.collection.reward!r}: hindsight rewrites "
+                "rewards as -1 or 0, so it needs the sparse reward. Set collection.reward=sparse or "
+                "learning.hindsight=0."
+            )
+        if self.collection.end_on_fall and not self.learning.clip_targets:
+            raise ConfigError(
+                "collection.end_on_fall is true and learning.clip_targets false: only clipped targets give a lost "
+                "episode the worst value, without them falling would end all further cost. Set one the other way."
+            )
+        return self
+
+    @property
+    def gap_profile(self) -> GapProfile | None:
+        """The gap to reality that training goes on behind; None without one."""
+        return GapProfile.loads(self.gap) if self.gap else None
 
     def training_tasks(self) -> list[Task]:
-        """The tasks that the run learns from."""
+        """Return the tasks that the run learns from."""
         tasks = environment(self.env).tasks.sets["training"]
         return [tasks[number] for number in self.collection.tasks or range(len(tasks))]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as they are written to config.json."""
-        return dataclasses.asdict(self)
+        """Return plain values, as they are written to config.json."""
+        return self.model_dump()
 
     def by_key(self) -> dict[str, Any]:
-        """Every value by its dotted key, e.g. `learning.discount`."""
+        """Return every value by its dotted key, e.g. `learning.discount`."""
         return {key: functools.reduce(getattr, key.split("."), self) for key in keys()}
 
 
-def keys(kind: Any = TrainConfig, prefix: str = "") -> list[str]:
-    """Every dotted key of the configuration."""
-    found: list[str] = []
-    hints = typing.get_type_hints(kind)
-    for item in dataclasses.fields(kind):
-        hint = hints[item.name]
-        found += keys(hint, f"{prefix}{item.name}.") if dataclasses.is_dataclass(hint) else [prefix + item.name]
-    return found
+def keys(table: Any = TrainConfig, prefix: str = "") -> list[str]:
+    """Return every dotted key of the configuration."""
+    listed: list[str] = []
+    for name, field in table.model_fields.items():
+        is_table = hasattr(field.annotation, "model_fields")
+        listed += keys(field.annotation, f"{prefix}{name}.") if is_table else [prefix + name]
+    return listed
+
+
+def explained(error: ValidationError, values: Mapping[str, Any]) -> SamiError:
+    """Return what is wrong with a configuration: its first wrong key, the value there, and what would be valid.
+
+    Args:
+        error: what pydantic has to say.
+        values: what should have become a `TrainConfig`.
+    """
+    problem = error.errors(include_url=False)[0]
+    # Numbers in it count within a list, which is shown as a whole.
+    names = [name for name in problem["loc"] if isinstance(name, str)]
+    key = ".".join(names)
+    if problem["type"] == "extra_forbidden":
+        return UnknownName("config key", key, keys())
+    kind: Any = TrainConfig
+    value: Any = values
+    valid = ""
+    for name in names:
+        field = kind.model_fields[name]
+        kind, value, valid = field.annotation, value[name], field.description
+    if problem["type"] == "literal_error":
+        return UnknownName(key, str(value), get_args(kind))
+    if hasattr(kind, "model_fields"):
+        valid = "be a table of values"
+    elif problem["type"].endswith("_type"):
+        valid = "be a list of whole numbers" if get_origin(kind) is tuple else f"be of type {kind.__name__}"
+    return ConfigError(f"{key or 'the configuration'} is {value!r}; it must {valid}.")

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from sami_train.settings import Count, Natural, Settings, Share, Span
 
-@dataclass(frozen=True)
-class Exploration:
+
+class Exploration(Settings):
     """How actions are made more varied than the policy's own sampling (training only)."""
 
-    random_action: float = 0.0
+    random_action: Share = 0.0
     """Share of steps, outside greedy episodes, that act uniformly at random."""
-    random_hold: tuple[int, int] = (1, 1)
+    random_hold: Span = (1, 1)
     """Shortest and longest time, in steps, that a random action is held once the warm-up is over.
 
     Held ones bring the arm and the cube into places from which the policy has to learn to recover.
     """
-    warmup_steps: int = 0
+    warmup_steps: Natural = 0
     """Environment steps at the start of a run that act uniformly at random."""
-    reach_episodes: float = 0.0
+    reach_episodes: Share = 0.0
     """Share of episodes, at the start of a run, that begin with a scripted reach."""
-    reach_until: int = 1
+    reach_until: Count = 1
     """Environment steps after which no episode begins so; the share falls linearly to there."""
-    reach_steps: tuple[int, int] = (6, 13)
+    reach_steps: Span = (6, 13)
     """Shortest and longest scripted reach, in steps."""
-    greedy_episodes: float = 0.0
+    greedy_episodes: Share = 0.0
     """Share of episodes that act as a deployed policy does, without exploration; grows linearly until `greedy_from`.
 
     Noise frees an arm that is stuck; a deployed policy has none. Only from episodes like these can it learn what
     being stuck costs, and to try something else.
     """
-    greedy_from: int = 1
+    greedy_from: Count = 1
     """Environment steps after which the share is the full one."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,20 +14,33 @@ from sami_runtime.errors import SamiError
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """Yield the path of a file to write; it takes its name `path` at the end, and is removed if anything is raised."""
-    file = path.with_name(path.name + ".unfinished")
+    """Make a file or folder that appears whole, or not at all; one that is there is replaced.
+
+    Yields:
+        Where to make it, beside `path`: nothing is there. What an error leaves there is removed.
+    """
+    beside = path.with_name(path.name + ".unfinished")
+    _remove(beside)  # of a process that was killed
     try:
-        yield file
-        file.replace(path)
+        yield beside
+        if beside.is_dir():
+            _remove(path)  # a folder that holds something cannot be replaced at once
+        beside.replace(path)
     finally:
-        file.unlink(missing_ok=True)
+        _remove(beside)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file whole or not at all."""
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    with unfinished(path) as beside:
+        beside.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -47,7 +61,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """All complete lines of a file with a JSON object a line; a last line that was cut off is left out."""
+    """Return all complete lines of a file with a JSON object a line; a last line that was cut off is left out."""
     if not path.is_file():
         return []
     rows = []

@@ -12,11 +12,8 @@ lock              held by the process that trains here
 
 from __future__ import annotations
 
-import fcntl
 import platform
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,8 @@ from sami_runtime.errors import SamiError
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.machine.cores import usable_cores
-from sami_train.machine.files import read_json, write_json
+from sami_train.machine.files import read_json, unfinished, write_json
+from sami_train.machine.locks import locked
 from sami_train.runs.provenance import git_state, versions
 
 RUN_VERSION = 1
@@ -138,19 +136,14 @@ class RunFolder:
             raise RunError(f"{self.path} holds no agent and no checkpoint yet; train again with a new --out.")
         return checkpoint / "agent.zip"
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep other processes from training in this folder.
 
         Raises:
             RunError: another process does.
         """
-        with (self.path / "lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise RunError(f"{self.path} is in use by another process; wait for it to end, or stop it.") from error
-            yield
+        busy = RunError(f"{self.path} is in use by another process; wait for it to end, or stop it.")
+        return locked(self.path / "lock", busy)
 
     def newest_checkpoint(self) -> Path | None:
         """The checkpoint with the most steps; None where there is none."""
@@ -166,14 +159,11 @@ class RunFolder:
             agent: a `ContextSAC`.
         """
         folder = self.path / "checkpoints"
-        unfinished = folder / f"{steps}.unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        agent.save(unfinished / "agent.zip")
-        agent.save_buffer(unfinished / "buffer.npz")
         target = folder / str(steps)
-        shutil.rmtree(target, ignore_errors=True)
-        unfinished.rename(target)
+        with unfinished(target) as beside:
+            beside.mkdir(parents=True)
+            agent.save(beside / "agent.zip")
+            agent.save_buffer(beside / "buffer.npz")
         for other in folder.iterdir():
             if other != target:
                 # Buffers are large, and a run resumes from its newest checkpoint only.

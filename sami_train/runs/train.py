@@ -15,12 +15,13 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
 
 from sami_runtime.errors import UnknownName
-from sami_runtime.gap.profile import GapProfile
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.machine.cores import share_of_cores
+from sami_train.machine.files import unfinished
+from sami_train.machine.interrupts import on_signals
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.metrics import MetricsFile
 from sami_train.runs.progress import Progress
@@ -39,6 +40,12 @@ class _Keeper(BaseCallback):
         self.stop_requested = False
         self.measure = environment(config.env).measure
         self._next = 0
+
+    def ask_to_stop(self, number: int, frame: Any) -> None:
+        """Turn Ctrl-C and SIGTERM into a stop at the next safe place; a second Ctrl-C stops at once."""
+        if self.stop_requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.stop_requested = True
 
     @property
     def seconds(self) -> float:
@@ -134,7 +141,7 @@ def make_env(config: TrainConfig) -> Any:
     spec, collection = environment(config.env), config.collection
     options = {name: getattr(collection, name) for name in spec.training_options}
     steps = collection.episode_steps or spec.episode_steps
-    gap = GapProfile.loads(config.gap) if config.gap else None
+    gap = config.gap_profile
     return make(spec, gap, tasks=config.training_tasks(), max_episode_steps=steps, **options)
 
 
@@ -160,7 +167,7 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
     try:
         with Progress(config, agent.num_timesteps, show) as progress:
             keeper = _Keeper(run, config, progress, float(run.facts().get("seconds", 0.0)))
-            with _stops_on_signal(keeper):
+            with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
                 remaining = config.steps - agent.num_timesteps
                 agent.learn(remaining, keeper, LOG_EVERY, reset_num_timesteps=agent.num_timesteps == 0)
         agent._dump_logs()
@@ -170,9 +177,8 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
     finally:
         agent.logger.close()
     if agent.finished:
-        unfinished = run.path / "agent.unfinished.zip"
-        agent.save(unfinished)
-        unfinished.rename(run.agent)
+        with unfinished(run.agent) as beside:
+            agent.save(beside)
     run.update(
         state="finished" if agent.finished else "stopped",
         seconds=keeper.seconds,
@@ -180,20 +186,3 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
         updates=agent._n_updates,
     )
     return agent
-
-
-@contextmanager
-def _stops_on_signal(keeper: _Keeper) -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into a stop at the next safe place; a second Ctrl-C stops at once."""
-
-    def ask(number: int, frame: Any) -> None:
-        if keeper.stop_requested and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        keeper.stop_requested = True
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

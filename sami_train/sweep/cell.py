@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import platform
 import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +17,7 @@ from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import Measure
 from sami_train.machine.files import read_json, read_json_lines
+from sami_train.machine.locks import locked
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.sweep.grid import Cell
 
@@ -78,34 +77,6 @@ def _evaluated(run: RunFolder, measure: Measure, episodes: int) -> dict[str, flo
     return {name: result[measure.key] for name, result in kept["sets"].items()}
 
 
-@contextlib.contextmanager
-def held(logs: Path) -> Iterator[None]:
-    """Hold a cell, once it is free: one process at a time trains or evaluates it.
-
-    Args:
-        logs: the cell's folder of logs, where the lock is.
-    """
-    with (logs / "lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}")
-        file.flush()
-        yield
-
-
-def holder(logs: Path) -> str:
-    """Who holds a cell, e.g. `process 4711 on ant`; empty where it is free."""
-    lock = logs / "lock"
-    if not lock.is_file():
-        return ""
-    with lock.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return file.read() or "another process"
-    return ""
-
-
 def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int, variables: Mapping[str, str | None]) -> Outcome:
     """Bring a cell to its end from wherever it is; SIGTERM and SIGUSR2 stop it at a safe place.
 
@@ -126,7 +97,7 @@ def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int, variables: Map
         if value is not None:
             os.environ[name] = value
     try:
-        with held(logs):
+        with locked(logs / "lock"):  # one process at a time trains or evaluates a cell
             return Outcome("done" if _run(cell, folder, episodes) else "stopped")
     except KeyboardInterrupt:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -88,7 +88,7 @@ class Grid:
             overrides = {key: chosen[key] for key in self.axes}
             try:
                 config = resolve(
-                    overrides.get("preset", TrainConfig.preset),
+                    overrides.get("preset", TrainConfig().preset),
                     {key: value for key, value in overrides.items() if key != "preset"},
                 )
             except SamiError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from submitit.helpers import clean_env, environment_variables
 
 from sami_runtime.errors import SamiError
 from sami_train.machine.cores import share_of_cores
+from sami_train.machine.interrupts import on_signals
 from sami_train.sweep.cell import Outcome, run_cell
 from sami_train.sweep.grid import Cell
 
@@ -57,7 +58,7 @@ class Launcher:
         # submitit hides GPUs from local jobs that ask for none.
         variables = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES")}
         threads = str(max(1, share_of_cores() // self.jobs))
-        with _ignored(signal.SIGINT, signal.SIGHUP), environment_variables(OMP_NUM_THREADS=threads):
+        with on_signals(signal.SIG_IGN, signal.SIGINT, signal.SIGHUP), environment_variables(OMP_NUM_THREADS=threads):
             return executor.submit(run_cell, *arguments, variables)
 
     def stop(self, job: submitit.Job[Outcome]) -> None:
@@ -85,14 +86,3 @@ class Launcher:
         except (RuntimeError, NameError, ValueError, AssertionError) as error:
             raise SweepError(f"Slurm does not take this: {str(error).splitlines()[0]}") from error
         return executor
-
-
-@contextlib.contextmanager
-def _ignored(*numbers: signal.Signals) -> Iterator[None]:
-    """Have processes started inside ignore some signals, until they decide otherwise."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

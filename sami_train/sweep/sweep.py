@@ -8,19 +8,20 @@ logs/NAME/    what the cell's processes printed, and its lock
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from submitit import Job
 
 from sami_train.machine.files import read_json, write_json
+from sami_train.machine.interrupts import on_signals
+from sami_train.machine.locks import holder, locked
 from sami_train.runs.folder import RunError, RunFolder
-from sami_train.sweep.cell import CellStatus, Outcome, holder, status
+from sami_train.sweep.cell import CellStatus, Outcome, status
 from sami_train.sweep.grid import Cell, Grid
 from sami_train.sweep.launcher import Launcher, SweepError
 
@@ -117,20 +118,15 @@ class Sweep:
         left = sum(max(0, row.cell.config.steps - row.status.steps) for row in self.rows if row.state != "failed")
         return left * seconds / steps if steps else None
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep other sweeps out of the folder.
 
         Raises:
             SweepError: there is one.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "sweep.lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise SweepError(f"another sweep runs in {self.path}; wait for it to end, or stop it.") from error
-            yield
+        busy = SweepError(f"another sweep runs in {self.path}; wait for it to end, or stop it.")
+        return locked(self.path / "sweep.lock", busy)
 
     def run(self, launcher: Launcher, on_change: Callable[[], None]) -> bool:
         """Run every cell that is not done.
@@ -145,14 +141,16 @@ class Sweep:
         Raises:
             SweepError: another sweep runs here.
         """
-        with self.locked(), _asked_to_stop() as asked:
+        asked: list[int] = []
+        stops = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+        with self.locked(), on_signals(lambda number, frame: asked.append(number), *stops):
             write_json(
                 self.path / "sweep.json",
                 {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()},
             )
             waiting = [row for row in self.rows if row.state != "done"]
             for row in waiting:
-                left = holder(self.logs(row.cell))
+                left = holder(self.logs(row.cell) / "lock")
                 row.state, row.reason = "waiting", f"waits for {left}, left by an earlier sweep" if left else ""
             # First those that a killed sweep left running: their jobs wait for them, and they use the machine anyway.
             waiting.sort(key=lambda row: not row.reason)
@@ -235,16 +233,3 @@ def _last_words(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
     said = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
     return f"its process ended without a result (killed, or out of memory?); it last said: {said}"
-
-
-@contextlib.contextmanager
-def _asked_to_stop() -> Iterator[list[int]]:
-    """The signals to stop that have arrived."""
-    asked: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in numbers}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

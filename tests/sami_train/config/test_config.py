@@ -1,13 +1,36 @@
 """Configuration: what a preset means, and how a wrong key or value is answered."""
 
+import json
+import pickle
+from pathlib import Path
+
 import pytest
 
-from sami_runtime.errors import UnknownName
+from sami_runtime.errors import SamiError, UnknownName
 from sami_train.config.resolve import from_dict, parse_override, presets, resolve
-from sami_train.config.rules import ConfigError
-from sami_train.config.schema import keys
+from sami_train.config.schema import ConfigError, LearningConfig, TrainConfig, keys
 from sami_train.envs.catalog import ENVIRONMENTS, environment
 from sami_train.runs.train import make_env
+
+ROOT = Path(__file__).parents[3]
+
+
+def one_of_each_kind():
+    """Configurations that earlier versions wrote, one for each set of keys."""
+    kinds = {}
+    for path in sorted([*ROOT.glob("models/runs/*/config.json"), *ROOT.glob("results/*/*/config.json")]):
+        kinds.setdefault(tuple(leaves(json.loads(path.read_text(encoding="utf-8")))), path)
+    assert len(kinds) >= 4
+    return list(kinds.values())
+
+
+def leaves(table, prefix=""):
+    """Values by dotted key, as JSON."""
+    found = {}
+    for name, value in table.items():
+        deeper = isinstance(value, dict)
+        found |= leaves(value, f"{prefix}{name}.") if deeper else {prefix + name: json.dumps(value)}
+    return found
 
 
 def test_the_paper_preset_is_the_papers_table():
@@ -113,6 +136,12 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
         ({"network.encoder_reads_goal": True}, "hindsight changes goals"),
         ({"collection.reward": "dense"}, "hindsight.*sparse"),
         ({"learning": 3}, "learning is 3; it must be a table"),
+        ({"contrast.trajectories": 3}, "contrast.trajectories is 3; it must be at least 4"),
+        ({"seed": True}, "seed is True; it must be of type int"),
+        ({"device": 0}, "device is 0; it must be of type str"),
+        ({"learning.discount": float("nan")}, "learning.discount is nan; it must lie between 0 and 1"),
+        ({"network.net_arch": [64, 0.5]}, r"network.net_arch is \[64, 0.5\]; it must be a list of whole numbers"),
+        ({"collection.tasks": 0}, "collection.tasks is 0; it must be a list of whole numbers"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
         ({"collection.publish_every": 0}, "collection.publish_every is 0; it must be at least 1"),
         ({"learning.gradient_steps": 0}, "learning.gradient_steps is 0; it must be at least 1"),
@@ -153,6 +182,73 @@ def test_an_unknown_preset_lists_the_presets():
 def test_an_override_without_a_value_is_refused():
     with pytest.raises(ConfigError, match=r"'learning\.discount' is not KEY=VALUE"):
         parse_override("learning.discount")
+
+
+def test_an_error_in_what_is_built_by_hand_is_explained_too():
+    with pytest.raises(ConfigError, match=r"steps is 0; it must be at least 1\."):
+        TrainConfig(steps=0)
+    with pytest.raises(ConfigError, match=r"learning\.hindsight is 2; it must lie between 0 and 1\."):
+        TrainConfig(learning={"hindsight": 2})
+    with pytest.raises(UnknownName, match=r"unknown config key 'step'. Did you mean 'steps'"):
+        TrainConfig(step=1)
+
+
+@pytest.mark.parametrize("path", one_of_each_kind(), ids=lambda path: f"{path.parts[-3]}-{path.parts[-2]}")
+def test_what_earlier_versions_wrote_is_read_as_it_was_meant(path):
+    text = path.read_text(encoding="utf-8")
+    config = from_dict(json.loads(text))
+    there, here = leaves(json.loads(text)), leaves(config.to_dict())
+    assert {key: here[key] for key in there} == there
+    assert list(here) == keys()
+    if there.keys() == here.keys():
+        assert json.dumps(config.to_dict(), indent=2) + "\n" == text
+
+
+def test_whole_numbers_may_be_written_as_powers_of_ten_and_shares_as_whole_numbers():
+    config = resolve("fast-cpu", {"steps": 2e5, "exploration.warmup_steps": 1e4, "exploration.random_action": 0})
+    assert json.dumps([config.steps, config.exploration.warmup_steps]) == "[200000, 10000]"
+    assert json.dumps(config.exploration.random_action) == "0.0"
+
+
+def test_a_configuration_is_a_value():
+    config = resolve("fast-cpu", {"network.net_arch": [8, 8]})
+    again = from_dict(json.loads(json.dumps(config.to_dict())))
+    assert config == again == pickle.loads(pickle.dumps(config))
+    assert hash(config) == hash(again)
+    assert config != resolve("fast-cpu")
+    with pytest.raises(ValueError, match="frozen"):
+        config.steps = 1
+    with pytest.raises(ValueError, match="frozen"):
+        config.learning.discount = 0.5
+
+
+def test_a_copy_with_another_value_leaves_the_original():
+    learning = LearningConfig()
+    assert learning.model_copy(update={"steps_per_draw": 3}) == LearningConfig(steps_per_draw=3)
+    assert learning.steps_per_draw == 1
+
+
+def test_the_gap_is_text_on_disk_and_a_profile_in_python():
+    late = resolve("fast-cpu", {"gap": '{"latency_s": 0.04}'})
+    assert late.to_dict()["gap"] == '{"latency_s": 0.04}'
+    assert late.gap_profile.latency_s == 0.04
+    assert late.model_copy(update={"gap": ""}).gap_profile is None
+    assert resolve("fast-cpu").gap_profile is None
+
+
+@pytest.mark.parametrize(
+    ("gap", "message"),
+    [
+        ("late", "gap is 'late', which is no JSON"),
+        ("[1]", "must be a table of gaps"),
+        ('{"latenzy_s": 0.04}', "unknown gap 'latenzy_s'. Did you mean 'latency_s'"),
+        ('{"latency_s": -1}', "latency_s is -1; it must be a number of at least 0"),
+        ('{"noise": {"joints": 0.1}}', "unknown observation signal 'joints'.*The gap noise names it"),
+    ],
+)
+def test_a_gap_that_means_nothing_is_refused_with_the_configuration(gap, message):
+    with pytest.raises(SamiError, match=message):
+        resolve("fast-cpu", {"gap": gap})
 
 
 def test_every_key_can_be_listed():

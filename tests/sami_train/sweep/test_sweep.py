@@ -1,9 +1,6 @@
 """How a sweep plans its cells and shares the machine; `tests/cli/test_sweep.py` runs real ones."""
 
-import os
 import pickle
-import threading
-import time
 
 import pytest
 import torch
@@ -12,10 +9,11 @@ from sami_train.config.resolve import resolve
 from sami_train.machine import cores as machine
 from sami_train.machine.cores import share_of_cores
 from sami_train.machine.files import write_json
+from sami_train.machine.locks import locked
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.train import prepare_torch
 from sami_train.sweep import sweep as sweep_module
-from sami_train.sweep.cell import Outcome, clear_beginning, held, holder, status
+from sami_train.sweep.cell import Outcome, clear_beginning, status
 from sami_train.sweep.grid import Grid
 from sami_train.sweep.launcher import Launcher
 from sami_train.sweep.sweep import Sweep
@@ -136,7 +134,7 @@ def test_cells_that_are_still_held_go_first(sweep):
     logs = sweep.logs(sweep.rows[2].cell)
     logs.mkdir(parents=True)
     launcher = Scripted(1)
-    with held(logs):
+    with locked(logs / "lock"):
         sweep.run(launcher, lambda: None)
     assert launcher.started == [2, 0, 1, 3]
 
@@ -159,24 +157,6 @@ def test_an_evaluation_counts_only_for_its_agent_and_its_episodes(sweep):
     assert status(folder, "panda", EPISODES + 1).sets == {}
     RunFolder.open(folder).update(steps=200)
     assert status(folder, "panda", EPISODES).sets == {}
-
-
-def test_a_held_cell_names_its_holder_and_waits_for_it(tmp_path):
-    order = []
-
-    def other():
-        with held(tmp_path):
-            order.append("other")
-
-    thread = threading.Thread(target=other)
-    with held(tmp_path):
-        assert holder(tmp_path).startswith(f"process {os.getpid()} on ")
-        thread.start()
-        time.sleep(0.1)
-        order.append("first")
-    thread.join()
-    assert order == ["first", "other"]
-    assert holder(tmp_path) == ""
 
 
 def test_a_beginning_is_cleared_unless_it_is_in_use_or_holds_something_else(tmp_path):
