@@ -129,7 +129,8 @@ class ContextSAC(BaseAlgorithm):
             layer_norm=net.layer_norm,
             initial_temperature=self.config.learning.initial_temperature,
         ).to(self.device)
-        contrast = Contrast(self.policy, self.method, self.config.contrast) if self.method.strategy else None
+        estimator = self.method.estimator
+        contrast = Contrast(self.policy, estimator, self.config.contrast) if estimator else None
         self.learner = Learner(self.policy, self.config.learning, contrast)
         self.buffer: EpisodeBuffer | None = None
 

@@ -10,8 +10,8 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import ContrastConfig
 from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch
+from sami_train.methods.estimators import Estimator
 from sami_train.methods.losses import ContrastiveLoss, contrastive_loss
-from sami_train.methods.methods import Method
 
 
 class Contrast:
@@ -19,12 +19,12 @@ class Contrast:
 
     Args:
         policy: whose encoders these are.
-        method: says which trajectories are compared.
+        estimator: which trajectories are compared.
         config: hyperparameters.
     """
 
-    def __init__(self, policy: ContextPolicy, method: Method, config: ContrastConfig) -> None:
-        self.policy, self.method, self.config = policy, method, config
+    def __init__(self, policy: ContextPolicy, estimator: Estimator, config: ContrastConfig) -> None:
+        self.policy, self.estimator, self.config = policy, estimator, config
 
     def loss(self, buffer: EpisodeBuffer, rng: np.random.Generator) -> ContrastiveLoss | None:
         """The loss on newly drawn trajectories; its gradient reaches psi alone.
@@ -33,7 +33,6 @@ class Contrast:
             None while the buffer holds nothing to compare: a single task for InfoNCE, only equal returns for SaNCE.
         """
         config = self.config
-        assert self.method.strategy is not None
 
         def score(where: np.ndarray) -> np.ndarray:
             return buffer.returns[where] if config.ranking == "return" else self._values(sequences(where))
@@ -41,7 +40,7 @@ class Contrast:
         def sequences(where: np.ndarray) -> SequenceBatch:
             return buffer.sequences(buffer.windows(where, rng))
 
-        drawn = self.method.strategy(buffer, config.trajectories, rng, score)
+        drawn = self.estimator.strategy(buffer, config.trajectories, rng, score)
         if drawn is None:
             return None
         queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
@@ -54,7 +53,7 @@ class Contrast:
             # As many positives as there are queries: the partners' steps, in random order and repeated as needed.
             positives = positives[rng.permutation(np.arange(len(queries)) % len(positives))]
         return contrastive_loss(
-            queries, positives, negatives, config.temperature, soft=self.method.soft, hardness=config.hardness
+            queries, positives, negatives, config.temperature, soft=self.estimator.soft, hardness=config.hardness
         )
 
     def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch, rng: np.random.Generator) -> Tensor:
