@@ -6,14 +6,14 @@ tensors from step to step that is zero at the start of an episode. Neither reads
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
 
 from sami_train.agent.networks import mlp
-from sami_train.episodes.numpy_policy import SMALLEST_VARIANCE
+from sami_train.episodes.numpy_policy import SMALLEST_VARIANCE, EncoderKind
 
 State = tuple[Tensor, ...]
 """One tensor (B, ...) for each entry of an encoder's `state`, in that order."""
@@ -38,6 +38,7 @@ class LSTMEncoder(nn.Module):
         context_size: embedding size (paper: 6).
     """
 
+    kind: ClassVar[EncoderKind] = "lstm"
     state: dict[str, tuple[int, ...]]
 
     def __init__(self, features: int, actions: int, hidden_size: int, context_size: int) -> None:
@@ -82,6 +83,7 @@ class GaussianEncoder(nn.Module):
         units: of the hidden layers of the MLP (mu, sigma).
     """
 
+    kind: ClassVar[EncoderKind] = "gaussians"
     state: dict[str, tuple[int, ...]]
 
     def __init__(self, features: int, actions: int, context_size: int, units: tuple[int, ...]) -> None:

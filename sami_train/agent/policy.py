@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from sami_train.agent.encoders import GaussianEncoder, LSTMEncoder, State
 from sami_train.agent.features import FeatureLayout
-from sami_train.agent.networks import Actor, Features, TwinCritic
+from sami_train.agent.networks import CLIP, Actor, Features, TwinCritic
 from sami_train.envs.layout import FLAT_KEYS
 from sami_train.episodes.buffer import SequenceBatch
+from sami_train.episodes.numpy_policy import EncoderKind, Weights
 
 
 class ContextPolicy(BasePolicy):
@@ -25,7 +26,7 @@ class ContextPolicy(BasePolicy):
         observation_space, action_space: of the environment.
         lr_schedule: unused here (the agent owns the optimisers); part of stable-baselines3's signature.
         layout: features of the flat observation.
-        encoder: "lstm" or "gaussians" (see `encoders`).
+        encoder: which kind (see `encoders`).
         hidden_size: of the LSTM.
         encoder_units: of the hidden layers of PEARL's encoder.
         context_size: of the encoder.
@@ -41,7 +42,7 @@ class ContextPolicy(BasePolicy):
         lr_schedule: Any = None,
         *,
         layout: FeatureLayout,
-        encoder: str = "lstm",
+        encoder: EncoderKind = "lstm",
         hidden_size: int = 128,
         encoder_units: Sequence[int] = (200, 200, 200),
         context_size: int = 6,
@@ -56,7 +57,7 @@ class ContextPolicy(BasePolicy):
 
         def make_encoder() -> LSTMEncoder | GaussianEncoder:
             columns = layout.encoder_columns
-            if encoder == "gaussians":
+            if encoder == GaussianEncoder.kind:
                 return GaussianEncoder(columns, actions, context_size, tuple(encoder_units))
             return LSTMEncoder(columns, actions, hidden_size, context_size)
 
@@ -154,8 +155,8 @@ class ContextPolicy(BasePolicy):
             flat = np.asarray(observation, np.float32)
         return (flat, True) if flat.ndim == 2 else (flat[None], False)
 
-    def numpy_weights(self) -> dict[str, np.ndarray]:
-        """The weights that `NumpyPolicy` needs, as arrays that share no memory with the module."""
+    def numpy_weights(self) -> Weights:
+        """Copy what `NumpyPolicy` needs; it shares no memory with the module."""
         linears = [module for module in self.actor.body.modules() if isinstance(module, nn.Linear)]
         tensors: dict[str, Any] = {
             "features.projection": self.features.projection,
@@ -169,6 +170,5 @@ class ContextPolicy(BasePolicy):
         tensors |= {f"encoder.{name}": tensor for name, tensor in self.encoder.arrays().items()}
         for i, linear in enumerate(linears):
             tensors[f"actor.weight_{i}"], tensors[f"actor.bias_{i}"] = linear.weight, linear.bias
-        weights = {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in tensors.items()}
-        weights["features.encoder_columns"] = np.array(self.layout.encoder_columns, np.float32)
-        return weights
+        arrays = {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in tensors.items()}
+        return Weights(self.encoder.kind, self.layout.encoder_columns, CLIP, arrays)

@@ -81,29 +81,30 @@ class SharedWeights:
     """The newest weights in shared memory: written without waiting for readers to ask, read when changed."""
 
     def __init__(self, weights: Weights, context: Any) -> None:
-        self._shapes = {name: array.shape for name, array in weights.items()}
-        self._memory = context.RawArray("f", sum(array.size for array in weights.values()))
+        self._shapes = {name: array.shape for name, array in weights.arrays.items()}
+        self._rest = dataclasses.replace(weights, arrays={})
+        self._memory = context.RawArray("f", sum(array.size for array in weights.arrays.values()))
         self._lock = context.Lock()
         self.version = context.Value("L", 0)
         self.write(weights)
 
     def write(self, weights: Weights) -> None:
-        """Replace the weights."""
+        """Replace the weights by others of the same shapes."""
         with self._lock:
             flat = np.frombuffer(self._memory, np.float32)
-            np.concatenate([np.asarray(weights[name], np.float32).ravel() for name in self._shapes], out=flat)
+            np.concatenate([np.asarray(weights.arrays[name], np.float32).ravel() for name in self._shapes], out=flat)
             self.version.value += 1
 
-    def read(self) -> dict[str, np.ndarray]:
-        """A copy of the newest weights."""
+    def read(self) -> Weights:
+        """Copy the newest weights."""
         with self._lock:
             flat = np.frombuffer(self._memory, np.float32).copy()
-        weights, start = {}, 0
+        arrays, start = {}, 0
         for name, shape in self._shapes.items():
             size = int(np.prod(shape, dtype=np.int64))
-            weights[name] = flat[start : start + size].reshape(shape)
+            arrays[name] = flat[start : start + size].reshape(shape)
             start += size
-        return weights
+        return dataclasses.replace(self._rest, arrays=arrays)
 
 
 class Processes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from sami_runtime.errors import UnknownName
+from sami_train.episodes.numpy_policy import EncoderKind
 from sami_train.methods.estimators import INFO_NCE, SA_INFO_NCE, SANCE, Estimator
 
 
@@ -17,8 +17,7 @@ class Method:
     """Name on the command line."""
     title: str
     """Name in the paper."""
-    encoder: Literal["lstm", "gaussians"] = "lstm"
-    """The LSTM of the paper, or PEARL's product of Gaussians."""
+    encoder: EncoderKind = "lstm"
     estimator: Estimator | None = None
     """What its contrastive loss estimates; None has no such loss."""
     least_tasks: int = 1
