@@ -29,7 +29,6 @@ HALF_WIDTH = 0.02
 """Half the cube's width [m]: the height of its centre while it lies on the table."""
 HEIGHT_TOLERANCE = 0.001
 """How far the cube's height may be from `HALF_WIDTH` and still count as equal to it [m]."""
-SKILLS = ("push", "pick_and_place", "other")
 
 
 class PandaSkillEnv(RobotTaskEnv):
