@@ -27,7 +27,7 @@ class Contrast:
         self.policy, self.estimator, self.config = policy, estimator, config
 
     def loss(self, buffer: EpisodeBuffer, rng: np.random.Generator) -> ContrastiveLoss | None:
-        """The loss on newly drawn trajectories; its gradient reaches psi alone.
+        """Return the loss on newly drawn trajectories; its gradient reaches psi alone.
 
         Returns:
             None while the buffer holds nothing to compare: a single task for InfoNCE, only equal returns for SaNCE.
@@ -63,7 +63,7 @@ class Contrast:
 
     @torch.no_grad()
     def _values(self, sequences: SequenceBatch) -> np.ndarray:
-        """The critics' mean value of what each trajectory did, (B,)."""
+        """Return the critics' mean value of what each trajectory did, (B,)."""
         policy = self.policy
         contexts, _ = policy.momentum_encoder(*policy.sequence_input(sequences))
         features = policy.features(torch.from_numpy(sequences.observations).to(policy.device))
@@ -74,7 +74,7 @@ class Contrast:
 
 
 def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.random.Generator) -> Tensor:
-    """The embeddings that stand for trajectories; padding never does.
+    """Return the embeddings that stand for trajectories; padding never does.
 
     Args:
         contexts: (B, L + 1, C), of episodes padded to L steps.
@@ -86,5 +86,5 @@ def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.r
     if pairing == "all_steps":
         steps = np.arange(contexts.shape[1])
         return contexts[torch.from_numpy((steps > 0) & (steps <= lengths[:, None])).to(contexts.device)]
-    at = lengths if pairing == "last" else rng.integers(1, lengths + 1)
-    return contexts[np.arange(len(lengths)), torch.from_numpy(at)]
+    steps = lengths if pairing == "last" else rng.integers(1, lengths + 1)
+    return contexts[np.arange(len(lengths)), torch.from_numpy(steps)]

@@ -62,11 +62,11 @@ class LSTMEncoder(nn.Module):
         return self.head(torch.relu(hidden)), (h.transpose(0, 1), c.transpose(0, 1))
 
     def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
-        """Contexts of windows (B, T, features + A); deterministic."""
+        """Return the contexts of windows (B, T, features + A); deterministic."""
         return Inference(self(x, state)[0], None)
 
     def arrays(self) -> dict[str, Tensor]:
-        """The weights that `numpy_policy.LSTM` needs."""
+        """Return the weights that `numpy_policy.LSTM` needs."""
         named = {name.removesuffix("_l0"): weight for name, weight in self.lstm.named_parameters()}
         return named | {"head.weight": self.head.weight, "head.bias": self.head.bias}
 
@@ -98,7 +98,7 @@ class GaussianEncoder(nn.Module):
         self.factor = mlp([2 * features + actions, *units, 2 * context_size])
 
     def posterior(self, x: Tensor, state: State | None = None) -> tuple[Tensor, Tensor, State]:
-        """Mean and variance (B, T, C) after each step, and the state after the last; arguments as `forward`."""
+        """Return mean and variance (B, T, C) after each step, and the state after the last; arguments as `forward`."""
         if state is None:
             state = tuple(x.new_zeros(len(x), *shape) for shape in self.state.values())
         precision, weighted, previous, begun = state
@@ -115,19 +115,19 @@ class GaussianEncoder(nn.Module):
         return weighted * variance, variance, after
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """The posterior's mean after each step; as `LSTMEncoder.forward`."""
+        """Return the posterior's mean after each step; as `LSTMEncoder.forward`."""
         mean, _, state = self.posterior(x, state)
         return mean, state
 
     def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
-        """Samples of the posterior, one noise for each window, and its KL divergence from the prior."""
+        """Sample the posterior, with one noise for each window, and return its KL divergence from the prior."""
         mean, variance, _ = self.posterior(x, state)
         noise = torch.empty_like(mean[:, :1]).normal_(generator=generator)
         divergence = 0.5 * (variance + mean**2 - 1.0 - variance.log()).sum(-1)
         return Inference(mean + variance.sqrt() * noise, divergence)
 
     def arrays(self) -> dict[str, Tensor]:
-        """The weights that `numpy_policy.Gaussians` needs."""
+        """Return the weights that `numpy_policy.Gaussians` needs."""
         linears = [module for module in self.factor if isinstance(module, nn.Linear)]
         named = {f"factor.weight_{i}": linear.weight for i, linear in enumerate(linears)}
         return named | {f"factor.bias_{i}": linear.bias for i, linear in enumerate(linears)}

@@ -73,11 +73,11 @@ class ContextPolicy(BasePolicy):
             target.requires_grad_(False)
 
     def encoder_input(self, features: Tensor, previous_action: Tensor) -> Tensor:
-        """What the encoder reads at each step: its share of the features, and the previous executed action."""
+        """Join what the encoder reads at each step: its share of the features, and the previous executed action."""
         return torch.cat([features[..., : self.layout.encoder_columns], previous_action], -1)
 
     def sequence_input(self, sequences: SequenceBatch) -> tuple[Tensor, State | None]:
-        """What the encoder reads over windows, (B, L + 1, features + A), and its state before them."""
+        """Return what the encoder reads over windows, (B, L + 1, features + A), and its state before them."""
 
         def tensor(array: np.ndarray) -> Tensor:
             return torch.from_numpy(array).to(self.device)
@@ -87,7 +87,7 @@ class ContextPolicy(BasePolicy):
         return x, tuple(tensor(part) for part in sequences.state) or None
 
     def step(self, observation: Tensor, previous_action: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """One deterministic step, as it is exported.
+        """Take one deterministic step, as it is exported.
 
         Args:
             observation: flat, (B, D).
@@ -103,7 +103,7 @@ class ContextPolicy(BasePolicy):
     def _advance(
         self, observation: Tensor, previous_action: Tensor, state: State
     ) -> tuple[tuple[Tensor, Tensor], Tensor, State]:
-        """As `step`, with the actor's mean and log standard deviation in place of an action."""
+        """Advance as `step`, with the actor's mean and log standard deviation in place of an action."""
         features = self.features(observation)
         context, state = self.encoder(self.encoder_input(features, previous_action).unsqueeze(1), state)
         context = context.squeeze(1)

@@ -80,6 +80,6 @@ def _split(buffer: EpisodeBuffer, task: int, count: int, rng: np.random.Generato
     changes = np.flatnonzero(values[:-1] > values[1:]) + 1
     if not len(changes):
         return None
-    at = changes[np.abs(changes - len(ranked) / 2).argmin()]
+    parting = changes[np.abs(changes - len(ranked) / 2).argmin()]
     half = max(count // 2, 1)
-    return Trajectories(ranked[:at][:half], ranked[at:][-half:])
+    return Trajectories(ranked[:parting][:half], ranked[parting:][-half:])
