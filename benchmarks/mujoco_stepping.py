@@ -44,11 +44,11 @@ def steps_per_s(step: Callable[[int], Any], rows: int, seconds: float) -> float:
 
 def measure(name: str, rows: int, rounds: int, seconds: float) -> dict[str, Any]:
     """Steps a second of one environment in each way."""
+    from mujoco_vec_env import MujocoVecEnv
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
     from sami_train.envs import environment
     from sami_train.envs.mujoco.batch import MujocoBatch
-    from sami_train.envs.mujoco.sb3 import MujocoVecEnv
 
     spec = environment(name)
     makers = [spec.make] * rows

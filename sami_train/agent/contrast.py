@@ -10,8 +10,8 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import ContrastConfig
 from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch
+from sami_train.methods.estimators import Estimator
 from sami_train.methods.losses import ContrastiveLoss, contrastive_loss
-from sami_train.methods.methods import Method
 
 
 class Contrast:
@@ -19,21 +19,20 @@ class Contrast:
 
     Args:
         policy: whose encoders these are.
-        method: says which trajectories are compared.
+        estimator: which trajectories are compared.
         config: hyperparameters.
     """
 
-    def __init__(self, policy: ContextPolicy, method: Method, config: ContrastConfig) -> None:
-        self.policy, self.method, self.config = policy, method, config
+    def __init__(self, policy: ContextPolicy, estimator: Estimator, config: ContrastConfig) -> None:
+        self.policy, self.estimator, self.config = policy, estimator, config
 
     def loss(self, buffer: EpisodeBuffer, rng: np.random.Generator) -> ContrastiveLoss | None:
-        """The loss on newly drawn trajectories; its gradient reaches psi alone.
+        """Return the loss on newly drawn trajectories; its gradient reaches psi alone.
 
         Returns:
             None while the buffer holds nothing to compare: a single task for InfoNCE, only equal returns for SaNCE.
         """
         config = self.config
-        assert self.method.strategy is not None
 
         def score(where: np.ndarray) -> np.ndarray:
             return buffer.returns[where] if config.ranking == "return" else self._values(sequences(where))
@@ -41,7 +40,7 @@ class Contrast:
         def sequences(where: np.ndarray) -> SequenceBatch:
             return buffer.sequences(buffer.windows(where, rng))
 
-        drawn = self.method.strategy(buffer, config.trajectories, rng, score)
+        drawn = self.estimator.strategy(buffer, config.trajectories, rng, score)
         if drawn is None:
             return None
         queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
@@ -54,7 +53,7 @@ class Contrast:
             # As many positives as there are queries: the partners' steps, in random order and repeated as needed.
             positives = positives[rng.permutation(np.arange(len(queries)) % len(positives))]
         return contrastive_loss(
-            queries, positives, negatives, config.temperature, soft=self.method.soft, hardness=config.hardness
+            queries, positives, negatives, config.temperature, soft=self.estimator.soft, hardness=config.hardness
         )
 
     def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch, rng: np.random.Generator) -> Tensor:
@@ -64,7 +63,7 @@ class Contrast:
 
     @torch.no_grad()
     def _values(self, sequences: SequenceBatch) -> np.ndarray:
-        """The critics' mean value of what each trajectory did, (B,)."""
+        """Return the critics' mean value of what each trajectory did, (B,)."""
         policy = self.policy
         contexts, _ = policy.momentum_encoder(*policy.sequence_input(sequences))
         features = policy.features(torch.from_numpy(sequences.observations).to(policy.device))
@@ -75,7 +74,7 @@ class Contrast:
 
 
 def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.random.Generator) -> Tensor:
-    """The embeddings that stand for trajectories; padding never does.
+    """Return the embeddings that stand for trajectories; padding never does.
 
     Args:
         contexts: (B, L + 1, C), of episodes padded to L steps.
@@ -87,5 +86,5 @@ def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.r
     if pairing == "all_steps":
         steps = np.arange(contexts.shape[1])
         return contexts[torch.from_numpy((steps > 0) & (steps <= lengths[:, None])).to(contexts.device)]
-    at = lengths if pairing == "last" else rng.integers(1, lengths + 1)
-    return contexts[np.arange(len(lengths)), torch.from_numpy(at)]
+    steps = lengths if pairing == "last" else rng.integers(1, lengths + 1)
+    return contexts[np.arange(len(lengths)), torch.from_numpy(steps)]

@@ -6,14 +6,14 @@ tensors from step to step that is zero at the start of an episode. Neither reads
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
 
 from sami_train.agent.networks import mlp
-from sami_train.episodes.numpy_policy import SMALLEST_VARIANCE
+from sami_train.episodes.numpy_policy import SMALLEST_VARIANCE, EncoderKind
 
 State = tuple[Tensor, ...]
 """One tensor (B, ...) for each entry of an encoder's `state`, in that order."""
@@ -38,6 +38,7 @@ class LSTMEncoder(nn.Module):
         context_size: embedding size (paper: 6).
     """
 
+    kind: ClassVar[EncoderKind] = "lstm"
     state: dict[str, tuple[int, ...]]
 
     def __init__(self, features: int, actions: int, hidden_size: int, context_size: int) -> None:
@@ -61,11 +62,11 @@ class LSTMEncoder(nn.Module):
         return self.head(torch.relu(hidden)), (h.transpose(0, 1), c.transpose(0, 1))
 
     def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
-        """Contexts of windows (B, T, features + A); deterministic."""
+        """Return the contexts of windows (B, T, features + A); deterministic."""
         return Inference(self(x, state)[0], None)
 
     def arrays(self) -> dict[str, Tensor]:
-        """The weights that `numpy_policy.LSTM` needs."""
+        """Return the weights that `numpy_policy.LSTM` needs."""
         named = {name.removesuffix("_l0"): weight for name, weight in self.lstm.named_parameters()}
         return named | {"head.weight": self.head.weight, "head.bias": self.head.bias}
 
@@ -82,6 +83,7 @@ class GaussianEncoder(nn.Module):
         units: of the hidden layers of the MLP (mu, sigma).
     """
 
+    kind: ClassVar[EncoderKind] = "gaussians"
     state: dict[str, tuple[int, ...]]
 
     def __init__(self, features: int, actions: int, context_size: int, units: tuple[int, ...]) -> None:
@@ -96,7 +98,7 @@ class GaussianEncoder(nn.Module):
         self.factor = mlp([2 * features + actions, *units, 2 * context_size])
 
     def posterior(self, x: Tensor, state: State | None = None) -> tuple[Tensor, Tensor, State]:
-        """Mean and variance (B, T, C) after each step, and the state after the last; arguments as `forward`."""
+        """Return mean and variance (B, T, C) after each step, and the state after the last; arguments as `forward`."""
         if state is None:
             state = tuple(x.new_zeros(len(x), *shape) for shape in self.state.values())
         precision, weighted, previous, begun = state
@@ -113,19 +115,19 @@ class GaussianEncoder(nn.Module):
         return weighted * variance, variance, after
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """The posterior's mean after each step; as `LSTMEncoder.forward`."""
+        """Return the posterior's mean after each step; as `LSTMEncoder.forward`."""
         mean, _, state = self.posterior(x, state)
         return mean, state
 
     def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
-        """Samples of the posterior, one noise for each window, and its KL divergence from the prior."""
+        """Sample the posterior, with one noise for each window, and return its KL divergence from the prior."""
         mean, variance, _ = self.posterior(x, state)
         noise = torch.empty_like(mean[:, :1]).normal_(generator=generator)
         divergence = 0.5 * (variance + mean**2 - 1.0 - variance.log()).sum(-1)
         return Inference(mean + variance.sqrt() * noise, divergence)
 
     def arrays(self) -> dict[str, Tensor]:
-        """The weights that `numpy_policy.Gaussians` needs."""
+        """Return the weights that `numpy_policy.Gaussians` needs."""
         linears = [module for module in self.factor if isinstance(module, nn.Linear)]
         named = {f"factor.weight_{i}": linear.weight for i, linear in enumerate(linears)}
         return named | {f"factor.bias_{i}": linear.bias for i, linear in enumerate(linears)}

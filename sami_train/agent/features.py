@@ -42,22 +42,22 @@ def feature_layout(
     """
     identity = np.eye(size, dtype=np.float32)
     if goal is None:
-        own, goals = identity, np.zeros((size, 0), np.float32)
+        plain, goals = identity, np.zeros((size, 0), np.float32)
     else:
         in_goal = np.zeros(size, bool)
         in_goal[goal.achieved] = in_goal[goal.desired] = True
-        own = identity[:, ~in_goal]
+        plain = identity[:, ~in_goal]
         achieved, desired = identity[:, goal.achieved], identity[:, goal.desired]
         goals = np.concatenate([desired - achieved, desired] if relative_goal else [achieved, desired], axis=1)
-    projection = np.concatenate([own, goals], axis=1)
-    scale = np.ones(projection.shape[1], np.float32)
-    plain = own.shape[1]
+    projection = np.concatenate([plain, goals], axis=1)
+    plain_columns, all_columns = plain.shape[1], projection.shape[1]
+    scale = np.ones(all_columns, np.float32)
     if relative_goal:
-        scale[plain:] = GOAL_SCALE
-    columns = range(plain) if relative_goal else range(projection.shape[1])
+        scale[plain_columns:] = GOAL_SCALE
+    columns = range(plain_columns if relative_goal else all_columns)
     return FeatureLayout(
         projection=projection,
         scale=scale,
         normalized=list(columns) if normalize else [],
-        encoder_columns=projection.shape[1] if encoder_reads_goal else plain,
+        encoder_columns=all_columns if encoder_reads_goal else plain_columns,
     )

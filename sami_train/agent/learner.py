@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -30,6 +31,17 @@ class _Batch(NamedTuple):
     rewards: Tensor
     terminated: Tensor
     lost: Tensor
+
+
+class _Seen(NamedTuple):
+    """The two states of each transition as the networks see them: (N, F + C), features of s and the context c there."""
+
+    state: Tensor
+    """s_t, with gradient where the encoder learns."""
+    next_state: Tensor
+    """s_t+1."""
+    target_next_state: Tensor
+    """s_t+1 with the context that the momentum encoder infers."""
 
 
 class Learner:
@@ -109,73 +121,99 @@ class Learner:
     def _step(
         self, batch: _Batch, inference: Inference, target_contexts: Tensor, contrastive: ContrastiveLoss | None
     ) -> dict[str, Tensor]:
-        """One gradient step of all that `inference` and `contrastive` lead back to, and of actor and temperature."""
-        cfg, policy = self.learning, self.policy
-        rows, steps = batch.rows, batch.steps
-        features = policy.features(batch.observations)  # (N, F)
-        next_features = policy.features(batch.next_observations)  # (N, F)
-        context = inference.contexts[rows, steps]  # (N, C), with gradient where the encoder learns
-        next_context = inference.contexts[rows, steps + 1].detach()
-        with torch.no_grad():
-            temperature = policy.log_temperature.exp()
-            with self._autocast():
-                next_actions, next_log_prob = policy.actor.sample(
-                    torch.cat([next_features, next_context], -1), self.noise
-                )
-                target_context = target_contexts[rows, steps + 1]
-                q1, q2 = policy.critic_target(torch.cat([next_features, target_context, next_actions], -1))
-            alive = 1.0 - batch.terminated.float()
-            following = torch.minimum(q1, q2) - temperature * next_log_prob
-            target = batch.rewards - cfg.reward_offset + alive * cfg.discount * following
-            if cfg.clip_targets:
-                target = target.clamp(-1.0 / (1.0 - cfg.discount), 0.0)
-                # Nothing that follows a lost episode can reach the goal: -1 for ever.
-                target = torch.where(batch.lost, -1.0 / (1.0 - cfg.discount), target)
+        """Take one gradient step of everything: the inner loop of Algorithm 1, phi with L_RL, psi with L_SaNCE too."""
+        seen = self._seen(batch, inference, target_contexts)
+        temperature = self.policy.log_temperature.detach().exp()
+        target = self._target(batch, seen, temperature)
+        critics = self._update_critics_and_encoder(batch, inference, seen.state, target, contrastive)
+        actor = self._update_actor(seen.state.detach(), temperature)
+        self._update_temperature(actor["entropy"])
+        _soft_update(self.policy.critic_target, self.policy.critic, self.learning.critic_target_rate)
+        return critics | actor
 
+    def _seen(self, batch: _Batch, inference: Inference, target_contexts: Tensor) -> _Seen:
+        """Join the features of each state with the context inferred there, c_t = psi(tau_0:t) (section 3)."""
+        rows, steps = batch.rows, batch.steps
+        features = self.policy.features(batch.observations)  # (N, F)
+        next_features = self.policy.features(batch.next_observations)  # (N, F)
+        return _Seen(
+            torch.cat([features, inference.contexts[rows, steps]], -1),
+            torch.cat([next_features, inference.contexts[rows, steps + 1].detach()], -1),
+            torch.cat([next_features, target_contexts[rows, steps + 1]], -1),
+        )
+
+    @torch.no_grad()
+    def _target(self, batch: _Batch, seen: _Seen, temperature: Tensor) -> Tensor:
+        """Return r + gamma (min Q*(s', c*, a') - temperature * log pi(a' | s', c)), with a' of pi: (N,).
+
+        SAC's soft policy evaluation (appendix, "Base algorithm"); c* is inferred by the momentum encoder psi*.
+        """
+        cfg = self.learning
         with self._autocast():
-            q1, q2 = policy.critic(torch.cat([features, context, batch.actions], -1))
-        critic_loss = F.mse_loss(q1, target) + F.mse_loss(q2, target)
-        loss = 0.5 * critic_loss
-        scalars = {}
+            next_actions, next_log_prob = self.policy.actor.sample(seen.next_state, self.noise)
+            q1, q2 = self.policy.critic_target(torch.cat([seen.target_next_state, next_actions], -1))
+        alive = 1.0 - batch.terminated.float()
+        following = torch.minimum(q1, q2) - temperature * next_log_prob
+        target = batch.rewards - cfg.reward_offset + alive * cfg.discount * following
+        if not cfg.clip_targets:
+            return target
+        lowest = -1.0 / (1.0 - cfg.discount)
+        # Nothing that follows a lost episode can reach the goal: -1 for ever.
+        return torch.where(batch.lost, lowest, target.clamp(lowest, 0.0))
+
+    def _update_critics_and_encoder(
+        self,
+        batch: _Batch,
+        inference: Inference,
+        state: Tensor,
+        target: Tensor,
+        contrastive: ContrastiveLoss | None,
+    ) -> dict[str, Tensor]:
+        """Descend on L_RL + alpha L_SaNCE, with alpha the loss coefficient (section 4.3, figure 5, Algorithm 1)."""
+        cfg = self.learning
+        critic_loss = self._critic_loss(state, batch.actions, target)
+        loss = critic_loss
+        scalars: dict[str, Tensor] = {}
         if self.contrast is not None and contrastive is not None:
             loss = loss + self.contrast.config.coefficient * contrastive.loss
-            scalars = {f"contrast_{name}": value for name, value in contrastive._asdict().items() if name != "loss"}
-        if inference.divergence is not None:
-            divergence = inference.divergence[rows, steps].mean()
+            scalars |= {f"contrast_{name}": value for name, value in contrastive._asdict().items() if name != "loss"}
+        if inference.divergence is not None:  # PEARL's, in place of L_SaNCE
+            divergence = inference.divergence[batch.rows, batch.steps].mean()
             loss = loss + cfg.divergence_coefficient * divergence
             scalars["divergence"] = divergence.detach()
-        self.critic_optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        if cfg.encoder_clip > 0:
-            torch.nn.utils.clip_grad_norm_(policy.encoder.parameters(), cfg.encoder_clip)
-        self.critic_optimizer.step()
+        _descend(self.critic_optimizer, loss, self.policy.encoder.parameters(), cfg.encoder_clip)
+        return scalars | {"critic_loss": critic_loss.detach()}
 
+    def _critic_loss(self, state: Tensor, actions: Tensor, target: Tensor) -> Tensor:
+        """Return L_RL: half the squared soft Bellman residual of both Q(s, c, a) (Haarnoja et al. 2018)."""
+        with self._autocast():
+            q1, q2 = self.policy.critic(torch.cat([state, actions], -1))
+        return 0.5 * (F.mse_loss(q1, target) + F.mse_loss(q2, target))
+
+    def _update_actor(self, state: Tensor, temperature: Tensor) -> dict[str, Tensor]:
+        """Descend on temperature * log pi(a | s, c) - min Q(s, c, a), a of pi: SAC's soft policy improvement."""
+        policy = self.policy
         policy.critic.requires_grad_(False)
         with self._autocast():
-            sampled, log_prob = policy.actor.sample(torch.cat([features, context.detach()], -1), self.noise)
-            q1, q2 = policy.critic(torch.cat([features, context.detach(), sampled], -1))
-        actor_loss = (temperature * log_prob - torch.minimum(q1, q2)).mean()
-        self.actor_optimizer.zero_grad(set_to_none=True)
-        actor_loss.backward()
-        self.actor_optimizer.step()
+            actions, log_prob = policy.actor.sample(state, self.noise)
+            q1, q2 = policy.critic(torch.cat([state, actions], -1))
+        loss = (temperature * log_prob - torch.minimum(q1, q2)).mean()
+        _descend(self.actor_optimizer, loss)
         policy.critic.requires_grad_(True)
-
-        entropy = -log_prob.detach().mean()
-        temperature_loss = policy.log_temperature * (entropy - cfg.target_entropy)
-        self.temperature_optimizer.zero_grad(set_to_none=True)
-        temperature_loss.backward()
-        self.temperature_optimizer.step()
-        if cfg.minimum_temperature > 0:
-            with torch.no_grad():
-                policy.log_temperature.clamp_(min=float(np.log(cfg.minimum_temperature)))
-        _soft_update(policy.critic_target, policy.critic, cfg.critic_target_rate)
-        return scalars | {
-            "critic_loss": critic_loss.detach() / 2,
-            "actor_loss": actor_loss.detach(),
-            "entropy": entropy,
+        return {
+            "actor_loss": loss.detach(),
+            "entropy": -log_prob.detach().mean(),
             "temperature": temperature,
             "value": q1.detach().mean(),
         }
+
+    def _update_temperature(self, entropy: Tensor) -> None:
+        """Descend on log temperature * (entropy - its target): it rises while the policy is surer than the target."""
+        cfg, log_temperature = self.learning, self.policy.log_temperature
+        _descend(self.temperature_optimizer, log_temperature * (entropy - cfg.target_entropy))
+        if cfg.minimum_temperature > 0:
+            with torch.no_grad():
+                log_temperature.clamp_(min=float(np.log(cfg.minimum_temperature)))
 
     def _autocast(self) -> AbstractContextManager[None]:
         enabled = self.learning.bf16 and self.device.type == "cpu"
@@ -183,7 +221,18 @@ class Learner:
         return torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled)
 
 
+def _descend(
+    optimizer: torch.optim.Optimizer, loss: Tensor, clipped: Iterable[Tensor] = (), largest_norm: float = 0.0
+) -> None:
+    """Take one step of an optimiser down a loss; the gradient of `clipped` is cut to a largest norm, 0 cuts none."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    if largest_norm > 0:
+        torch.nn.utils.clip_grad_norm_(clipped, largest_norm)
+    optimizer.step()
+
+
 @torch.no_grad()
 def _soft_update(target: torch.nn.Module, source: torch.nn.Module, rate: float) -> None:
-    """Target <- rate * source + (1 - rate) * target (paper, equation of the momentum encoder)."""
+    """Move target <- rate * source + (1 - rate) * target (appendix, "Encoder architecture", the momentum update)."""
     torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), rate)

@@ -48,7 +48,7 @@ class Features(nn.Module):
         return int(self.projection.shape[1])
 
     def forward(self, observation: Tensor) -> Tensor:
-        """Flat observations (..., D) to features (..., F)."""
+        """Map flat observations (..., D) to features (..., F)."""
         return ((observation @ self.projection - self.mean) * self.scale).clamp(-CLIP, CLIP)
 
     @torch.no_grad()
@@ -68,7 +68,7 @@ class Features(nn.Module):
 
 
 def mlp(sizes: Sequence[int], layer_norm: bool = False) -> nn.Sequential:
-    """Linear layers with ReLU between them (after an optional LayerNorm); none after the last."""
+    """Make linear layers with ReLU between them (after an optional LayerNorm); none after the last."""
     layers: list[nn.Module] = []
     for i, (before, after) in enumerate(pairwise(sizes)):
         layers.append(nn.Linear(before, after))
@@ -89,7 +89,7 @@ class Actor(nn.Module):
         self.log_std = nn.Linear(hidden[-1], action_size)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs (..., F + C) to the Gaussian's mean and log standard deviation, (..., A) each."""
+        """Map inputs (..., F + C) to the Gaussian's mean and log standard deviation, (..., A) each."""
         h = self.body(x)
         return self.mean(h).float(), self.log_std(h).float().clamp(LOG_STD_MIN, LOG_STD_MAX)
 
@@ -113,5 +113,5 @@ class TwinCritic(nn.Module):
         self.q2 = mlp([input_size, *hidden, 1], layer_norm)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs (N, F + C + A) to two values, (N,) each."""
+        """Map inputs (N, F + C + A) to two values, (N,) each."""
         return self.q1(x).squeeze(-1).float(), self.q2(x).squeeze(-1).float()

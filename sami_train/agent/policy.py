@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from sami_train.agent.encoders import GaussianEncoder, LSTMEncoder, State
 from sami_train.agent.features import FeatureLayout
-from sami_train.agent.networks import Actor, Features, TwinCritic
+from sami_train.agent.networks import CLIP, Actor, Features, TwinCritic
 from sami_train.envs.layout import flatten
 from sami_train.episodes.buffer import SequenceBatch
+from sami_train.episodes.numpy_policy import EncoderKind, Weights
 
 
 class ContextPolicy(BasePolicy):
@@ -25,7 +26,7 @@ class ContextPolicy(BasePolicy):
         observation_space, action_space: of the environment.
         lr_schedule: unused here (the agent owns the optimisers); part of stable-baselines3's signature.
         layout: features of the flat observation.
-        encoder: "lstm" or "gaussians" (see `encoders`).
+        encoder: which kind (see `encoders`).
         hidden_size: of the LSTM.
         encoder_units: of the hidden layers of PEARL's encoder.
         context_size: of the encoder.
@@ -41,7 +42,7 @@ class ContextPolicy(BasePolicy):
         lr_schedule: Any = None,
         *,
         layout: FeatureLayout,
-        encoder: str = "lstm",
+        encoder: EncoderKind = "lstm",
         hidden_size: int = 128,
         encoder_units: Sequence[int] = (200, 200, 200),
         context_size: int = 6,
@@ -56,7 +57,7 @@ class ContextPolicy(BasePolicy):
 
         def make_encoder() -> LSTMEncoder | GaussianEncoder:
             columns = layout.encoder_columns
-            if encoder == "gaussians":
+            if encoder == GaussianEncoder.kind:
                 return GaussianEncoder(columns, actions, context_size, tuple(encoder_units))
             return LSTMEncoder(columns, actions, hidden_size, context_size)
 
@@ -72,11 +73,11 @@ class ContextPolicy(BasePolicy):
             target.requires_grad_(False)
 
     def encoder_input(self, features: Tensor, previous_action: Tensor) -> Tensor:
-        """What the encoder reads at each step: its share of the features, and the previous executed action."""
+        """Join what the encoder reads at each step: its share of the features, and the previous executed action."""
         return torch.cat([features[..., : self.layout.encoder_columns], previous_action], -1)
 
     def sequence_input(self, sequences: SequenceBatch) -> tuple[Tensor, State | None]:
-        """What the encoder reads over windows, (B, L + 1, features + A), and its state before them."""
+        """Return what the encoder reads over windows, (B, L + 1, features + A), and its state before them."""
 
         def tensor(array: np.ndarray) -> Tensor:
             return torch.from_numpy(array).to(self.device)
@@ -86,7 +87,7 @@ class ContextPolicy(BasePolicy):
         return x, tuple(tensor(part) for part in sequences.state) or None
 
     def step(self, observation: Tensor, previous_action: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """One deterministic step, as it is exported.
+        """Take one deterministic step, as it is exported.
 
         Args:
             observation: flat, (B, D).
@@ -102,7 +103,7 @@ class ContextPolicy(BasePolicy):
     def _advance(
         self, observation: Tensor, previous_action: Tensor, state: State
     ) -> tuple[tuple[Tensor, Tensor], Tensor, State]:
-        """As `step`, with the actor's mean and log standard deviation in place of an action."""
+        """Advance as `step`, with the actor's mean and log standard deviation in place of an action."""
         features = self.features(observation)
         context, state = self.encoder(self.encoder_input(features, previous_action).unsqueeze(1), state)
         context = context.squeeze(1)
@@ -151,8 +152,8 @@ class ContextPolicy(BasePolicy):
         flat = flatten(observation)
         return (flat, True) if flat.ndim == 2 else (flat[None], False)
 
-    def numpy_weights(self) -> dict[str, np.ndarray]:
-        """The weights that `NumpyPolicy` needs, as arrays that share no memory with the module."""
+    def numpy_weights(self) -> Weights:
+        """Copy what `NumpyPolicy` needs; it shares no memory with the module."""
         linears = [module for module in self.actor.body.modules() if isinstance(module, nn.Linear)]
         tensors: dict[str, Any] = {
             "features.projection": self.features.projection,
@@ -166,6 +167,5 @@ class ContextPolicy(BasePolicy):
         tensors |= {f"encoder.{name}": tensor for name, tensor in self.encoder.arrays().items()}
         for i, linear in enumerate(linears):
             tensors[f"actor.weight_{i}"], tensors[f"actor.bias_{i}"] = linear.weight, linear.bias
-        weights = {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in tensors.items()}
-        weights["features.encoder_columns"] = np.array(self.layout.encoder_columns, np.float32)
-        return weights
+        arrays = {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in tensors.items()}
+        return Weights(self.encoder.kind, self.layout.encoder_columns, CLIP, arrays)

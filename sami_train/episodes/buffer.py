@@ -87,9 +87,9 @@ class EpisodeBuffer:
         self.success = np.zeros(capacity, bool)
         self.tasks = np.zeros(capacity, np.int64)
         self.returns = np.zeros(capacity, np.float64)
-        places = -(-horizon // plan.stride) if plan else 0
+        kept = -(-horizon // plan.stride) if plan else 0
         shapes = plan.state.values() if plan else ()
-        self.states = tuple(np.zeros((capacity, places, *shape), np.float32) for shape in shapes)
+        self.states = tuple(np.zeros((capacity, kept, *shape), np.float32) for shape in shapes)
         self.added = 0
         """Episodes ever added."""
 
@@ -97,7 +97,7 @@ class EpisodeBuffer:
         return min(self.added, self.capacity)
 
     def add(self, episode: Episode) -> None:
-        """Store an episode in the place of the oldest.
+        """Store an episode over the oldest.
 
         Raises:
             ReplayError: it is longer than the horizon, or lacks the encoder's states.
@@ -110,35 +110,35 @@ class EpisodeBuffer:
                 f"an episode brings {len(episode.states)} encoder states; this buffer needs {len(self.states)}. "
                 "Collect with the buffer's plan."
             )
-        at = self.added % self.capacity
-        self.observations[at, : n + 1], self.observations[at, n + 1 :] = episode.observations, 0.0
-        self.actions[at, :n], self.actions[at, n:] = episode.actions, 0.0
-        self.rewards[at, :n], self.rewards[at, n:] = episode.rewards, 0.0
-        self.lengths[at], self.terminated[at] = n, episode.terminated
-        self.success[at], self.tasks[at] = episode.success, episode.task_index
+        slot = self.added % self.capacity
+        self.observations[slot, : n + 1], self.observations[slot, n + 1 :] = episode.observations, 0.0
+        self.actions[slot, :n], self.actions[slot, n:] = episode.actions, 0.0
+        self.rewards[slot, :n], self.rewards[slot, n:] = episode.rewards, 0.0
+        self.lengths[slot], self.terminated[slot] = n, episode.terminated
+        self.success[slot], self.tasks[slot] = episode.success, episode.task_index
         # A lost episode counts as if its last reward had gone on until the time limit: ending early by
         # failing must not rank above trying until the end.
         lost = self.goal is not None and episode.terminated and not episode.success
-        self.returns[at] = episode.ret + (float(episode.rewards[-1]) * (self.horizon - n) if lost else 0.0)
+        self.returns[slot] = episode.ret + (float(episode.rewards[-1]) * (self.horizon - n) if lost else 0.0)
         for stored, states in zip(self.states, episode.states, strict=True):
-            stored[at, : len(states)] = states
+            stored[slot, : len(states)] = states
         self.added += 1
 
     def of_task(self, task: int) -> np.ndarray:
-        """Positions of the episodes of a task."""
+        """Return the positions of the episodes of a task."""
         return np.flatnonzero(self.tasks[: len(self)] == task)
 
     def task_indices(self) -> np.ndarray:
-        """Tasks that have at least one episode, ascending."""
+        """Return the tasks that have at least one episode, ascending."""
         return np.unique(self.tasks[: len(self)])
 
     def windows(self, where: np.ndarray, rng: np.random.Generator) -> Windows:
-        """One window of each episode at these positions; all of it without a plan."""
+        """Draw one window of each episode at these positions; all of it without a plan."""
         lengths = self.lengths[where]
         return self.plan.draw(where, lengths, rng) if self.plan else whole(where, lengths)
 
     def sequences(self, windows: Windows) -> SequenceBatch:
-        """What these windows hold, cut to the longest of them."""
+        """Return what these windows hold, cut to the longest of them."""
         episodes, starts, lengths, _ = windows
         rows = episodes[:, None]
         steps = starts[:, None] + np.arange(int(lengths.max()) + 1)

@@ -24,6 +24,8 @@ from sami_train.machine.cores import one_thread
 
 QUEUE_ROUNDS = 8
 """Rounds that wait for the learner before a collector waits too."""
+BURST = 10
+"""Updates between two looks at what collectors have brought."""
 
 
 class CollectorError(SamiError):
@@ -39,13 +41,16 @@ class _Failure:
 
 
 class Source(Protocol):
-    """Where the learner gets its episodes."""
+    """Where the learner gets its episodes: it looks for new ones between its updates."""
+
+    def updates(self, due: int) -> int:
+        """Return how many of the updates that are due the learner makes before its next look."""
 
     def collect(self, wait: bool, steps_done: int) -> list[Episode]:
-        """Episodes that are there; where `wait`, at least one."""
+        """Return the episodes that are there; where `wait`, at least one."""
 
     def publish(self, weights: Weights) -> None:
-        """Give new weights to whoever collects."""
+        """Give new weights to those who collect elsewhere."""
 
     def close(self) -> None:
         """Stop collecting."""
@@ -57,53 +62,61 @@ class InStep:
     Args:
         rollout: what collects.
         policy: what it steps.
+        newest: gives the learner's weights.
         next_index: number of the next episode.
     """
 
-    def __init__(self, rollout: Rollout, policy: NumpyPolicy, next_index: int = 0) -> None:
-        self.rollout, self.policy, self.next_index = rollout, policy, next_index
+    def __init__(
+        self, rollout: Rollout, policy: NumpyPolicy, newest: Callable[[], Weights], next_index: int = 0
+    ) -> None:
+        self.rollout, self.policy, self.newest, self.next_index = rollout, policy, newest, next_index
+
+    def updates(self, due: int) -> int:
+        """Make all that are due: what happens must not depend on how fast the machine is."""
+        return due
 
     def collect(self, wait: bool, steps_done: int) -> list[Episode]:
-        """Run one round."""
+        """Run one round with the newest weights."""
+        self.policy.load(self.newest())
         indices = range(self.next_index, self.next_index + len(self.rollout.envs))
         self.next_index = indices.stop
         return self.rollout.round(indices, steps_done)
 
     def publish(self, weights: Weights) -> None:
-        """Take new weights."""
-        self.policy.load(weights)
+        """Do nothing: a round takes the newest weights itself."""
 
     def close(self) -> None:
-        """Nothing to stop; the caller owns the environments."""
+        """Do nothing: the caller owns the environments."""
 
 
 class SharedWeights:
     """The newest weights in shared memory: written without waiting for readers to ask, read when changed."""
 
     def __init__(self, weights: Weights, context: Any) -> None:
-        self._shapes = {name: array.shape for name, array in weights.items()}
-        self._memory = context.RawArray("f", sum(array.size for array in weights.values()))
+        self._shapes = {name: array.shape for name, array in weights.arrays.items()}
+        self._rest = dataclasses.replace(weights, arrays={})
+        self._memory = context.RawArray("f", sum(array.size for array in weights.arrays.values()))
         self._lock = context.Lock()
         self.version = context.Value("L", 0)
         self.write(weights)
 
     def write(self, weights: Weights) -> None:
-        """Replace the weights."""
+        """Replace the weights by others of the same shapes."""
         with self._lock:
             flat = np.frombuffer(self._memory, np.float32)
-            np.concatenate([np.asarray(weights[name], np.float32).ravel() for name in self._shapes], out=flat)
+            np.concatenate([np.asarray(weights.arrays[name], np.float32).ravel() for name in self._shapes], out=flat)
             self.version.value += 1
 
-    def read(self) -> dict[str, np.ndarray]:
-        """A copy of the newest weights."""
+    def read(self) -> Weights:
+        """Copy the newest weights."""
         with self._lock:
             flat = np.frombuffer(self._memory, np.float32).copy()
-        weights, start = {}, 0
+        arrays, start = {}, 0
         for name, shape in self._shapes.items():
             size = int(np.prod(shape, dtype=np.int64))
-            weights[name] = flat[start : start + size].reshape(shape)
+            arrays[name] = flat[start : start + size].reshape(shape)
             start += size
-        return weights
+        return dataclasses.replace(self._rest, arrays=arrays)
 
 
 class Processes:
@@ -156,6 +169,10 @@ class Processes:
             for process in self._processes:
                 process.start()
 
+    def updates(self, due: int) -> int:
+        """Make a few: what the collectors bring must not wait long."""
+        return min(due, BURST)
+
     def collect(self, wait: bool, steps_done: int) -> list[Episode]:
         """Take the rounds that have arrived.
 
@@ -201,7 +218,7 @@ class Processes:
 
 
 def _without_monitor(spec: Any) -> Any:
-    """The spec of an environment without stable-baselines3's Monitor, which a spec cannot make again."""
+    """Return the spec of an environment without stable-baselines3's Monitor, which a spec cannot make again."""
     kept = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
     return dataclasses.replace(spec, additional_wrappers=kept)
 
@@ -214,7 +231,7 @@ def _collect(
     stop: Any,
     out: Any,
 ) -> None:
-    """Body of a collector process."""
+    """Collect until told to stop: the body of a collector process."""
     # Ctrl-C reaches the whole process group; the learner alone decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = mp.parent_process()

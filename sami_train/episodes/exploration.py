@@ -66,7 +66,7 @@ class _Explorer:
             self._reach_steps = int(rng.integers(plan.reach_steps[0], plan.reach_steps[1] + 1))
 
     def noise(self) -> np.ndarray:
-        """What the policy's sampling uses at this step, (A,): standard normal, or zero for its most likely action."""
+        """Draw what the policy's sampling uses at this step, (A,): normal noise, or zero for its likeliest action."""
         return np.zeros_like(self._low) if self._greedy else self.rng.standard_normal(self._low.size, np.float32)
 
     def act(self, step: int, observation: np.ndarray, action: np.ndarray) -> np.ndarray:

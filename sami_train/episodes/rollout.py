@@ -34,16 +34,16 @@ class Policy(Protocol):
         """Begin new episodes in all rows."""
 
     def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Actions (n, A) and contexts (n, C) for flat observations (n, D); see `NumpyPolicy.step`."""
+        """Return actions (n, A) and contexts (n, C) for flat observations (n, D); see `NumpyPolicy.step`."""
 
 
 def tasks_of(env: gym.Env) -> Sequence[Task]:
-    """The tasks that an environment draws from; one empty task where it has none."""
+    """Return the tasks that an environment draws from; one empty task where it has none."""
     return getattr(env.unwrapped, "tasks", None) or ({},)
 
 
 def beginning(seed: int, index: int) -> tuple[int, np.random.SeedSequence]:
-    """What an episode of a run begins with: the environment's seed, and the stream of its exploration."""
+    """Return what an episode of a run begins with: the environment's seed, and the stream of its exploration."""
     start, explore = np.random.SeedSequence((seed, index)).spawn(2)
     return int(start.generate_state(1)[0]), explore
 
@@ -150,7 +150,7 @@ class _Recorder:
             self.states.append(tuple(part[row].copy() for part in policy.state))
 
     def step(self, env: gym.Env, action: np.ndarray) -> bool:
-        """Step the environment; whether the episode is over."""
+        """Step the environment, and return whether the episode is over."""
         observation, reward, terminated, truncated, self.info = env.step(action)
         self.observations.append(flatten(observation))
         self.actions.append(action.copy())

@@ -50,11 +50,11 @@ class TaskRecord:
         return {name: float(np.mean(window)) for name, window in sorted(self._returns.items())}
 
     def by_task(self, measure: Measure) -> dict[str, float]:
-        """What counts, by task."""
+        """Return what counts, by task."""
         return self.success if measure is SUCCESS else self.returns
 
     def mean(self, measure: Measure) -> float | None:
-        """What counts, mean over tasks; None before the first episode."""
+        """Return what counts, mean over tasks; None before the first episode."""
         values = list(self.by_task(measure).values())
         return float(np.mean(values)) if values else None
 

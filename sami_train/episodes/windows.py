@@ -23,7 +23,7 @@ class Windows(NamedTuple):
 
 
 def whole(episodes: np.ndarray, lengths: np.ndarray) -> Windows:
-    """Episodes from their first step to their last; arguments as `WindowPlan.draw`."""
+    """Take episodes from their first step to their last; arguments as `WindowPlan.draw`."""
     nothing = np.zeros_like(lengths)
     return Windows(episodes, nothing, lengths, nothing)
 
@@ -42,19 +42,19 @@ class WindowPlan:
 
     @property
     def stride(self) -> int:
-        """Steps between two places where windows may begin."""
+        """Steps between two beginnings of windows."""
         return self.burn_in or self.steps
 
     def draw(self, episodes: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> Windows:
-        """One window of each episode, every place where one may begin as likely.
+        """Draw one window of each episode, every step where one may begin as likely.
 
         Args:
             episodes: (B,) positions in the buffer.
             lengths: (B,) steps of each.
             rng: source of randomness.
         """
-        # The last place leaves at least one step to learn from after its burn-in.
-        places = np.maximum(1, -(-(lengths - self.burn_in) // self.stride))
-        starts = (rng.random(len(episodes)) * places).astype(np.int64) * self.stride
+        # The last beginning leaves at least one step to learn from after its burn-in.
+        beginnings = np.maximum(1, -(-(lengths - self.burn_in) // self.stride))
+        starts = (rng.random(len(episodes)) * beginnings).astype(np.int64) * self.stride
         burn_in = np.where(starts > 0, self.burn_in, 0)
         return Windows(episodes, starts, np.minimum(lengths - starts, self.steps), burn_in)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from sami_runtime.errors import UnknownName
-from sami_train.methods.sampling import Strategy, low_returns_of_all_tasks, other_tasks, same_task
+from sami_train.episodes.numpy_policy import EncoderKind
+from sami_train.methods.estimators import INFO_NCE, SA_INFO_NCE, SANCE, Estimator
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,11 @@ class Method:
     """Name on the command line."""
     title: str
     """Name in the paper."""
-    encoder: Literal["lstm", "gaussians"] = "lstm"
-    """The LSTM of the paper, or PEARL's product of Gaussians."""
-    strategy: Strategy | None = None
-    """Which trajectories its contrastive loss compares; None has no such loss."""
+    encoder: EncoderKind = "lstm"
+    estimator: Estimator | None = None
+    """What its contrastive loss estimates; None has no such loss."""
     least_tasks: int = 1
     """How many tasks an environment must have for it."""
-    soft: bool = True
-    """Whether the soft weight of section 4.3 weighs the contrastive loss."""
 
 
 METHODS = {
@@ -32,9 +29,9 @@ METHODS = {
     for method in (
         Method("pearl", "PEARL", encoder="gaussians"),
         Method("tesac", "TESAC"),
-        Method("ccm", "CCM", strategy=other_tasks, least_tasks=2, soft=False),
-        Method("satesac", "SaTESAC", strategy=same_task),
-        Method("saccm", "SaCCM", strategy=low_returns_of_all_tasks),
+        Method("ccm", "CCM", estimator=INFO_NCE, least_tasks=2),
+        Method("satesac", "SaTESAC", estimator=SANCE),
+        Method("saccm", "SaCCM", estimator=SA_INFO_NCE),
     )
 }
 

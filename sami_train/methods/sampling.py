@@ -31,13 +31,13 @@ Strategy = Callable[[EpisodeBuffer, int, np.random.Generator, Score], Trajectori
 
 
 def same_task(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score) -> Trajectories | None:
-    """SaNCE: high returns of the current task against low returns of the same task."""
+    """Set high returns of the current task against low returns of the same task (SaNCE)."""
     split = _split(buffer, _current(buffer, rng), count, rng, score)
     return None if split is None or len(split.positives) < 2 else split
 
 
 def other_tasks(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score) -> Trajectories | None:
-    """InfoNCE: the current task against the others, whatever the returns."""
+    """Set the current task against the others, whatever the returns (InfoNCE)."""
     current = _current(buffer, rng)
     positives = _draw(buffer.of_task(current), count // 2, rng)
     negatives = _draw(np.flatnonzero(buffer.tasks[: len(buffer)] != current), count // 2, rng)
@@ -47,16 +47,16 @@ def other_tasks(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, sco
 def low_returns_of_all_tasks(
     buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score
 ) -> Trajectories | None:
-    """Sa+InfoNCE: high returns of the current task against low returns of every task, in equal shares."""
+    """Set high returns of the current task against low returns of every task, in equal shares (Sa+InfoNCE)."""
     current = _current(buffer, rng)
-    own = _split(buffer, current, count, rng, score)
-    if own is None or len(own.positives) < 2:
+    current_split = _split(buffer, current, count, rng, score)
+    if current_split is None or len(current_split.positives) < 2:
         return None
     tasks = buffer.task_indices()
     share = math.ceil(count // 2 / len(tasks))
     others = [split for task in tasks if task != current and (split := _split(buffer, task, 2 * share, rng, score))]
-    low = np.concatenate([own.negatives[-share:], *(split.negatives for split in others)])
-    return Trajectories(own.positives, _draw(low, count // 2, rng))
+    low = np.concatenate([current_split.negatives[-share:], *(split.negatives for split in others)])
+    return Trajectories(current_split.positives, _draw(low, count // 2, rng))
 
 
 def _current(buffer: EpisodeBuffer, rng: np.random.Generator) -> int:
@@ -80,6 +80,6 @@ def _split(buffer: EpisodeBuffer, task: int, count: int, rng: np.random.Generato
     changes = np.flatnonzero(values[:-1] > values[1:]) + 1
     if not len(changes):
         return None
-    at = changes[np.abs(changes - len(ranked) / 2).argmin()]
+    parting = changes[np.abs(changes - len(ranked) / 2).argmin()]
     half = max(count // 2, 1)
-    return Trajectories(ranked[:at][:half], ranked[at:][-half:])
+    return Trajectories(ranked[:parting][:half], ranked[parting:][-half:])

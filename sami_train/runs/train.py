@@ -66,6 +66,9 @@ class _Keeper(BaseCallback):
             self.run.update(seconds=self.seconds, steps=agent.num_timesteps)
         return not self.stop_requested
 
+    def _on_training_end(self) -> None:
+        self.logger.record("time/seconds", self.seconds)
+
 
 def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[str] | None = None) -> ContextSAC:
     """Train in a new run folder.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sami_train.report.comparison import Comparison, Standing
-from sami_train.report.figures.style import BAND, COLOURS, STYLES, legend_below, panels, shades
+from sami_train.report.figures.style import BAND, STYLES, colour_of, legend_below, panels, shades
 from sami_train.report.groups import Group, shown_value
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def learning_curves(comparison: Comparison) -> Figure | None:
     parts = [[g for g in groups if g.method.title == title] for title in titles] if split else [groups]
     figure, row = panels(len(parts), max(7.5, 3.7 * len(parts)), 4.2)
     for axes, members in zip(row, parts, strict=True):
-        colours = shades(len(members)) if split else [COLOURS[g.method.title] for g in members]
+        colours = shades(len(members)) if split else [colour_of(g.method) for g in members]
         for group, colour in zip(members, colours, strict=True):
             _learning_curve(axes, group, " ".join(group.shown.values()) if split else group.label, colour)
         axes.set(xlabel="environment steps [thousands]", ylim=comparison.measure.bounds, xlim=(0, None))
@@ -89,7 +89,7 @@ def _line(axes: Axes, label: str, at: Sequence[float], standings: Sequence[Stand
     """Draw a line, some points aside, so that intervals at one value do not hide each other."""
     from matplotlib.transforms import ScaledTranslation
 
-    colour = COLOURS[standings[0].group.method.title]
+    colour = colour_of(standings[0].group.method)
     moved = axes.transData + ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
     iqms = [standing.score.iqm for standing in standings]
     if len(iqms) == 1:

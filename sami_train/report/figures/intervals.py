@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sami_train.report.comparison import Comparison, Contest, Standing
-from sami_train.report.figures.style import BAND, COLOURS, GREY, legend_below, panels
+from sami_train.report.figures.style import BAND, GREY, colour_of, legend_below, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def improvement_intervals(comparison: Comparison) -> Figure | None:
 
 
 def _standing(axes: Axes, place: int, standing: Standing) -> None:
-    score, colour = standing.score, COLOURS[standing.group.method.title]
+    score, colour = standing.score, colour_of(standing.group.method)
     upper, lower = place - 0.14, place + 0.18
     if score.iqm.bounds:
         axes.plot(score.iqm.bounds, [upper] * 2, color=colour, lw=7, **BAND)
@@ -63,7 +63,7 @@ def _standing(axes: Axes, place: int, standing: Standing) -> None:
 
 
 def _contest(axes: Axes, place: int, contest: Contest) -> None:
-    colour, better = COLOURS[contest.x.method.title], contest.improvement
+    colour, better = colour_of(contest.x.method), contest.improvement
     if better.bounds:
         axes.plot(better.bounds, [place] * 2, color=colour, lw=8, **BAND)
     axes.plot([better.value], [place], "|", color=colour, ms=14, mew=2.5)

@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sami_train.methods.methods import METHODS, Method
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = {"PEARL": "#6b6b6b", "TESAC": "#0072B2", "CCM": "#009E73", "SaTESAC": "#D55E00", "SaCCM": "#CC79A7"}
-"""A method's colour, by its title."""
+_COLOURS = {"PEARL": "#6b6b6b", "TESAC": "#0072B2", "CCM": "#009E73", "SaTESAC": "#D55E00", "SaCCM": "#CC79A7"}
+"""A method's own colour, by its title."""
+_SPARE = ("#E69F00", "#56B4E9", "#000000", "#F0E442")
+"""For methods without one."""
 GREY = "#444444"
 STYLES = ("-", "--", ":", "-.")
 BAND: dict[str, Any] = {"alpha": 0.4, "solid_capstyle": "butt"}
@@ -25,6 +29,15 @@ SETTINGS: Any = {
     "savefig.dpi": 130,
 }
 """matplotlib's settings for every plot."""
+
+
+def colour_of(method: Method) -> str:
+    """Return a method's colour: its own, or the spare one that its rank among all methods without one gives it.
+
+    So it is the same in every figure, whichever methods these compare.
+    """
+    without = [other.title for other in METHODS.values() if other.title not in _COLOURS]
+    return _COLOURS.get(method.title) or _SPARE[without.index(method.title) % len(_SPARE)]
 
 
 def panels(columns: int, width: float, height: float, sharey: bool = True) -> tuple[Figure, np.ndarray]:

@@ -211,6 +211,16 @@ def test_callbacks_see_every_round_and_can_stop_the_run():
     assert 200 <= stopped.num_timesteps < 200 + toy.EPISODE_STEPS
 
 
+def test_it_has_finished_with_the_steps_it_was_asked_for_and_their_updates_whatever_its_run_is_for():
+    trained = agent(steps=5)
+    trained.learn(240, Stop(240))
+    assert trained.num_timesteps == 240
+    assert not trained.finished  # the updates that the last round owes
+    trained.learn(0, reset_num_timesteps=False)
+    assert trained.finished
+    assert not agent().learn(240, Stop(200)).finished
+
+
 def test_updates_keep_the_configured_ratio_to_environment_steps():
     trained = agent(learning__gradient_steps=2).learn(480)
     assert trained._n_updates == (480 - 120) // 12 * 2

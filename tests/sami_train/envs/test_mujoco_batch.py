@@ -212,7 +212,7 @@ def test_gymnasiums_vector_environment_restarts_rows_and_tells_how_they_ended():
 
 def test_stable_baselines3_steps_them_as_it_steps_its_own():
     vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
-    from sami_train.envs.mujoco.sb3 import MujocoVecEnv
+    from benchmarks.mujoco_vec_env import MujocoVecEnv
 
     ours = vec_env.VecMonitor(MujocoVecEnv(MujocoBatch("hopper", 3, "extreme", episode_steps=6)))
     theirs = vec_env.VecMonitor(

@@ -5,15 +5,33 @@ import math
 import pytest
 import torch
 
-from sami_train.methods.losses import (
-    contrastive_loss,
-    info_nce,
-    k_sample_bound,
-    sa_info_nce,
-    sance,
-    scores,
-    soft_weight,
-)
+from sami_train.methods.losses import contrastive_loss, k_sample_bound, scores, soft_weight
+
+
+def bounds(queries, positives, negatives, temperature, hardness=0.0):
+    """What `contrastive_loss` weighs and averages, of each query: (N,) in nats."""
+    positive = (queries * positives).sum(-1) / temperature
+    return k_sample_bound(positive, scores(queries, negatives, temperature), hardness)
+
+
+def equation_3(queries, positives, negatives, temperature):
+    """I_SaNCE of each query as the paper writes it; equation 1 and the appendix's differ in the samples alone."""
+    f_positive = ((queries * positives).sum(-1) / temperature).exp()
+    f_negative = (queries @ negatives.T / temperature).exp()
+    k = len(negatives) + 1
+    return (k * f_positive / (f_positive + f_negative.sum(1))).log()
+
+
+def test_the_loss_is_what_the_paper_writes():
+    torch.manual_seed(4)
+    q, p, n = (torch.randn(rows, 6, dtype=torch.float64) for rows in (5, 5, 9))
+    bound = equation_3(q, p, n, 0.5)
+    assert torch.allclose(bounds(q, p, n, 0.5), bound)
+    hard, soft = (contrastive_loss(q, p, n, 0.5, soft=soft) for soft in (False, True))
+    assert hard.bound.item() == soft.bound.item() == pytest.approx(bound.mean().item())
+    assert hard.loss.item() == pytest.approx(-bound.mean().item())
+    distance = (q.unsqueeze(1) - n).square().sum(-1).sqrt().mean(1)
+    assert soft.loss.item() == pytest.approx(-(distance.clamp(min=1.0) * bound).mean().item())
 
 
 def test_a_case_by_hand():
@@ -22,9 +40,8 @@ def test_a_case_by_hand():
     query = torch.tensor([[1.0, 0.0]])
     negatives = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])
     expected = math.log(3 * math.e / (math.e + 1 + 1 / math.e))
-    assert sance(query, query, negatives, 1.0).item() == pytest.approx(expected, abs=1e-6)
-    assert info_nce(query, query, negatives, 1.0).item() == pytest.approx(expected, abs=1e-6)
-    assert sa_info_nce(query, query, negatives[:1], negatives[1:], 1.0).item() == pytest.approx(expected, abs=1e-6)
+    assert bounds(query, query, negatives, 1.0).item() == pytest.approx(expected, abs=1e-6)
+    assert equation_3(query, query, negatives, 1.0).item() == pytest.approx(expected, abs=1e-6)
     # Distances to the negatives are sqrt(2) and 2: the weight is their mean, which is above 1.
     weight = (math.sqrt(2) + 2) / 2
     assert soft_weight(query, negatives).item() == pytest.approx(weight, abs=1e-6)
@@ -47,7 +64,7 @@ def test_a_lower_temperature_is_the_same_as_longer_embeddings():
     torch.manual_seed(0)
     q, p, n = torch.randn(4, 6), torch.randn(4, 6), torch.randn(9, 6)
     scale = math.sqrt(10.0)
-    assert torch.allclose(sance(q, p, n, 0.1), sance(q * scale, p * scale, n * scale, 1.0), atol=1e-4)
+    assert torch.allclose(bounds(q, p, n, 0.1), bounds(q * scale, p * scale, n * scale, 1.0), atol=1e-4)
 
 
 def test_equal_embeddings_tell_nothing():
@@ -63,17 +80,17 @@ def test_the_bound_never_exceeds_log_k(negatives, hardness):
     torch.manual_seed(0)
     for scale in (0.1, 1.0, 30.0):
         q, p, n = (scale * torch.randn(rows, 6) for rows in (16, 16, negatives))
-        assert (sance(q, p, n, 0.1, hardness) <= math.log(negatives + 1) + 1e-4).all()
+        assert (bounds(q, p, n, 0.1, hardness) <= math.log(negatives + 1) + 1e-4).all()
     # and reaches it where positives are certain
     q = torch.tensor([[1.0, 0.0]])
-    certain = sance(q, q, -q.repeat(negatives, 1), 0.01, hardness)
+    certain = bounds(q, q, -q.repeat(negatives, 1), 0.01, hardness)
     assert certain.item() == pytest.approx(math.log(negatives + 1), abs=1e-4)
 
 
 def test_the_order_of_negatives_does_not_matter():
     torch.manual_seed(1)
     q, p, n = torch.randn(4, 6), torch.randn(4, 6), torch.randn(9, 6)
-    assert torch.allclose(sance(q, p, n, 0.1), sance(q, p, n.flip(0), 0.1), atol=1e-5)
+    assert torch.allclose(bounds(q, p, n, 0.1), bounds(q, p, n.flip(0), 0.1), atol=1e-5)
 
 
 def test_a_step_against_the_gradient_pulls_positives_and_pushes_negatives():
@@ -92,7 +109,7 @@ def test_the_soft_weight_takes_no_gradient():
     loss = contrastive_loss(q, p, n, 1.0, soft=True)
     loss.loss.backward()
     soft, q.grad = q.grad.clone(), None
-    (-(soft_weight(q, n) * sance(q, p, n, 1.0)).mean()).backward()
+    (-(soft_weight(q, n) * bounds(q, p, n, 1.0)).mean()).backward()
     assert loss.weight > 1.5
     assert torch.allclose(soft, q.grad)
 
@@ -125,12 +142,12 @@ class CorrelatedGaussians:
 def test_with_the_best_critic_the_bound_rises_with_k_towards_the_true_information(information):
     torch.manual_seed(0)
     truth = CorrelatedGaussians(information)
-    bounds = {k: truth.bound(k, 4000) for k in (2, 16, 128, 1024)}
-    assert list(bounds.values()) == sorted(bounds.values())
-    for k, bound in bounds.items():
+    by_k = {k: truth.bound(k, 4000) for k in (2, 16, 128, 1024)}
+    assert list(by_k.values()) == sorted(by_k.values())
+    for k, bound in by_k.items():
         assert bound <= math.log(k) + 1e-9  # Lemma 1, its left half
         assert bound <= information + 0.1  # a lower bound of the information, but for chance
-    gap = information - bounds[1024]
+    gap = information - by_k[1024]
     assert gap < (0.05 if information <= 2.0 else 0.5)
 
 
@@ -153,18 +170,18 @@ def test_lemma_1s_right_half_needs_few_samples_log_k_passes_the_information_as_k
 def test_lemma_2s_order_of_infonce_and_sance_is_a_matter_of_what_differs_more_tasks_or_skills():
     """Embeddings on the unit circle: the angle tells the task, or the skill; K is the same for both."""
 
-    def bounds(task_angle, skill_angle):
+    def estimates(task_angle, skill_angle):
         def at(angle):
             angles = torch.tensor(angle) + 0.05 * torch.randn(32)
             return torch.stack([angles.cos(), angles.sin()], 1)
 
         torch.manual_seed(0)
         good, partner, low, others = at(0.0), at(0.0), at(skill_angle), at(task_angle)
-        return info_nce(good, partner, others, 0.1).mean(), sance(good, partner, low, 0.1).mean()
+        return tuple(contrastive_loss(good, partner, bad, 0.1, soft=False).bound for bad in (others, low))
 
-    infonce_bound, sance_bound = bounds(task_angle=0.2, skill_angle=1.5)
+    infonce_bound, sance_bound = estimates(task_angle=0.2, skill_angle=1.5)
     assert infonce_bound < sance_bound  # as the lemma says
-    infonce_bound, sance_bound = bounds(task_angle=1.5, skill_angle=0.2)
+    infonce_bound, sance_bound = estimates(task_angle=1.5, skill_angle=0.2)
     assert infonce_bound > sance_bound  # and against it
 
 

@@ -162,12 +162,11 @@ def test_the_same_state_of_the_generator_draws_the_same():
 def test_the_methods_are_those_of_the_paper():
     assert [m.title for m in METHODS.values()] == ["PEARL", "TESAC", "CCM", "SaTESAC", "SaCCM"]
     assert [name for name, m in METHODS.items() if m.encoder == "gaussians"] == ["pearl"]
-    assert {name: m.strategy for name, m in METHODS.items()} == {
-        "pearl": None,
-        "tesac": None,
-        "ccm": other_tasks,
-        "satesac": same_task,
-        "saccm": low_returns_of_all_tasks,
+    estimators = {name: m.estimator for name, m in METHODS.items() if m.estimator}
+    assert {name: (e.name, e.strategy, e.soft) for name, e in estimators.items()} == {
+        "ccm": ("InfoNCE", other_tasks, False),
+        "satesac": ("SaNCE", same_task, True),
+        "saccm": ("Sa+InfoNCE", low_returns_of_all_tasks, True),
     }
     with pytest.raises(UnknownName, match="maml"):
         method("maml")

@@ -1,0 +1,62 @@
+"""What ContextSAC requires of an environment: each function takes what it needs from one, or refuses it in words."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+
+from sami_runtime.errors import SamiError
+from sami_train.episodes.rollout import tasks_of
+from sami_train.methods.methods import Method
+
+
+def single_envs(env: VecEnv | None) -> list[gym.Env]:
+    """Return the environments that are stepped one by one.
+
+    Raises:
+        SamiError: these are no `DummyVecEnv`.
+    """
+    if not isinstance(env, DummyVecEnv):
+        raise SamiError(
+            f"env is a {type(env).__name__}; ContextSAC takes a Gymnasium environment or a DummyVecEnv of "
+            "several. For collection in parallel set collection.collectors to the number of processes."
+        )
+    return env.envs
+
+
+def horizon(env: gym.Env) -> int:
+    """Return the longest episode, in steps.
+
+    Raises:
+        SamiError: there is no time limit.
+    """
+    if env.spec is None or env.spec.max_episode_steps is None:
+        raise SamiError(
+            "the environment has no time limit; register it with max_episode_steps, or wrap it in TimeLimit."
+        )
+    return env.spec.max_episode_steps
+
+
+def unit_box(space: gym.Space) -> gym.spaces.Box:
+    """Return an action space whose numbers all go from -1 to 1.
+
+    Raises:
+        SamiError: they do not.
+    """
+    if not isinstance(space, gym.spaces.Box) or not (np.all(space.low == -1.0) and np.all(space.high == 1.0)):
+        raise SamiError(f"the action space is {space}; ContextSAC needs a Box from -1 to 1 (RescaleAction).")
+    return space
+
+
+def require_tasks(env: gym.Env, method: Method) -> None:
+    """Refuse an environment with fewer tasks than a method compares.
+
+    Raises:
+        SamiError: it has fewer.
+    """
+    if (tasks := len(tasks_of(env))) < method.least_tasks:
+        raise SamiError(
+            f"{method.title} compares tasks with one another, and this environment draws from {tasks}; it "
+            f"needs at least {method.least_tasks}. Give it more tasks, or take another --method, e.g. satesac."
+        )
