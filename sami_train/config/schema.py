@@ -286,4 +286,6 @@ def explained(error: ValidationError, values: Mapping[str, Any]) -> SamiError:
         valid = "be a table of values"
     elif problem["type"].endswith("_type"):
         valid = "be a list of whole numbers" if get_origin(kind) is tuple else f"be of type {kind.__name__}"
+    elif kind is float:
+        value = float(value)  # out of range, as it would have been held
     return ConfigError(f"{key or 'the configuration'} is {value!r}; it must {valid}.")

@@ -187,7 +187,7 @@ def test_an_override_without_a_value_is_refused():
 def test_an_error_in_what_is_built_by_hand_is_explained_too():
     with pytest.raises(ConfigError, match=r"steps is 0; it must be at least 1\."):
         TrainConfig(steps=0)
-    with pytest.raises(ConfigError, match=r"learning\.hindsight is 2; it must lie between 0 and 1\."):
+    with pytest.raises(ConfigError, match=r"learning\.hindsight is 2\.0; it must lie between 0 and 1\."):
         TrainConfig(learning={"hindsight": 2})
     with pytest.raises(UnknownName, match=r"unknown config key 'step'. Did you mean 'steps'"):
         TrainConfig(step=1)
