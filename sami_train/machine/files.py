@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,17 @@ from sami_runtime.errors import SamiError
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file whole or not at all."""
+    _write_whole(path, json.dumps(value, indent=2) + "\n")
+
+
+def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a file with a JSON object a line whole or not at all."""
+    _write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _write_whole(path: Path, text: str) -> None:
     unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
 
 
