@@ -47,8 +47,8 @@ class RunRecord:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
-        return self.folder.resolve().name
+        """The name of its folder, which is the run's in a study."""
+        return self.folder.resolve().name if self.study is None else self.folder.name
 
     @property
     def address(self) -> str:
