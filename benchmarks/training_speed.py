@@ -19,8 +19,9 @@ is that of the mix. The preset paper updates on 256 whole episodes and costs sec
 measured. On a GPU, the time of all of the paper's 1.6 million environment steps follows: updates due times the
 median, or the environment steps over the speed of its collectors, whichever takes longer.
 
-`--run RUN` measures nothing: it reads from a run's metrics after how many minutes and environment steps the
-success while exploring, the mean over the training tasks of their last 50 episodes, first reached the target.
+`--run RUN` measures nothing: it reads from a run's metrics (of its folder, or of a line: results/models:panda-satesac)
+after how many minutes and environment steps the success while exploring, the mean over the training tasks of their
+last 50 episodes, first reached the target.
 """
 
 from __future__ import annotations
@@ -167,15 +168,18 @@ def measure(
 
 def time_to(run: Path, target: float) -> dict[str, Any]:
     """When a run's success while exploring first reached a target."""
-    from sami_train.machine.files import read_json_lines
+    from sami_train.runs.study import find_runs
 
-    rows = [r for r in read_json_lines(run / "metrics.jsonl") if "rollout/success" in r and "time/seconds" in r]
+    records = find_runs([run])
+    if len(records) != 1:
+        raise SystemExit(f"{run} holds {len(records)} runs; name one of them, e.g. {records[0].address}")
+    rows = [row for row in records[0].metrics if "rollout/success" in row and "time/seconds" in row]
     if not rows:
-        raise SystemExit(f"{run / 'metrics.jsonl'} holds no line with rollout/success and time/seconds.")
+        raise SystemExit(f"the metrics of {run} hold no line with rollout/success and time/seconds.")
     best = max(rows, key=lambda row: row["rollout/success"])
     reached = next((row for row in rows if row["rollout/success"] >= target), None)
     return {
-        "run": run.name,
+        "run": records[0].name,
         "target": target,
         "minutes": reached and reached["time/seconds"] / 60,
         "steps": reached and int(reached["step"]),

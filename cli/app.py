@@ -20,6 +20,7 @@ from .commands import (
     compare,
     doctor,
     export,
+    gather,
     inspect,
     replay,
     robustness,
@@ -67,6 +68,7 @@ app.command("train")(train.train)
 app.command("sweep")(sweep.sweep)
 app.command("eval")(evaluate.evaluate)
 app.command("robustness")(robustness.robustness)
+app.command("gather")(gather.gather)
 app.command("compare")(compare.compare)
 app.command("export")(export.export)
 app.command("atlas")(atlas.atlas)

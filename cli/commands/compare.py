@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
     from sami_train.report.tables import Table
 
+RUNS = "Run folders, runs.jsonl files, or folders that hold some; PATH:PATTERN takes runs by name, e.g. 'sweeps/k:*-0'."
+
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders that hold them.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help=RUNS)],
     out: Annotated[Path | None, typer.Option(help="Folder for report.md, results.csv and plots.")] = None,
     by: Annotated[
         str | None, typer.Option(metavar="KEY", help="Config key to draw curves against, e.g. contrast.trajectories.")

@@ -38,6 +38,7 @@ def export(
     from sami_train.machine.files import read_json
     from sami_train.report.card import write_card
     from sami_train.runs.folder import RunFolder
+    from sami_train.runs.record import RunRecord
     from sami_train.runs.train import load_agent
 
     folder = RunFolder.open(run)
@@ -67,5 +68,5 @@ def export(
     if contract.atlas is None:
         print(f"it carries no atlas of its contexts: `sami atlas {out}` adds one")
     if card:
-        for path in write_card(folder, contract, out):
+        for path in write_card(RunRecord.of_folder(run), contract, out):
             print(f"wrote {path}")

@@ -115,7 +115,11 @@ def sweep(
     if this.count("done") < len(this.rows):
         live.print(f"Try those that are not done again with:\n  sami sweep --resume {this.path}", soft_wrap=True)
         raise typer.Exit(1)
-    live.print(f"all {len(this.rows)} cells are trained and evaluated in {this.path}", soft_wrap=True)
+    live.print(
+        f"all {len(this.rows)} cells are trained and evaluated in {this.path}; their results, a line each, are in "
+        f"{this.study.name} there",
+        soft_wrap=True,
+    )
 
 
 def _grid(options: dict[str, str | None], overrides: list[str], deterministic: bool) -> Grid:

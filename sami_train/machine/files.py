@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,17 @@ def _remove(path: Path) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file whole or not at all."""
+    _write_whole(path, json.dumps(value, indent=2) + "\n")
+
+
+def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a file with a JSON object a line whole or not at all."""
+    _write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _write_whole(path: Path, text: str) -> None:
     with unfinished(path) as beside:
-        beside.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        beside.write_text(text, encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:

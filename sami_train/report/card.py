@@ -1,4 +1,4 @@
-"""The card of a shipped model: how it was made and what it measured, all of it read from the run folder."""
+"""The card of a shipped model: how it was made and what it measured, all of it read from the run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sami_train.envs.tasks import label
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.report.figures.training import draw_training
 from sami_train.report.paper import reported
-from sami_train.runs.folder import RunFolder
+from sami_train.runs.record import RunRecord
 
 MOST_LISTED = 30
 """Most tasks of a set that a card lists one by one."""
 
 
-def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
+def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     """Write NAME.md beside the model, and NAME.png where matplotlib is installed.
 
     Returns:
@@ -37,9 +37,9 @@ def write_card(run: RunFolder, contract: Contract, model: Path) -> list[Path]:
         "Made with:",
         "",
         "```",
-        shlex.join(run.facts()["command"]),
-        f"sami eval --run {run.path.as_posix()}",
-        f"sami export --run {run.path.as_posix()} --out {model.as_posix()}{_atlas_option(contract)}",
+        shlex.join(run.facts["command"]),
+        f"sami eval --run {run.address}",
+        f"sami export --run {run.address} --out {model.as_posix()}{_atlas_option(contract)}",
         "```",
         "",
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",

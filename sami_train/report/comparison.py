@@ -19,7 +19,7 @@ from sami_train.report.estimates import (
     paired_t_test,
     probability_of_improvement,
 )
-from sami_train.report.evaluated import ComparisonError, Run
+from sami_train.report.evaluated import ComparisonError, EvaluatedRun
 from sami_train.report.groups import Group, comparable, differences_between, group_runs, shown_value
 
 PAIRS = (("satesac", "tesac"), ("saccm", "ccm"))
@@ -66,7 +66,7 @@ class Comparison:
         ComparisonError: runs do not differ in `by`, or a seed counts twice.
     """
 
-    def __init__(self, runs: Sequence[Run], by: str | None = None) -> None:
+    def __init__(self, runs: Sequence[EvaluatedRun], by: str | None = None) -> None:
         self.runs, self.by, self.groups = runs, by, group_runs(runs)
         if by is not None:
             self._check_by(by)
@@ -170,7 +170,7 @@ class Comparison:
         """Whether runs that stand side by side, as seeds of a group or as comparable groups, took about equal steps."""
         return self._even(lambda run: run.steps)
 
-    def _even(self, count: Callable[[Run], int | None]) -> bool:
+    def _even(self, count: Callable[[EvaluatedRun], int | None]) -> bool:
         return all(
             _alike([number for run in (*x.runs, *y.runs) if (number := count(run)) is not None])
             for x, y in combinations_with_replacement(self.groups, 2)
@@ -190,7 +190,7 @@ class Comparison:
             updates = {group.label: [run.updates for run in group.runs if run.updates] for group in self.groups}
             listed = ", ".join(f"{label} {span(numbers)}" for label, numbers in updates.items() if numbers)
             found.append(f"Unequal updates for equal environment steps: {listed}.")
-        unfinished = [str(run.path) for run in self.runs if run.facts.get("state") != "finished"]
+        unfinished = [run.address for run in self.runs if run.facts.get("state") != "finished"]
         if unfinished:
             found.append(f"Not trained to the end: {', '.join(unfinished)}.")
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from sami_runtime.errors import SamiError
 from sami_train.envs.measure import RETURN
 from sami_train.envs.tasks import label
 from sami_train.evaluation.results import Evaluation, TaskResult
-from sami_train.machine.files import read_json, read_json_lines
 from sami_train.methods.methods import Method, method
-from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.folder import RunError
+from sami_train.runs.record import RunRecord
+from sami_train.runs.study import find_runs
 
 
 class ComparisonError(SamiError):
@@ -23,17 +24,25 @@ class ComparisonError(SamiError):
 
 
 @dataclass(frozen=True)
-class Run:
-    """One evaluated run."""
+class EvaluatedRun:
+    """One evaluated run, from its folder or from a line of a study."""
 
-    path: Path
+    record: RunRecord
     config: Mapping[str, Any]
     """Resolved configuration by dotted key."""
-    facts: Mapping[str, Any]
-    """What run.json holds."""
     evaluation: Evaluation
     steps: int
     """Environment steps of the agent that was evaluated."""
+
+    @property
+    def address(self) -> str:
+        """Where it is kept: its folder, or FILE:NAME."""
+        return self.record.address
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What run.json holds."""
+        return self.record.facts
 
     @property
     def method(self) -> Method:
@@ -64,84 +73,63 @@ class Run:
 
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Environment steps (n,) and what counts while exploring (n,); empty where the run kept none."""
-        rows, column = read_json_lines(RunFolder(self.path).metrics), self.evaluation.measure.exploring
+        rows, column = self.record.metrics, self.evaluation.measure.exploring
         found = {int(row["step"]): row[column] for row in rows if column in row and row[column] == row[column]}
         return np.array(list(found)), np.array(list(found.values()))
 
 
-def read_runs(paths: Sequence[Path]) -> list[Run]:
+def read_runs(paths: Sequence[Path]) -> list[EvaluatedRun]:
     """Read runs that can be compared.
 
     Args:
-        paths: run folders, or folders that hold run folders (a sweep); a run that is named twice counts once.
+        paths: run folders, studies, folders that hold either, or some of their runs; see `study.find_runs`.
 
     Raises:
         RunError: there is no run, it is damaged, or it has no evaluation (of its newest agent) yet.
         ComparisonError: they are of different environments, or were evaluated differently.
     """
-    folders = _find(paths)
-    missing = [folder for folder in folders if not RunFolder(folder).evaluation.is_file()]
+    records = find_runs(paths)
+    missing = [record for record in records if record.evaluation is None]
     if missing:
-        listed = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        listed = ", ".join(record.address for record in missing[:5])
+        listed += f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise RunError(
-            f"runs without an evaluation, {len(missing)} of {len(folders)}: {listed}. "
-            f"Evaluate first: sami eval --run {missing[0]}"
+            f"runs without an evaluation, {len(missing)} of {len(records)}: {listed}. "
+            f"Evaluate first: {missing[0].how_to_evaluate()}"
         )
-    runs = [_read(folder) for folder in folders]
+    runs = [_evaluated(record) for record in records]
     _check_alike(runs)
     return runs
 
 
-def _find(paths: Iterable[Path]) -> list[Path]:
-    found: dict[Path, Path] = {}
-    for path in paths:
-        if not path.is_dir():
-            raise RunError(f"there is no run folder {path}; `sami train --out {path}` makes one.")
-        if (path / "run.json").is_file() or (path / "config.json").is_file():
-            inside = [path]
-        else:
-            inside = sorted(file.parent for file in path.rglob("run.json"))
-        if not inside:
-            raise RunError(f"{path} is no run folder and holds none; `sami train` and `sami sweep` make them.")
-        for folder in inside:
-            found.setdefault(folder.resolve(), folder)
-    return [found[key] for key in sorted(found)]
-
-
-def _read(path: Path) -> Run:
-    folder = RunFolder.open(path)
-    facts = folder.facts()
+def _evaluated(record: RunRecord) -> EvaluatedRun:
+    config, stored = record.train_config().by_key(), record.evaluation or {}
     try:
-        config = folder.config().by_key()
-    except RunError:
-        raise
-    except SamiError as error:
-        raise RunError(f"{path / 'config.json'}: {error}") from error
-    try:
-        stored = read_json(folder.evaluation)
         evaluation = Evaluation.from_dict(stored)
     except SamiError as error:
-        raise RunError(f"{folder.evaluation}: {error}") from error
+        raise RunError(f"{record.title_of_evaluation}: {error}") from error
     if not evaluation.results:
-        raise RunError(f"{folder.evaluation} holds no task; evaluate again: sami eval --run {path}")
-    measured, trained = stored.get("agent_steps"), facts.get("steps")
+        raise RunError(f"{record.title_of_evaluation} holds no task; evaluate again: {record.how_to_evaluate()}")
+    measured, trained = stored.get("agent_steps"), record.facts.get("steps")
     if None not in (measured, trained) and measured != trained:
         raise RunError(
-            f"{folder.evaluation} measured the agent after {measured:,} steps, the run has {trained:,} by now. "
-            f"Evaluate again: sami eval --run {path}"
+            f"{record.title_of_evaluation} measured the agent after {measured:,} steps, the run has {trained:,} by "
+            f"now. Evaluate again: {record.how_to_evaluate()}"
         )
     steps = trained if measured is None else measured
     if steps is None:
-        raise RunError(f"{path} does not tell how many steps its agent took; evaluate it: sami eval --run {path}")
-    return Run(path, config, facts, evaluation, int(steps))
+        raise RunError(
+            f"{record.address} does not tell how many steps its agent took; evaluate it: {record.how_to_evaluate()}"
+        )
+    return EvaluatedRun(record, config, evaluation, int(steps))
 
 
-def _check_alike(runs: Sequence[Run]) -> None:
+def _check_alike(runs: Sequence[EvaluatedRun]) -> None:
     first = runs[0]
     for run in runs[1:]:
         if run.config["env"] != first.config["env"]:
             raise ComparisonError(
-                f"{first.path} is of environment {first.config['env']!r}, {run.path} of {run.config['env']!r}; "
+                f"{first.address} is of environment {first.config['env']!r}, {run.address} of {run.config['env']!r}; "
                 "compare runs of one environment at a time."
             )
     for run in runs[1:]:
@@ -149,12 +137,13 @@ def _check_alike(runs: Sequence[Run]) -> None:
         if ours != theirs:
             name = next(name for name in [*ours, *theirs] if ours.get(name) != theirs.get(name))
             raise ComparisonError(
-                f"evaluations differ: {first.path} measured {ours.get(name, 0)} episodes of {name}, "
-                f"{run.path} {theirs.get(name, 0)}. Evaluate them alike, e.g. sami eval --run {run.path} --episodes 100"
+                f"evaluations differ: {first.address} measured {ours.get(name, 0)} episodes of {name}, "
+                f"{run.address} {theirs.get(name, 0)}. Evaluate them alike, e.g. "
+                f"{run.record.how_to_evaluate(' --episodes 100')}"
             )
 
 
-def _measured(run: Run) -> dict[str, int]:
+def _measured(run: EvaluatedRun) -> dict[str, int]:
     return {_name(result): result.episodes for result in run.evaluation.results}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sami_train.methods.methods import METHODS, Method
-from sami_train.report.evaluated import ComparisonError, Run
+from sami_train.report.evaluated import ComparisonError, EvaluatedRun
 
 NEVER = ("seed", "method", "env")
 """Keys that make no label: seeds are averaged over, the method is named, the environment is the same."""
@@ -25,7 +25,7 @@ class Group:
     """Values of the keys that vary among the runs of this method."""
     shown: Mapping[str, str]
     """Short text for each setting that a label shows, by key, e.g. `trajectories=16`."""
-    runs: tuple[Run, ...]
+    runs: tuple[EvaluatedRun, ...]
     """By seed."""
 
     @property
@@ -47,7 +47,7 @@ class Group:
         return np.stack([run.scores(task_set) for run in self.runs])
 
 
-def group_runs(runs: Sequence[Run]) -> list[Group]:
+def group_runs(runs: Sequence[EvaluatedRun]) -> list[Group]:
     """Group runs by method and by every configuration key in which runs of that method differ.
 
     Raises:
@@ -71,7 +71,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 def differences_between(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
     """Keys that no method varies but that differ between methods: value by the method's title."""
-    firsts: dict[str, Run] = {}
+    firsts: dict[str, EvaluatedRun] = {}
     for group in groups:
         firsts.setdefault(group.method.title, group.runs[0])
     vary = {key for group in groups for key in group.settings}
@@ -97,12 +97,12 @@ def shown_value(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _varying(runs: Sequence[Run]) -> list[str]:
+def _varying(runs: Sequence[EvaluatedRun]) -> list[str]:
     keys = [key for key in runs[0].config if key not in NEVER]
     return [key for key in keys if len({run.config[key] for run in runs}) > 1]
 
 
-def _labelled(runs: Sequence[Run], keys: Sequence[str]) -> list[str]:
+def _labelled(runs: Sequence[EvaluatedRun], keys: Sequence[str]) -> list[str]:
     """The varying keys that a label shows: where presets differ, not what follows from the preset."""
     if "preset" not in keys:
         return list(keys)
@@ -120,7 +120,7 @@ def _short(keys: Sequence[str]) -> dict[str, str]:
     return {key: name if last.count(name) == 1 else key for key, name in zip(keys, last, strict=True)}
 
 
-def _values(run: Run, keys: Sequence[str]) -> tuple[Any, ...]:
+def _values(run: EvaluatedRun, keys: Sequence[str]) -> tuple[Any, ...]:
     return tuple(run.config[key] for key in keys)
 
 
@@ -132,6 +132,6 @@ def _check_seeds(group: Group) -> None:
     for one, other in pairwise(group.runs):
         if one.seed == other.seed:
             raise ComparisonError(
-                f"{one.path} and {other.path} are both {group.label} with seed {one.seed}; a seed counts once, "
+                f"{one.address} and {other.address} are both {group.label} with seed {one.seed}; a seed counts once, "
                 "leave one of them out."
             )

@@ -162,7 +162,7 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
                 "method": group.method.name,
                 "settings": dict(group.settings),
                 "seeds": group.seeds,
-                "runs": [run.path.as_posix() for run in group.runs],
+                "runs": [run.address for run in group.runs],
                 "environment_steps": [run.steps for run in group.runs],
                 "gradient_steps": [run.updates for run in group.runs],
                 "seconds": [run.facts.get("seconds") for run in group.runs],

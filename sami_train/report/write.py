@@ -58,7 +58,7 @@ def _write_results(comparison: Comparison, path: Path) -> None:
     keys = sorted({key for group in comparison.groups for key in group.settings})
     rows = [
         {
-            "run": run.path.as_posix(),
+            "run": run.address,
             "group": group.label,
             "method": group.method.name,
             "seed": run.seed,
@@ -114,8 +114,19 @@ def _runs(comparison: Comparison) -> Table:
                     number(None if seconds is None else seconds / 60, 1),
                     str(run.facts.get("machine", {}).get("cpus", "-")),
                     run.commit,
-                    run.path.as_posix(),
+                    *(comparison.measure.show(float(run.scores(name).mean())) for name in comparison.task_sets),
+                    run.address,
                 )
             )
-    columns = ("group", "seed", "environment steps", "updates", "minutes", "cores", "commit", "run")
+    columns = (
+        "group",
+        "seed",
+        "environment steps",
+        "updates",
+        "minutes",
+        "cores",
+        "commit",
+        *comparison.task_sets,
+        "run",
+    )
     return Table("Runs", columns, rows, [f"Training took {total / 3600:.1f} hours in all, one run after another."])

@@ -13,6 +13,7 @@ lock              held by the process that trains here
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -87,9 +88,7 @@ class RunFolder:
                     "Train again with a new --out."
                 )
         run = cls(path)
-        found = run.facts().get("version")
-        if found != RUN_VERSION:
-            raise RunError(f"{path} is of run version {found}; this sami reads version {RUN_VERSION}.")
+        check_version(path, run.facts())
         return run
 
     def config(self) -> TrainConfig:
@@ -169,6 +168,21 @@ class RunFolder:
                 # Buffers are large, and a run resumes from its newest checkpoint only.
                 (other / "buffer.npz").unlink(missing_ok=True)
         return target
+
+
+def check_version(run: Path | str, facts: Mapping[str, Any]) -> None:
+    """Refuse facts of another version.
+
+    Args:
+        run: what a message calls the run.
+        facts: what run.json holds.
+
+    Raises:
+        RunError: they are of another version.
+    """
+    version = facts.get("version")
+    if version != RUN_VERSION:
+        raise RunError(f"{run} is of run version {version}; this sami reads version {RUN_VERSION}.")
 
 
 def _now() -> str:

@@ -4,6 +4,7 @@ sweep.json    the grid and the episodes of the evaluation
 sweep.lock    held by the process that sweeps here
 NAME/         one run folder for each cell, as `sami train` makes them
 logs/NAME/    what the cell's processes printed, and its lock
+runs.jsonl    the results of all cells, a line each, once every cell is done; see `runs.study`
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from sami_train.machine.files import read_json, write_json
 from sami_train.machine.interrupts import on_signals
 from sami_train.machine.locks import holder, locked
 from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.record import RunRecord
+from sami_train.runs.study import STUDY, write_study
 from sami_train.sweep.cell import CellStatus, Outcome, status
 from sami_train.sweep.grid import Cell, Grid
 from sami_train.sweep.launcher import Launcher, SweepError
@@ -106,6 +109,11 @@ class Sweep:
         """The cell's folder of logs."""
         return self.path / "logs" / cell.name
 
+    @property
+    def study(self) -> Path:
+        """The file with the results of all cells, which is there once every cell is done."""
+        return self.path / STUDY
+
     def count(self, *states: str) -> int:
         """How many cells are in one of some states."""
         return sum(row.state in states for row in self.rows)
@@ -179,6 +187,8 @@ class Sweep:
                 on_change()
                 if running:
                     time.sleep(POLL)
+            if self.count("done") == len(self.rows):
+                write_study(self.study, [RunRecord.of_folder(self.folder(row.cell)) for row in self.rows])
             return not asked
 
     def _check(self, cell: Cell) -> None:

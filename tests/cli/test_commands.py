@@ -15,6 +15,7 @@ COMMANDS = (
         "train",
         "sweep",
         "eval",
+        "gather",
         "compare",
         "export",
         "atlas",

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 
@@ -181,3 +182,42 @@ assert not {"torch", "stable_baselines3", "onnx"} & sys.modules.keys()
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["env"] == "panda"
     assert (tmp_path / "here" / "report" / "report.md").is_file()
+
+
+def test_gathered_runs_compare_as_their_folders_do(sami, sweep, tmp_path):
+    of_folders = json.loads(sami("compare", "sweep", "--json").out)
+    done = sami("gather", "sweep", "--out", "kept/runs.jsonl")
+    assert (done.code, done.out, done.err) == (0, "wrote kept/runs.jsonl: 6 runs\n", "")
+    shutil.rmtree(tmp_path / "here" / "sweep")
+    of_lines = json.loads(sami("compare", "kept", "--json").out)
+    assert of_lines["groups"][0].pop("runs") == ["kept/runs.jsonl:tesac-0", "kept/runs.jsonl:tesac-1"]
+    for group in of_folders["groups"] + of_lines["groups"]:
+        group.pop("runs", None)
+    assert of_lines == of_folders
+    one = json.loads(sami("compare", "kept:tesac-*", "--json").out)
+    assert [(group["label"], group["seeds"]) for group in one["groups"]] == [("TESAC", [0, 1])]
+    assert sami("compare", "kept", "--by", "contrast.trajectories", "--out", "report").code == 0
+    assert (tmp_path / "here" / "report" / "learning_curves.png").is_file()
+
+
+def test_gathering_replaces_a_file_only_with_force(sami, sweep, tmp_path, contents):
+    assert sami("gather", "sweep:tesac-0", "--out", "kept/runs.jsonl").out == "wrote kept/runs.jsonl: 1 run\n"
+    before = contents(tmp_path)
+    done = sami("gather", "sweep", "--out", "kept/runs.jsonl")
+    assert (done.code, done.out) == (1, "")
+    assert "kept/runs.jsonl exists; choose another --out, or replace it with --force." in done.err
+    assert contents(tmp_path) == before
+    done = sami("gather", "kept", "sweep:*-1", "--out", "kept/runs.jsonl", "--force")
+    assert done.out == "wrote kept/runs.jsonl: 4 runs\n"
+
+
+def test_a_line_without_evaluation_is_told_what_brings_one(sami, sweep, tmp_path):
+    (tmp_path / "here" / "sweep" / "tesac-0" / "evaluation.json").unlink()
+    done = sami("gather", "sweep:tesac-*", "--out", "kept/runs.jsonl")
+    assert done.out == "wrote kept/runs.jsonl: 2 runs, 1 without an evaluation\n"
+    done = sami("compare", "kept")
+    assert done.code == 1
+    assert (
+        "runs without an evaluation, 1 of 2: kept/runs.jsonl:tesac-0. Evaluate first: sami eval --run RUN" in done.err
+    )
+    assert "and then sami gather RUN... --out kept/runs.jsonl --force" in done.err

@@ -225,7 +225,7 @@ def test_a_sweep_of_done_cells_starts_no_job(sami, swept, tmp_path, contents):
     assert (done.code, done.err) == (0, "")
     assert "all 1 cells are trained and evaluated" in done.out
     added = contents(out).keys() - before.keys()
-    assert {path.name for path in added} == {"sweep.json", "sweep.lock"}
+    assert {path.name for path in added} == {"sweep.json", "sweep.lock", "runs.jsonl"}
     assert {path: contents(out)[path] for path in before} == before
 
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from sami_train.envs.measure import Measure
-from sami_train.machine.files import read_json_lines
-from sami_train.runs.folder import RunFolder
+from sami_train.runs.record import RunRecord
 
 MOST_NAMED = 9
 """Most tasks whose curves a plot names; of more, only the mean is."""
 
 
-def draw_training(run: RunFolder, measure: Measure, path: Path) -> bool:
+def draw_training(run: RunRecord, measure: Measure, path: Path) -> bool:
     """Draw what counts while exploring over minutes; False where matplotlib is missing."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         return False
-    rows = [row for row in read_json_lines(run.metrics) if "time/seconds" in row and measure.exploring in row]
+    rows = [row for row in run.metrics if "time/seconds" in row and measure.exploring in row]
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axes = figure.subplots()
     minutes = [row["time/seconds"] / 60 for row in rows]
@@ -28,7 +27,7 @@ def draw_training(run: RunFolder, measure: Measure, path: Path) -> bool:
         task = name.removeprefix(prefix) if len(names) <= MOST_NAMED else "_"
         axes.plot(minutes, [row.get(name, float("nan")) for row in rows], lw=1, alpha=0.6, label=task)
     axes.plot(minutes, [row[measure.exploring] for row in rows], "k", lw=2, label="mean")
-    shorter = run.config().collection.episode_steps
+    shorter = run.train_config().collection.episode_steps
     said = f"{measure.name} while exploring" + (f",\nepisodes of {shorter} steps" if shorter else "")
     axes.set(xlabel="minutes", ylabel=said, ylim=measure.bounds)
     axes.grid(alpha=0.3)

@@ -9,14 +9,15 @@ import pytest
 from sami_runtime.model.artifact import read_artifact
 from sami_train.evaluation.results import Evaluation
 from sami_train.report.card import MOST_LISTED, write_card
-from sami_train.runs.folder import RunFolder
+from sami_train.runs.study import find_runs
 
-MODELS = Path(__file__).parents[3] / "models"
+REPOSITORY = Path(__file__).parents[3]
 
 
 def card(name, tmp_path):
-    contract = read_artifact(MODELS / f"{name}.onnx").contract
-    write_card(RunFolder.open(MODELS / "runs" / name), contract, tmp_path / f"{name}.onnx")
+    contract = read_artifact(REPOSITORY / "models" / f"{name}.onnx").contract
+    (run,) = find_runs([REPOSITORY / "results" / f"models:{name}"])
+    write_card(run, contract, tmp_path / f"{name}.onnx")
     return (tmp_path / f"{name}.md").read_text(), Evaluation.from_dict(contract.evaluation)
 
 

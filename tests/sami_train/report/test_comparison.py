@@ -12,10 +12,11 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.machine.files import read_json, write_json
 from sami_train.report import estimates
 from sami_train.report.comparison import Comparison
-from sami_train.report.evaluated import ComparisonError, Run, read_runs
+from sami_train.report.evaluated import ComparisonError, EvaluatedRun, read_runs
 from sami_train.report.groups import group_runs
 from sami_train.report.tables import as_data, contests_table, standings_table, tables
 from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.record import RunRecord
 from tests.making.made_runs import STEPS, made_run
 
 
@@ -76,8 +77,9 @@ def test_every_key_that_varies_parts_runs(tmp_path):
 
 def test_keys_of_one_name_are_told_apart_by_their_section():
     evaluation = Evaluation("panda", ())
+    record = RunRecord(Path("run"), None, {}, {}, None, [])
     runs = [
-        Run(Path("run"), {"method": "ccm", "seed": 0, "one.every": one, "two.every": two}, {}, evaluation, 1)
+        EvaluatedRun(record, {"method": "ccm", "seed": 0, "one.every": one, "two.every": two}, evaluation, 1)
         for one, two in ((1, 2), (2, 1))
     ]
     assert [group.label for group in group_runs(runs)] == ["CCM one.every=1 two.every=2", "CCM one.every=2 two.every=1"]

@@ -11,6 +11,7 @@ from sami_train.machine.cores import share_of_cores
 from sami_train.machine.files import write_json
 from sami_train.machine.locks import locked
 from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.study import read_study
 from sami_train.runs.train import prepare_torch
 from sami_train.sweep import sweep as sweep_module
 from sami_train.sweep.cell import Outcome, clear_beginning, status
@@ -147,6 +148,14 @@ def test_added_values_join_what_is_done(sweep):
     assert grown.run(launcher, lambda: None)
     assert len(launcher.started) == 6
     assert states(Sweep.open(sweep.path)) == ["done"] * 10
+
+
+def test_a_sweep_writes_its_study_once_every_cell_is_done(sweep):
+    sweep.run(Scripted(2, seed0=fail), lambda: None)
+    assert not sweep.study.exists()
+    Sweep.open(sweep.path).run(Scripted(2), lambda: None)
+    assert [run.config["seed"] for run in read_study(sweep.study)] == [0, 1, 2, 3]
+    assert {run.facts["steps"] for run in read_study(sweep.study)} == {105}
 
 
 def test_an_evaluation_counts_only_for_its_agent_and_its_episodes(sweep):

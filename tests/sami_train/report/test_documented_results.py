@@ -1,0 +1,97 @@
+"""What the docs quote of runs can be printed again from what git holds."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sami_runtime.model.artifact import read_artifact
+from sami_train.evaluation.results import Evaluation
+from sami_train.report import estimates
+from sami_train.report.comparison import Comparison
+from sami_train.report.evaluated import read_runs
+from sami_train.report.tables import standings_table
+from sami_train.runs.study import find_runs, read_study
+
+ROOT = Path(__file__).parents[3]
+MODELS = sorted((ROOT / "models").glob("*.onnx"))
+PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = re.compile(r"sami compare '?results/(?!mine)[^`\n]*")
+"""`results/mine` is the reader's own, in examples."""
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    monkeypatch.setattr(estimates, "REPLICATES", 2)
+
+
+def compared(command):
+    """The comparison that a command of the docs makes."""
+    words = shlex.split(command)[2:]
+    by = words[words.index("--by") + 1] if "--by" in words else None
+    paths = [word for word in words if word.startswith("results/") and words[words.index(word) - 1] != "--out"]
+    return Comparison(read_runs([ROOT / path for path in paths]), by)
+
+
+def printed(comparison):
+    """Means and deviations in the tables."""
+    rows = [row for name in comparison.task_sets for row in standings_table(comparison, name).rows]
+    return {number for row in rows for number in row[2].split(" ± ")}
+
+
+def commands():
+    return sorted({command.strip() for page in PAGES for command in COMMAND.findall(page.read_text(encoding="utf-8"))})
+
+
+def tables():
+    """Each table of the comparison that stands below a command: the commands since the last one, and its text."""
+    pending, table = [], []
+    for line in [*(ROOT / "docs" / "comparison.md").read_text(encoding="utf-8").splitlines(), ""]:
+        if line.startswith("|"):
+            table.append(line)
+        elif table:
+            yield pytest.param(pending, "\n".join(table), id=table[2])
+            pending, table = [], []
+        pending += COMMAND.findall(line)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_each_quoted_comparison_can_be_made(command):
+    assert compared(command).groups
+
+
+@pytest.mark.parametrize(("quoted", "table"), list(tables()))
+def test_each_table_of_the_comparison_is_what_its_commands_print(quoted, table):
+    numbers = set(re.findall(r"\b\d\.\d{3}\b", table))
+    assert quoted
+    assert numbers
+    assert numbers - {number for command in quoted for number in printed(compared(command))} == set()
+
+
+def test_the_readmes_rows_of_mujoco_are_those_of_the_runs():
+    for page in (ROOT / "README.md", ROOT / "docs" / "mujoco.md"):
+        rows = re.findall(
+            r"models/([\w-]+)\.md\) \| ([\d,]+) / ([\d,]+) / ([\d,]+) \|", page.read_text(encoding="utf-8")
+        )
+        assert len(rows) == len(MODELS) - 1
+        for name, *returns in rows:
+            (run,) = read_runs([ROOT / "results" / f"models:{name}"])
+            assert returns == [f"{run.evaluation.ret(task_set):,.0f}" for task_set in run.evaluation.sets]
+
+
+def test_every_shipped_model_has_its_run_and_models_holds_nothing_else():
+    study = {run.name: run for run in read_study(ROOT / "results" / "models" / "runs.jsonl")}
+    assert set(study) == {path.stem for path in MODELS}
+    for path in MODELS:
+        contract, run = read_artifact(path).contract, study[path.stem]
+        assert Evaluation.from_dict(contract.evaluation) == Evaluation.from_dict(run.evaluation)
+        assert contract.training["steps"] == run.facts["steps"]
+    assert {path.name for path in (ROOT / "models").iterdir()} == {
+        f"{path.stem}.{kind}" for path in MODELS for kind in ("onnx", "md", "png")
+    }
+
+
+def test_git_holds_no_folder_a_run():
+    assert find_runs([ROOT / "results"])
+    assert list((ROOT / "results").rglob("run.json")) == []
