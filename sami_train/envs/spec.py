@@ -11,6 +11,7 @@ import numpy as np
 
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter, SignalSource
 from sami_runtime.clock import Clock
+from sami_runtime.distribution import install_hint
 from sami_runtime.errors import AdapterError
 from sami_runtime.signals import Signal
 from sami_train.envs.goals import Goal
@@ -43,7 +44,7 @@ class EnvironmentSpec:
     sources: tuple[SignalSource, ...]
     """Where each signal lies in the environment's own observation."""
     family: str
-    """What its presets and the extra that brings its simulator are named after: `pip install 'sami[FAMILY]'`."""
+    """What its presets and the extra that brings its simulator are named after."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """What Gymnasium's id fills in when it makes the environment."""
     vector_entry_point: str | None = None
@@ -81,8 +82,8 @@ class EnvironmentSpec:
             yield
         except ModuleNotFoundError as error:
             raise AdapterError(
-                f"environment {self.name!r} needs the package {error.name}; install it with: pip install "
-                f"'sami[{self.family}]'."
+                f"environment {self.name!r} needs the package {error.name}; install it with: "
+                f"{install_hint(self.family)}."
             ) from error
 
     def adapter(self, env: Any, clock: Clock | None = None) -> GymnasiumAdapter:

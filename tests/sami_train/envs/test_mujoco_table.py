@@ -178,12 +178,13 @@ def test_the_table_needs_no_simulator(tmp_path):
 import sys
 sys.modules["mujoco"] = None
 from sami_train.envs import ENVIRONMENTS
+from sami_runtime.distribution import install_hint
 from sami_runtime.errors import AdapterError
 assert len(ENVIRONMENTS) == 15
 try:
     ENVIRONMENTS["ant"].make()
 except AdapterError as error:
-    assert "pip install 'sami[mujoco]'" in str(error), error
+    assert install_hint("mujoco") in str(error), error
 else:
     raise AssertionError
 """
