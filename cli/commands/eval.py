@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from ..drive.model_file import MODEL_HELP, model_file
+
 
 def evaluate(
     run: Annotated[Path | None, typer.Option(help="Run folder to evaluate.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Model file to evaluate, instead of a run.")] = None,
+    model: Annotated[Path | None, typer.Option(help=f"{MODEL_HELP}, instead of a run.", callback=model_file)] = None,
     env: Annotated[str | None, typer.Option(help="Environment of --model; the model's own if left out.")] = None,
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training,moderate,extreme",
     episodes: Annotated[

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..drive.load_adapter import HELP
+from ..drive.model_file import MODEL_HELP, model_file
 
 if TYPE_CHECKING:
     from sami_runtime.gap.profile import GapProfile
@@ -24,52 +25,95 @@ if TYPE_CHECKING:
 
     from ..show.film import Film
 
+HIDDEN_TASK, LOOP, OUTPUT = "Hidden task of each episode, in a simulator", "Loop", "What is kept and shown"
+"""Panels of the help."""
 PREWARM_S, AWAKE_S = 0.0007, 0.0003
 """How long before each tick of a paced run the policy is warmed up, and the core kept awake [s]."""
 
 
 def run(
     env: Annotated[str | None, typer.Option(help="Environment, e.g. panda; the model's own if left out.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Model file; models/ENV-satesac.onnx if left out.")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help=f"{MODEL_HELP}; ENV-satesac if left out.", callback=model_file)
+    ] = None,
     adapter: Annotated[
         str | None, typer.Option(metavar="MODULE:FACTORY", help=f"Instead of a simulator: {HELP}")
     ] = None,
     episodes: Annotated[int | None, typer.Option(min=1, help="Episodes; 20 in a simulator, 1 on a robot.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode.")] = None,
     tasks: Annotated[
-        str | None, typer.Option(help="Task set to draw from: training, moderate, extreme; all if left out.")
+        str | None,
+        typer.Option(
+            help="Task set to draw from: training, moderate, extreme; all if left out.", rich_help_panel=HIDDEN_TASK
+        ),
     ] = None,
-    mass: Annotated[float | None, typer.Option(help="Fix the mass: the cube's in kg, or a robot's scale.")] = None,
-    friction: Annotated[float | None, typer.Option(help="Fix the table's lateral friction (Panda).")] = None,
-    damping: Annotated[float | None, typer.Option(help="Fix the scale of the joints' damping (MuJoCo).")] = None,
+    mass: Annotated[
+        float | None,
+        typer.Option(help="Fix the mass: the cube's in kg, or a robot's scale.", rich_help_panel=HIDDEN_TASK),
+    ] = None,
+    friction: Annotated[
+        float | None, typer.Option(help="Fix the table's lateral friction (Panda).", rich_help_panel=HIDDEN_TASK)
+    ] = None,
+    damping: Annotated[
+        float | None, typer.Option(help="Fix the scale of the joints' damping (MuJoCo).", rich_help_panel=HIDDEN_TASK)
+    ] = None,
     cripple: Annotated[
-        str | None, typer.Option(help="Fix the crippled joints or legs, e.g. 3 or 0+4 or none (MuJoCo).")
+        str | None,
+        typer.Option(
+            help="Fix the crippled joints or legs, e.g. 3 or 0+4 or none (MuJoCo).", rich_help_panel=HIDDEN_TASK
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first episode; the next ones count on.")] = 0,
-    render: Annotated[str | None, typer.Option(help="gif writes a file, human opens a window.")] = None,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, help="Seed of the first episode; the next ones count on.", rich_help_panel=HIDDEN_TASK),
+    ] = 0,
+    render: Annotated[
+        str | None, typer.Option(help="gif writes a file, human opens a window.", rich_help_panel=OUTPUT)
+    ] = None,
     gif: Annotated[
-        Path | None, typer.Option(help="Where --render gif writes; NAME.gif of the model if left out.")
+        Path | None,
+        typer.Option(help="Where --render gif writes; NAME.gif of the model if left out.", rich_help_panel=OUTPUT),
     ] = None,
     real_time: Annotated[
         bool,
         typer.Option(
-            "--real-time", help="Act at the policy's rate, warmed up before each tick; else as fast as it goes."
+            "--real-time",
+            help="Act at the policy's rate, warmed up before each tick; else as fast as it goes.",
+            rich_help_panel=LOOP,
         ),
     ] = False,
-    limits: Annotated[Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.")] = None,
+    limits: Annotated[
+        Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.", rich_help_panel=LOOP)
+    ] = None,
     gap: Annotated[
-        str, typer.Option(metavar="FILE", help="Gap to reality: NAME.toml or NAME.json, or modest, which comes along.")
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Gap to reality: NAME.toml or NAME.json, or modest, which comes along.",
+            rich_help_panel=LOOP,
+        ),
     ] = "",
-    record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.", rich_help_panel=OUTPUT),
+    ] = None,
     shadow: Annotated[
-        Path | None, typer.Option(help="A second model that follows, and would have acted otherwise where?")
+        Path | None,
+        typer.Option(
+            help="A second model that follows, and would have acted otherwise where?",
+            callback=model_file,
+            rich_help_panel=LOOP,
+        ),
     ] = None,
     shadow_tolerance: Annotated[
-        float, typer.Option(min=0.0, help="Difference of an action that still counts as alike.")
+        float,
+        typer.Option(min=0.0, help="Difference of an action that still counts as alike.", rich_help_panel=LOOP),
     ] = 0.0,
-    provider: Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ...")] = "cpu",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and infer, and write nothing.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    provider: Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ...", rich_help_panel=LOOP)] = "cpu",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and infer, and write nothing.", rich_help_panel=LOOP)
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.", rich_help_panel=OUTPUT)] = False,
 ) -> None:
     """Run a policy and watch it adapt: the hidden task, what came of it, and how the policy's context moves."""
     from sami_runtime.adapters import Adapter, DryRun, Gapped, require_compatible
