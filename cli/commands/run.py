@@ -162,6 +162,7 @@ def run(
     clock = MonotonicClock(AWAKE_S) if paced else ManualClock()
     film = Film(film_path, session.contract.rate_hz) if film_path else None
     rows: list[told.Row] = []
+    hopeless = told.at_floor(session.contract)
     total = LoopReport()
     with ExitStack() as closing:
         closing.enter_context(fatal_signals_raise())  # also between two episodes, recordings are closed
@@ -185,7 +186,7 @@ def run(
             closing.callback(film.save)
         if not json:
             watching.append(live)
-            print(told.header(world, telemetry))
+            print(told.header(world, telemetry, hopeless))
         for number in range(episodes or (1 if world.real else 20)):
             skills: Counter[str] = Counter()
             rewards: list[float] = []
@@ -212,11 +213,11 @@ def run(
             )
             total_reward = sum(rewards) if rewards else None
             rows.append(told.row_of(number, report, world, skills, total_reward, follower, telemetry))
-            text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], world, report)
+            text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], world, report, hopeless)
             live.clear()
             print(text, flush=True)
         if world.features and not json and not dry_run:
-            told.summary(rows, world.features)
+            told.summary(rows, world.features, hopeless)
 
 
 def _renderer(render: str | None, gif: Path | None, dry_run: bool) -> str | None:
