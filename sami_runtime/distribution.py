@@ -36,8 +36,9 @@ def install_hint(*extras: str) -> str:
     wanted = f"[{','.join(extras)}]" if extras else ""
     if in_checkout():
         folder = Path() if ROOT.samefile(".") else ROOT
-        constraints = shlex.quote(str(folder / "constraints.txt"))
-        return f"{pip()} install -c {constraints} -e {shlex.quote(f'{folder}{wanted}')}"
+        constraints = folder / "constraints.txt"  # which a source distribution lacks
+        pinned = f"-c {shlex.quote(str(constraints))} " if constraints.is_file() else ""
+        return f"{pip()} install {pinned}-e {shlex.quote(f'{folder}{wanted}')}"
     origin = _origin()
     return f"{pip()} install {shlex.quote(f'{DISTRIBUTION}{wanted}' + (f' @ {origin}' if origin else ''))}"
 

@@ -106,7 +106,9 @@ def test_run_really_runs_the_task_that_was_asked_for(sami, trained):
     assert [row["episode"] for row in rows] == [0, 1]
     shown = sami(*arguments)
     assert "2 episodes" in shown.out
-    assert shown.out.splitlines()[1].split()[:2] == ["10", "0.1"]
+    lines = shown.out.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.endswith("context moves")) + 1
+    assert lines[first].split()[:2] == ["10", "0.1"]
     same = [
         {k: v for k, v in json.loads(r).items() if k != "infer_us"} for r in sami(*arguments, "--json").out.splitlines()
     ]

@@ -53,7 +53,15 @@ def test_an_environment_is_run_with_its_shipped_model_whatever_lies_in_the_folde
     assert json.loads(done.out)["steps"] == 3
 
 
-@pytest.mark.parametrize("words", [("inspect",), ("verify",), ("run", "--episodes", 1, "--steps", 2, "--model")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect",),
+        ("verify",),
+        ("run", "--episodes", 1, "--steps", 2, "--model"),
+        ("eval", "--tasks", "training", "--episodes", 1, "--workers", 1, "--json", "--model"),
+    ],
+)
 def test_a_shipped_model_is_named_without_folder_and_suffix(sami, words):
     Path("panda-satesac").mkdir()  # as its run folder is called
     done = sami(*words, "panda-satesac")
