@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 .PHONY: run test lint format type bench build clean
 
 run: .venv/runtime  ## watch the shipped policy push and lift cubes
-	$(BIN)/sami run --env panda --model models/panda-satesac.onnx --episodes 20
+	$(BIN)/sami run --env panda --episodes 20
 
 test: .venv/dev  ## the whole test suite
 	$(BIN)/python -m pytest

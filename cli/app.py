@@ -5,9 +5,9 @@ Commands import what they need when they run, so that `sami --help` and `sami ru
 
 from __future__ import annotations
 
-import importlib.metadata
 import io
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -22,6 +22,7 @@ from .commands import (
     export,
     gather,
     inspect,
+    models,
     replay,
     robustness,
     run,
@@ -50,7 +51,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"sami {importlib.metadata.version('sami')}")
+        from sami_runtime.distribution import installed_version
+
+        print(f"sami {installed_version('sami') or 'of a checkout that is not installed'}")
         raise typer.Exit()
 
 
@@ -64,22 +67,34 @@ def options(
     """Skill-aware policies that adapt within one episode: train, evaluate, export, run."""
 
 
-app.command("train")(train.train)
-app.command("sweep")(sweep.sweep)
-app.command("eval")(evaluate.evaluate)
-app.command("robustness")(robustness.robustness)
-app.command("gather")(gather.gather)
-app.command("compare")(compare.compare)
-app.command("export")(export.export)
-app.command("atlas")(atlas.atlas)
-app.command("adapt")(adapt.adapt)
-app.command("inspect")(inspect.inspect)
-app.command("verify")(verify.verify)
-app.command("run")(run.run)
-app.command("check-adapter")(check_adapter.check_adapter)
-app.command("replay")(replay.replay)
-app.command("bench")(bench.bench)
-app.command("doctor")(doctor.doctor)
+PANELS: dict[str, dict[str, Callable[..., None]]] = {
+    "Train": {"train": train.train, "sweep": sweep.sweep},
+    "Judge": {
+        "eval": evaluate.evaluate,
+        "robustness": robustness.robustness,
+        "gather": gather.gather,
+        "compare": compare.compare,
+        "adapt": adapt.adapt,
+    },
+    "Model file": {
+        "export": export.export,
+        "atlas": atlas.atlas,
+        "inspect": inspect.inspect,
+        "verify": verify.verify,
+        "models": models.models,
+    },
+    "Robot": {
+        "run": run.run,
+        "check-adapter": check_adapter.check_adapter,
+        "replay": replay.replay,
+        "bench": bench.bench,
+        "doctor": doctor.doctor,
+    },
+}
+"""Every command, under what it is for."""
+for panel, commands in PANELS.items():
+    for name, command in commands.items():
+        app.command(name, rich_help_panel=panel)(command)
 
 
 def main() -> None:
@@ -98,8 +113,10 @@ def main() -> None:
         if code is None:
             hint = "--debug shows where"
             if isinstance(error, ModuleNotFoundError):
+                from sami_runtime.distribution import install_hint
+
                 extra = EXTRAS.get(str(error.name).partition(".")[0], "train")
-                hint = f"install it with: pip install 'sami[{extra}]'"
+                hint = f"install it with: {install_hint(extra)}"
             print(f"sami: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
             sys.exit(1)
         print(f"sami: {error}", file=sys.stderr)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Does what was built work where no checkout is? Builds wheel and sdist, installs the wheel into fresh environments,
-# and uses it from another directory: first alone, then with the simulator and the runtime's tests.
+# and uses it from another directory: first alone, then with the simulator and the runtime's tests, then in an empty
+# folder with the models that it brings.
 #
 #     sh tests/built_wheel.sh PYTHON
 #
@@ -36,10 +37,7 @@ wheel=$1
 
 mkdir "$place/elsewhere/tests"
 cp -R "$repository/tests/sami_runtime" "$repository/tests/making" "$place/elsewhere/tests/"
-model=
-for file in "$repository"/models/*.onnx; do
-    [ -f "$file" ] && cp "$file" "$place/elsewhere/" && model=$(basename "$file")
-done
+model=panda-satesac
 cd "$place/elsewhere"
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
@@ -53,6 +51,7 @@ say "using it from another directory"
 "$bin/python" -W error - "$place/alone" <<'CHECK'
 import importlib.util
 import sys
+from importlib.metadata import distribution, metadata
 from importlib.resources import files
 
 import sami_cli
@@ -69,38 +68,48 @@ for name in ("sami_runtime/py.typed", "sami_train/py.typed", "sami_train/config/
     package, _, path = name.partition("/")
     assert files(package).joinpath(path).is_file(), f"{name} is not in the wheel"
 print("types, presets and gaps are in the wheel")
+
+folder = files("sami_models")
+shipped = {path.stem for path in folder.iterdir() if path.suffix == ".onnx"}
+assert "panda-satesac" in shipped, shipped
+for name in shipped:
+    assert folder.joinpath(f"{name}.md").is_file() and folder.joinpath(f"{name}.png").is_file(), f"{name} has no card"
+assert {path.suffix for path in folder.iterdir() if path.is_file()} == {".onnx", ".md", ".png", ".py"}
+assert not folder.joinpath("runs").exists()
+print("models and their cards are in the wheel:", *sorted(shipped))
+
+about = metadata("sami-rl")
+assert about["License-Expression"] == "MIT" and about.get_all("License-File") == ["LICENSE"], dict(about)
+assert "MIT License" in distribution("sami-rl").read_text("licenses/LICENSE")
+print("licence:", about["License-Expression"])
 CHECK
 "$bin/sami" --help
-for command in train sweep eval robustness compare export atlas adapt inspect verify run replay bench doctor; do
+for command in train sweep eval robustness compare export atlas adapt inspect verify models run check-adapter replay bench doctor; do
     "$bin/sami" "$command" --help >/dev/null
 done
-if [ -n "$model" ]; then
-    code=0
-    "$bin/sami" verify "$model" >/dev/null 2>error.txt || code=$?
-    cat error.txt
-    grep -q "pip install 'sami\[cpu\]'" error.txt && [ "$code" -eq 1 ] ||
-        { echo "without onnxruntime, sami verify ended with $code; expected 1 and the extra's name" >&2; exit 1; }
-fi
+"$bin/sami" models
+code=0
+"$bin/sami" verify "$model" >/dev/null 2>error.txt || code=$?
+cat error.txt
+grep -qF "$bin/python -m pip install 'sami-rl[cpu] @ file://$wheel'" error.txt && [ "$code" -eq 1 ] ||
+    { echo "without onnxruntime, sami verify ended with $code; expected 1 and how to install it" >&2; exit 1; }
 say "installing the [cpu] extra"
-"$bin/python" -m pip install --quiet --disable-pip-version-check -c "$repository/constraints.txt" "sami[cpu] @ file://$wheel"
+"$bin/python" -m pip install --quiet --disable-pip-version-check -c "$repository/constraints.txt" "sami-rl[cpu] @ file://$wheel"
 "$bin/sami" doctor
-if [ -n "$model" ]; then
-    say "stepping, verifying and timing $model"
-    "$bin/python" -W error - "$model" <<'CHECK'
+say "stepping, verifying and timing $model"
+"$bin/python" -W error - "$model" <<'CHECK'
 import sys
 
 import sami_runtime
+from sami_runtime.model.shipped import shipped_models
 
-session = sami_runtime.Session.load(sys.argv[1])
+session = sami_runtime.Session.load(shipped_models()[sys.argv[1]])
 session.reset()
 step = session.step({signal.name: [0.0] * signal.size for signal in session.contract.observation})
 print("action", step.action, "context", step.context)
 CHECK
-    "$bin/sami" verify "$model"
-    "$bin/sami" bench "$model" --seconds 0.2 >/dev/null
-else
-    say "models/ holds no .onnx file: stepping and verifying one is left to the runtime's tests"
-fi
+"$bin/sami" verify "$model"
+"$bin/sami" bench "$model" --seconds 0.2 >/dev/null
 code=0
 "$bin/sami" train --env panda >/dev/null 2>error.txt || code=$?
 cat error.txt
@@ -109,13 +118,26 @@ cat error.txt
 
 say "installing the extras [panda,record], pytest and onnx"
 "$bin/python" -m pip install --quiet --disable-pip-version-check -c "$repository/constraints.txt" \
-    "sami[panda,record] @ file://$wheel" pytest onnx
+    "sami-rl[panda,record] @ file://$wheel" pytest onnx
 say "the runtime's tests against the wheel"
 "$bin/python" -m pytest --import-mode=importlib -W error -q -p no:cacheprovider tests/sami_runtime
-if [ -n "$model" ]; then
-    say "running $model"
-    "$bin/sami" run --model "$model" --episodes 3 --record run.mcap
-    "$bin/sami" replay run.mcap
-fi
+say "running $model in an empty folder"
+mkdir "$place/empty"
+cd "$place/empty"
+"$bin/sami" models
+"$bin/sami" run --env panda --episodes 2
+[ -z "$(ls -A)" ] || { echo "sami run left files behind: $(ls -A)" >&2; exit 1; }
+"$bin/sami" run --model "$model" --episodes 3 --record run.mcap
+"$bin/sami" replay run.mcap
 ! "$bin/python" -c 'import torch' 2>/dev/null || { echo "torch came along with [panda]" >&2; exit 1; }
+
+say "the same from a checkout, in place of the wheel"
+"$bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -e "$place/source"
+"$bin/sami" models | grep -F "$place/source/models"
+"$bin/sami" run --env panda --episodes 2
+code=0
+"$bin/sami" compare . >/dev/null 2>error.txt || code=$?
+cat error.txt
+grep -qF "pip install -c $place/source/constraints.txt -e '$place/source[report]'" error.txt && [ "$code" -eq 1 ] ||
+    { echo "in a checkout without its extra, sami compare ended with $code; expected 1 and the checkout" >&2; exit 1; }
 say "the wheel works"

@@ -16,18 +16,18 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = {"sami_runtime": "sami_runtime", "sami_train": "sami_train", "cli": "sami_cli"}
+PACKAGES = {"sami_runtime": "sami_runtime", "sami_train": "sami_train", "cli": "sami_cli", "models": "sami_models"}
 MAX_LINES = 320
 MAX_TEST_LINES = 360
 
 TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
-BRIDGE = ("errors", "signals", "clock", "model", "session", "adapters", "gap", "checks.verify")
+BRIDGE = ("errors", "signals", "distribution", "clock", "model", "session", "adapters", "gap", "checks.verify")
 """Rooms of the runtime that training may use: the file's format, what judges its own exports, the gap to reality."""
 
 FLOORS = {
     "sami_runtime": (
-        "errors signals",
+        "errors signals distribution",
         "clock documents values",
         "model",
         "session gap",
@@ -288,6 +288,15 @@ def test_files_stay_short():
         if path.suffix == ".py":
             limit = MAX_TEST_LINES if path.is_relative_to(ROOT / "tests") else MAX_LINES
             assert len(path.read_text(encoding="utf-8").splitlines()) <= limit, path.relative_to(ROOT)
+
+
+def test_no_text_tells_to_install_what_belongs_to_somebody_else():
+    """`sami` on PyPI is another project; an extra of it is not ours either."""
+    # Joined from parts, so that this file does not offend itself.
+    wrong = re.compile("pip " + r"install[^\n]*[ '\"]sami(?=[\[ '\"`]|$)|\bsami" + r"\[(?!\[)[a-z]", re.MULTILINE)
+    texts = [path for path in tracked() if path.suffix in (".py", ".md", ".toml", ".sh") or path.name == "Makefile"]
+    assert len(texts) > 100
+    assert [str(path.relative_to(ROOT)) for path in texts if wrong.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_no_file_names_a_place_of_one_machine():

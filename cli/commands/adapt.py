@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..drive.model_file import MODEL_HELP, model_file
+
 if TYPE_CHECKING:
     from sami_train.contexts.adaptation import Adaptation, Delay, Mean
 
@@ -21,7 +23,10 @@ def adapt(
         typer.Option(help="NAME=FROM:TO or NAME=VALUE, then @STEP: mass=1:10,friction=0.1@5. May be given often."),
     ],
     env: Annotated[str | None, typer.Option(help="Environment, e.g. panda; the model's own if left out.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Model file; models/ENV-satesac.onnx if left out.")] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help=f"{MODEL_HELP}; ENV-satesac if left out.", callback=model_file),
+    ] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes of each variant.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first episode.")] = 3_000_017,
     out: Annotated[Path | None, typer.Option(help="Folder for adaptation.json and adaptation.png.")] = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..drive.load_adapter import HELP
+from ..drive.model_file import MODEL_HELP, model_file
 
 if TYPE_CHECKING:
     from sami_runtime.checks.check_adapter import Verdict
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def check_adapter(
     adapter: Annotated[str, typer.Argument(help=HELP)],
-    model: Annotated[Path, typer.Option(help="Model file that is to drive it.")],
+    model: Annotated[Path, typer.Option(help=f"{MODEL_HELP}, that is to drive it.", callback=model_file)],
     limits: Annotated[
         Path | None, typer.Option(help="What will be allowed, NAME.toml or NAME.json; its rest is what --write writes.")
     ] = None,

@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from ..drive.model_file import MODEL_HELP, model_file
+
 
 def evaluate(
     run: Annotated[Path | None, typer.Option(help="Run folder to evaluate.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Model file to evaluate, instead of a run.")] = None,
+    model: Annotated[Path | None, typer.Option(help=f"{MODEL_HELP}, instead of a run.")] = None,
     env: Annotated[str | None, typer.Option(help="Environment of --model; the model's own if left out.")] = None,
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training,moderate,extreme",
     episodes: Annotated[
@@ -56,7 +58,7 @@ def evaluate(
     else:
         assert model is not None
         # Refuses here what a worker process would refuse with less grace.
-        source, spec = model_and_environment(model, env)
+        source, spec = model_and_environment(model_file(model), env)
     names = task_set_names(tasks)
     profile = GapProfile.load(gap) if gap else None
     if profile is not None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..drive.model_file import Model
+
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
 
 
-Model = Annotated[Path, typer.Argument(help="Model file.")]
 MOST_LISTED = 6
 """Most elements of a list that a line has room for."""
 

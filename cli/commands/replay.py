@@ -8,10 +8,15 @@ from typing import Annotated
 
 import typer
 
+from ..drive.model_file import MODEL_HELP, model_file
+
 
 def replay(
     file: Annotated[Path, typer.Argument(help="Recording, NAME.mcap.")],
-    model: Annotated[Path | None, typer.Option(help="Model file; the recorded one if left out.")] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help=f"{MODEL_HELP}; the recorded one if left out.", callback=model_file),
+    ] = None,
     provider: Annotated[
         str, typer.Option(help="What runs the graph: cpu, cuda, ... Another than the recorded one rounds otherwise.")
     ] = "cpu",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..drive.model_file import Model
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def robustness(
-    model: Annotated[Path, typer.Argument(help="Model file.")],
+    model: Model,
     env: Annotated[str | None, typer.Option(help="Environment; the model's own if left out.")] = None,
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training",
     kinds: Annotated[str | None, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..drive.load_adapter import HELP
+from ..drive.model_file import MODEL_HELP, model_file
 
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
@@ -19,52 +20,95 @@ if TYPE_CHECKING:
 
     from ..show.film import Film
 
+HIDDEN_TASK, LOOP, OUTPUT = "Hidden task of each episode, in a simulator", "Loop", "What is kept and shown"
+"""Panels of the help."""
 PREWARM_S, AWAKE_S = 0.0007, 0.0003
 """How long before each tick of a paced run the policy is warmed up, and the core kept awake [s]."""
 
 
 def run(
     env: Annotated[str | None, typer.Option(help="Environment, e.g. panda; the model's own if left out.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Model file; models/ENV-satesac.onnx if left out.")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help=f"{MODEL_HELP}; ENV-satesac if left out.", callback=model_file)
+    ] = None,
     adapter: Annotated[
         str | None, typer.Option(metavar="MODULE:FACTORY", help=f"Instead of a simulator: {HELP}")
     ] = None,
     episodes: Annotated[int | None, typer.Option(min=1, help="Episodes; 20 in a simulator, 1 on a robot.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode.")] = None,
     tasks: Annotated[
-        str | None, typer.Option(help="Task set to draw from: training, moderate, extreme; all if left out.")
+        str | None,
+        typer.Option(
+            help="Task set to draw from: training, moderate, extreme; all if left out.", rich_help_panel=HIDDEN_TASK
+        ),
     ] = None,
-    mass: Annotated[float | None, typer.Option(help="Fix the mass: the cube's in kg, or a robot's scale.")] = None,
-    friction: Annotated[float | None, typer.Option(help="Fix the table's lateral friction (Panda).")] = None,
-    damping: Annotated[float | None, typer.Option(help="Fix the scale of the joints' damping (MuJoCo).")] = None,
+    mass: Annotated[
+        float | None,
+        typer.Option(help="Fix the mass: the cube's in kg, or a robot's scale.", rich_help_panel=HIDDEN_TASK),
+    ] = None,
+    friction: Annotated[
+        float | None, typer.Option(help="Fix the table's lateral friction (Panda).", rich_help_panel=HIDDEN_TASK)
+    ] = None,
+    damping: Annotated[
+        float | None, typer.Option(help="Fix the scale of the joints' damping (MuJoCo).", rich_help_panel=HIDDEN_TASK)
+    ] = None,
     cripple: Annotated[
-        str | None, typer.Option(help="Fix the crippled joints or legs, e.g. 3 or 0+4 or none (MuJoCo).")
+        str | None,
+        typer.Option(
+            help="Fix the crippled joints or legs, e.g. 3 or 0+4 or none (MuJoCo).", rich_help_panel=HIDDEN_TASK
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first episode; the next ones count on.")] = 0,
-    render: Annotated[str | None, typer.Option(help="gif writes a file, human opens a window.")] = None,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, help="Seed of the first episode; the next ones count on.", rich_help_panel=HIDDEN_TASK),
+    ] = 0,
+    render: Annotated[
+        str | None, typer.Option(help="gif writes a file, human opens a window.", rich_help_panel=OUTPUT)
+    ] = None,
     gif: Annotated[
-        Path | None, typer.Option(help="Where --render gif writes; NAME.gif of the model if left out.")
+        Path | None,
+        typer.Option(help="Where --render gif writes; NAME.gif of the model if left out.", rich_help_panel=OUTPUT),
     ] = None,
     real_time: Annotated[
         bool,
         typer.Option(
-            "--real-time", help="Act at the policy's rate, warmed up before each tick; else as fast as it goes."
+            "--real-time",
+            help="Act at the policy's rate, warmed up before each tick; else as fast as it goes.",
+            rich_help_panel=LOOP,
         ),
     ] = False,
-    limits: Annotated[Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.")] = None,
+    limits: Annotated[
+        Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.", rich_help_panel=LOOP)
+    ] = None,
     gap: Annotated[
-        str, typer.Option(metavar="FILE", help="Gap to reality: NAME.toml or NAME.json, or modest, which comes along.")
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Gap to reality: NAME.toml or NAME.json, or modest, which comes along.",
+            rich_help_panel=LOOP,
+        ),
     ] = "",
-    record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.", rich_help_panel=OUTPUT),
+    ] = None,
     shadow: Annotated[
-        Path | None, typer.Option(help="A second model that follows, and would have acted otherwise where?")
+        Path | None,
+        typer.Option(
+            help="A second model that follows, and would have acted otherwise where?",
+            callback=model_file,
+            rich_help_panel=LOOP,
+        ),
     ] = None,
     shadow_tolerance: Annotated[
-        float, typer.Option(min=0.0, help="Difference of an action that still counts as alike.")
+        float,
+        typer.Option(min=0.0, help="Difference of an action that still counts as alike.", rich_help_panel=LOOP),
     ] = 0.0,
-    provider: Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ...")] = "cpu",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and infer, and write nothing.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    provider: Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ...", rich_help_panel=LOOP)] = "cpu",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and infer, and write nothing.", rich_help_panel=LOOP)
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.", rich_help_panel=OUTPUT)] = False,
 ) -> None:
     """Run a policy and watch it adapt: the hidden task, what came of it, and how the policy's context moves."""
     from sami_runtime.clock import ManualClock, MonotonicClock
@@ -105,6 +149,7 @@ def run(
     clock = MonotonicClock(AWAKE_S) if paced else ManualClock()
     film = Film(film_path, session.contract.rate_hz) if film_path else None
     rows: list[told.Row] = []
+    hopeless = told.at_floor(session.contract)
     with ExitStack() as closing:
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
         robot: Any = world.make(clock)
@@ -129,7 +174,7 @@ def run(
         if film is not None:
             closing.callback(film.save)
         if not json:
-            print(told.header(world, driving.telemetry))
+            print(told.header(world, driving.telemetry, hopeless))
         for number in range(episodes or (1 if world.real else 20)):
             skills: Counter[str] = Counter()
             rewards: list[float] = []
@@ -147,11 +192,11 @@ def run(
             report = driving.episode(seed + number, steps, watch)
             total_reward = sum(rewards) if rewards else None
             rows.append(told.row_of(number, report, world, skills, total_reward, follower, driving.telemetry))
-            text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], world, report)
+            text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], world, report, hopeless)
             live.clear()
             print(text, flush=True)
         if world.features and not json and not dry_run:
-            told.summary(rows, world)
+            told.summary(rows, world, hopeless)
 
 
 def _renderer(render: str | None, gif: Path | None, dry_run: bool) -> str | None:

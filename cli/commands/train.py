@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+CHANGES, RUN_FOLDER, MACHINE = "Changes to the preset", "Run folder", "How it runs"
+"""Panels of the help."""
+
 
 def train(
     env: Annotated[str, typer.Option(help="Environment, e.g. panda or half-cheetah.")] = "panda",
@@ -15,25 +18,46 @@ def train(
         str, typer.Option(help="Set of hyperparameters for this kind of environment: fast-cpu or paper.")
     ] = "fast-cpu",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Run folder; runs/ENV-METHOD-SEED if left out.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Environment steps, instead of the preset's.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; runs/ENV-METHOD-SEED if left out.", rich_help_panel=RUN_FOLDER)
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Environment steps, instead of the preset's.", rich_help_panel=CHANGES)
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.", rich_help_panel=MACHINE)] = "auto",
     gap: Annotated[
-        str, typer.Option(metavar="FILE", help="Train behind this gap to reality; ranges are drawn in each episode.")
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Train behind this gap to reality; ranges are drawn in each episode.",
+            rich_help_panel=CHANGES,
+        ),
     ] = "",
     override: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a config key, e.g. learning.discount=0.9."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a config key, e.g. learning.discount=0.9.",
+            rich_help_panel=CHANGES,
+        ),
     ] = None,
     deterministic: Annotated[
         bool,
-        typer.Option(help="Collect and learn in step: the same seed gives the same weights, bit for bit. Slower."),
+        typer.Option(
+            help="Collect and learn in step: the same seed gives the same weights, bit for bit. Slower.",
+            rich_help_panel=MACHINE,
+        ),
     ] = False,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Go on with an interrupted run; the other options stay as they were."),
+        typer.Option(
+            metavar="RUN",
+            help="Go on with an interrupted run; the other options stay as they were.",
+            rich_help_panel=RUN_FOLDER,
+        ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=MACHINE)] = False,
 ) -> None:
     """Train a policy. Ctrl-C stops at a safe place, and `--resume RUN` goes on from there."""
     from sami_runtime.errors import SamiError

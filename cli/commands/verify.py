@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .inspect import Model
+from ..drive.model_file import Model
 
 
 def verify(

@@ -40,24 +40,26 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
 def model_and_environment(model: Path | None, env: str | None) -> tuple[Path, EnvironmentSpec]:
     """A model file and its environment, where what was left out follows from what was given.
 
+    An environment alone is run with the shipped model ENV-satesac, whatever lies in the folder that the user is in.
+
     Raises:
-        SamiError: the model cannot be read, or there is none of that environment; else see `environment_of`.
+        SamiError: the model cannot be read, or none is shipped for that environment; else see `environment_of`.
     """
     from sami_runtime.errors import SamiError
     from sami_runtime.model.artifact import read_artifact
+    from sami_runtime.model.shipped import shipped_models
     from sami_train.envs.catalog import environment
 
     if model is not None:
         return model, environment_of(read_artifact(model).contract, env)
     spec = environment(DEFAULT if env is None else env)
-    path = Path("models") / f"{spec.name}-satesac.onnx"
-    if not path.exists():
-        there = ", ".join(sorted(str(each) for each in Path("models").glob("*.onnx"))) or "none"
+    shipped, name = shipped_models(), f"{spec.name}-satesac"
+    if name not in shipped:
         raise SamiError(
-            f"{path} does not exist here. Name a file with --model, or make one: sami train --env {spec.name}, "
-            f"then sami export. Models that are there: {there}."
+            f"no model {name} is shipped. Name a file with --model, or make one: sami train --env {spec.name}, then "
+            f"sami export. Models that are shipped: {', '.join(shipped) or 'none'}."
         )
-    return path, spec
+    return shipped[name], spec
 
 
 def task_set_names(tasks: str) -> list[str]:

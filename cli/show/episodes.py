@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sami_runtime.loop.run_episode import EpisodeReport
+    from sami_runtime.model.contract import Contract
     from sami_runtime.recording.replay import Shadow
     from sami_runtime.session.telemetry import Telemetry
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARKS_SHOWN = 50
 """Most bars that a line shows of how the context moves."""
+
+LEAST_ABOVE_FLOOR = 0.1
+"""Success above the floor (what doing nothing scores) that is more than luck."""
+AT_FLOOR = "*: the model's own evaluation is at the floor in this task, hardly better than doing nothing."
 
 Row = dict[str, Any]
 
@@ -60,16 +65,24 @@ def row_of(
     return row if follower is None else {**row, "shadow": follower.episode.summary()}
 
 
-def header(world: World, telemetry: Telemetry) -> str:
-    """The line above the episodes."""
+def at_floor(contract: Contract) -> list[dict[str, Any]]:
+    """Return the tasks that the model hardly ever solved when it was evaluated, so that nobody expects it here."""
+    measured = (contract.evaluation or {}).get("tasks", [])
+    known = [row for row in measured if row.get("above_floor") is not None]
+    return [row["task"] for row in known if row["above_floor"] < LEAST_ABOVE_FLOOR]
+
+
+def header(world: World, telemetry: Telemetry, hopeless: Sequence[Mapping[str, Any]]) -> str:
+    """The line above the episodes; before it, what the mark of the `hopeless` says."""
+    note = f"{AT_FLOOR}\n" if hopeless and world.features else ""
     names = " ".join(f"{name:>8}" for name in world.features)
     known = "" if telemetry.atlas is None else "  phase        score "
     outcome = "  success" if world.success else "    return"
-    return f"{names}  {'skill          ' if world.skills else ''}steps{outcome}{known}  context moves"
+    return f"{note}{names}  {'skill          ' if world.skills else ''}steps{outcome}{known}  context moves"
 
 
-def line(row: Mapping[str, Any], world: World, report: EpisodeReport) -> str:
-    """An episode in one line."""
+def line(row: Mapping[str, Any], world: World, report: EpisodeReport, hopeless: Sequence[Mapping[str, Any]]) -> str:
+    """An episode in one line, marked where its task is one of the `hopeless`."""
     import numpy as np
 
     speed = np.linalg.norm(np.diff(report.contexts, axis=0), axis=1)
@@ -81,7 +94,7 @@ def line(row: Mapping[str, Any], world: World, report: EpisodeReport) -> str:
     if row["telemetry"]["phase"] is not None:
         sparks = f"{_known(row['telemetry'])}  {sparks}"
     if world.success:
-        won = {True: "yes", False: "no", None: "-"}[row["success"]]
+        won = {True: "yes", False: "no", None: "-"}[row["success"]] + _mark(row, world.features, hopeless)
         outcome = f"{won:<7}"
     else:
         earned = "-" if row["return"] is None else f"{row['return']:.1f}"
@@ -90,8 +103,8 @@ def line(row: Mapping[str, Any], world: World, report: EpisodeReport) -> str:
     return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}"
 
 
-def summary(rows: list[Row], world: World) -> None:
-    """Print the episodes' means, by task."""
+def summary(rows: list[Row], world: World, hopeless: Sequence[Mapping[str, Any]]) -> None:
+    """Print the episodes' means, by task; a mark is at those of the `hopeless`."""
     from rich.console import Console
     from rich.table import Table
 
@@ -100,13 +113,17 @@ def summary(rows: list[Row], world: World) -> None:
     shares = [skill.column for skill in world.skills if skill.column is not None]
     for name in (*features, "episodes", "success" if world.success else "return", *shares, "steps"):
         table.add_column(name, justify="right")
+    marked = any(_mark(row, features, hopeless) for row in rows)
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in sorted(rows, key=lambda row: [row[name] for name in features]):
         groups.setdefault(tuple(_value(row, name) for name in features), []).append(row)
     for key, same in groups.items():
-        table.add_row(*key, *_means(same, world))
+        mark = _mark(same[0], features, hopeless)
+        counted, outcome, *others = _means(same, world)
+        table.add_row(*key, counted, outcome + (mark or " " * marked), *others)
     table.add_section()
-    table.add_row("all", *[""] * (len(features) - 1), *_means(rows, world), style="bold")
+    counted, outcome, *others = _means(rows, world)
+    table.add_row("all", *[""] * (len(features) - 1), counted, outcome + " " * marked, *others, style="bold")
     Console().print(table)
 
 
@@ -114,6 +131,10 @@ def _known(told: Mapping[str, Any]) -> str:
     """The phase at the end, and the highest score; an exclamation mark after an alarm."""
     score = "-" if told["score"] is None else f"{told['score']:.2f}"
     return f"{told['phase']:<11}  {score:>5}{' ' if told['alarm_at'] is None else '!'}"
+
+
+def _mark(row: Mapping[str, Any], features: Sequence[str], hopeless: Sequence[Mapping[str, Any]]) -> str:
+    return "*" if {name: row[name] for name in features} in hopeless else ""
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:

@@ -14,8 +14,9 @@ from typing import Literal
 
 import numpy as np
 
+from sami_runtime.distribution import install_hint, installed_version, pip
 from sami_runtime.errors import ProviderError
-from sami_runtime.session.inference import CUDA, INSTALL, TELEMETRY, import_onnxruntime, load_libraries
+from sami_runtime.session.inference import CUDA, TELEMETRY, import_onnxruntime, install_advice, load_libraries
 
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen")
 """Linux clock sources that are read without a trip to a device."""
@@ -63,26 +64,22 @@ def versions() -> Finding:
     """Python and the packages that matter here."""
     names = ("sami", "numpy", "pydantic", "torch", "stable-baselines3", "gymnasium", "panda-gym", "mujoco")
     shown = [f"{platform.system()} {platform.machine()}", f"Python {platform.python_version()}"]
-    for name in names:
-        try:
-            shown.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    shown += [f"{name} {version}" for name in names if (version := installed_version(name)) is not None]
     return Finding("versions", "ok", ", ".join(shown))
 
 
 def builds(distributions: Sequence[str]) -> Finding:
     """How many installed distributions bring the package onnxruntime: exactly one should."""
     if not distributions:
-        return Finding("onnxruntime build", "fail", "none is installed", f"Install one: {INSTALL}.")
+        return Finding("onnxruntime build", "fail", "none is installed", f"Install one: {install_advice()}.")
     shown = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in distributions)
     if len(distributions) > 1:
-        remove = f"pip uninstall -y {' '.join(distributions)}"
+        remove = f"{pip()} uninstall -y {' '.join(distributions)}"
         return Finding(
             "onnxruntime build",
             "fail",
             f"{shown} install the same files and overwrite each other",
-            f"Remove them all and install one again: {remove}; then {INSTALL}.",
+            f"Remove them all and install one again: {remove}; then {install_advice()}.",
         )
     return Finding("onnxruntime build", "ok", shown)
 
@@ -92,7 +89,7 @@ def onnxruntime() -> Iterator[Finding]:
     try:
         module = import_onnxruntime()
     except (ProviderError, ImportError) as error:
-        yield Finding("onnxruntime", "fail", str(error), f"Install it again: {INSTALL}.")
+        yield Finding("onnxruntime", "fail", str(error), f"Install it again: {install_advice()}.")
         return
     providers = module.get_available_providers()
     yield Finding("onnxruntime", "ok", f"{module.__version__}, built for {', '.join(providers)}")
@@ -126,7 +123,7 @@ def cuda(library: Path, complaints: str = "") -> Finding:
             "cuda",
             "warn",
             " ".join(f"onnxruntime lists it, but it does not load: {error} {complaints}".split()),
-            "Install NVIDIA's driver; pip install 'sami[gpu]' brings the libraries. Or use the provider cpu.",
+            f"Install NVIDIA's driver; {install_hint('gpu')} brings the libraries. Or use the provider cpu.",
         )
     return Finding(
         "cuda", "ok", "the provider and the driver load; check results with: sami verify MODEL --provider cuda"

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
+from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ContractError
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.golden import Golden, GoldenSteps
@@ -206,7 +207,7 @@ class Contract(_Model):
         if isinstance(version, int) and version > CONTRACT_VERSION:
             raise ContractError(
                 f"{source} has contract version {version}; this sami_runtime reads version "
-                f"{CONTRACT_VERSION}. Upgrade with: pip install -U sami"
+                f"{CONTRACT_VERSION}. Upgrade with: {upgrade_hint()}"
             )
         try:
             return cls.model_validate_json(text, strict=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sami_runtime.adapters.base import Observation
+from sami_runtime.distribution import install_hint, installed_version
 from sami_runtime.errors import RecordingError
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.model.contract import Contract
@@ -112,10 +112,7 @@ def plain(value: Any) -> Any:
 
 def version_of(package: str) -> str:
     """The installed version of a package, or `"unknown"`."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
+    return installed_version(package) or "unknown"
 
 
 def mcap_parts() -> Any:
@@ -123,7 +120,7 @@ def mcap_parts() -> Any:
     try:
         from mcap import exceptions, records, stream_reader, writer
     except ModuleNotFoundError as error:
-        raise RecordingError(f"recordings need the package {error.name}: pip install 'sami[record]'") from None
+        raise RecordingError(f"recordings need the package {error.name}: {install_hint('record')}") from None
     return SimpleNamespace(
         Writer=writer.Writer,
         StreamReader=stream_reader.StreamReader,

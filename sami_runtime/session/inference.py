@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from sami_runtime.distribution import install_hint, pip
 from sami_runtime.errors import ArtifactError, ProviderError, UnknownName
 from sami_runtime.model.artifact import Artifact
 
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 
-INSTALL = "pip install 'sami[cpu]', or, for an NVIDIA GPU, pip install 'sami[gpu]'"
-
 TELEMETRY = "ORT_DISABLE_TELEMETRY"
 """onnxruntime reads this variable once, when it is imported."""
 
 _OPTIONS = {CUDA: {"use_tf32": "0"}}
 """By provider: TF32 keeps 10 bits of a float32's 23, too few for an action that is compared to 1e-5."""
+
+
+def install_advice() -> str:
+    """Return how to install one of the two builds of onnxruntime."""
+    return f"{install_hint('cpu')}, or, for an NVIDIA GPU, {install_hint('gpu')}"
 
 
 def import_onnxruntime() -> ModuleType:
@@ -48,7 +52,7 @@ def import_onnxruntime() -> ModuleType:
         # Here, because it costs a quarter of a second that whoever only reads a contract should not pay.
         import onnxruntime
     except ModuleNotFoundError as error:
-        raise ProviderError(f"onnxruntime is not installed ({error}). Install it with: {INSTALL}.") from error
+        raise ProviderError(f"onnxruntime is not installed ({error}). Install it with: {install_advice()}.") from error
     finally:
         if chosen is None:
             del os.environ[TELEMETRY]
@@ -56,7 +60,7 @@ def import_onnxruntime() -> ModuleType:
         raise ProviderError(
             f"onnxruntime at {list(onnxruntime.__path__)} is damaged, as it is after one of two installed builds was "
             "removed. Remove onnxruntime and onnxruntime-gpu with pip uninstall, then install one of them: "
-            f"{INSTALL}."
+            f"{install_advice()}."
         )
     return onnxruntime
 
@@ -180,7 +184,8 @@ def _full_name(provider: str, available: Iterable[str]) -> str:
     asked = provider.removesuffix("ExecutionProvider").lower()
     if asked not in short:
         hint = (
-            "cuda comes with the other build of onnxruntime: pip uninstall onnxruntime, then pip install 'sami[gpu]'. "
+            f"cuda comes with the other build of onnxruntime: {pip()} uninstall onnxruntime, then "
+            f"{install_hint('gpu')}. "
             "`sami doctor` shows what is there."
         )
         raise UnknownName("execution provider", provider, short, hint)

@@ -12,6 +12,7 @@ from gymnasium.envs.registration import load_env_creator
 
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.clock import Clock
+from sami_runtime.distribution import install_hint
 from sami_runtime.errors import AdapterError
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.gapped_env import GappedEnv
@@ -80,6 +81,5 @@ def _simulator(spec: EnvironmentSpec) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise AdapterError(
-            f"environment {spec.name!r} needs the package {error.name}; install it with: pip install "
-            f"'sami[{spec.family}]'."
+            f"environment {spec.name!r} needs the package {error.name}; install it with: {install_hint(spec.family)}."
         ) from error

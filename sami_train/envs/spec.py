@@ -40,7 +40,7 @@ class EnvironmentSpec:
     reach: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None
     """Scripted exploration: flat observation -> action; None where there is none."""
     family: str
-    """What its presets and the extra that brings its simulator are named after: `pip install 'sami[FAMILY]'`."""
+    """What its presets and the extra that brings its simulator are named after."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """What Gymnasium's id fills in when it makes the environment."""
     vector_entry_point: str | None = None

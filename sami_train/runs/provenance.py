@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from sami_runtime.distribution import installed_version
 
 PACKAGES = (
     "sami",
@@ -23,13 +24,8 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that a result depends on."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    found = {package: version for package in PACKAGES if (version := installed_version(package)) is not None}
+    return {"python": platform.python_version(), **found}
 
 
 def git_state() -> dict[str, Any]:

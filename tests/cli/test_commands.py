@@ -10,29 +10,19 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = (
-    *(
-        "train",
-        "sweep",
-        "eval",
-        "gather",
-        "compare",
-        "export",
-        "atlas",
-        "adapt",
-        "inspect",
-        "verify",
-        "run",
-        "replay",
-        "bench",
-        "doctor",
-    ),
-)
+PANELS = {
+    "Train": ["train", "sweep"],
+    "Judge": ["eval", "robustness", "gather", "compare", "adapt"],
+    "Model file": ["export", "atlas", "inspect", "verify", "models"],
+    "Robot": ["run", "check-adapter", "replay", "bench", "doctor"],
+}
+COMMANDS = tuple(name for names in PANELS.values() for name in names)
 
 
 def python(script, *arguments, cwd):
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
+    environment = {**os.environ, "COLUMNS": "80"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=environment)
 
 
 def test_training_leaves_a_finished_run(trained):
@@ -116,7 +106,9 @@ def test_run_really_runs_the_task_that_was_asked_for(sami, trained):
     assert [row["episode"] for row in rows] == [0, 1]
     shown = sami(*arguments)
     assert "2 episodes" in shown.out
-    assert shown.out.splitlines()[1].split()[:2] == ["10", "0.1"]
+    lines = shown.out.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.endswith("context moves")) + 1
+    assert lines[first].split()[:2] == ["10", "0.1"]
     same = [
         {k: v for k, v in json.loads(r).items() if k != "infer_us"} for r in sami(*arguments, "--json").out.splitlines()
     ]
@@ -162,6 +154,18 @@ print("LOADED", [name for name in heavy if name in sys.modules])
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "LOADED []"
     assert done.stdout.count("Usage: ") == 1 + len(COMMANDS)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_help_groups_the_commands_by_what_they_are_for(sami):
+    shown, panels = sami("--help").out, {}
+    for line in shown.splitlines():
+        if line.startswith("╭─ "):
+            words = panels.setdefault(line.strip("╭─╮ "), [])
+        elif line.startswith("│ ") and line[2] != " ":
+            words.append(line.split()[1])
+    assert panels.pop("Options")[:2] == ["--debug", "--version"]
+    assert panels == PANELS
 
 
 def test_run_needs_no_torch_and_pybullet_does_not_chatter(trained, tmp_path):

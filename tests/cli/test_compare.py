@@ -9,6 +9,7 @@ import sys
 import pytest
 from PIL import Image
 
+from sami_runtime.distribution import install_hint
 from sami_train.report import estimates
 from tests.making.made_runs import made_run
 
@@ -162,7 +163,7 @@ def test_a_missing_extra_is_named_before_anything_is_written(
     before = contents(tmp_path)
     done = sami("compare", "sweep", *options)
     assert (done.code, done.out) == (1, "")
-    assert "(install it with: pip install 'sami[report]')" in done.err
+    assert f"(install it with: {install_hint('report')})" in done.err
     assert contents(tmp_path) == before
 
 

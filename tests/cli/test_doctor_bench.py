@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from sami_runtime.distribution import install_hint, pip
+
 MAIN = "from sami_cli.app import main; main()"
 
 
@@ -27,13 +29,13 @@ def test_two_builds_of_onnxruntime_fail_and_are_told_how_to_become_one(tmp_path)
     record.mkdir()
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: onnxruntime-gpu\nVersion: 1.31.1\n")
     (record / "top_level.txt").write_text("onnxruntime\n")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     done = subprocess.run(
         [sys.executable, "-c", MAIN, "doctor"], capture_output=True, text=True, timeout=60, env=environment
     )
     assert done.returncode == 1
     assert "fail  onnxruntime build" in done.stdout
-    assert "pip uninstall -y onnxruntime onnxruntime-gpu; then pip install 'sami[cpu]'" in done.stdout
+    assert f"{pip()} uninstall -y onnxruntime onnxruntime-gpu; then {install_hint('cpu')}" in done.stdout
 
 
 PACES = ["back to back", "paced at 25 Hz", "paced at 100 Hz", "paced at 1000 Hz"]

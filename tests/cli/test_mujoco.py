@@ -129,11 +129,11 @@ def test_what_cannot_be_run_is_refused_before_anything_moves(sami, models, argum
     assert len(done.err.splitlines()) == 1
 
 
-def test_the_models_name_follows_from_the_environment(sami):
-    for options, name in ((("--env", "ant"), "ant"), ((), "panda")):
-        done = sami("run", *options)
-        assert done.code == 1
-        assert f"models/{name}-satesac.onnx" in done.err
+def test_an_environment_without_a_shipped_model_says_what_to_do(sami):
+    done = sami("run", "--env", "ant")
+    assert done.code == 1
+    assert "no model ant-satesac is shipped. Name a file with --model, or make one: sami train --env ant" in done.err
+    assert "half-cheetah-satesac" in done.err
 
 
 def test_verify_and_inspect_know_such_models(sami, models):

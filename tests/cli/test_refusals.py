@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from sami_runtime.distribution import upgrade_hint
+
 
 def refused(done, code=1):
     """The one message of an error of ours."""
@@ -187,7 +189,7 @@ def test_a_model_of_a_newer_contract_is_refused(sami, rewritten):
     path = rewritten(lambda contract: contract.update(version=2))
     for command in ("inspect NEW", "run --model NEW", "eval --model NEW"):
         message = refused(sami(*command.replace("NEW", str(path)).split()))
-        expected = "has contract version 2; this sami_runtime reads version 1. Upgrade with: pip install -U sami"
+        expected = f"has contract version 2; this sami_runtime reads version 1. Upgrade with: {upgrade_hint()}"
         assert message.endswith(expected)
 
 

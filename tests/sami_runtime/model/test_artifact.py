@@ -1,10 +1,12 @@
 """What a model file is refused for, before onnxruntime sees it."""
 
 import contextlib
+import re
 
 import numpy as np
 import pytest
 
+from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ArtifactError, ContractError, SamiError
 from sami_runtime.model.artifact import graph_sha256, read_artifact
 from sami_runtime.model.scan import MAX_DEPTH, MalformedError, scan_model
@@ -310,7 +312,7 @@ def test_a_second_contract_is_refused(make, policy):
 def test_a_newer_contract_is_refused_with_the_way_out(make, policy):
     data = make.write(policy).read_bytes()
     path = make.raw(data.replace(b'{"version":1', b'{"version":2'))
-    with pytest.raises(ContractError, match=r"has contract version 2; .*Upgrade with: pip install -U sami"):
+    with pytest.raises(ContractError, match=f"has contract version 2; .*Upgrade with: {re.escape(upgrade_hint())}"):
         read_artifact(path)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ContractError
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.golden import Golden
@@ -54,7 +55,7 @@ def test_the_table_shows_names_indices_units_and_elements(contract):
 
 def test_a_newer_version_says_how_to_upgrade(contract):
     text = contract.dumps().replace('"version":1', '"version":2', 1)
-    message = "m.onnx has contract version 2; this sami_runtime reads version 1. Upgrade with: pip install -U sami"
+    message = f"m.onnx has contract version 2; this sami_runtime reads version 1. Upgrade with: {upgrade_hint()}"
     with pytest.raises(ContractError) as error:
         Contract.parse(text, "m.onnx")
     assert str(error.value) == message

@@ -1,6 +1,7 @@
 """Laws of recordings: all that a loop knew comes back to the last bit, also out of a process that was killed."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from mcap.reader import make_reader
 
 from sami_runtime.adapters import Executed, Observation
 from sami_runtime.clock import ManualClock
+from sami_runtime.distribution import install_hint
 from sami_runtime.errors import RecordingError, SafetyStop
 from sami_runtime.loop.run_episode import run_episode
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
@@ -212,7 +214,7 @@ def test_a_signal_that_is_no_number_is_left_out_and_the_rest_can_be_read(session
 
 def test_without_the_package_the_message_names_the_extra(session, path, monkeypatch):
     monkeypatch.setitem(sys.modules, "mcap", None)
-    with pytest.raises(RecordingError, match=r"pip install 'sami\[record\]'"):
+    with pytest.raises(RecordingError, match=re.escape(install_hint("record"))):
         Recorder(path, session)
     assert not path.exists()
 

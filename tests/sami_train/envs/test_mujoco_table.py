@@ -179,12 +179,13 @@ import sys
 sys.modules["mujoco"] = None
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.make import make
+from sami_runtime.distribution import install_hint
 from sami_runtime.errors import AdapterError
 assert len(ENVIRONMENTS) == 15
 try:
     make(ENVIRONMENTS["ant"])
 except AdapterError as error:
-    assert "pip install 'sami[mujoco]'" in str(error), error
+    assert install_hint("mujoco") in str(error), error
 else:
     raise AssertionError
 """

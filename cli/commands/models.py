@@ -1,0 +1,77 @@
+"""`sami models`: the trained policies that are installed with this package."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SHOWN = 12
+"""Digits of a hash that the table has room for."""
+
+
+def models(json: Annotated[bool, typer.Option("--json", help="Print JSON, with whole hashes.")] = False) -> None:
+    """List the shipped models, any of which `--model NAME` takes: what they reach, their hashes, where they lie."""
+    from rich.console import Console
+
+    from sami_runtime.model.shipped import shipped_models
+
+    rows = [_row(name, path) for name, path in shipped_models().items()]
+    if json:
+        print(json_module.dumps(rows, indent=2))
+        return
+    Console().print(_table(rows))
+    for folder in dict.fromkeys(str(Path(row["path"]).parent) for row in rows):
+        print(f"in {folder}\nsami run --model MODEL shows one at work, sami inspect MODEL its contract.")
+
+
+def _row(name: str, path: Path) -> dict[str, Any]:
+    """A model as plain values."""
+    import hashlib
+
+    from sami_runtime.model.artifact import read_artifact
+
+    contract = read_artifact(path).contract
+    return {
+        "name": name,
+        "env": contract.training.get("env"),
+        "method": contract.training.get("method"),
+        "training_tasks": len(contract.training.get("tasks", [])),
+        "sets": (contract.evaluation or {}).get("sets", {}),
+        "bytes": path.stat().st_size,
+        "weights_sha256": contract.weights_sha256,
+        "file_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "path": str(path),
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    """Two lines a model, so that 80 columns hold it."""
+    from rich import box
+    from rich.table import Table
+
+    sets = dict.fromkeys(name for row in rows for name in row["sets"])
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("model\nenvironment", f"{'/'.join(sets)}\ntraining tasks, size", "SHA-256 weights\nSHA-256 file"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(
+            f"{row['name']}\n  {row['env']}",
+            f"{_results(row['sets'])}\n{row['training_tasks']} tasks, {row['bytes'] / 1e6:.2f} MB",
+            f"{row['weights_sha256'][:SHOWN]}\n{row['file_sha256'][:SHOWN]}",
+        )
+    return table
+
+
+def _results(sets: dict[str, Any]) -> str:
+    """Success or mean return in each set of tasks, as the model's own evaluation measured it."""
+    if not sets:
+        return "not measured"
+    if all("success" in numbers for numbers in sets.values()):
+        return "success " + "/".join(f"{numbers['success']:.2f}" for numbers in sets.values())
+    return "return " + "/".join(f"{numbers['ret']:,.0f}" for numbers in sets.values())

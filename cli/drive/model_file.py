@@ -1,0 +1,32 @@
+"""Model files as users name them: a path, or the name of a model that is shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def model_file(named: Path | None) -> Path | None:
+    """Return the file that is meant: the one at this path, else the shipped model of this name.
+
+    Raises:
+        UnknownName: a bare name is neither. Other paths are refused where they are read.
+    """
+    if named is None or named.is_file() or named.name != str(named) or named.suffix:
+        return named
+    from sami_runtime.errors import UnknownName
+    from sami_runtime.model.shipped import shipped_models
+
+    shipped = shipped_models()
+    if named.name in shipped:
+        return shipped[named.name]
+    if not named.exists():
+        raise UnknownName("model", named.name, shipped, "Or give the path of a file, NAME.onnx.")
+    return named
+
+
+MODEL_HELP = "Model file, or the name of one that `sami models` lists"
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP}.", callback=model_file)]
+"""The argument of commands about one model."""
