@@ -98,7 +98,7 @@ def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any
 
 
 def shares(profiled: profile) -> dict[str, float]:
-    """The share of each kind of operation in the time that operations took."""
+    """Return the share of each kind of operation in the time that operations took."""
     found = dict.fromkeys([*PARTS, "everything else"], 0.0)
     for event in profiled.key_averages():
         kind = next((part for part, names in PARTS.items() if any(name in event.key for name in names)), None)
@@ -108,7 +108,7 @@ def shares(profiled: profile) -> dict[str, float]:
 
 
 def told(found: dict[str, Any]) -> str:
-    """The result as text."""
+    """Return the result as text."""
     lines = [f"{found['env']}, preset {found['preset']}, {found['threads']} threads, torch {found['torch']}"]
     lines += [
         f"{steps} steps a draw: {1e3 * seconds:6.1f} ms an update, {1e3 * seconds / steps:5.1f} ms a gradient step"

@@ -53,7 +53,7 @@ class Noise:
         """Nothing."""
 
     def read(self) -> Observation:
-        """The next prepared observation."""
+        """Return the next prepared observation."""
         self._at += 1
         return Observation(self._seen[self._at % len(self._seen)], self._clock.now())
 

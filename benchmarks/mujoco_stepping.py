@@ -43,7 +43,7 @@ def steps_per_s(step: Callable[[int], Any], rows: int, seconds: float) -> float:
 
 
 def measure(name: str, rows: int, rounds: int, seconds: float) -> dict[str, Any]:
-    """Steps a second of one environment in each way."""
+    """Step a second of one environment in each way."""
     from mujoco_vec_env import MujocoVecEnv
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 

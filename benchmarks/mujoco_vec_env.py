@@ -60,7 +60,7 @@ class MujocoVecEnv(VecEnv):
         """Nothing: the batch ends with its last reference."""
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """An attribute of rows: `render_mode`, or one of the batch's (`current_tasks` gives each row its own)."""
+        """Return rows' `render_mode`, or one of the batch's attributes (`current_tasks` gives each row its own)."""
         rows = list(self._get_indices(indices))
         if attr_name == "render_mode":
             return [None] * len(rows)

@@ -64,7 +64,7 @@ def environment_speed(steps: int) -> float:
 
 
 def make_agent(preset: str, device: str, episodes: int, **changes: str) -> ContextSAC:
-    """A fresh agent of a preset, with a buffer for these episodes, on the threads that training would use."""
+    """Return a fresh agent of a preset, with a buffer for these episodes, on the threads that training would use."""
     from sami_train.agent.context_sac import ContextSAC
     from sami_train.config.resolve import resolve
     from sami_train.runs.train import make_env, prepare_torch

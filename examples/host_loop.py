@@ -51,7 +51,7 @@ def drive(session: Session, steps: int) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Loads a model, which refuses what can be refused, and drives."""
+    """Load a model, which refuses what can be refused, and drive."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("--steps", type=int, default=50)

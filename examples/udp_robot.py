@@ -52,7 +52,7 @@ class UdpRobot:
         self.newest, self.ahead = None, math.inf
 
     def read(self) -> Observation:
-        """The newest observation; waits only for the first one of an episode."""
+        """Return the newest observation; wait only for the first one of an episode."""
         while self.newest is None or select.select([self.socket], [], [], 0)[0]:
             try:
                 told = json.loads(self.socket.recv(65536))
@@ -64,7 +64,7 @@ class UdpRobot:
         return self.newest
 
     def write(self, action: np.ndarray) -> Executed:
-        """Sends an action. A robot that limits it has to say so, for the encoder learns from what was done."""
+        """Send an action. A robot that limits it has to say so, for the encoder learns from what was done."""
         self._send(action=action.tolist())
         return Executed(action.copy())
 
@@ -73,7 +73,7 @@ class UdpRobot:
         self._send(stop=True)
 
     def close(self) -> None:
-        """Closes the socket."""
+        """Close the socket."""
         self.socket.close()
 
     def _send(self, **message: Any) -> None:
@@ -85,7 +85,7 @@ make = UdpRobot
 
 
 def robot(seconds: float, rate_hz: float = 100.0) -> None:
-    """A hand above a cube that lies still: it moves by 5 cm times the action, and tells where it is."""
+    """Play a hand above a cube that lies still: it moves by 5 cm times the action, and tells where it is."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.bind(ROBOT)
     seen = {signal.name: np.zeros(signal.size) for signal in PANDA_OBSERVATION}

@@ -14,11 +14,11 @@ class Clock(Protocol):
     """A time that never goes back."""
 
     def now(self) -> float:
-        """The time [s] since an arbitrary start."""
+        """Return the time [s] since an arbitrary start."""
         ...
 
     def sleep_until(self, deadline: float) -> None:
-        """Returns at `deadline` [s], or at once when it has passed."""
+        """Return at `deadline` [s], or at once when it has passed."""
         ...
 
 
@@ -36,11 +36,11 @@ class MonotonicClock:
         self.awake_s = awake_s
 
     def now(self) -> float:
-        """The time [s] since an arbitrary start."""
+        """Return the time [s] since an arbitrary start."""
         return time.perf_counter()
 
     def sleep_until(self, deadline: float) -> None:
-        """Returns at `deadline` [s], or at once when it has passed."""
+        """Return at `deadline` [s], or at once when it has passed."""
         if (left := deadline - self.awake_s - time.perf_counter()) > 0:
             time.sleep(left)
         if self.awake_s:
@@ -66,11 +66,11 @@ class ManualClock:
         """Every deadline [s] that was slept for."""
 
     def now(self) -> float:
-        """The time [s]."""
+        """Return the time [s]."""
         return self._now
 
     def sleep_until(self, deadline: float) -> None:
-        """Moves to `deadline` [s], unless it has passed."""
+        """Move to `deadline` [s], unless it has passed."""
         self.deadlines.append(deadline)
         self._now = max(self._now, deadline)
 

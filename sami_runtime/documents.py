@@ -16,7 +16,7 @@ else:
 
 
 def read_document(path: Path, what: str) -> dict[str, Any]:
-    """The table that a file holds, NAME.toml or NAME.json.
+    """Return the table that a file holds, NAME.toml or NAME.json.
 
     Args:
         path: The file.

@@ -11,7 +11,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 def _none_for(infinity: float) -> BeforeValidator:
-    """Takes `infinity` for "no bound": a space says inf, but JSON has no infinity and says null."""
+    """Take `infinity` for "no bound": a space says inf, but JSON has no infinity and says null."""
 
     def convert(value: Any) -> Any:
         numbers = value.tolist() if hasattr(value, "tolist") else value

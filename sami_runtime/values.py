@@ -13,7 +13,7 @@ from sami_runtime.signals import Signal
 
 
 def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: str) -> None:
-    """Copies a signal's value into `target`, converting integers and other floats.
+    """Copy a signal's value into `target`, converting integers and other floats.
 
     Args:
         target: (N, size), written.
@@ -85,7 +85,7 @@ def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str
 
 
 def wrong_names(given: Iterable[str], expected: Collection[str], where: str) -> SignalError:
-    """The error for an observation whose signals are not those that the policy reads."""
+    """Return the error for an observation whose signals are not those that the policy reads."""
     names = [str(name) for name in given]
     missing = [name for name in expected if name not in names]
     faults = [f"observation {name!r} is missing" for name in missing]

@@ -49,7 +49,7 @@ def inspect(
 
 
 def _short(value: Any) -> str:
-    """What a line has room for; a robot may have 125 tasks, and a configuration has a hundred keys."""
+    """Return what a line has room for; a robot may have 125 tasks, and a configuration has a hundred keys."""
     if isinstance(value, dict) and any(isinstance(each, dict) for each in value.values()):
         return "see --json"
     if isinstance(value, list) and len(value) > MOST_LISTED:
@@ -68,7 +68,7 @@ def _atlas(contract: Contract) -> str:
 
 
 def _write_golden(contract: Contract, model: Path, path: Path) -> None:
-    """A row a step: 1 where an episode begins, observation, executed action, and what the trained policy answered."""
+    """Return a row a step: 1 where an episode begins; observation, executed action, what torch answered."""
     import csv
 
     import numpy as np

@@ -31,7 +31,7 @@ def models(json: Annotated[bool, typer.Option("--json", help="Print JSON, with w
 
 
 def _row(name: str, path: Path) -> dict[str, Any]:
-    """A model as plain values."""
+    """Return a model as plain values."""
     import hashlib
 
     from sami_runtime.model.artifact import read_artifact

@@ -220,7 +220,7 @@ def _film_path(gif: Path | None, model: Path) -> Path:
 
 
 def _ending(driving: Run, film: Film | None, record: Path | None) -> str:
-    """What the run came to, printed also where it was cut off; nothing if it never began."""
+    """Return what the run came to, printed also where it was cut off; nothing if it never began."""
     if not driving.total.ticks:
         return ""
     parts = [str(driving.total)]

@@ -15,7 +15,7 @@ HELP = "your robot, as MODULE:FACTORY; FACTORY(clock) of a module in this folder
 
 
 def load_adapter(name: str, clock: Clock) -> Adapter:
-    """Makes an adapter by calling `FACTORY(clock)` of `MODULE`, which may lie in the current folder.
+    """Make an adapter by calling `FACTORY(clock)` of `MODULE`, which may lie in the current folder.
 
     Args:
         name: MODULE:FACTORY, e.g. `my_arm:make`.

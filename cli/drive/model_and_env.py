@@ -14,7 +14,7 @@ DEFAULT = "panda"
 
 
 def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
-    """The environment of that name, or the one that the model was trained in.
+    """Return the environment of that name, or the one that the model was trained in.
 
     Raises:
         SamiError: none is named, and the model does not say; or it cannot run in the one that is named.
@@ -38,7 +38,7 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
 
 
 def model_and_environment(model: Path | None, env: str | None) -> tuple[Path, EnvironmentSpec]:
-    """A model file and its environment, where what was left out follows from what was given.
+    """Return a model file and its environment, where what was left out follows from what was given.
 
     An environment alone is run with the shipped model ENV-satesac, whatever lies in the folder that the user is in.
 

@@ -33,12 +33,12 @@ class World(NamedTuple):
 
 
 def robot(name: str) -> World:
-    """The robot whose adapter MODULE:FACTORY makes."""
+    """Return the robot whose adapter MODULE:FACTORY makes."""
     return World(name, lambda clock: load_adapter(name, clock), [], success=False, skills=(), real=True)
 
 
 def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], render_mode: str | None) -> World:
-    """An environment, with a task drawn in each episode.
+    """Return an environment, with a task drawn in each episode.
 
     Args:
         spec: the environment.
@@ -85,7 +85,7 @@ def parts(text: str | None) -> Any:
 
 
 def _tasks(space: TaskSpace, name: str, fixed: Mapping[str, Any]) -> Sequence[Task]:
-    """The tasks to draw from: a set's (or all sets'), with some features fixed."""
+    """Return the tasks to draw from: a set's (or all sets'), with some features fixed."""
     from sami_runtime.errors import UnknownName
 
     if name not in (*space.sets, "all"):

@@ -34,7 +34,7 @@ def row_of(
     follower: Shadow | None,
     telemetry: Telemetry,
 ) -> Row:
-    """An episode as plain values: its task, what came of it, and how the loop went; None for what nobody could tell.
+    """Return an episode as plain values: its task, what came of it, how the loop went; None for what nobody could tell.
 
     Args:
         number: of the episode.
@@ -73,7 +73,7 @@ def at_floor(contract: Contract) -> list[dict[str, Any]]:
 
 
 def header(world: World, telemetry: Telemetry, hopeless: Sequence[Mapping[str, Any]]) -> str:
-    """The line above the episodes; before it, what the mark of the `hopeless` says."""
+    """Return the line above the episodes; before it, what the mark of the `hopeless` says."""
     note = f"{AT_FLOOR}\n" if hopeless and world.features else ""
     names = " ".join(f"{name:>8}" for name in world.features)
     known = "" if telemetry.atlas is None else "  phase        score "
@@ -82,7 +82,7 @@ def header(world: World, telemetry: Telemetry, hopeless: Sequence[Mapping[str, A
 
 
 def line(row: Mapping[str, Any], world: World, report: EpisodeReport, hopeless: Sequence[Mapping[str, Any]]) -> str:
-    """An episode in one line, marked where its task is one of the `hopeless`."""
+    """Return an episode in one line, marked where its task is one of the `hopeless`."""
     import numpy as np
 
     speed = np.linalg.norm(np.diff(report.contexts, axis=0), axis=1)
@@ -128,7 +128,7 @@ def summary(rows: list[Row], world: World, hopeless: Sequence[Mapping[str, Any]]
 
 
 def _known(told: Mapping[str, Any]) -> str:
-    """The phase at the end, and the highest score; an exclamation mark after an alarm."""
+    """Return the phase at the end, and the highest score; an exclamation mark after an alarm."""
     score = "-" if told["score"] is None else f"{told['score']:.2f}"
     return f"{told['phase']:<11}  {score:>5}{' ' if told['alarm_at'] is None else '!'}"
 

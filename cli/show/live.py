@@ -37,7 +37,7 @@ class LiveLine:
             print(CLEAR + text, end="", file=self._file, flush=True)
 
     def clear(self) -> None:
-        """Takes the line away, for another one to be printed there."""
+        """Take the line away, for another one to be printed there."""
         if self._shown:
             self._shown = False
             print(CLEAR, end="", file=self._file, flush=True)
@@ -50,7 +50,7 @@ class LiveLine:
 
 
 def shown(reading: Reading) -> str:
-    """A reading in one line."""
+    """Return a reading in one line."""
     parts = [f"step {reading.step:>3}", f"speed {reading.speed:5.2f}"]
     if reading.phase is not None:
         parts.append(f"{reading.phase.value:<11}")

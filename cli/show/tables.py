@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def evaluation_table(result: Evaluation, task_set: str) -> Table:
-    """What was measured in each task of one set, with the mean."""
+    """Return what was measured in each task of one set, with the mean."""
     from sami_train.envs.measure import SUCCESS
     from sami_train.envs.tasks import shown
 

@@ -26,7 +26,7 @@ class Observation:
     """When it was measured [s], by the adapter's clock; not when it was asked for."""
 
     def pick(self, names: Iterable[str]) -> dict[str, NDArray[np.float32]]:
-        """The values of these signals, without those that are missing: a session names them better."""
+        """Return the values of these signals, without those that are missing: a session names them better."""
         return {name: self.values[name] for name in names if name in self.values}
 
 
@@ -55,11 +55,11 @@ class Adapter(Protocol):
         ...
 
     def read(self) -> Observation:
-        """The newest observation."""
+        """Return the newest observation."""
         ...
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Sends an action (A,), and says what was really sent."""
+        """Send an action (A,), and says what was really sent."""
         ...
 
     def stop(self) -> None:
@@ -67,7 +67,7 @@ class Adapter(Protocol):
         ...
 
     def close(self) -> None:
-        """Gives everything back. Safe after a failure, and twice."""
+        """Give everything back. Safe after a failure, and twice."""
         ...
 
 
@@ -104,7 +104,7 @@ def require_compatible(contract: Contract, observation: Sequence[Signal], action
 
 
 def require_observation(given: object, adapter: Adapter) -> Observation:
-    """What `read` returned, if that is an observation.
+    """Return what `read` returned, if that is an observation.
 
     Raises:
         AdapterError: It is something else.
@@ -114,7 +114,7 @@ def require_observation(given: object, adapter: Adapter) -> Observation:
 
 
 def require_executed(given: object, adapter: Adapter) -> Executed:
-    """What `write` returned, if that says what was executed.
+    """Return what `write` returned, if that says what was executed.
 
     Raises:
         AdapterError: It is something else.

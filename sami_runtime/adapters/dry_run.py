@@ -28,7 +28,7 @@ class DryRun:
         self.watched.reset(seed)
 
     def read(self) -> Observation:
-        """What the watched adapter observes."""
+        """Return what the watched adapter observes."""
         return self.watched.read()
 
     def write(self, action: NDArray[np.float32]) -> Executed:
@@ -36,9 +36,9 @@ class DryRun:
         return Executed(np.array(action, np.float32))
 
     def stop(self) -> None:
-        """Stops the watched adapter."""
+        """Stop the watched adapter."""
         self.watched.stop()
 
     def close(self) -> None:
-        """Closes the watched adapter."""
+        """Close the watched adapter."""
         self.watched.close()

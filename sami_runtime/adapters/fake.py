@@ -74,7 +74,7 @@ class FakeAdapter:
         self._measured = 0.0
 
     def reset(self, seed: int | None = None) -> None:
-        """Puts the mass at rest, anywhere within 1 m of the origin on each axis."""
+        """Put the mass at rest, anywhere within 1 m of the origin on each axis."""
         self._require_open()
         self.resets += 1
         self._position = np.random.default_rng(seed).uniform(-1, 1, self.action.size)
@@ -95,7 +95,7 @@ class FakeAdapter:
         return Observation(values, self._measured)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Applies a force for one period."""
+        """Apply a force for one period."""
         self._require_running()
         write, self.writes = self.writes, self.writes + 1
         if write in self.raise_at_writes:
@@ -117,7 +117,7 @@ class FakeAdapter:
         self._velocity = np.zeros(self.action.size)
 
     def close(self) -> None:
-        """Ends the use of the fake."""
+        """End the use of the fake."""
         self.closes += 1
 
     def _require_open(self) -> None:

@@ -56,7 +56,7 @@ class Gapped:
         self.gap.begin(seed)
 
     def read(self) -> Observation:
-        """What has arrived of what the adapter behind observed, with its stamp."""
+        """Return what has arrived of what the adapter behind observed, with its stamp."""
         seen = self.inner.read()
         for signal in self.observation:
             if signal.name not in seen.values or np.shape(seen.values[signal.name]) != (signal.size,):
@@ -70,7 +70,7 @@ class Gapped:
         return Observation({s.name: part for s, part in zip(self.observation, parts, strict=True)}, time)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Sends an action (A,) on its way, and says what was sent."""
+        """Send an action (A,) on its way, and says what was sent."""
         if not self.gap.on_actions:
             return self.inner.write(action)
         asked = np.asarray(action, np.float32)
@@ -87,9 +87,9 @@ class Gapped:
         return Executed(sent, behind.done, {**behind.info, "actuated": behind.action.tolist()})
 
     def stop(self) -> None:
-        """Stops the adapter behind, at once."""
+        """Stop the adapter behind, at once."""
         self.inner.stop()
 
     def close(self) -> None:
-        """Closes the adapter behind."""
+        """Close the adapter behind."""
         self.inner.close()

@@ -80,14 +80,14 @@ class GymnasiumAdapter:
         self._keep(observation)
 
     def read(self) -> Observation:
-        """What the environment returned last."""
+        """Return what the environment returned last."""
         self._require_open()
         if self._values is None:
             raise AdapterError("the environment has no observation yet. Call reset() first.")
         return Observation({name: value.copy() for name, value in self._values.items()}, self._measured)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Steps the environment with the action (A,), clipped to the action space."""
+        """Step the environment with the action (A,), clipped to the action space."""
         self._require_open()
         if self._values is None or self._done:
             state = "is over" if self._done else "has not begun"
@@ -110,17 +110,17 @@ class GymnasiumAdapter:
         """Nothing: a simulator rests whenever it is not stepped."""
 
     def close(self) -> None:
-        """Closes the environment."""
+        """Close the environment."""
         if not self._closed:
             self._closed = True
             self.env.close()
 
     def render(self) -> Any:
-        """What the environment renders: an image, for `render_mode="rgb_array"`."""
+        """Return what the environment renders: an image, for `render_mode="rgb_array"`."""
         return self.env.render()
 
     def _keep(self, observation: Any) -> None:
-        """Takes the signals out of the environment's observation, and the time with them."""
+        """Take the signals out of the environment's observation, and the time with them."""
         self._values = {
             source.signal.name: np.array(
                 _part(observation, source.key)[source.start : source.start + source.signal.size], np.float32

@@ -79,7 +79,7 @@ def observations(contract: Contract, count: int = OBSERVATIONS) -> dict[str, Arr
 
 
 def candidates(artifact: Artifact, provider: str = "cpu") -> list[Candidate]:
-    """The ways to step a model file that need no torch, the reference first.
+    """Return the ways to step a model file that need no torch, the reference first.
 
     Args:
         artifact: The file.
@@ -99,7 +99,7 @@ def candidates(artifact: Artifact, provider: str = "cpu") -> list[Candidate]:
 
 
 def largest_difference(candidates: Sequence[Candidate], steps: int = 100) -> float:
-    """The largest difference between any two candidates' actions, in any of the first steps of an episode."""
+    """Return the largest difference between any two candidates' actions, in any of the first steps of an episode."""
     actions = []
     for candidate in candidates:
         candidate.reset()
@@ -115,7 +115,7 @@ def largest_difference(candidates: Sequence[Candidate], steps: int = 100) -> flo
 def measure(
     candidates: Sequence[Candidate], seconds: float, rate_hz: float | None = None
 ) -> dict[str, NDArray[np.float64]]:
-    """Times of each candidate's steps [us], taken in turns.
+    """Time of each candidate's steps [us], taken in turns.
 
     Args:
         candidates: What is measured.
@@ -153,7 +153,7 @@ def summarise(times: Mapping[str, NDArray[np.float64]]) -> dict[str, Timing]:
 
 
 def soak(session: Session, steps: int) -> int | None:
-    """Steps and warms up a session many times.
+    """Step and warms up a session many times.
 
     Returns:
         By how much the process's resident memory grew between a tenth of the steps and the last [bytes]; None where
@@ -180,7 +180,7 @@ def _resident_bytes() -> int | None:
 
 
 def _turn(candidate: Candidate, steps: int, rate_hz: float | None) -> NDArray[np.float64]:
-    """Times [ns] of the steps of one turn."""
+    """Time [ns] of the steps of one turn."""
     step, feed, prewarm = candidate.step, candidate.feed, candidate.prewarm
     period = 0.0 if rate_hz is None else 1 / rate_hz
     early = min(PREWARM_BEFORE, period / 2) if prewarm else 0.0
@@ -207,7 +207,7 @@ def _turn(candidate: Candidate, steps: int, rate_hz: float | None) -> NDArray[np
 
 
 def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
-    """The bare call on bound arrays: two bindings, each of which writes what the other one reads."""
+    """Return the bare call on bound arrays: two bindings, each of which writes what the other one reads."""
     contract = artifact.contract
     onnx = build(artifact)
     given = contract.given
@@ -233,7 +233,7 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
 
 
 def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Candidate:
-    """The bare call on new arrays."""
+    """Return the bare call on new arrays."""
     contract = artifact.contract
     onnx = build(artifact, provider)
     names = list(contract.outputs)

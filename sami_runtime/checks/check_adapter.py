@@ -49,7 +49,7 @@ def check_adapter(
     write: bool = False,
     on_verdict: Callable[[Verdict], None] | None = None,
 ) -> list[Verdict]:
-    """Checks an adapter law by law, and stops and closes it however that ends.
+    """Check an adapter law by law, and stops and closes it however that ends.
 
     Args:
         adapter: What is checked. It is reset, read, stopped and closed.
@@ -126,7 +126,7 @@ class _Trial:
     """What became of each action."""
 
     def still(self) -> Array:
-        """(A,): what moves nothing, as it was when the episode began; a robot that gives way is not followed."""
+        """Return what moves nothing (A,), as it was when the episode began; a robot that gives way is not followed."""
         rest = self.limits.rest
         if isinstance(rest, str):
             return np.array(self.seen[0].values[rest], np.float32).reshape(-1)
@@ -268,7 +268,7 @@ CLOSING = Law("closes, and twice", _closes)
 
 
 def _beyond(value: NDArray[np.float64], signal: Signal) -> str:
-    """The first number beyond a signal's bounds, by element and with them; empty if none is."""
+    """Return the first number beyond a signal's bounds, by element and with them; empty if none is."""
     for element, number, low, high in zip(signal.elements, value, signal.low, signal.high, strict=True):
         # As float32, in which the numbers come: 0.1 is not beyond 0.1.
         if (low is not None and number < np.float32(low)) or (high is not None and number > np.float32(high)):

@@ -42,7 +42,7 @@ class Finding:
 
 
 def examine(root: Path = Path("/")) -> Iterator[Finding]:
-    """Looks at everything, one finding at a time.
+    """Look at everything, one finding at a time.
 
     Args:
         root: Where `proc` and `sys` lie.
@@ -222,7 +222,7 @@ def limits(root: Path) -> Iterator[Finding]:
 
 
 def clock(root: Path) -> Finding:
-    """The clock that deadlines are kept by."""
+    """Return the clock that deadlines are kept by."""
     info = time.get_clock_info("perf_counter")
     file = root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
     source = file.read_text(encoding="ascii").strip() if file.is_file() else info.implementation

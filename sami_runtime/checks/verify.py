@@ -45,7 +45,7 @@ class Verification:
         return all(check.passed for check in self.checks)
 
     def require(self) -> None:
-        """Does nothing if every check passed.
+        """Do nothing if every check passed.
 
         Raises:
             CheckFailed: A check failed; the message is the table.
@@ -64,7 +64,7 @@ class Verification:
 
 
 def verify(path: str | Path, tolerance: float = 1e-5, provider: str = "cpu") -> Verification:
-    """Checks a model file against the golden steps inside it, at every step and not only at the last.
+    """Check a model file against the golden steps inside it, at every step and not only at the last.
 
     Args:
         path: The model file.
@@ -168,7 +168,7 @@ class _Replay:
         return self._close(self.replayed, self.golden.answers)
 
     def closed_loop(self) -> tuple[bool, str]:
-        """The same, with the session's own actions fed back wherever no limit changed what was executed."""
+        """Return the same, with the session's own actions fed back wherever no limit changed what was executed."""
         own = (self.golden.executed == self.golden.answers[ACTION]).all(axis=1)  # (T,)
         passed, detail = self._close(self._play(self.session, own), self.golden.answers)
         return passed, f"{detail}; own action fed back at {int(own.sum())} of {len(own)} steps"
@@ -216,7 +216,7 @@ class _Replay:
     def _play(
         self, session: Session, own: NDArray[np.bool_] | None = None, start: int = 0, end: int | None = None
     ) -> Answers:
-        """The answers to golden steps [start, end); `own` (T,): where the own action was executed."""
+        """Return the answers to golden steps [start, end); `own` (T,): where the own action was executed."""
         answers: dict[str, list[Array]] = {name: [] for name in self.golden.answers}
         for step in range(start, len(self.golden) if end is None else end):
             if step in self.golden.resets:

@@ -31,7 +31,7 @@ class _Valid:
     words: str
 
     def check(self, key: str, value: Any) -> Span:
-        """The value as numbers.
+        """Return the value as numbers.
 
         Raises:
             ValueError: It is none, or out of range.
@@ -137,7 +137,7 @@ class GapProfile(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path) -> GapProfile:
-        """Reads a file, NAME.toml or NAME.json, or a profile that comes with the package, by its name.
+        """Read a file, NAME.toml or NAME.json, or a profile that comes with the package, by its name.
 
         Raises:
             SamiError: The file cannot be read, or a value is wrong.
@@ -169,7 +169,7 @@ class GapProfile(BaseModel):
 
     @classmethod
     def of(cls, document: Mapping[str, Any], where: str = "gap") -> GapProfile:
-        """A profile from plain values.
+        """Return a profile from plain values.
 
         Args:
             document: By key.
@@ -192,7 +192,7 @@ class GapProfile(BaseModel):
         return json.loads(self.dumps())
 
     def dumps(self) -> str:
-        """The profile as one line of JSON; equal profiles give equal lines."""
+        """Return the profile as one line of JSON; equal profiles give equal lines."""
         return json.dumps(self.model_dump(exclude_defaults=True), sort_keys=True)
 
     def require_fit(self, signals: Iterable[Signal]) -> None:
@@ -218,7 +218,7 @@ class GapProfile(BaseModel):
                 )
 
     def of_signal(self, key: str, name: str) -> Span:
-        """What a key says of one signal; its default where it says nothing."""
+        """Return what a key says of one signal; its default where it says nothing."""
         value = getattr(self, key)
         default: Span = type(self).model_fields[key].default
         return value.get(name, default) if isinstance(value, dict) else value

@@ -52,7 +52,7 @@ class Histogram:
         self._bins = array("Q", bytes(8 * _BINS))
 
     def add(self, seconds: float) -> None:
-        """Counts one time [s]."""
+        """Count one time [s]."""
         self.count += 1
         self.total += seconds
         if seconds > self.worst:
@@ -66,7 +66,7 @@ class Histogram:
         return self.total / self.count if self.count else 0.0
 
     def percentile(self, percent: float) -> float:
-        """The time [s] that so many percent do not exceed; 0 where there is none."""
+        """Return the time [s] that so many percent do not exceed; 0 where there is none."""
         wanted, passed = percent / 100 * self.count, 0
         for at, count in enumerate(self._bins):
             passed += count
@@ -98,7 +98,7 @@ class LoopReport:
         self._elapsed, self._periods, self._last = 0.0, 0, 0.0
 
     def add(self, record: StepRecord) -> None:
-        """Counts one tick."""
+        """Count one tick."""
         self.outcomes[record.outcome] += 1
         self.limited.update(record.limited_by)
         if record.reason:
@@ -132,7 +132,7 @@ class LoopReport:
         }
 
     def __str__(self) -> str:
-        """A table, as `sami run` prints it at the end."""
+        """Return a table, as `sami run` prints it at the end."""
         told = ", ".join(f"{self.outcomes[outcome]} {outcome.value}" for outcome in Outcome if self._tells(outcome))
         lines = [f"{self.ticks} ticks: {told}; {self.overruns} overruns, {self.missed} missed"]
         if self.mean_period:

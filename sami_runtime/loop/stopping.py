@@ -20,7 +20,7 @@ FATAL = (*ALARM, "SIGQUIT")
 
 
 def stopped_after(adapter: Adapter, body: Callable[[], T]) -> T:
-    """Calls `body`, and stops the adapter however that ends; calls `stop()` again if it failed or was interrupted.
+    """Call `body`, and stops the adapter however that ends; calls `stop()` again if it failed or was interrupted.
 
     In the main thread, signals that would have killed the process raise SystemExit inside the body instead; those
     that the program handles or ignores itself are left to it. Other threads get no signals: there, trip the gate.
@@ -50,7 +50,7 @@ def stopped_after(adapter: Adapter, body: Callable[[], T]) -> T:
 
 
 def _stop_again(adapter: Adapter, first: BaseException) -> None:
-    """The second stop is not interrupted by keys that are pressed in alarm; SIGQUIT still ends it."""
+    """Return the second stop is not interrupted by keys that are pressed in alarm; SIGQUIT still ends it."""
     try:
         with _deaf():
             adapter.stop()

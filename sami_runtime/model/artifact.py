@@ -33,7 +33,7 @@ class Artifact:
 
 
 def read_artifact(path: str | Path) -> Artifact:
-    """Reads a model file and refuses whatever is unsafe, damaged or not what its contract says.
+    """Read a model file and refuses whatever is unsafe, damaged or not what its contract says.
 
     Raises:
         ArtifactError: The file cannot be read, is unsafe, was changed, or does not keep its contract.
@@ -61,7 +61,7 @@ def graph_sha256(model_bytes: bytes) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a model file.
+    """Return the content of a model file.
 
     Raises:
         ArtifactError: There is no such file, it is empty, too large or cannot be read.
@@ -88,7 +88,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def scan_bytes(data: bytes, source: str | Path) -> ModelScan:
-    """What is in a model file.
+    """Return what is in a model file.
 
     Raises:
         ArtifactError: The bytes are damaged, or no ONNX model.
@@ -134,7 +134,7 @@ def require_safe(scan: ModelScan, source: str | Path) -> None:
 
 
 def read_contract(scan: ModelScan, source: str | Path) -> Contract:
-    """The contract in a model's metadata.
+    """Return the contract in a model's metadata.
 
     Raises:
         ArtifactError: There is none, or it is not the one that its hash was taken of.
@@ -162,7 +162,7 @@ def read_contract(scan: ModelScan, source: str | Path) -> Contract:
 
 
 def require_unchanged(scan: ModelScan, contract: Contract, source: str | Path) -> str:
-    """Compares the graph with the hash in the contract, and returns the hash.
+    """Compare the graph with the hash in the contract, and returns the hash.
 
     Raises:
         ArtifactError: They differ.
@@ -177,7 +177,7 @@ def require_unchanged(scan: ModelScan, contract: Contract, source: str | Path) -
 
 
 def require_tensors(scan: ModelScan, contract: Contract, source: str | Path) -> None:
-    """Compares the graph's inputs and outputs with those that follow from the contract.
+    """Compare the graph's inputs and outputs with those that follow from the contract.
 
     Raises:
         ArtifactError: With every difference.
@@ -189,7 +189,7 @@ def require_tensors(scan: ModelScan, contract: Contract, source: str | Path) -> 
 
 
 def _differences(kind: str, declared: list[TensorType], expected: dict[str, tuple[int, ...]]) -> list[str]:
-    """What is wrong with the declared tensors, one phrase for each."""
+    """Return what is wrong with the declared tensors, one phrase for each."""
     names = [tensor.name for tensor in declared]
     faults = [f"{kind} {name!r} is declared twice" for name in sorted({n for n in names if names.count(n) > 1})]
     faults += [f"{kind} {name!r} is missing" for name in expected if name not in names]

@@ -72,7 +72,7 @@ class Atlas(BaseModel):
 
 
 def windowed(contexts: NDArray[Any], window: int) -> NDArray[np.float64]:
-    """The means of every W contexts in a row, (T, C) to (T - W + 1, C): number i is that of step i + W - 1.
+    """Return the means of every W contexts in a row, (T, C) to (T - W + 1, C): number i is that of step i + W - 1.
 
     >>> windowed(np.array([[0.0], [2.0], [4.0]]), 2)
     array([[1.],
@@ -114,7 +114,7 @@ class Locator:
         self._offset, self._white = np.empty_like(self._mean), np.empty_like(self._mean)
 
     def __call__(self, context: NDArray[Any]) -> Place:
-        """The place of a context, or of the mean of some (C,)."""
+        """Return the place of a context, or of the mean of some (C,)."""
         np.subtract(context[:, None], self._mean, out=self._offset)
         np.matmul(self._whiten, self._offset, out=self._white)
         np.multiply(self._white, self._white, out=self._offset)
@@ -124,5 +124,5 @@ class Locator:
         return Place(nearest, distance, distance / self.atlas.threshold)
 
     def task(self, place: Place) -> Mapping[str, Any]:
-        """The nearest known dynamics."""
+        """Return the nearest known dynamics."""
         return self.atlas.tasks[place.nearest]

@@ -136,7 +136,7 @@ class Contract(_Model):
         return 0 if self.context is None else self.context.size
 
     def golden_steps(self) -> GoldenSteps | None:
-        """The decoded golden steps, or None when the model carries none.
+        """Return the decoded golden steps, or None when the model carries none.
 
         Raises:
             ContractError: They do not have the signals and sizes of this contract.
@@ -170,7 +170,7 @@ class Contract(_Model):
         return Golden.encode({**given, EXECUTED: steps.executed, **steps.answers}, steps.resets)
 
     def metadata(self) -> dict[str, str]:
-        """What a model file carries: the contract as JSON, and the hash of this text.
+        """Return what a model file carries: the contract as JSON, and the hash of this text.
 
         Raises:
             ContractError: See `dumps`.
@@ -179,7 +179,7 @@ class Contract(_Model):
         return {METADATA_KEY: text, HASH_KEY: text_sha256(text)}
 
     def dumps(self) -> str:
-        """The contract as JSON.
+        """Return the contract as JSON.
 
         Raises:
             ContractError: A value, for example a NaN among the evaluation's numbers, has no place in JSON.
@@ -194,7 +194,7 @@ class Contract(_Model):
 
     @classmethod
     def parse(cls, text: str, source: str) -> Contract:
-        """Reads a contract.
+        """Read a contract.
 
         Args:
             text: The JSON document.
@@ -215,7 +215,7 @@ class Contract(_Model):
             raise ContractError(f"{source}: {_explain(error)}. Export the model again.") from error
 
     def __str__(self) -> str:
-        """A table of the signals, as `sami inspect` prints it."""
+        """Return a table of the signals, as `sami inspect` prints it."""
         rows = [("signal", "index", "size", "unit", "elements")]
         start = 0
         for signal in self.observation:
@@ -242,22 +242,22 @@ class Contract(_Model):
 
 
 def observation_input(name: str) -> str:
-    """The graph input that takes the observation signal `name`."""
+    """Return the graph input that takes the observation signal `name`."""
     return f"observation.{name}"
 
 
 def state_input(name: str) -> str:
-    """The graph input that takes the state tensor `name`."""
+    """Return the graph input that takes the state tensor `name`."""
     return f"state.{name}.in"
 
 
 def state_output(name: str) -> str:
-    """The graph output that gives the next value of the state tensor `name`."""
+    """Return the graph output that gives the next value of the state tensor `name`."""
     return f"state.{name}.out"
 
 
 def _version(text: str, source: str) -> Any:
-    """The version that a document claims, read before anything else in it is judged."""
+    """Return the version that a document claims, read before anything else in it is judged."""
     try:
         document = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -272,7 +272,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _explain(error: ValidationError) -> str:
-    """The first few problems of a contract, each with its field and the value found there."""
+    """Return the first few problems of a contract, each with its field and the value found there."""
     problems = []
     for problem in error.errors(include_url=False)[:5]:
         field = ".".join(map(str, problem["loc"])) or "the document"
@@ -299,5 +299,5 @@ def _sizes(sizes: Mapping[str, int]) -> str:
 
 
 def text_sha256(text: str) -> str:
-    """The hash of a contract's JSON."""
+    """Return the hash of a contract's JSON."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()

@@ -98,7 +98,7 @@ class Golden(BaseModel):
 
 
 def _load(data: str) -> dict[str, NDArray[np.float32]]:
-    """The arrays of a base64 npz, read without pickle and with a bound on their size."""
+    """Return the arrays of a base64 npz, read without pickle and with a bound on their size."""
     try:
         packed = base64.b64decode(data, validate=True)
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:

@@ -93,7 +93,7 @@ class _Reader:
         self._left = MAX_FIELDS
 
     def varint(self, at: int, end: int) -> tuple[int, int]:
-        """The number at `at` and where it ends."""
+        """Return the number at `at` and where it ends."""
         value = shift = 0
         while at < end and shift < 70:
             byte = self.data[at]
@@ -107,7 +107,7 @@ class _Reader:
         raise MalformedError(f"a number is cut off or too long at byte {at}")
 
     def fields(self, start: int, end: int) -> Iterator[_Field]:
-        """The fields of the message that fills [start, end)."""
+        """Return the fields of the message that fills [start, end)."""
         at = start
         while at < end:
             self._left -= 1
@@ -132,7 +132,7 @@ class _Reader:
             yield _Field(number, wire, content, at, value)
 
     def text(self, found: _Field) -> str:
-        """The string in a BYTES field."""
+        """Return the string in a BYTES field."""
         try:
             return self.data[found.start : found.end].decode("utf-8")
         except UnicodeDecodeError as error:
@@ -140,7 +140,7 @@ class _Reader:
 
 
 def scan_model(data: bytes) -> ModelScan:
-    """Finds everything in a model file that decides whether it may be loaded.
+    """Find everything in a model file that decides whether it may be loaded.
 
     Args:
         data: The whole file.
@@ -176,7 +176,7 @@ def scan_model(data: bytes) -> ModelScan:
 
 
 def _enter(scan: ModelScan, reader: _Reader, kind: str, entry: _Field) -> None:
-    """Records that a message of `kind` is there."""
+    """Record that a message of `kind` is there."""
     if kind == "Graph":
         if scan.graph:
             raise MalformedError("it has two graphs")
@@ -196,7 +196,7 @@ def _enter(scan: ModelScan, reader: _Reader, kind: str, entry: _Field) -> None:
 
 
 def _leave(scan: ModelScan, reader: _Reader, kind: str, found: dict[int, _Field]) -> None:
-    """Records the scalars of a message that was read to its end."""
+    """Record the scalars of a message that was read to its end."""
 
     def text(number: int) -> str:
         return reader.text(found[number]) if number in found else ""
@@ -213,7 +213,7 @@ def _leave(scan: ModelScan, reader: _Reader, kind: str, found: dict[int, _Field]
 
 
 def _tensor_type(reader: _Reader, entry: _Field) -> TensorType:
-    """The name, type and shape that a ValueInfoProto declares."""
+    """Return the name, type and shape that a ValueInfoProto declares."""
     info = _only(reader, entry)
     name = reader.text(info[1]) if 1 in info else ""
     kind = _only(reader, info[2]) if 2 in info else {}
@@ -229,7 +229,7 @@ def _tensor_type(reader: _Reader, entry: _Field) -> TensorType:
 
 
 def _only(reader: _Reader, entry: _Field) -> dict[int, _Field]:
-    """The fields, by number, of a message none of whose fields may come twice."""
+    """Return the fields, by number, of a message none of whose fields may come twice."""
     if entry.wire != BYTES:
         raise MalformedError(f"a message is expected at byte {entry.start}")
     found: dict[int, _Field] = {}

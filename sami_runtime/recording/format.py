@@ -45,7 +45,7 @@ def schema_of(contract: Contract) -> dict[str, Any]:
 
 
 def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
-    """What a recording says at its beginning: the model, the limits, versions and machine."""
+    """Return what a recording says at its beginning: the model, the limits, versions and machine."""
     contract = session.contract
     return {
         "version": RECORDING_VERSION,
@@ -96,7 +96,7 @@ def _numbers(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """What JSON has for a value; the text of what it has nothing for."""
+    """Return what JSON has for a value; the text of what it has nothing for."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
@@ -111,12 +111,12 @@ def plain(value: Any) -> Any:
 
 
 def version_of(package: str) -> str:
-    """The installed version of a package, or `"unknown"`."""
+    """Return the installed version of a package, or `"unknown"`."""
     return installed_version(package) or "unknown"
 
 
 def mcap_parts() -> Any:
-    """The parts of mcap that are used. Imported here, because the runtime works without it."""
+    """Return the parts of mcap that are used. Imported here, because the runtime works without it."""
     try:
         from mcap import exceptions, records, stream_reader, writer
     except ModuleNotFoundError as error:

@@ -41,7 +41,7 @@ class Recording:
 
 
 def read_recording(path: str | Path) -> Recording:
-    """Reads a recording, also one whose process was killed.
+    """Read a recording, also one whose process was killed.
 
     Raises:
         RecordingError: The file cannot be read, was changed, or is none of ours.

@@ -63,7 +63,7 @@ class Comparison:
         return not self.differing and not self.failed
 
     def summary(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """Return the same for JSON."""
         return {
             "steps": self.steps,
             "differing": self.differing,
@@ -130,7 +130,7 @@ class Shadow:
 
 
 def replay(recording: Recording, session: Session) -> Comparison:
-    """Steps a model over a recording, every tick of every episode, and compares to the last bit.
+    """Step a model over a recording, every tick of every episode, and compares to the last bit.
 
     All that the policy answers is compared at each of its steps, and the digest of the state at every tick, where the
     weights are those of the recording.
@@ -204,7 +204,7 @@ def require_alike(session: Session, contract: Contract) -> None:
 
 
 def conditions(recording: Recording, session: Session) -> list[str]:
-    """What is not as it was when the recording was made, and may be why bits differ."""
+    """Return what is not as it was when the recording was made, and may be why bits differ."""
     about, now = recording.about, describe(session)
     notes = [] if recording.closed else ["the recording was cut off; its whole ticks are replayed"]
     if about["model"]["weights_sha256"] != now["model"]["weights_sha256"]:
@@ -217,7 +217,7 @@ def conditions(recording: Recording, session: Session) -> list[str]:
 
 
 def require_same(comparison: Comparison) -> None:
-    """Does nothing if the follower answered alike everywhere.
+    """Do nothing if the follower answered alike everywhere.
 
     Raises:
         CheckFailed: It did not; the message says where.

@@ -36,7 +36,7 @@ def install_advice() -> str:
 
 
 def import_onnxruntime() -> ModuleType:
-    """The module onnxruntime, imported so that a robot sends nothing about itself.
+    """Return the module onnxruntime, imported so that a robot sends nothing about itself.
 
     Since 1.29 onnxruntime keeps an identifier of the machine in the user's cache, starts a thread and sends events to
     its maker, unless `ORT_DISABLE_TELEMETRY` is set before it is imported. It is set for the import here, unless the
@@ -66,7 +66,7 @@ def import_onnxruntime() -> ModuleType:
 
 
 def build(artifact: Artifact, provider: str = "cpu") -> ort.InferenceSession:
-    """An onnxruntime session for the bytes of a model file.
+    """Return an onnxruntime session for the bytes of a model file.
 
     Args:
         artifact: The checked file.
@@ -107,7 +107,7 @@ def build(artifact: Artifact, provider: str = "cpu") -> ort.InferenceSession:
 def runner(
     session: ort.InferenceSession, inputs: Mapping[str, NDArray[np.float32]], outputs: Mapping[str, NDArray[np.float32]]
 ) -> Callable[[], object]:
-    """A call that runs the graph on these arrays: it reads `inputs` and writes `outputs` in place.
+    """Return a call that runs the graph on these arrays: it reads `inputs` and writes `outputs` in place.
 
     Args:
         session: Where the graph is built.
@@ -193,7 +193,7 @@ def _full_name(provider: str, available: Iterable[str]) -> str:
 
 
 def load_libraries(onnxruntime: ModuleType) -> str:
-    """Loads the CUDA libraries that pip installed, and returns what onnxruntime prints where it finds none."""
+    """Load the CUDA libraries that pip installed, and returns what onnxruntime prints where it finds none."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         onnxruntime.preload_dlls()

@@ -97,7 +97,7 @@ class Memory:
         self.begin()
 
     def begin(self, rows: Any = ...) -> None:
-        """Gives the rows (all if left out) the values that an episode begins with."""
+        """Give the rows (all if left out) the values that an episode begins with."""
         for value in self.outputs.values():
             value[rows] = 0.0
         for tensor in self._tensors:

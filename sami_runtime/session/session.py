@@ -98,7 +98,7 @@ class Session:
 
     @classmethod
     def load(cls, path: str | Path, batch: int = 1, provider: str = "cpu") -> Session:
-        """Reads a model file and makes a session of it. Everything that can be refused, is refused here."""
+        """Read a model file and makes a session of it. Everything that can be refused, is refused here."""
         return cls(read_artifact(path), batch, provider)
 
     @property
@@ -107,7 +107,7 @@ class Session:
         return tuple(self._onnx.get_providers())
 
     def prewarm(self) -> None:
-        """Makes a step on copies, which changes nothing that a real one depends on.
+        """Make a step on copies, which changes nothing that a real one depends on.
 
         A core that slept until its next tick comes back with cold caches and a low clock. Called about half a
         millisecond before the deadline, this takes their cost out of the step.
@@ -210,7 +210,7 @@ class Session:
         np.copyto(memory.action, told, where=memory.acted[:, None])
 
     def hold(self) -> Step:
-        """A held tick: the action executed last stands for one more tick, and the state is not advanced.
+        """Return a held tick: the action executed last stands for one more tick, and the state is not advanced.
 
         Raises:
             SamiError: No action was executed since the reset, so there is none that could stand.
@@ -287,7 +287,7 @@ class Session:
         return f"tick {self.tick}:"
 
     def _observe(self, observation: Mapping[str, ArrayLike]) -> None:
-        """Copies the observation to where the graph reads it."""
+        """Copy the observation to where the graph reads it."""
         if len(observation) != len(self._targets):
             raise wrong_names(observation, self._shares, self._where)
         for at, (name, target) in enumerate(self._targets):

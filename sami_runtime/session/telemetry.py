@@ -53,7 +53,7 @@ class Reading(NamedTuple):
     """Whether the mean is further from all known dynamics than they lead to."""
 
     def plain(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """Return the same for JSON."""
         return {**self._asdict(), "phase": self.phase and self.phase.value}
 
 
@@ -102,14 +102,14 @@ class Telemetry:
         """Highest out-of-distribution score so far."""
 
     def __call__(self, record: ContextRecord) -> None:
-        """Reads the tick of a loop; a tick at which the policy did not act tells nothing new."""
+        """Read the tick of a loop; a tick at which the policy did not act tells nothing new."""
         if record.step == 0:
             self.reset()
         if record.acted:
             self.update(record.context)
 
     def update(self, context: NDArray[Any]) -> Reading:
-        """Reads the context (C,) of the next step of the policy."""
+        """Read the context (C,) of the next step of the policy."""
         step = self.now.step + 1
         moved = _move(self._last, context)
         speed = moved if step else 0.0
@@ -130,7 +130,7 @@ class Telemetry:
         return self.now
 
     def summary(self) -> dict[str, Any]:
-        """The episode so far, for JSON; None where the model has no atlas, or it never counted."""
+        """Return the episode so far, for JSON; None where the model has no atlas, or it never counted."""
         now = self.now
         return {
             "phase": now.phase and now.phase.value,
@@ -160,7 +160,7 @@ class Telemetry:
 
 
 def _move(point: NDArray[np.float64], to: NDArray[Any]) -> float:
-    """Moves a point (C,), and says how far."""
+    """Move a point (C,), and says how far."""
     np.subtract(to, point, out=point)
     distance = float(point @ point) ** 0.5
     point[:] = to

@@ -97,7 +97,7 @@ class Adaptation:
     rows: tuple[Row, ...]
 
     def of(self, variant: Variant) -> Row:
-        """The row of a variant."""
+        """Return the row of a variant."""
         return next(row for row in self.rows if row.variant is variant)
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def adaptation(
 def judge(
     change: Change, runs: Mapping[Variant, Sequence[Run]], starts: Sequence[Run], contract: Contract, measure: Measure
 ) -> Adaptation:
-    """What came of a change, from the episodes of every variant.
+    """Return what came of a change, from the episodes of every variant.
 
     Args:
         change: what happened.
@@ -201,7 +201,7 @@ def judge(
 
 
 def _readings(contract: Contract, run: Run) -> list[Reading]:
-    """What the telemetry tells at each step of an episode."""
+    """Return what the telemetry tells at each step of an episode."""
     telemetry = Telemetry(contract)
     return [telemetry.update(context) for context in run.contexts]
 

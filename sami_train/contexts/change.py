@@ -67,7 +67,7 @@ class Change:
         return cls(before, after, int(step))
 
     def __str__(self) -> str:
-        """The change as `parse` reads it; a control names the same value twice."""
+        """Return the change as `parse` reads it; a control names the same value twice."""
         changed = [name for name in self.before if self.after[name] != self.before[name]] or list(self.before)[:1]
         parts = [
             f"{name}={shown(old)}" + (f":{shown(self.after[name])}" if name in changed else "")
@@ -77,7 +77,7 @@ class Change:
 
 
 def _value(name: str, text: str) -> Any:
-    """A feature's value; text that is none is left for the feature's own check to refuse."""
+    """Return a feature's value; text that is none is left for the feature's own check to refuse."""
     text = text.strip()
     try:
         if name == Crippled.name:

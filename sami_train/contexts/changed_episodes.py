@@ -50,7 +50,7 @@ class Run(NamedTuple):
     success: bool
 
     def context(self, t: int) -> np.ndarray:
-        """What the encoder inferred at a step (C,), or lastly where the episode is over."""
+        """Return what the encoder inferred at a step (C,), or lastly where the episode is over."""
         return np.asarray(self.contexts[min(t, len(self.contexts) - 1)])
 
 

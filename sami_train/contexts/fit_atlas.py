@@ -109,7 +109,7 @@ def usual_window(episodes: Sequence[np.ndarray]) -> int:
 
 
 def conformal(largest: Sequence[float], rate: float) -> float:
-    """The value that a fresh one exceeds with a probability of at most `rate`, if it is exchangeable with these.
+    """Return the value that a fresh one exceeds with a probability of at most `rate`, if it is exchangeable with these.
 
     Raises:
         SamiError: there are too few for the rate.
@@ -121,18 +121,18 @@ def conformal(largest: Sequence[float], rate: float) -> float:
 
 
 def farthest(atlas: Atlas, contexts: np.ndarray) -> float:
-    """The largest distance to the atlas in an episode (T, C); 0 where it is over before a window counts."""
+    """Return the largest distance to the atlas in an episode (T, C); 0 where it is over before a window counts."""
     locate = Locator(atlas)
     return max((locate(mean).distance for mean in _counted(atlas, contexts)), default=0.0)
 
 
 def _median_length(episodes: Sequence[np.ndarray]) -> int:
-    """Steps of the median episode."""
+    """Step of the median episode."""
     return int(np.median([len(episode) for episode in episodes]))
 
 
 def _counted(atlas: Atlas, contexts: np.ndarray) -> Array:
-    """The means (n, C) of the windows that count in an episode (T, C)."""
+    """Return the means (n, C) of the windows that count in an episode (T, C)."""
     return windowed(contexts, atlas.window)[atlas.step - atlas.window + 1 :]
 
 
@@ -142,7 +142,7 @@ def _drifts(contexts: np.ndarray, window: int) -> Array:
 
 
 def _fastest(atlas: Atlas, contexts: np.ndarray) -> float:
-    """The highest drift of an episode once it had come to rest; 0 if it never had."""
+    """Return the highest drift of an episode once it had come to rest; 0 if it never had."""
     drifts = _drifts(contexts, atlas.window)
     rested = np.flatnonzero(drifts <= atlas.slow)
     return float(drifts[rested[0] :].max()) if len(rested) else 0.0

@@ -33,7 +33,7 @@ def measure(
     seed: int = SEED,
     on_round: OnRound | None = None,
 ) -> Atlas:
-    """The atlas of a model file; see `collect_contexts` and `fit` for the arguments.
+    """Return the atlas of a model file; see `collect_contexts` and `fit` for the arguments.
 
     Raises:
         SamiError: the model infers no context, there are too few episodes, or none is long enough for the window.
@@ -49,5 +49,5 @@ def measure(
 
 
 def known_tasks(training: Mapping[str, Any], spec: EnvironmentSpec) -> Sequence[Task]:
-    """The tasks that a policy learned from: what its contract tells of the training, else the environment's own."""
+    """Return the tasks that a policy learned from: what its contract tells of training, else the environment's own."""
     return spec.tasks.resolve(training.get("tasks") or "training")

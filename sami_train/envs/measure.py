@@ -35,7 +35,7 @@ class Measure:
 
 
 def known(value: float) -> float | None:
-    """The value as JSON takes it: None for NaN."""
+    """Return the value as JSON takes it: None for NaN."""
     return None if value != value else value
 
 

@@ -99,7 +99,7 @@ def _in_envs(envs: Sequence[gym.Env], policy: Policy, on_round: OnRound | None) 
 
 
 def _round(batch: Batch, policy: Policy, tasks: Sequence[Task], seeds: Sequence[int]) -> np.ndarray:
-    """The returns (n,) of one episode in each row; all end together, by time."""
+    """Return the returns (n,) of one episode in each row; all end together, by time."""
     observations = batch.reset(seeds, tasks)
     policy.reset()
     rewards = np.empty((batch.rows, batch.episode_steps), np.float32)

@@ -81,7 +81,7 @@ class Evaluation:
         return list(dict.fromkeys(result.task_set for result in self.results))
 
     def score(self, task_set: str) -> float:
-        """What counts, mean over a set."""
+        """Return what counts, mean over a set."""
         return self.success(task_set) if self.measure is SUCCESS else self.ret(task_set)
 
     def success(self, task_set: str) -> float:
@@ -104,17 +104,17 @@ class Evaluation:
         return np.array([value for result in self.of(task_set) for value in result.returns])
 
     def ret_std(self, task_set: str) -> float | None:
-        """Standard deviation of a set's returns over its episodes; None for a single one."""
+        """Return the standard deviation of a set's returns over its episodes; None for a single one."""
         returns = self.returns(task_set)
         return float(returns.std(ddof=1)) if len(returns) > 1 else None
 
     def ret_error(self, task_set: str) -> float | None:
-        """Standard error of a set's mean return; None for a single episode."""
+        """Return the standard error of a set's mean return; None for a single episode."""
         std = self.ret_std(task_set)
         return None if std is None else std / math.sqrt(len(self.returns(task_set)))
 
     def summary(self, task_set: str) -> dict[str, float | None]:
-        """What counts in a set: success, or the return with its deviation over episodes and its standard error."""
+        """Return what counts in a set: success, or the return with its deviation over episodes and standard error."""
         if self.measure is RETURN:
             return {
                 "ret": self.ret(task_set),

@@ -31,7 +31,7 @@ class Kind:
     """The gap of a severity, as `GapProfile` takes it."""
 
     def point(self, spec: EnvironmentSpec, severity: float) -> tuple[float, str, GapProfile]:
-        """A severity with its unit, and its profile."""
+        """Return a severity with its unit, and its profile."""
         in_periods = self.unit == "periods"
         value = severity / spec.rate_hz if in_periods else severity
         shared = {"same_as": spec.same_sensor} if spec.same_sensor else {}
@@ -83,7 +83,7 @@ class Point:
     evaluation: Evaluation
 
     def score(self, task_set: str) -> tuple[float, float | None]:
-        """What counts, and its standard error in a set; None for a single episode's return."""
+        """Return what counts, and its standard error in a set; None for a single episode's return."""
         evaluation = self.evaluation
         if evaluation.measure is RETURN:
             return evaluation.ret(task_set), evaluation.ret_error(task_set)

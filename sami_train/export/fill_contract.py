@@ -46,7 +46,7 @@ def fill_contract(
 
 
 def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
-    """What the contract tells of the training."""
+    """Return what the contract tells of the training."""
     config, facts = agent.config, run.facts()
     return {
         "method": agent.method.title,

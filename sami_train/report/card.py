@@ -96,7 +96,7 @@ def _returns(result: Evaluation, title: str) -> list[str]:
 
 
 def _listed(rows: Sequence[TaskResult]) -> Iterator[tuple[str, list[TaskResult]]]:
-    """What a table tells of a set: each task, or of many with an episode or two each, those that share a feature."""
+    """Return what a table tells of a set: each task, or of many with few episodes each, those that share a feature."""
     if len(rows) <= MOST_LISTED:
         yield from ((label(row.task), [row]) for row in rows)
         return

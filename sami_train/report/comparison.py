@@ -89,7 +89,7 @@ class Comparison:
         return (not number, float(value) if number else 0.0, "" if number else shown_value(value))
 
     def value_of(self, group: Group) -> Any:
-        """A group's value of the key that curves are drawn against."""
+        """Return a group's value of the key that curves are drawn against."""
         assert self.by is not None
         return group.runs[0].config[self.by]
 
@@ -178,7 +178,7 @@ class Comparison:
         )
 
     def cautions(self) -> list[str]:
-        """What a reader must know before believing the numbers; the gravest first."""
+        """Return what a reader must know before believing the numbers; the gravest first."""
         return [*self._budget(), *self._settings(), *self._seeds(), *self._origin()]
 
     def _budget(self) -> list[str]:
@@ -231,6 +231,6 @@ def _alike(numbers: Sequence[int]) -> bool:
 
 
 def span(numbers: Sequence[int]) -> str:
-    """The smallest and the largest of some numbers, as text."""
+    """Return the smallest and the largest of some numbers, as text."""
     low, high = min(numbers), max(numbers)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -138,12 +138,12 @@ def paired_t_test(x: Mapping[int, float], y: Mapping[int, float]) -> PairedTest:
 
 
 def least_difference(seeds: int) -> float:
-    """The mean difference, in standard deviations over seeds, that a paired t-test calls p < 0.05."""
+    """Return the mean difference, in standard deviations over seeds, that a paired t-test calls p < 0.05."""
     return float(stats.t.ppf(0.975, seeds - 1) / math.sqrt(seeds))
 
 
 def least_sign_flip_p(seeds: int) -> float:
-    """The smallest two-sided p that so many pairs give without assuming a distribution: all signs alike."""
+    """Return the smallest two-sided p that so many pairs give without assuming a distribution: all signs alike."""
     return 2.0 ** (1 - seeds)
 
 

@@ -66,7 +66,7 @@ class EvaluatedRun:
         return git.get("commit", "unknown")[:10] + (" with changes" if git.get("dirty") else "")
 
     def scores(self, task_set: str) -> np.ndarray:
-        """What counts in one set: success by task, (tasks,), or the return of each episode, (episodes,)."""
+        """Return what counts in one set: success by task, (tasks,), or the return of each episode, (episodes,)."""
         if self.evaluation.measure is RETURN:
             return self.evaluation.returns(task_set)
         return np.array([result.success for result in self.evaluation.of(task_set)])

@@ -34,7 +34,7 @@ class Group:
         return self.name()
 
     def name(self, without: str | None = None) -> str:
-        """The label, perhaps without one of its settings."""
+        """Return the label, perhaps without one of its settings."""
         return " ".join([self.method.title, *(text for key, text in self.shown.items() if key != without)])
 
     @property
@@ -43,7 +43,7 @@ class Group:
         return [run.seed for run in self.runs]
 
     def scores(self, task_set: str) -> np.ndarray:
-        """What counts, (seeds, tasks), or (seeds, episodes) where it is the return."""
+        """Return what counts, (seeds, tasks), or (seeds, episodes) where it is the return."""
         return np.stack([run.scores(task_set) for run in self.runs])
 
 
@@ -103,7 +103,7 @@ def _varying(runs: Sequence[EvaluatedRun]) -> list[str]:
 
 
 def _labelled(runs: Sequence[EvaluatedRun], keys: Sequence[str]) -> list[str]:
-    """The varying keys that a label shows: where presets differ, not what follows from the preset."""
+    """Return the varying keys that a label shows: where presets differ, not what follows from the preset."""
     if "preset" not in keys:
         return list(keys)
     presets = {run.config["preset"] for run in runs}

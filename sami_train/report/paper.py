@@ -25,13 +25,13 @@ class Reported(NamedTuple):
 
 
 def reported(env: str, title: str, task_set: str) -> Reported | None:
-    """The paper's result of a method, by its title; None where it reports none."""
+    """Return the paper's result of a method, by its title; None where it reports none."""
     cells = _RESULTS.get(env, {}).get(title)
     return Reported(*cells[SETS.index(task_set)]) if cells and task_set in SETS else None
 
 
 def reported_p(env: str, x: str, y: str, task_set: str) -> float | None:
-    """The paper's p of a paired t-test of x - y, by titles; None where it reports none."""
+    """Return the paper's p of a paired t-test of x - y, by titles; None where it reports none."""
     cells = _P_VALUES.get(env, {}).get((x, y))
     return cells[SETS.index(task_set)] if cells and task_set in SETS else None
 

@@ -32,7 +32,7 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def standings_table(comparison: Comparison, task_set: str) -> Table:
-    """What each group scored on one set of tasks, beside the paper; the steps too where budgets are unequal."""
+    """Return what each group scored on one set of tasks, beside the paper; the steps too where budgets are unequal."""
     standings = [s for s in comparison.standings if s.task_set == task_set]
     measure = comparison.measure
     rows = [_standing(comparison.env, measure, standing) for standing in standings]
@@ -91,7 +91,7 @@ def contests_table(comparison: Comparison) -> Table | None:
 
 
 def what_seeds_show(seeds: int) -> str:
-    """What a paired test over so many seeds can and cannot show."""
+    """Return what a paired test over so many seeds can and cannot show."""
     if seeds < 2:
         return f"{seeds} common seed{'' if seeds == 1 else 's'}: nothing can be tested."
     p = least_sign_flip_p(seeds)
@@ -104,12 +104,12 @@ def what_seeds_show(seeds: int) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number, or a dash."""
+    """Return a number, or a dash."""
     return NONE if value is None or value != value else f"{value:.{digits}f}"
 
 
 def bounds(interval: Interval, digits: int = 3) -> str:
-    """An interval's bounds."""
+    """Return an interval's bounds."""
     return f"[{number(interval.low, digits)}, {number(interval.high, digits)}]" if interval.bounds else "no interval"
 
 
@@ -148,7 +148,7 @@ def _contest(env: str, measure: Measure, contest: Contest) -> tuple[str, ...]:
 
 
 def as_data(comparison: Comparison) -> dict[str, Any]:
-    """The comparison as plain data, for `--json`; undefined numbers are null."""
+    """Return the comparison as plain data, for `--json`; undefined numbers are null."""
     return {
         "env": comparison.env,
         "measure": comparison.measure.name,

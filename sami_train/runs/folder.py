@@ -92,11 +92,11 @@ class RunFolder:
         return run
 
     def config(self) -> TrainConfig:
-        """The resolved configuration."""
+        """Return the resolved configuration."""
         return from_dict(read_json(self.path / "config.json"))
 
     def facts(self) -> dict[str, Any]:
-        """What run.json holds."""
+        """Return what run.json holds."""
         return read_json(self.path / "run.json")
 
     def update(self, **facts: Any) -> None:
@@ -123,7 +123,7 @@ class RunFolder:
         return self.path / "agent.zip"
 
     def newest_agent(self) -> Path:
-        """The trained agent, or the newest checkpoint's.
+        """Return the trained agent, or the newest checkpoint's.
 
         Raises:
             RunError: there is neither.
@@ -145,7 +145,7 @@ class RunFolder:
         return locked(self.path / "lock", busy)
 
     def newest_checkpoint(self) -> Path | None:
-        """The checkpoint with the most steps; None where there is none."""
+        """Return the checkpoint with the most steps; None where there is none."""
         folder = self.path / "checkpoints"
         complete = [p for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
         return max(complete, key=lambda p: int(p.name), default=None)

@@ -120,7 +120,7 @@ def resume(out: Path, *, show: bool = True) -> ContextSAC:
 
 
 def load_agent(run: RunFolder) -> ContextSAC:
-    """The newest agent of a run, for acting only.
+    """Return the newest agent of a run, for acting only.
 
     Raises:
         RunError: the run has none, or its file cannot be read.
@@ -140,7 +140,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def make_env(config: TrainConfig) -> Any:
-    """The environment that a run trains in, on its training tasks and behind its gap."""
+    """Return the environment that a run trains in, on its training tasks and behind its gap."""
     spec, collection = environment(config.env), config.collection
     options = {name: getattr(collection, name) for name in spec.training_options}
     steps = collection.episode_steps or spec.episode_steps

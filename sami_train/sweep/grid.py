@@ -38,7 +38,7 @@ class Cell:
     """What the grid sets, by dotted key; the rest is the preset's."""
 
     def command(self, out: Path) -> list[str]:
-        """The `sami train` command that trains the same."""
+        """Return the `sami train` command that trains the same."""
         words = ["sami", "train", "--out", str(out)]
         for key, value in self.overrides.items():
             if key in (*IN_EVERY_NAME, "preset", "steps", "device"):
@@ -112,7 +112,7 @@ class Grid:
         return "-".join(parts)
 
     def extended(self, wider: Grid) -> Grid:
-        """This grid with the values that a wider one adds.
+        """Return this grid with the values that a wider one adds.
 
         Raises:
             GridError: the other is not wider: it lacks keys or values, or has keys that this one leaves to the preset.

@@ -71,7 +71,7 @@ class Sweep:
 
     @classmethod
     def open(cls, path: Path) -> Sweep:
-        """The sweep of a folder.
+        """Return the sweep of a folder.
 
         Raises:
             SweepError: there is none, or of another version.
@@ -86,7 +86,7 @@ class Sweep:
 
     @classmethod
     def begin(cls, path: Path, grid: Grid, episodes: int) -> Sweep:
-        """A new sweep, or the one in the folder with the values that this grid adds. Writes nothing yet.
+        """Return a new sweep, or the one in the folder with the values that this grid adds. Writes nothing yet.
 
         Raises:
             GridError: the folder's sweep and this one contradict each other.
@@ -102,11 +102,11 @@ class Sweep:
         return cls(path, there.grid.extended(grid), episodes)
 
     def folder(self, cell: Cell) -> Path:
-        """The cell's run folder."""
+        """Return the cell's run folder."""
         return self.path / cell.name
 
     def logs(self, cell: Cell) -> Path:
-        """The cell's folder of logs."""
+        """Return the cell's folder of logs."""
         return self.path / "logs" / cell.name
 
     @property

@@ -111,7 +111,7 @@ class MujocoBatch:
         return self.observations()[ids]
 
     def observations(self) -> np.ndarray:
-        """What the rows observe now, (n, D) float32."""
+        """Return what the rows observe now, (n, D) float32."""
         return self.robot.body.observe(self._qpos, self._qvel, self._speed)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
@@ -150,11 +150,11 @@ class MujocoBatch:
         self._batch.set_const([row])
 
     def model(self, row: int) -> mujoco.MjModel:
-        """A copy of one row's model, to read or render it."""
+        """Return a copy of one row's model, to read or render it."""
         return self._batch.get_model(row)
 
     def data(self, row: int) -> mujoco.MjData:
-        """A copy of one row's state; run mj_forward for what follows from it."""
+        """Return a copy of one row's state; run mj_forward for what follows from it."""
         return self._batch.get_data(row)
 
     def _set_fields(self, i: int, task: Task) -> None:

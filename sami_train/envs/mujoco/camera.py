@@ -124,7 +124,7 @@ class Offscreen:
 
 
 def _opengl(size: tuple[int, int]) -> Any:
-    """An OpenGL context of the first kind that works; the one named in MUJOCO_GL, if that is set.
+    """Return an OpenGL context of the first kind that works; the one named in MUJOCO_GL, if that is set.
 
     Raises:
         SamiError: none works; says why each does not.

@@ -116,7 +116,7 @@ class MujocoSkillEnv(gym.Env[np.ndarray, np.ndarray]):
             self._paint()
 
     def render(self) -> np.ndarray | None:
-        """An image (H, W, 3) for `"rgb_array"`; shows the robot in the window for `"human"`."""
+        """Return an image (H, W, 3) for `"rgb_array"`; shows the robot in the window for `"human"`."""
         return None if self._camera is None else self._camera.take()
 
     def close(self) -> None:

@@ -74,7 +74,7 @@ class Row:
         return f"sami/{''.join(words)}-v0"
 
     def choose(self, options: Mapping[str, Any]) -> Options:
-        """The options of an environment.
+        """Return the options of an environment.
 
         Raises:
             UnknownName: one that this environment does not have.
@@ -91,11 +91,11 @@ class Row:
         return chosen
 
     def body_for(self, options: Options) -> Body:
-        """The robot under these options."""
+        """Return the robot under these options."""
         return _LYING if options.lying_start else self.body
 
     def reward_for(self, options: Options) -> Reward:
-        """The reward under these options."""
+        """Return the reward under these options."""
         if options.control_cost is None:
             return self.reward
         return dataclasses.replace(self.reward, control_cost=float(options.control_cost))

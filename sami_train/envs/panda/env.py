@@ -140,7 +140,7 @@ class PandaSkillEnv(RobotTaskEnv):
         physics.performCollisionDetection()
 
     def skill(self) -> str:
-        """The skill being executed now, from contacts and height as the paper's appendix C.1 defines."""
+        """Return the skill being executed now, from contacts and height as the paper's appendix C.1 defines."""
         physics, bodies = self.sim.physics_client, self.sim._bodies_idx
         cube, robot = bodies["object"], bodies["panda"]
         height = float(self.sim.get_base_position("object")[2])

@@ -18,7 +18,7 @@ _ACTION_SCALE = 0.05
 
 
 def reach_action(observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Action (4,) that moves the end effector towards the cube, with noise; random gripper.
+    """Return an action (4,) that moves the end effector towards the cube, with noise; random gripper.
 
     Args:
         observation: flat observation (25,).

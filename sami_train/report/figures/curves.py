@@ -21,7 +21,7 @@ LOG = 8
 
 
 def learning_curves(comparison: Comparison) -> Figure | None:
-    """What counts while exploring; one panel, or one for each method where a method has several groups."""
+    """Return what counts while exploring; one panel, or one for each method where a method has several groups."""
     groups = [group for group in comparison.groups if any(len(run.curve()[0]) for run in group.runs)]
     if not groups:
         return None

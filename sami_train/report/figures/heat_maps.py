@@ -114,7 +114,7 @@ def _score(result: TaskResult, by_return: bool) -> float:
 
 
 def _limits(groups: Sequence[Group]) -> tuple[float, float]:
-    """The lowest and highest mean return of a task."""
+    """Return the lowest and highest mean return of a task."""
     by_group = [[[result.ret for result in run.evaluation.results] for run in group.runs] for group in groups]
     means = np.concatenate([np.mean(np.array(returns, float), axis=0) for returns in by_group])
     return float(means.min()), float(means.max())

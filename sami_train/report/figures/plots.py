@@ -31,7 +31,7 @@ class Plot:
     """The caption where the return counts; None where it is the same."""
 
     def caption_of(self, measure: Measure) -> str:
-        """What it shows where policies are judged so."""
+        """Return what it shows where policies are judged so."""
         text = self.of_returns if measure is RETURN and self.of_returns else self.caption
         return text.format(measure=measure.name.capitalize())
 

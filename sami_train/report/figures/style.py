@@ -41,7 +41,7 @@ def colour_of(method: Method) -> str:
 
 
 def panels(columns: int, width: float, height: float, sharey: bool = True) -> tuple[Figure, np.ndarray]:
-    """A figure of so many inches with panels side by side, (columns,)."""
+    """Return a figure of so many inches with panels side by side, (columns,)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -49,7 +49,7 @@ def panels(columns: int, width: float, height: float, sharey: bool = True) -> tu
 
 
 def legend_below(figure: Figure, handles: list[Any]) -> None:
-    """A legend under all panels."""
+    """Return a legend under all panels."""
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5), frameon=False, fontsize=9)
 
 
