@@ -21,7 +21,7 @@ METADATA_KEY = "sami.contract"
 HASH_KEY = "sami.contract.sha256"
 """The key of the entry that holds the hash of this text."""
 OPTIONAL = ("extra_outputs",)
-"""Entries that the first files of version 1 did not have; a contract in which they are empty is written without them."""
+"""Entries that the first files of version 1 did not have; a contract where they are empty is written without them."""
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"
 CONTEXT = "context"
@@ -145,8 +145,7 @@ class Contract(_Model):
         # Files of memoryless policies may hold a context of size 0.
         arrays = {name: value for name, value in self.golden.decode().items() if value.shape[1]}
         sizes = {name: value.shape[1] for name, value in arrays.items()}
-        signals = {**self.given, EXECUTED: self.action, **self.answers}
-        expected = {name: signal.size for name, signal in signals.items()}
+        expected = {name: s.size for name, s in {**self.given, EXECUTED: self.action, **self.answers}.items()}
         if sizes != expected:
             raise ContractError(
                 f"the golden steps of {self.name!r} hold {_sizes(sizes)}; its signals are "
@@ -221,16 +220,9 @@ class Contract(_Model):
             rows.append(_row(f"observation {signal.name}", start, signal))
             start += signal.size
         rows.append(_row(f"action {self.action.name}", 0, self.action))
-        rows += [
-            (
-                f"state {tensor.name}",
-                "",
-                "x".join(map(str, tensor.shape)),
-                "",
-                f"initially {tensor.initial:g}",
-            )
-            for tensor in self.state
-        ]
+        for tensor in self.state:
+            size = "x".join(map(str, tensor.shape))
+            rows.append((f"state {tensor.name}", "", size, "", f"initially {tensor.initial:g}"))
         if self.context is not None:
             rows.append((CONTEXT, _span(0, self.context.size), str(self.context.size), "1", ""))
         rows += [_row(f"output {signal.name}", 0, signal) for signal in self.extra_outputs]
