@@ -253,8 +253,10 @@ class Session:
 
     def _answer(self, memory: Memory, inference_s: float) -> Step:
         row = 0 if self._rowless else ...
-        extra = {name: value[row].copy() for name, value in memory.extra.items()} if memory.extra else {}
-        return Step(memory.action[row].copy(), memory.context[row].copy(), inference_s, extra)
+        answer = Step(memory.action[row].copy(), memory.context[row].copy(), inference_s)
+        if not memory.extra:
+            return answer
+        return answer._replace(extra={name: value[row].copy() for name, value in memory.extra.items()})
 
     @property
     def _where(self) -> str:
