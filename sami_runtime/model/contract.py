@@ -146,8 +146,7 @@ class Contract(_Model):
         # Files of memoryless policies may hold a context of size 0.
         arrays = {name: value for name, value in self.golden.decode().items() if value.shape[1]}
         sizes = {name: value.shape[1] for name, value in arrays.items()}
-        signals = {**self.given, EXECUTED: self.action, **self.answers}
-        expected = {name: signal.size for name, signal in signals.items()}
+        expected = {name: s.size for name, s in {**self.given, EXECUTED: self.action, **self.answers}.items()}
         if sizes != expected:
             raise ContractError(
                 f"the golden steps of {self.name!r} hold {_sizes(sizes)}; its signals are "
@@ -222,16 +221,9 @@ class Contract(_Model):
             rows.append(_row(f"observation {signal.name}", start, signal))
             start += signal.size
         rows.append(_row(f"action {self.action.name}", 0, self.action))
-        rows += [
-            (
-                f"state {tensor.name}",
-                "",
-                "x".join(map(str, tensor.shape)),
-                "",
-                f"initially {tensor.initial:g}",
-            )
-            for tensor in self.state
-        ]
+        for tensor in self.state:
+            size = "x".join(map(str, tensor.shape))
+            rows.append((f"state {tensor.name}", "", size, "", f"initially {tensor.initial:g}"))
         if self.context is not None:
             rows.append((CONTEXT, _span(0, self.context.size), str(self.context.size), "1", ""))
         rows += [_row(f"output {signal.name}", 0, signal) for signal in self.extra_outputs]

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.contract import ACTION, CONTEXT, Contract
 from sami_runtime.session.inference import build, require_shapes, runner
-from sami_runtime.session.memory import Block, Memory, SessionState, by_name
+from sami_runtime.session.memory import Array, Block, Memory, SessionState, by_name
 from sami_runtime.values import all_finite, fill, require_finite, row_mask, wrong_names
-
-Array = NDArray[np.float32]
 
 _FLOAT32 = np.dtype(np.float32)
 _FLOATS = (_FLOAT32, np.dtype(np.float64))
@@ -219,8 +217,7 @@ class Session:
         if not memory.acted.all():
             row = int(np.flatnonzero(~memory.acted)[0])
             raise SamiError(
-                f"hold() in row {row} before its first step since reset: no action was executed that could "
-                "stand. "
+                f"hold() in row {row} before its first step since reset: no action was executed that could stand. "
                 "Call step() first, or stop the robot."
             )
         return self._answer(memory, 0.0)
@@ -279,8 +276,10 @@ class Session:
 
     def _answer(self, memory: Memory, inference_s: float) -> Step:
         row = 0 if self._rowless else ...
-        extra = {name: value[row].copy() for name, value in memory.extra.items()} if memory.extra else {}
-        return Step(memory.action[row].copy(), memory.context[row].copy(), inference_s, extra)
+        answer = Step(memory.action[row].copy(), memory.context[row].copy(), inference_s)
+        if not memory.extra:
+            return answer
+        return answer._replace(extra={name: value[row].copy() for name, value in memory.extra.items()})
 
     @property
     def _where(self) -> str:
@@ -306,7 +305,6 @@ class Session:
             else:
                 fill(self._shares[name], value, self._signals[at], f"{self._where} observation")
         if not all_finite(self._observed):
-            for signal in self._signals:
-                blame = "The adapter's read() produced it."
-                share = self._shares[signal.name]
+            blame = "The adapter's read() produced it."
+            for signal, share in zip(self._signals, self._shares.values(), strict=True):
                 require_finite(share, signal.name, signal.elements, f"{self._where} observation", blame)
