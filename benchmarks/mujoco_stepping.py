@@ -20,6 +20,7 @@ same threads, with neither observations, rewards nor resets): near 1 there is no
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -48,10 +49,11 @@ def measure(name: str, rows: int, rounds: int, seconds: float) -> dict[str, Any]
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
     from sami_train.envs import environment
+    from sami_train.envs.make import make
     from sami_train.envs.mujoco.batch import MujocoBatch
 
     spec = environment(name)
-    makers = [spec.make] * rows
+    makers = [functools.partial(make, spec)] * rows
     # First, before there are threads that a fork would lose.
     subproc = SubprocVecEnv(makers, start_method="fork")
     batch = MujocoBatch(name, rows)

@@ -79,7 +79,7 @@ class Gap:
         self.begun = True
 
     def observe(self, values: Array, time: float = 0.0) -> tuple[Array, float]:
-        """One tick of the sensors: what the world is goes in, and what a policy gets to see of it comes out.
+        """Sense one tick: what the world is goes in, and what a policy gets to see of it comes out.
 
         Args:
             values: (D,) as they are.
@@ -95,5 +95,5 @@ class Gap:
         return self._line.carry((said.astype(values.dtype), self._stamps.stamp(time)), tick)
 
     def actuate(self, command: Array) -> Array:
-        """One write: the command that is sent goes in, and the action (A,) that its actuator reaches comes out."""
+        """Write once: the command that is sent goes in, and the action (A,) that its actuator reaches comes out."""
         return self._actuator.follow(command) if self.on_actions else command

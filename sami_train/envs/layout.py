@@ -46,10 +46,12 @@ def flat_size(space: spaces.Space) -> int:
 class Layout:
     """Where each signal lies in an environment's observation, and so in the flat vector that training works on.
 
-    >>> pose, speed = (Signal(name=name, size=1, unit="1", elements=("x",)) for name in ("pose", "speed"))
-    >>> layout = Layout((SignalSource(speed, start=1), SignalSource(pose, start=0)))
-    >>> layout.by_name(np.float32([0.5, 2.0]))
-    {'speed': array([2.], dtype=float32), 'pose': array([0.5], dtype=float32)}
+    >>> from sami_train.envs import environment
+    >>> layout = environment("panda").layout
+    >>> layout.columns("cube_position")
+    slice(7, 10, None)
+    >>> layout.by_name(np.arange(layout.size))["cube_position"]
+    array([7, 8, 9])
     """
 
     sources: tuple[SignalSource, ...]
@@ -71,7 +73,7 @@ class Layout:
         return [index for indices in self._indices.values() for index in indices]
 
     def columns(self, name: str) -> slice:
-        """Columns of a signal in the flat vector."""
+        """Return a signal's columns in the flat vector."""
         indices = self._indices[name]
         return slice(indices[0], indices[-1] + 1)
 
