@@ -18,7 +18,7 @@ def test_a_manual_clock_moves_only_by_hand_and_never_back():
 
 
 class DrowsyMachine:
-    """The module `time` of a machine that sleeps a millisecond too long, and takes a microsecond to look at its clock."""
+    """The module `time` of a machine that sleeps a millisecond too long, and looks at its clock in a microsecond."""
 
     def __init__(self):
         self.time = 100.0
