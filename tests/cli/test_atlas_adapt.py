@@ -11,12 +11,14 @@ import pytest
 pytest.importorskip("mujoco")
 
 from sami_cli.show.live import LiveLine
+
 from sami_runtime import Telemetry, read_artifact
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.make import make
 from sami_train.export import export as export_module
+from sami_train.export import parity
 from sami_train.export.model_file import attach
 
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
@@ -37,7 +39,7 @@ def cheetah(tmp_path_factory):
         "ContextPolicy", make(ENVIRONMENTS["half-cheetah"]), resolve("fast-cpu", SMALL | {"env": "half-cheetah"})
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export_module, "CLOSED_LOOP_STEPS", 1)
+        patch.setattr(parity, "CLOSED_LOOP_STEPS", 1)
         for name in ("HalfCheetah", "CrippledHalfCheetah"):
             patch.setattr(gymnasium.registry[f"sami/{name}-v0"], "max_episode_steps", 40)
         export_module.export(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=2)

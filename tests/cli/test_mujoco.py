@@ -10,14 +10,15 @@ import pytest
 pytest.importorskip("mujoco")
 
 from rich.console import Console
-
 from sami_cli.show.tables import evaluation_table
+
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.make import make
 from sami_train.evaluation.results import Evaluation
 from sami_train.export import export as export_module
+from sami_train.export import parity
 from tests.making.made_runs import made_return_run, made_run
 
 SMALL = {"network.net_arch": [16], "network.hidden_size": 8}
@@ -40,7 +41,7 @@ def models(tmp_path_factory):
         agent = ContextSAC("ContextPolicy", make(ENVIRONMENTS[name]), config, device="cpu")
         with pytest.MonkeyPatch.context() as patch:
             if name != "half-cheetah":
-                patch.setattr(export_module, "CLOSED_LOOP_STEPS", 1)
+                patch.setattr(parity, "CLOSED_LOOP_STEPS", 1)
             evaluation = {"env": name, "sets": {"training": {"ret": 4058.4}}, "tasks": []}
             export_module.export(agent, folder / f"{name}.onnx", {"method": "untrained", "env": name}, evaluation)
     return folder
