@@ -1,4 +1,7 @@
-"""Steps skill-aware policies inside a control loop, from one ONNX file and without torch."""
+"""Steps skill-aware policies inside a control loop, from one ONNX file and without torch.
+
+These names are what a user programs against. The rooms below have more, for whoever extends them.
+"""
 
 from sami_runtime.adapters import (
     Adapter,
@@ -10,9 +13,9 @@ from sami_runtime.adapters import (
     Observation,
     PandaAdapter,
     SignalSource,
-    require_compatible,
 )
-from sami_runtime.checks.verify import Check, Verification
+from sami_runtime.checks.check_adapter import check_adapter
+from sami_runtime.checks.verify import verify
 from sami_runtime.clock import Clock, ManualClock, MonotonicClock
 from sami_runtime.errors import (
     AdapterError,
@@ -27,55 +30,39 @@ from sami_runtime.errors import (
     SignalError,
     UnknownName,
 )
-from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.run_episode import EpisodeReport, run_episode
-from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
-from sami_runtime.model.artifact import Artifact, read_artifact
-from sami_runtime.model.atlas import Atlas, Locator, Place
-from sami_runtime.model.contract import CONTRACT_VERSION, METADATA_KEY, Context, Contract, StateTensor
-from sami_runtime.model.golden import Golden, GoldenSteps
-from sami_runtime.recording.format import RecordedStep
+from sami_runtime.loop.tick import Outcome, StepRecord
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.contract import Contract
+from sami_runtime.model.shipped import shipped_models
 from sami_runtime.recording.reader import Recording, read_recording
 from sami_runtime.recording.recorder import Recorder
-from sami_runtime.recording.replay import Comparison, Difference, Shadow
+from sami_runtime.recording.replay import Shadow, replay
 from sami_runtime.run import Run
-from sami_runtime.safety.gate import Ruling, SafetyGate
+from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session, SessionState, Step
 from sami_runtime.session.telemetry import Phase, Reading, Telemetry
 from sami_runtime.signals import Signal
 
-# `verify` and `replay` themselves stay in their modules of the same name: sami_runtime.verify.verify.
 __all__ = [
-    "CONTRACT_VERSION",
-    "METADATA_KEY",
     "Adapter",
     "AdapterError",
-    "Artifact",
     "ArtifactError",
-    "Atlas",
-    "Check",
     "CheckFailed",
     "Clock",
-    "Comparison",
-    "Context",
     "Contract",
     "ContractError",
-    "Difference",
     "DryRun",
     "EpisodeReport",
     "Executed",
     "FakeAdapter",
-    "Gap",
     "GapProfile",
     "Gapped",
-    "Golden",
-    "GoldenSteps",
     "GymnasiumAdapter",
     "Limits",
-    "Locator",
     "LoopReport",
     "ManualClock",
     "MonotonicClock",
@@ -84,33 +71,30 @@ __all__ = [
     "Outcome",
     "PandaAdapter",
     "Phase",
-    "Place",
     "ProviderError",
     "Reading",
-    "RecordedStep",
     "Recorder",
     "Recording",
     "RecordingError",
-    "Ruling",
     "Run",
     "SafetyGate",
     "SafetyStop",
     "SamiError",
-    "SectionTimes",
     "Session",
     "SessionState",
     "Shadow",
     "Signal",
     "SignalError",
     "SignalSource",
-    "StateTensor",
     "Step",
     "StepRecord",
     "Telemetry",
     "UnknownName",
-    "Verification",
+    "check_adapter",
     "read_artifact",
     "read_recording",
-    "require_compatible",
+    "replay",
     "run_episode",
+    "shipped_models",
+    "verify",
 ]

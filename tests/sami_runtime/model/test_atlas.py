@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from sami_runtime import Atlas, ContractError, Locator, Phase, Recorder, Session, Telemetry, run_episode
-from sami_runtime.model.atlas import windowed
+from sami_runtime import ContractError, Phase, Recorder, Session, Telemetry, run_episode
+from sami_runtime.model.atlas import Atlas, Locator, windowed
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import mcap_parts
 from sami_runtime.recording.reader import read_recording

@@ -1,0 +1,31 @@
+"""What a user programs against, to the name: whoever adds or removes one changes this list, and the changelog."""
+
+import importlib
+
+import pytest
+
+PUBLIC = {
+    "sami_runtime": {
+        *("Contract", "Session", "SessionState", "Signal", "Step", "read_artifact", "shipped_models"),
+        *("Run", "run_episode", "EpisodeReport", "LoopReport", "Outcome", "StepRecord"),
+        *("Clock", "ManualClock", "MonotonicClock"),
+        *("Adapter", "Executed", "Observation", "DryRun", "FakeAdapter", "Gapped", "GymnasiumAdapter", "PandaAdapter"),
+        *("SignalSource", "GapProfile", "Limits", "SafetyGate", "Phase", "Reading", "Telemetry"),
+        *("Recorder", "Recording", "Shadow", "read_recording", "replay", "check_adapter", "verify"),
+        *("SamiError", "AdapterError", "ArtifactError", "CheckFailed", "ContractError", "NonFiniteError"),
+        *("ProviderError", "RecordingError", "SafetyStop", "SignalError", "UnknownName"),
+    },
+    "sami_runtime.session": {"Session", "SessionState", "Step"},
+    "sami_train.agent": {"ContextSAC"},
+    "sami_train.config": {"TrainConfig", "resolve"},
+    "sami_train.envs": {"ENVIRONMENTS", "EnvironmentSpec", "environment"},
+}
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_a_package_offers_these_names_and_no_others(package):
+    if package == "sami_train.agent":
+        pytest.importorskip("torch")
+    module = importlib.import_module(package)
+    assert set(module.__all__) == PUBLIC[package]
+    assert [name for name in PUBLIC[package] if not hasattr(module, name)] == []
