@@ -25,7 +25,7 @@ format: .venv/dev
 type: .venv/dev
 	$(BIN)/mypy
 
-bench: .venv/dev  ## the speeds that the README quotes
+bench: .venv/dev  ## the speeds that docs/performance.md quotes
 	$(BIN)/sami bench models/panda-satesac.onnx --seconds 11
 	$(BIN)/python benchmarks/training_speed.py
 

@@ -12,25 +12,11 @@ from typing import Annotated
 
 import typer
 
-from .commands import (
-    adapt,
-    atlas,
-    bench,
-    check_adapter,
-    compare,
-    doctor,
-    export,
-    gather,
-    inspect,
-    models,
-    replay,
-    robustness,
-    run,
-    sweep,
-    train,
-    verify,
-)
-from .commands import eval as evaluate
+from .judging import adapt, compare, gather, robustness
+from .judging import eval as evaluate
+from .model_files import atlas, export, inspect, models, verify
+from .robot import bench, check_adapter, doctor, replay, run
+from .training import sweep, train
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),

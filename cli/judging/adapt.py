@@ -28,7 +28,9 @@ def adapt(
         typer.Option(help=f"{MODEL_HELP}; ENV-satesac if left out.", callback=model_file),
     ] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes of each variant.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first episode.")] = 3_000_017,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the first episode; one that nothing else uses if left out.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for adaptation.json and adaptation.png.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
@@ -38,12 +40,13 @@ def adapt(
     from rich.progress import Progress
 
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.contexts.adaptation import adaptation
+    from sami_train.contexts.adaptation import SEED, adaptation
     from sami_train.contexts.change import Change
 
     from ..drive.model_and_env import model_and_environment
     from ..show.out_folder import findings
 
+    seed = SEED if seed is None else seed
     model, spec = model_and_environment(model, env)
     changes = [Change.parse(text, spec.tasks, spec.episode_steps) for text in change]
     files = findings(out, "adaptation", force)

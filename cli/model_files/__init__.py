@@ -1,0 +1,1 @@
+"""Commands that write, show and check model files."""

@@ -1,0 +1,1 @@
+"""Commands around a running policy: drive, replay, time it, and check what it runs on."""

@@ -1,0 +1,1 @@
+"""Commands that train: one policy, or a grid of them."""
