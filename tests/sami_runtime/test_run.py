@@ -93,8 +93,10 @@ def test_it_is_what_one_puts_together_by_hand(session, make, arm, tmp_path):
 
 
 def test_the_example_of_the_documentation_runs(path, arm, tmp_path, monkeypatch, capsys):
-    shown = (Path(__file__).parents[2] / "docs" / "embedding.md").read_text(encoding="utf-8")
-    example = shown.split("```python\n")[1].split("```")[0]
+    page = Path(__file__).parents[2] / "docs" / "embedding.md"
+    if not page.is_file():
+        pytest.skip("the documentation lies in a checkout, not beside the wheel")
+    example = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
     (tmp_path / "model.onnx").write_bytes(path.read_bytes())
     (tmp_path / "limits.toml").write_text("rest = 0.0\nrate = 5.0\n")
     robots = []
