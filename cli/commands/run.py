@@ -202,13 +202,14 @@ def _profile(gap: str) -> GapProfile | None:
 
 
 def _limits(path: Path | None, aging: bool) -> Limits:
-    """The limits of a file; `aging` where observations age while nothing is written."""
+    """The limits of a file; `aging` where the world goes on while nothing is written."""
     from sami_runtime.safety.limits import Limits
 
     limits = Limits.load(path) if path else Limits()
-    if limits.max_age_s is None and not aging:
+    if not aging:
         # A simulator stands still while nothing is written. Behind a gap it does not.
-        limits = limits.model_copy(update={"max_age_s": math.inf})
+        still = {name: math.inf for name in ("max_age_s", "max_pause_s") if getattr(limits, name) is None}
+        limits = limits.model_copy(update=still)
     return limits
 
 

@@ -177,7 +177,7 @@ class _Episode:
             context=self.context,
             info=self.info,
             times=SectionTimes(*(end - start for start, end in pairwise(laps))),
-            reason=reason,
+            reason=ruling.reason or reason,
             limited_by=self.gate.changed(ruling, sent),
             time=began,
             lag=began - self.pace.due,
@@ -218,12 +218,12 @@ class _Episode:
         return Outcome.ACTED, ""
 
     def _rule(self, outcome: Outcome, reason: str) -> Ruling:
-        now = self.clock.now()
+        now, ticks = self.clock.now(), self.pace.tick // self.substeps - self.asked
         if outcome is Outcome.ACTED and self.proposed is not None:
-            return self.gate.propose(self.proposed, now)
+            return self.gate.propose(self.proposed, now, ticks)
         if outcome is Outcome.STANDING:
             return self.gate.stand(now)
-        return self.gate.hold(reason, now, self.pace.tick // self.substeps - self.asked)
+        return self.gate.hold(reason, now, ticks)
 
     def _due(self, tick: int) -> bool:
         """Whether the policy is to be asked at a tick of the loop, or was to be at one that passed."""

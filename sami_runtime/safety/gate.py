@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limiter import Limiter, Shaped, named
 from sami_runtime.safety.limits import Limits
-from sami_runtime.safety.watch import Rest, Watch
+from sami_runtime.safety.watch import ROUNDING, Rest, Watch
 from sami_runtime.values import all_finite, require_finite
 
 Array = NDArray[np.float32]
@@ -28,6 +29,8 @@ class Ruling(NamedTuple):
     """Every limit that changed the proposal, as `"rate dx"`; `"blend-in"`, `"rest"`, `"stop"` concern all elements."""
     time: float
     """When it was ruled [s]."""
+    reason: str = ""
+    """Why nothing is to be written any more, its kind first, where the ruling itself found out; empty otherwise."""
 
 
 @dataclass
@@ -48,6 +51,8 @@ class _Episode:
     """(A,): written last, which stands while it is held."""
     held: int = 0
     """Ticks of the policy without a new action, in a row."""
+    ruled_at: float = math.inf
+    """When it was ruled last [s]; before the first ruling, no time can be too long ago."""
 
 
 class SafetyGate:
@@ -72,6 +77,7 @@ class SafetyGate:
         self.tripped: str | None = None
         """Why the gate is latched; None while it is armed."""
         self._trips, self._why = 0, ""
+        self._max_pause = self.limits.max_pause(contract)
         self._contract, self._action = contract, contract.action
         self._episode = self._fresh(1.0 / contract.rate_hz)
 
@@ -119,8 +125,15 @@ class SafetyGate:
             self._episode.rest.learn(observation)
         return reason
 
-    def propose(self, action: Array, now: float) -> Ruling:
+    def propose(self, action: Array, now: float, ticks: int = 1) -> Ruling:
         """Rule on a new action (A,).
+
+        Where too much time has passed without one, the gate trips, and nothing is to be written.
+
+        Args:
+            action: What the policy wants.
+            now: The time [s].
+            ticks: After how many ticks of the policy it comes: 1, and those that passed without a turn.
 
         Raises:
             NonFiniteError: It is not finite; hold instead. Nothing was changed.
@@ -128,6 +141,11 @@ class SafetyGate:
         """
         if not all_finite(action):
             require_finite(action[None], self._action.name, self._action.elements, "action", "It is never clamped.")
+        stop = self._pause(now)
+        if ticks > 1 and not stop and self._max_pause < math.inf:
+            stop = self._count(ticks - 1, f"missed: {ticks - 1} ticks of the policy passed without a turn", now)
+        if stop:
+            return stop
         episode = self._episode
         episode.held = 0
         episode.limiter.blend_in.begin()
@@ -136,6 +154,8 @@ class SafetyGate:
 
     def stand(self, now: float) -> Ruling:
         """Rule on a tick between two of the policy's: its last action stands, on its way there if limits delay it."""
+        if stop := self._pause(now):
+            return stop
         if self._episode.target is None:
             return self._standing(now)
         return _ruling(self._episode.limiter.shape(self._episode.target, now), now)
@@ -150,11 +170,9 @@ class SafetyGate:
             now: The time [s].
             ticks: For how many ticks of the policy there was none, those that passed without a turn included.
         """
+        if stop := self._pause(now) or self._count(ticks, reason, now):
+            return stop
         episode = self._episode
-        episode.held += ticks
-        if episode.held >= self.limits.stop_after:
-            self.trip(f"no new action at {episode.held} ticks in a row (stop_after), lastly: {reason.rstrip('.')}")
-            return Ruling(None, ("stop",), now)
         episode.target = None
         rest = episode.rest.value
         if episode.written is None or episode.held <= self.limits.hold_ticks or rest is None:
@@ -196,6 +214,28 @@ class SafetyGate:
             return (*ruling.limited_by, "stop")
         executed = np.asarray(sent.action, np.float32)
         return (*ruling.limited_by, *named("adapter", executed != ruling.action, self._action.elements))
+
+    def _pause(self, now: float) -> Ruling | None:
+        """Trip, and say so, where the last ruling was too long ago; else None."""
+        episode = self._episode
+        pause, episode.ruled_at = now - episode.ruled_at, now
+        if pause <= self._max_pause * (1 + ROUNDING):
+            return None
+        allowed = f"allowed are {self._max_pause:.3g} s (max_pause_s)"
+        return self._stop(f"pause: {pause:.3g} s passed between two ticks, {allowed}", now)
+
+    def _count(self, ticks: int, reason: str, now: float) -> Ruling | None:
+        """Count ticks of the policy without a new action; trip, and say so, where they are too many in a row."""
+        episode = self._episode
+        episode.held += ticks
+        if episode.held < self.limits.stop_after:
+            return None
+        self.trip(f"no new action at {episode.held} ticks in a row (stop_after), lastly: {reason.rstrip('.')}")
+        return Ruling(None, ("stop",), now, reason)
+
+    def _stop(self, reason: str, now: float) -> Ruling:
+        self.trip(reason)
+        return Ruling(None, ("stop",), now, reason)
 
     def _fresh(self, period: float) -> _Episode:
         rest = Rest(self.limits, self._action)

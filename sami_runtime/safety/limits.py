@@ -57,6 +57,9 @@ class Limits(BaseModel):
     deadline_s: Seconds | None = None
     """Longest time [s] from the beginning of a tick to the policy's answer; a later one is dropped. One period of the
     loop if left out."""
+    max_pause_s: Seconds | None = None
+    """Longest time [s] between two ticks; after a longer one the robot is stopped. As long as `stop_after` ticks of the
+    policy if left out. `inf` takes any: ticks that passed without a turn do not stop a policy that goes on to act."""
     max_age_s: Seconds | None = None
     """Oldest observation [s] that is acted on; `inf` takes any. Three periods of the policy if left out."""
     frozen: dict[str, Annotated[int, Field(ge=2)]] = {}
@@ -65,7 +68,8 @@ class Limits(BaseModel):
     """How many of the policy's ticks in a row the last action is held; then the action falls back to rest, if that is
     given."""
     stop_after: Annotated[int, Field(ge=1)] = 10
-    """At this many of the policy's ticks in a row without a new action, the robot is stopped."""
+    """At this many of the policy's ticks in a row without a new action, the robot is stopped. Those that passed without
+    a turn count."""
 
     @classmethod
     def load(cls, path: str | Path) -> Limits:
@@ -117,6 +121,10 @@ class Limits(BaseModel):
                 f"{high[at]:g} [{action.unit}], the contract's bounds included. Correct low or high."
             )
         self._require_rest(contract.action, signals, low, high)
+
+    def max_pause(self, contract: Contract) -> float:
+        """Return the time [s] that may pass between two ticks: `max_pause_s`, or `stop_after` ticks of the policy."""
+        return self.max_pause_s or self.stop_after / contract.rate_hz
 
     def max_age(self, contract: Contract) -> float:
         """Return the age [s] up to which an observation is acted on: `max_age_s`, or three periods of the policy."""
