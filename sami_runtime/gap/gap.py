@@ -19,6 +19,8 @@ from sami_runtime.gap.sensors import Array, _Sticking
 from sami_runtime.signals import Signal
 
 Float64 = NDArray[np.float64]
+Stamps = float | Float64
+"""When an observation was measured [s]: one time, or an array of several."""
 STREAM = 0x6A9
 """Keeps a gap's randomness apart from that of an environment that gets the same seed."""
 FOREVER = 2**53
@@ -110,20 +112,20 @@ class Gap:
         self._biased = np.flatnonzero((self._bias != 0) | (self._gain != 0))
         self._rounded = np.flatnonzero(self._steps)
         self._tick, self._writes = 0, 0
-        self._line: _Line[tuple[Array, float]] | None = None
+        self._line: _Line[tuple[Array, Stamps]] | None = None
         self._commands: _Line[Float64] = _Line(np.zeros(self._action_size))
         self._reached = np.zeros(self._action_size)
         self.begun = True
 
-    def observe(self, values: Array, time: float = 0.0) -> tuple[Array, float]:
+    def observe(self, values: Array, time: Stamps = 0.0) -> tuple[Array, Stamps]:
         """One tick of the sensors: what the world is goes in, and what a policy gets to see of it comes out.
 
         Args:
             values: (D,) as they are.
-            time: When they were measured [s].
+            time: When they were measured [s]; or an array of times, where sensors measure at different ones.
 
         Returns:
-            (D,) what arrived last, and its stamp [s].
+            (D,) what arrived last, and its stamp or stamps [s].
         """
         tick, self._tick = self._tick, self._tick + 1
         if self._line is None:

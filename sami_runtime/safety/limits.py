@@ -60,8 +60,9 @@ class Limits(BaseModel):
     max_pause_s: Seconds | None = None
     """Longest time [s] between two ticks; after a longer one the robot is stopped. As long as `stop_after` ticks of the
     policy if left out. `inf` takes any: ticks that passed without a turn do not stop a policy that goes on to act."""
-    max_age_s: Seconds | None = None
-    """Oldest observation [s] that is acted on; `inf` takes any. Three periods of the policy if left out."""
+    max_age_s: Seconds | dict[str, Seconds] | None = None
+    """Oldest observation [s] that is acted on, or a table by signal; `inf` takes any. Three periods of the policy where
+    it is left out."""
     frozen: dict[str, Annotated[int, Field(ge=2)]] = {}
     """By observation signal: how many equal values in a row, to the last bit, mean that its sensor is stuck."""
     hold_ticks: Annotated[int, Field(ge=0)] = 3
@@ -102,9 +103,11 @@ class Limits(BaseModel):
                 if element not in action.elements:
                     raise UnknownName("element of the action", element, action.elements, f"The limit {name} names it.")
         signals = {signal.name: signal for signal in contract.observation}
-        for signal in (*self.frozen, *([self.rest] if isinstance(self.rest, str) else [])):
-            if signal not in signals:
-                raise UnknownName("observation signal", signal, signals, "A limit names it.")
+        named = {"frozen": [*self.frozen], "max_age_s": [*self.max_age_s] if isinstance(self.max_age_s, dict) else []}
+        for limit, names in {**named, "rest": [self.rest] if isinstance(self.rest, str) else []}.items():
+            for name in names:
+                if name not in signals:
+                    raise UnknownName("observation signal", name, signals, f"The limit {limit} names it.")
         needed = [name for name in ("rate", "acceleration") if getattr(self, name) is not None]
         needed += ["blend_in_s"] if self.blend_in_s else []
         if needed and self.rest is None:
@@ -126,9 +129,12 @@ class Limits(BaseModel):
         """Return the time [s] that may pass between two ticks: `max_pause_s`, or `stop_after` ticks of the policy."""
         return self.max_pause_s or self.stop_after / contract.rate_hz
 
-    def max_age(self, contract: Contract) -> float:
-        """Return the age [s] up to which an observation is acted on: `max_age_s`, or three periods of the policy."""
-        return self.max_age_s or AGE_PERIODS / contract.rate_hz
+    def max_age(self, contract: Contract) -> dict[str, float]:
+        """Return by signal the age [s] up to which it is acted on: `max_age_s`, or three periods of the policy."""
+        default = AGE_PERIODS / contract.rate_hz
+        given = self.max_age_s if isinstance(self.max_age_s, dict) else {}
+        every = default if isinstance(self.max_age_s, dict) else self.max_age_s or default
+        return {signal.name: given.get(signal.name, every) for signal in contract.observation}
 
     def bounds(self, action: Signal) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the (A,) lowest and (A,) highest action: the tighter of these limits' and the contract's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
@@ -35,24 +36,38 @@ class Rule(Protocol):
 
 
 class Age:
-    """An observation is measured at most so long before or after now.
+    """A signal is measured at most so long before or after now.
 
     Args:
-        longest: How long [s].
+        longest: How long [s], by signal.
+        single: Whether the limits give one number for all.
     """
 
-    def __init__(self, longest: float) -> None:
-        self._longest, self._tolerated = longest, longest * (1 + ROUNDING)
+    def __init__(self, longest: Mapping[str, float], single: bool) -> None:
+        self._longest, self._single = longest, single
+        self._tolerated = {name: seconds * (1 + ROUNDING) for name, seconds in longest.items()}
+        self._tightest = min(self._tolerated, key=self._tolerated.__getitem__)
+        self._least = self._tolerated[self._tightest]
 
     def judge(self, observation: Observation, now: float | None) -> str | None:
         """Object to a stamp that lies too far off in either direction, or is no time at all."""
-        # Written so that a time that is NaN counts as too old.
-        if now is None or abs(age := now - observation.time) <= self._tolerated:
+        if now is None:
             return None
+        # Written so that a time that is NaN counts as too old.
+        if observation.times is None:
+            if abs(age := now - observation.time) <= self._least:
+                return None
+            return self._words("the observation", age, self._tightest)
+        for name, tolerated in self._tolerated.items():
+            if not abs(age := now - observation.measured(name)) <= tolerated:
+                return self._words(name, age, name)
+        return None
+
+    def _words(self, what: str, age: float, name: str) -> str:
         when = f"{-age:.3g} s after" if age < 0 else f"{age:.3g} s before"
+        key = "max_age_s" if self._single else f"max_age_s.{name}"
         return (
-            f"age: the observation was measured {when} now by the loop's clock, allowed are {self._longest:.3g} s "
-            "(max_age_s)"
+            f"age: {what} was measured {when} now by the loop's clock, allowed are {self._longest[name]:.3g} s ({key})"
         )
 
 
@@ -61,16 +76,23 @@ class Order:
 
     def __init__(self) -> None:
         self._newest = -math.inf
+        self._by_signal: dict[str, float] = {}
 
     def judge(self, observation: Observation, now: float | None) -> str | None:
-        """Object to an observation that was measured before one that came earlier."""
-        if now is not None and observation.time < self._newest:
-            return (
-                f"order: the observation was measured {self._newest - observation.time:.3g} s before one that came "
-                "earlier"
-            )
-        self._newest = observation.time
+        """Object to an observation, or a signal of it, that was measured before one that came earlier."""
+        if observation.times is None:
+            if now is not None and observation.time < self._newest:
+                return self._words("the observation", self._newest - observation.time)
+            self._newest = observation.time
+            return None
+        for name in observation.values if now is not None else ():
+            if (ahead := self._by_signal.get(name, -math.inf) - observation.measured(name)) > 0:
+                return self._words(name, ahead)
+        self._by_signal = {name: observation.measured(name) for name in observation.values}
         return None
+
+    def _words(self, what: str, ahead: float) -> str:
+        return f"order: {what} was measured {ahead:.3g} s before one that came earlier"
 
 
 class Frozen:
@@ -110,7 +132,7 @@ class Watch:
 
     def __init__(self, limits: Limits, contract: Contract) -> None:
         self._rules: tuple[Rule, ...] = (
-            Age(limits.max_age(contract)),
+            Age(limits.max_age(contract), single=not isinstance(limits.max_age_s, dict)),
             Order(),
             *(Frozen(name, most) for name, most in limits.frozen.items()),
         )

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,6 +98,19 @@ def test_a_recording_says_what_it_is_one_of(session, arm, path):
     assert read_recording(path).contract == session.contract
 
 
+def test_times_by_signal_come_back_where_there_are_any(session, arm, path):
+    class Cameras(arm):
+        def read(self):
+            seen = super().read()
+            return replace(seen, times={"goal": seen.time - 0.01} if self.reads % 2 else None)
+
+    records, _ = record(path, session, Cameras())
+    read = [step.record.observation for step in read_recording(path).steps]
+    assert [each.times for each in read] == [each.observation.times for each in records]
+    assert read[0].times == {"goal": read[0].time - 0.01}
+    assert read[1].times is None
+
+
 def test_any_mcap_reader_reads_it_and_every_message_is_strict_json(session, arm, path):
     record(path, session, arm(nan_at_reads=[4]))
     with open(path, "rb") as file:
@@ -106,7 +120,7 @@ def test_any_mcap_reader_reads_it_and_every_message_is_strict_json(session, arm,
     schema, channel, _ = messages[0]
     assert (schema.encoding, channel.topic, channel.message_encoding) == ("jsonschema", "/step", "json")
     decoded = [json.loads(message.data, parse_constant=pytest.fail) for _, _, message in messages]
-    assert set(decoded[0]) == set(json.loads(schema.data)["properties"])
+    assert {*decoded[0], "measured_by_signal"} == set(json.loads(schema.data)["properties"])
     assert decoded[4]["observation"]["position"][0] == "nan"
 
 

@@ -63,6 +63,7 @@ def test_an_empty_file_is_the_defaults(written):
         ({"low": math.nan}, "low is nan; it must be a number."),
         ({"rest": {"fx": math.nan}}, "rest.fx is nan; it must be a number."),
         ({"rest": [0.0, 0.0]}, "rest is [0.0, 0.0]; it should be a valid number."),
+        ({"max_age_s": {"goal": 0}}, "max_age_s.goal is 0; it should be greater than 0."),
         ({"max_age_s": math.nan}, "max_age_s is nan; it should be greater than 0."),
         ({"blend_in_s": math.inf}, "blend_in_s is inf; it should be a finite number."),
         ({"hold_ticks": 2.5}, "hold_ticks is 2.5; it should be a valid integer."),
@@ -104,6 +105,7 @@ def test_a_missing_file_is_refused(tmp_path):
             "unknown element of the action 'dx'. Valid: fx, fy. The limit rate names it.",
         ),
         (Limits(frozen={"positions": 3}), "unknown observation signal 'positions'. Did you mean 'position'?"),
+        (Limits(max_age_s={"gaol": 3.0}), "unknown observation signal 'gaol'. Did you mean 'goal'?"),
         (Limits(rest="goals"), "unknown observation signal 'goals'. Did you mean 'goal'?"),
         (Limits(rate=1.0), "the limits set rate, but no rest: the first action would have nothing to start from."),
         (Limits(acceleration=1.0, blend_in_s=1.0), "the limits set acceleration and blend_in_s, but no rest"),
@@ -135,5 +137,8 @@ def test_the_tighter_of_contract_and_limits_counts(make):
 
 
 def test_the_oldest_observation_is_one_of_three_periods_where_the_limits_do_not_say(contract):
-    assert Limits().max_age(contract) == 3 / contract.rate_hz
-    assert [Limits(max_age_s=seconds).max_age(contract) for seconds in (0.5, math.inf)] == [0.5, math.inf]
+    periods = 3 / contract.rate_hz
+    assert Limits().max_age(contract) == {"position": periods, "goal": periods}
+    for seconds in (0.5, math.inf):
+        assert Limits(max_age_s=seconds).max_age(contract) == {"position": seconds, "goal": seconds}
+    assert Limits(max_age_s={"goal": 9.0}).max_age(contract) == {"position": periods, "goal": 9.0}
