@@ -104,7 +104,7 @@ def run(
         world = worlds.robot(adapter)
     film_path = _film_path(gif, model) if render == "gif" else None
     session = Session.load(model, provider=provider)
-    profile, allowed = _profile(gap), _limits(limits, aging=bool(gap) or world.real)
+    profile, allowed = _profile(gap), _limits(limits, bool(gap) or world.real, bool(gap))
     if shadow_tolerance and not shadow:
         raise SamiError("--shadow-tolerance says what is alike in a second model; name that one with --shadow.")
     if world.real and profile is not None and (profile.action_latency_s or profile.actuator_lag_s):
@@ -130,7 +130,7 @@ def run(
         require_compatible(session.contract, driven)  # before a recording is begun
         gate = SafetyGate(driven, session.contract, allowed)
         telemetry = Telemetry(session.contract)
-        watching: list[OnStep] = [total.add, telemetry]
+        watching: list[OnStep] = [total.add]
         live = closing.enter_context(LiveLine(telemetry))
         if record:
             facts = {"env": world.name, "seed": seed, "dry_run": dry_run, "gap": profile and profile.to_dict()}
@@ -165,6 +165,7 @@ def run(
                 on_step=watch,
                 gate=gate,
                 prewarm_s=PREWARM_S if paced else 0.0,
+                telemetry=telemetry,
             )
             total_reward = sum(rewards) if rewards else None
             rows.append(told.row_of(number, report, world, skills, total_reward, follower, telemetry))
@@ -201,8 +202,8 @@ def _profile(gap: str) -> GapProfile | None:
     return GapProfile.load(gap) if gap else None
 
 
-def _limits(path: Path | None, aging: bool) -> Limits:
-    """The limits of a file; `aging` where the world goes on while nothing is written."""
+def _limits(path: Path | None, aging: bool, noisy: bool) -> Limits:
+    """The limits of a file; `aging` where the world goes on while nothing is written, `noisy` behind a gap."""
     from sami_runtime.safety.limits import Limits
 
     limits = Limits.load(path) if path else Limits()
@@ -210,6 +211,9 @@ def _limits(path: Path | None, aging: bool) -> Limits:
         # A simulator stands still while nothing is written. Behind a gap it does not.
         still = {name: math.inf for name in ("max_age_s", "max_pause_s") if getattr(limits, name) is None}
         limits = limits.model_copy(update=still)
+    if noisy and "out_of_bounds" not in limits.model_fields_set:
+        # Errors that a gap adds to a signal at its bounds lead beyond them, and were asked for.
+        limits = limits.model_copy(update={"out_of_bounds": "act"})
     return limits
 
 

@@ -19,6 +19,7 @@ from sami_runtime.loop.stopping import stopped_after
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.session.session import Session
+from sami_runtime.session.telemetry import Telemetry
 
 Array = NDArray[np.float32]
 
@@ -51,6 +52,7 @@ def run_episode(
     gate: SafetyGate | None = None,
     loop_hz: float | None = None,
     prewarm_s: float = 0.0,
+    telemetry: Telemetry | None = None,
 ) -> EpisodeReport:
     """Runs one episode, and stops the adapter however it ends.
 
@@ -68,6 +70,8 @@ def run_episode(
         prewarm_s: How long [s] before the policy is due it makes a step on copies, so that the caches are warm; 0.0007
             is enough for `models/`, best with a clock that stays awake from then on. A tick whose turn ended too late
             for that goes without. 0 never.
+        telemetry: Reads the contexts, step by step; the gate heeds it, where its limits set `stop_on_alarm`. If None, a
+            new one does where they do.
 
     Raises:
         AdapterError: The policy and the adapter do not fit, or the adapter failed.
@@ -92,7 +96,7 @@ def run_episode(
         guard = gate or SafetyGate(adapter, session.contract)
         if guard.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
-        episode = _Episode(session, adapter, guard, clock, limit, substeps, period, on_step, prewarm_s)
+        episode = _Episode(session, adapter, guard, clock, limit, substeps, period, on_step, prewarm_s, telemetry)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()
@@ -115,6 +119,7 @@ class _Episode:
         period: float,
         on_step: OnStep | None,
         prewarm_s: float,
+        telemetry: Telemetry | None,
     ) -> None:
         self.session, self.adapter, self.gate, self.on_step = session, adapter, gate, on_step
         self.limit, self.substeps, self.prewarm_s = limit, substeps, prewarm_s
@@ -123,6 +128,8 @@ class _Episode:
         self.clock = clock or ManualClock()
         self.period = period
         self.deadline = gate.limits.deadline_s or period
+        limits_alarms = gate.limits.stop_on_alarm is not None
+        self.telemetry = telemetry or (Telemetry(session.contract) if limits_alarms else None)
         self.names = [signal.name for signal in session.contract.observation]
         self.context = np.zeros(session.contract.context_size, np.float32)
         self.contexts: list[Array] = []
@@ -135,6 +142,8 @@ class _Episode:
         self.gate.begin(self.period)
         self.adapter.reset(seed)
         self.session.reset()
+        if self.telemetry:
+            self.telemetry.reset()
         self.pace = Pace(self.clock, self.period)
 
     def next_tick(self) -> bool:
@@ -168,6 +177,8 @@ class _Episode:
         if self.due:
             self.asked = self.pace.tick // self.substeps
             self.contexts.append(self.context)
+        if self.telemetry and outcome is Outcome.ACTED:  # after the write, which waits for nobody who only looks on
+            self.gate.heed(self.telemetry.update(self.context))
         record = StepRecord(
             step=self.counts.ticks,
             outcome=outcome,

@@ -15,6 +15,9 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limiter import Limiter, Shaped, named
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import ROUNDING, Rest, Watch
+from sami_runtime.safety.workspace import Workspace
+from sami_runtime.safety.world_limits import Then
+from sami_runtime.session.telemetry import Reading
 from sami_runtime.values import all_finite, require_finite
 
 Array = NDArray[np.float32]
@@ -41,6 +44,8 @@ class _Episode:
     """Judges its observations."""
     rest: Rest
     """The action that moves nothing, where one is known."""
+    workspace: Workspace
+    """What its actions do not lead out of."""
     limiter: Limiter
     """Shapes its actions."""
     trips: int
@@ -49,6 +54,8 @@ class _Episode:
     """(A,): what the action is on its way to; None while the last one is held."""
     written: Array | None = None
     """(A,): written last, which stands while it is held."""
+    then: Then = "hold"
+    """What is to happen after the last observation, where it must not be acted on."""
     held: int = 0
     """Ticks of the policy without a new action, in a row."""
     ruled_at: float = math.inf
@@ -116,14 +123,26 @@ class SafetyGate:
     def fault(self, observation: Observation, now: float | None) -> str | None:
         """Return why an observation must not be acted on, its kind first; None if it may be, and is learned from.
 
+        What the limits want to happen then (hold, rest or stop), the next `hold` does.
+
         Args:
             observation: What was read.
             now: The time [s] on the clock that stamps the observations; None if there is none in common.
         """
-        reason = self._episode.watch.judge(observation, now)
-        if reason is None:
-            self._episode.rest.learn(observation)
-        return reason
+        episode = self._episode
+        objection = episode.watch.judge(observation, now)
+        if objection is None:
+            episode.then = "hold"
+            episode.rest.learn(observation)
+            if episode.workspace:
+                episode.workspace.learn(observation)
+            return None
+        episode.then = objection.then
+        return objection.reason
+
+    def heed(self, reading: Reading) -> None:
+        """Learn what the context told after a step of the policy; `stop_on_alarm` is judged by the next `fault`."""
+        self._episode.watch.heed(reading)
 
     def propose(self, action: Array, now: float, ticks: int = 1) -> Ruling:
         """Rule on a new action (A,).
@@ -137,7 +156,7 @@ class SafetyGate:
 
         Raises:
             NonFiniteError: It is not finite; hold instead. Nothing was changed.
-            SamiError: Limits need a rest to start from, and no good value of its signal was seen yet.
+            SamiError: No good value was seen yet of a signal from which the limits start: rest, or a workspace.
         """
         if not all_finite(action):
             require_finite(action[None], self._action.name, self._action.elements, "action", "It is never clamped.")
@@ -173,9 +192,11 @@ class SafetyGate:
         if stop := self._pause(now) or self._count(ticks, reason, now):
             return stop
         episode = self._episode
+        if episode.then == "stop":
+            return self._stop(reason.rstrip("."), now)
         episode.target = None
-        rest = episode.rest.value
-        if episode.written is None or episode.held <= self.limits.hold_ticks or rest is None:
+        rest, waits = episode.rest.value, episode.held <= self.limits.hold_ticks and episode.then != "rest"
+        if episode.written is None or waits or rest is None:
             return self._standing(now)
         episode.target = rest
         episode.limiter.blend_in.reset()  # from rest, it blends in anew
@@ -199,7 +220,7 @@ class SafetyGate:
                 f"{type(self.adapter).__name__} says it executed an action of shape {executed.shape}, expected "
                 f"{ruling.action.shape}. Correct what its write() returns."
             )
-        if not all_finite(executed):
+        if executed.tobytes() != ruling.action.tobytes() and not all_finite(executed):
             blame = "The adapter's write() returned it as executed."
             require_finite(executed[None], self._action.name, self._action.elements, "executed", blame)
         self._episode.written = ruling.action
@@ -239,8 +260,10 @@ class SafetyGate:
 
     def _fresh(self, period: float) -> _Episode:
         rest = Rest(self.limits, self._action)
-        limiter = Limiter(self.limits, self._action, rest, period)
-        return _Episode(Watch(self.limits, self._contract), rest, limiter, self._trips)
+        workspace = Workspace(self.limits, self._contract)
+        limiter = Limiter(self.limits, self._action, rest, period, workspace)
+        watch = Watch(self.limits, self._contract, self.adapter.observation)
+        return _Episode(watch, rest, workspace, limiter, self._trips)
 
     def _standing(self, now: float) -> Ruling:
         written = self._episode.written

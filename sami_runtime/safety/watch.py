@@ -1,4 +1,4 @@
-"""Judges observations: one class a rule, one method each; and learns from them, apart from that, where rest is."""
+"""Judges the stamps of observations and their sensors: one class a rule, one method each; `Watch` asks every rule."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits, by_element
+from sami_runtime.safety.world import AlarmStreak, Objection, World
+from sami_runtime.session.telemetry import Reading
 from sami_runtime.signals import Signal
 from sami_runtime.values import all_finite
 
@@ -128,16 +130,24 @@ class Watch:
     Args:
         limits: What is allowed.
         contract: Of the model that reads the observations.
+        provided: Signals as the adapter declares them.
     """
 
-    def __init__(self, limits: Limits, contract: Contract) -> None:
+    def __init__(self, limits: Limits, contract: Contract, provided: tuple[Signal, ...] = ()) -> None:
         self._rules: tuple[Rule, ...] = (
             Age(limits.max_age(contract), single=not isinstance(limits.max_age_s, dict)),
             Order(),
             *(Frozen(name, most) for name, most in limits.frozen.items()),
         )
+        self._alarm = None if limits.stop_on_alarm is None else AlarmStreak(limits.stop_on_alarm)
+        self._world = World(limits, contract, provided)
 
-    def judge(self, observation: Observation, now: float | None) -> str | None:
+    def heed(self, reading: Reading) -> None:
+        """Learn what the context told after a step of the policy, for `stop_on_alarm`."""
+        if self._alarm is not None:
+            self._alarm.heed(reading)
+
+    def judge(self, observation: Observation, now: float | None) -> Objection | None:
         """Return what the first rule that objects says; None if none does. Those after it do not see the observation.
 
         Args:
@@ -146,8 +156,10 @@ class Watch:
         """
         for rule in self._rules:
             if (reason := rule.judge(observation, now)) is not None:
-                return reason
-        return None
+                return Objection(reason)
+        if self._alarm is not None and (objection := self._alarm.judge()) is not None:
+            return objection
+        return self._world.judge(observation, now)
 
 
 class Rest:

@@ -273,7 +273,8 @@ class Arm(FakeAdapter):
     def __init__(self):
         super().__init__(axes=2)
         goal = {"name": "goal", "size": 1, "elements": ("x",), "low": (None,), "high": (None,)}
-        self.observation = (*self.observation, self.observation[0].model_copy(update=goal))
+        position = self.observation[0].model_copy(update={"low": (-1e6,) * 2, "high": (1e6,) * 2})
+        self.observation = (position, self.observation[1], position.model_copy(update=goal))
 
     def read(self):
         seen = super().read()
