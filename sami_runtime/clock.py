@@ -22,8 +22,17 @@ class Clock(Protocol):
         ...
 
 
+BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+"""The system's clock that goes on while the machine is suspended, where there is one."""
+_SLEPT_BEFORE = 0.0 if BOOTTIME is None else time.clock_gettime(BOOTTIME) - time.perf_counter()
+"""What it is ahead of `time.perf_counter` [s]: how long the machine was suspended before now."""
+
+
 class MonotonicClock:
-    """The machine's monotonic clock.
+    """The machine's monotonic clock, on which time passes also while the machine is suspended, where it can tell.
+
+    It is `time.perf_counter` until that happens: an adapter that stamps by that one falls behind from then on, and what
+    it observes counts as too old.
 
     Args:
         awake_s: How long before each deadline [s] it stays awake instead of asleep: a sleeping core wakes up late, and
@@ -37,14 +46,14 @@ class MonotonicClock:
 
     def now(self) -> float:
         """Return the time [s] since an arbitrary start."""
-        return time.perf_counter()
+        return time.perf_counter() if BOOTTIME is None else time.clock_gettime(BOOTTIME) - _SLEPT_BEFORE
 
     def sleep_until(self, deadline: float) -> None:
         """Return at `deadline` [s], or at once when it has passed."""
-        if (left := deadline - self.awake_s - time.perf_counter()) > 0:
+        if (left := deadline - self.awake_s - self.now()) > 0:
             time.sleep(left)
         if self.awake_s:
-            while time.perf_counter() < deadline:
+            while self.now() < deadline:
                 pass
 
 

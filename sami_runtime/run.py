@@ -89,7 +89,7 @@ class Run:
         self.driven: Adapter = DryRun(behind) if dry_run else behind
         """The adapter as the loop sees it: behind the gap, and without its write in a dry run."""
         require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
-        self.gate = SafetyGate(self.driven, contract, _aging(limits or Limits(), simulator and gap is None))
+        self.gate = SafetyGate(self.driven, contract, _suited(limits or Limits(), simulator, gap))
         """Owns the write. Tripped, it stays latched until somebody calls its `rearm`."""
         self.telemetry = Telemetry(contract)
         """Reads the contexts of the episode that runs, or ran last."""
@@ -186,6 +186,13 @@ def _require_for_robot(clock: Clock | None, gap: GapProfile | None, enforce_timi
         )
 
 
-def _aging(limits: Limits, still: bool) -> Limits:
-    """Return the limits; in a world that stands still while nothing is written, by default nothing is too old."""
-    return limits.model_copy(update={"max_age_s": math.inf}) if still and limits.max_age_s is None else limits
+def _suited(limits: Limits, simulator: bool, gap: GapProfile | None) -> Limits:
+    """Return the limits with defaults that suit a simulator, where it is one."""
+    changes: dict[str, Any] = {}
+    if simulator and gap is None:
+        # It stands still while nothing is written. Behind a gap it does not.
+        changes = {name: math.inf for name in ("max_age_s", "max_pause_s") if getattr(limits, name) is None}
+    elif simulator and "out_of_bounds" not in limits.model_fields_set:
+        # Errors that a gap adds to a signal at its bounds lead beyond them, and were asked for.
+        changes = {"out_of_bounds": "act"}
+    return limits.model_copy(update=changes)

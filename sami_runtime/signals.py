@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -32,6 +40,21 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
 
+class Moves(_Model):
+    """What an element of an action moves, where it is a displacement or a velocity."""
+
+    element: str
+    """The element of an observation, as `SIGNAL.ELEMENT`."""
+    scale: float = Field(allow_inf_nan=False)
+    """How far a unit of the action moves it within one period of the policy, in its own unit; not 0."""
+
+    @model_validator(mode="after")
+    def _moves_something(self) -> Moves:
+        if not self.scale:
+            raise ValueError(f"must not be 0: it says how far a unit of the action moves {self.element}")
+        return self
+
+
 class Signal(_Model):
     """A named vector that crosses between the robot and the policy."""
 
@@ -49,6 +72,8 @@ class Signal(_Model):
     """Highest value of each number in `unit`; None (JSON null) where there is no bound."""
     meaning: str = ""
     """What the numbers do, where name and unit do not say it all."""
+    moves: dict[str, Moves] | None = None
+    """By element of an action, what it moves; None where that is not declared, and then it is not written either."""
 
     @model_validator(mode="after")
     def _lengths_and_bounds(self) -> Signal:
@@ -61,4 +86,10 @@ class Signal(_Model):
         for element, low, high in zip(self.elements, self.low, self.high, strict=True):
             if low is not None and high is not None and low > high:
                 raise ValueError(f"signal {self.name!r} has low {low} above high {high} at {element}")
+        if strange := [name for name in self.moves or {} if name not in self.elements]:
+            raise ValueError(f"signal {self.name!r} says what {', '.join(strange)} moves, which it does not have")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_moves(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in dump(self).items() if name != "moves" or value is not None}

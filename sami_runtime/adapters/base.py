@@ -24,6 +24,12 @@ class Observation:
     """By signal name, each (size,) in the signal's unit."""
     time: float
     """When it was measured [s], by the adapter's clock; not when it was asked for."""
+    times: Mapping[str, float] | None = None
+    """The same by signal, where sensors measure at different times; `time` holds for those that are left out."""
+
+    def measured(self, name: str) -> float:
+        """Return when a signal was measured [s]."""
+        return self.time if self.times is None else self.times.get(name, self.time)
 
     def pick(self, names: Iterable[str]) -> dict[str, NDArray[np.float32]]:
         """Return the values of these signals, without those that are missing: a session names them better."""
@@ -107,10 +113,16 @@ def require_observation(given: object, adapter: Adapter) -> Observation:
     """Return what `read` returned, if that is an observation.
 
     Raises:
-        AdapterError: It is something else.
+        AdapterError: It is something else, or has the time of a signal that it lacks.
     """
     valid = "Observation(values, time), the values by signal and when they were measured [s]"
-    return _require_kind(given, Observation, adapter, "read", valid)
+    seen = _require_kind(given, Observation, adapter, "read", valid)
+    if seen.times is not None and (strange := seen.times.keys() - seen.values.keys()):
+        raise AdapterError(
+            f"{type(adapter).__name__}.read() returned times of {', '.join(sorted(strange))}, which it did not "
+            f"observe; it observed {', '.join(seen.values)}. Name the times as the signals."
+        )
+    return seen
 
 
 def require_executed(given: object, adapter: Adapter) -> Executed:

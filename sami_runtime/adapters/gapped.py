@@ -65,9 +65,13 @@ class Gapped:
                     f"{seen.values.get(signal.name)}. Correct the adapter."
                 )
         flat = np.concatenate([seen.values[signal.name] for signal in self.observation])
-        values, time = self.gap.observe(flat, seen.time)
-        parts = np.split(values.copy(), self._ends)
-        return Observation({s.name: part for s, part in zip(self.observation, parts, strict=True)}, time)
+        names = [signal.name for signal in self.observation]
+        stamps = None if seen.times is None else np.array([seen.time, *map(seen.measured, names)])
+        values, stamp = self.gap.observe(flat, seen.time if stamps is None else stamps)
+        parts = dict(zip(names, np.split(values.copy(), self._ends), strict=True))
+        if isinstance(stamp, np.ndarray):
+            return Observation(parts, float(stamp[0]), dict(zip(names, stamp[1:].tolist(), strict=True)))
+        return Observation(parts, stamp)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,) on its way, and says what was sent."""

@@ -191,24 +191,32 @@ def _bounded(trial: _Trial) -> None:
 
 
 def _clocked(trial: _Trial) -> None:
-    allowed = trial.limits.max_age(trial.contract)
     for tick, (seen, now) in enumerate(zip(trial.seen, trial.read_at, strict=True)):
-        age = now - seen.time
-        if not -FUTURE_S <= age <= allowed:
-            raise AdapterError(
-                f"read {tick} is stamped {seen.time:.6g} s, and it was {now:.6g} s by the loop's clock: {age:.3g} s "
-                f"old, allowed are 0 to {allowed:.3g} (max_age_s). Stamp it with the clock that the adapter was given"
-            )
+        for name, allowed in trial.limits.max_age(trial.contract).items():
+            stamp = seen.measured(name)
+            if not -FUTURE_S <= now - stamp <= allowed:
+                raise AdapterError(
+                    f"read {tick} {_stamped(seen, name)} {stamp:.6g} s, and it was {now:.6g} s by the loop's clock: "
+                    f"{now - stamp:.3g} s old, allowed are 0 to {allowed:.3g} (max_age_s). Stamp it with the clock "
+                    "that the adapter was given"
+                )
 
 
 def _forward(trial: _Trial) -> None:
-    stamps = [seen.time for seen in trial.seen]
-    for tick, (one, other) in enumerate(pairwise(stamps)):
-        if other < one:
-            raise AdapterError(f"read {tick + 1} is stamped {other:.6g} s, before read {tick} at {one:.6g} s")
-    if len(stamps) > 1 and stamps[0] == stamps[-1]:
-        hint = "" if trial.write else "; a simulator stands still unless something is written, so check it with writes"
-        raise AdapterError(f"all {len(stamps)} observations are stamped {stamps[0]:.6g} s{hint}")
+    for name in (signal.name for signal in trial.contract.observation):
+        stamps = [seen.measured(name) for seen in trial.seen]
+        for tick, (one, other) in enumerate(pairwise(stamps)):
+            if other < one:
+                stamped = _stamped(trial.seen[tick + 1], name)
+                raise AdapterError(f"read {tick + 1} {stamped} {other:.6g} s, before read {tick} at {one:.6g} s")
+        if len(stamps) > 1 and stamps[0] == stamps[-1]:
+            hint = "; a simulator stands still unless something is written, so check it with writes"
+            what = "observations" if trial.seen[-1].times is None else f"readings of {name}"
+            raise AdapterError(f"all {len(stamps)} {what} are stamped {stamps[0]:.6g} s{'' if trial.write else hint}")
+
+
+def _stamped(seen: Observation, name: str) -> str:
+    return "is stamped" if seen.times is None else f"has {name} stamped"
 
 
 def _kept(trial: _Trial) -> None:

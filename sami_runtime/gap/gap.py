@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sami_runtime.gap.draw import Draw
-from sami_runtime.gap.lines import Actuator, Array, Line, Stamps
+from sami_runtime.gap.lines import Actuator, Array, Line, Stamps, Times
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.gap.sensors import Bias, Copies, Noise, Quantisation, Sensor, Sticking
 from sami_runtime.signals import Signal
@@ -53,7 +53,7 @@ class Gap:
         copies = [(self._where[name], self._where[source]) for name, source in profile.same_as.items()]
         self._sensors: tuple[Sensor, ...] = (Bias(), Noise(), Quantisation(), Sticking(period), Copies(copies))
         self._stamps = Stamps()
-        self._line: Line[tuple[Array, float]] = Line(period)
+        self._line: Line[tuple[Array, Times]] = Line(period)
         self._actuator = Actuator(action_size, write_period or period)
         self.on_actions = profile.action_latency_s != 0.0 or profile.actuator_lag_s != 0.0
         """Whether anything lies between an action and what the world gets."""
@@ -78,15 +78,15 @@ class Gap:
         self._tick = 0
         self.begun = True
 
-    def observe(self, values: Array, time: float = 0.0) -> tuple[Array, float]:
+    def observe(self, values: Array, time: Times = 0.0) -> tuple[Array, Times]:
         """Sense one tick: what the world is goes in, and what a policy gets to see of it comes out.
 
         Args:
             values: (D,) as they are.
-            time: When they were measured [s].
+            time: When they were measured [s]; or an array of times, where sensors measure at different ones.
 
         Returns:
-            (D,) what arrived last, and its stamp [s].
+            (D,) what arrived last, and its stamp or stamps [s].
         """
         tick, self._tick = self._tick, self._tick + 1
         said = values.astype(np.float64)

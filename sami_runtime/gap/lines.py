@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from sami_runtime.gap.draw import Draw, Float64, whole_periods
 
 Array = NDArray[np.floating]
+Times = float | Float64
+"""When an observation was measured [s]: one time, or an array of several."""
 T = TypeVar("T")
 
 
@@ -70,10 +72,10 @@ class Stamps:
     def begin(self, draw: Draw) -> None:
         """Begin an episode."""
         self._skew, self._offset = draw.number("clock_skew"), draw.number("clock_offset_s")
-        self._began: float | None = None
+        self._began: Times | None = None
 
-    def stamp(self, time: float) -> float:
-        """Return what the clock shows at a time [s]; an episode begins with the first."""
+    def stamp(self, time: Times) -> Times:
+        """Return what the clock shows at a time, or at several [s]; an episode begins with the first."""
         if self._began is None:
             self._began = time
         return time + self._offset + self._skew * (time - self._began)

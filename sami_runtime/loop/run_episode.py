@@ -74,7 +74,8 @@ def run_episode(
         enforce_timing: Whether an observation can be too old and an answer too late, as the gate's limits say. It
             needs a clock, the one that stamps the adapter's observations; False is for an adapter that stamps with
             another. If None, timing is enforced where a clock is given.
-        telemetry: Reads the contexts, for the record of each tick. If None, a new one does, where `on_step` listens.
+        telemetry: Reads the contexts, for the record of each tick, and for the gate where its limits set
+            `stop_on_alarm`. If None, a new one does, where `on_step` listens or the gate heeds alarms.
 
     Raises:
         SamiError: An argument is none that could be run with.
@@ -106,7 +107,8 @@ def run_episode(
         if guard.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
         judged = clock is not None if enforce_timing is None else enforce_timing
-        reader = telemetry or (Telemetry(session.contract) if on_step else None)
+        read = on_step is not None or guard.limits.stop_on_alarm is not None
+        reader = telemetry or (Telemetry(session.contract) if read else None)
         timing = _Timing(clock or ManualClock(), judged, period, substeps, prewarm_s)
         episode = _Episode(session, adapter, guard, limit, timing, reader, on_step)
         episode.begin(seed)
@@ -197,7 +199,7 @@ class _Episode:
             self.asked = self.pace.tick // self.substeps
             self.contexts.append(self.context)
         if self.telemetry and outcome is Outcome.ACTED:  # after the write, which waits for nobody who only looks on
-            self.telemetry.update(self.context)
+            self.gate.heed(self.telemetry.update(self.context))
         record = StepRecord(
             step=self.counts.ticks,
             outcome=outcome,
@@ -207,7 +209,7 @@ class _Episode:
             context=self.context,
             info=self.info,
             times=SectionTimes(*(end - start for start, end in pairwise(laps))),
-            reason=reason,
+            reason=ruling.reason or reason,
             limited_by=self.gate.changed(ruling, sent),
             time=began,
             lag=began - self.pace.due,
@@ -250,12 +252,12 @@ class _Episode:
         return Outcome.ACTED, ""
 
     def _rule(self, outcome: Outcome, reason: str) -> Ruling:
-        now = self.clock.now()
+        now, ticks = self.clock.now(), self.pace.tick // self.substeps - self.asked
         if outcome is Outcome.ACTED and self.proposed is not None:
-            return self.gate.propose(self.proposed, now)
+            return self.gate.propose(self.proposed, now, ticks)
         if outcome is Outcome.STANDING:
             return self.gate.stand(now)
-        return self.gate.hold(reason, now, self.pace.tick // self.substeps - self.asked)
+        return self.gate.hold(reason, now, ticks)
 
     def _due(self, tick: int) -> bool:
         """Whether the policy is to be asked at a tick of the loop, or was to be at one that passed."""

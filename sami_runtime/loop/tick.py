@@ -64,7 +64,7 @@ class StepRecord:
     """What the adapter told."""
     times: SectionTimes
     reason: str = ""
-    """Why the policy did not act, its kind first: `"age: ..."`, `"frozen: ..."`, `"late: ..."`, `"refused: ..."`."""
+    """Why the policy did not act, or the gate stopped the robot, its kind first: `"age: ..."`, `"pause: ..."`."""
     limited_by: tuple[str, ...] = ()
     """Every limit that changed the action, each as `"rate dx"`; `"stop"` where the gate tripped."""
     time: float = 0.0

@@ -32,7 +32,7 @@ SCHEMA: dict[str, Any] = {
         **{name: {"type": "number"} for name in ("time", "lag", "measured")},
         **{name: {"type": "array", "items": {"type": "number"}} for name in ("action", "executed", "context")},
         "limited_by": {"type": "array", "items": {"type": "string"}},
-        **{name: {"type": "object"} for name in ("observation", "info", "times", "telemetry")},
+        **{name: {"type": "object"} for name in ("observation", "measured_by_signal", "info", "times", "telemetry")},
     },
 }
 """What a message holds. A number that is not finite is the string "nan", "inf" or "-inf"."""
@@ -72,6 +72,7 @@ def message_of(episode: int, record: StepRecord) -> dict[str, Any]:
         "reason": record.reason,
         "time": record.time,
         "measured": None if seen is None else plain(seen.time),
+        **({} if seen is None or seen.times is None else {"measured_by_signal": plain(seen.times)}),
         "observation": None if seen is None else plain({k: v for k, v in seen.values.items() if _numbers(v)}),
         "action": plain(record.action),
         "executed": plain(record.executed),
@@ -149,7 +150,9 @@ def recorded_step(message: dict[str, Any]) -> RecordedStep:
     if message["observation"] is not None:
         # As wide as they were read: the session is what converts to float32, now as then.
         values: dict[str, Any] = {name: _array(value, np.float64) for name, value in message["observation"].items()}
-        observation = Observation(values, float(message["measured"]))
+        times = message.get("measured_by_signal")
+        times = None if times is None else {name: float(time) for name, time in times.items()}
+        observation = Observation(values, float(message["measured"]), times)
     record = StepRecord(
         step=message["step"],
         outcome=Outcome(message["outcome"]),

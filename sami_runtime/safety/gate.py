@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +14,10 @@ from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limiter import Limiter, Shaped, named
 from sami_runtime.safety.limits import Limits
-from sami_runtime.safety.watch import Rest, Watch
+from sami_runtime.safety.watch import ROUNDING, Rest, Watch
+from sami_runtime.safety.workspace import Workspace
+from sami_runtime.safety.world_limits import Then
+from sami_runtime.session.telemetry import Reading
 from sami_runtime.values import all_finite, require_finite
 
 Array = NDArray[np.float32]
@@ -28,6 +32,8 @@ class Ruling(NamedTuple):
     """Every limit that changed the proposal, as `"rate dx"`; `"blend-in"`, `"rest"`, `"stop"` concern all elements."""
     time: float
     """When it was ruled [s]."""
+    reason: str = ""
+    """Why nothing is to be written any more, its kind first, where the ruling itself found out; empty otherwise."""
 
 
 @dataclass
@@ -38,6 +44,8 @@ class _Episode:
     """Judges its observations."""
     rest: Rest
     """The action that moves nothing, where one is known."""
+    workspace: Workspace
+    """What its actions do not lead out of."""
     limiter: Limiter
     """Shapes its actions."""
     trips: int
@@ -46,8 +54,12 @@ class _Episode:
     """(A,): what the action is on its way to; None while the last one is held."""
     written: Array | None = None
     """(A,): written last, which stands while it is held."""
+    then: Then = "hold"
+    """What is to happen after the last observation, where it must not be acted on."""
     held: int = 0
     """Ticks of the policy without a new action, in a row."""
+    ruled_at: float = math.inf
+    """When it was ruled last [s]; before the first ruling, no time can be too long ago."""
 
 
 class SafetyGate:
@@ -72,6 +84,7 @@ class SafetyGate:
         self.tripped: str | None = None
         """Why the gate is latched; None while it is armed."""
         self._trips, self._why = 0, ""
+        self._max_pause = self.limits.max_pause(contract)
         self._contract, self._action = contract, contract.action
         self._episode = self._fresh(1.0 / contract.rate_hz)
 
@@ -110,24 +123,48 @@ class SafetyGate:
     def fault(self, observation: Observation, now: float | None) -> str | None:
         """Return why an observation must not be acted on, its kind first; None if it may be, and is learned from.
 
+        What the limits want to happen then (hold, rest or stop), the next `hold` does.
+
         Args:
             observation: What was read.
             now: The time [s] on the clock that stamps the observations; None if there is none in common.
         """
-        reason = self._episode.watch.judge(observation, now)
-        if reason is None:
-            self._episode.rest.learn(observation)
-        return reason
+        episode = self._episode
+        objection = episode.watch.judge(observation, now)
+        if objection is None:
+            episode.then = "hold"
+            episode.rest.learn(observation)
+            if episode.workspace:
+                episode.workspace.learn(observation)
+            return None
+        episode.then = objection.then
+        return objection.reason
 
-    def propose(self, action: Array, now: float) -> Ruling:
+    def heed(self, reading: Reading) -> None:
+        """Learn what the context told after a step of the policy; `stop_on_alarm` is judged by the next `fault`."""
+        self._episode.watch.heed(reading)
+
+    def propose(self, action: Array, now: float, ticks: int = 1) -> Ruling:
         """Rule on a new action (A,).
+
+        Where too much time has passed without one, the gate trips, and nothing is to be written.
+
+        Args:
+            action: What the policy wants.
+            now: The time [s].
+            ticks: After how many ticks of the policy it comes: 1, and those that passed without a turn.
 
         Raises:
             NonFiniteError: It is not finite; hold instead. Nothing was changed.
-            SamiError: Limits need a rest to start from, and no good value of its signal was seen yet.
+            SamiError: No good value was seen yet of a signal from which the limits start: rest, or a workspace.
         """
         if not all_finite(action):
             require_finite(action[None], self._action.name, self._action.elements, "action", "It is never clamped.")
+        stop = self._pause(now)
+        if ticks > 1 and not stop and self._max_pause < math.inf:
+            stop = self._count(ticks - 1, f"missed: {ticks - 1} ticks of the policy passed without a turn", now)
+        if stop:
+            return stop
         episode = self._episode
         episode.held = 0
         episode.limiter.blend_in.begin()
@@ -136,6 +173,8 @@ class SafetyGate:
 
     def stand(self, now: float) -> Ruling:
         """Rule on a tick between two of the policy's: its last action stands, on its way there if limits delay it."""
+        if stop := self._pause(now):
+            return stop
         if self._episode.target is None:
             return self._standing(now)
         return _ruling(self._episode.limiter.shape(self._episode.target, now), now)
@@ -150,14 +189,14 @@ class SafetyGate:
             now: The time [s].
             ticks: For how many ticks of the policy there was none, those that passed without a turn included.
         """
+        if stop := self._pause(now) or self._count(ticks, reason, now):
+            return stop
         episode = self._episode
-        episode.held += ticks
-        if episode.held >= self.limits.stop_after:
-            self.trip(f"no new action at {episode.held} ticks in a row (stop_after), lastly: {reason.rstrip('.')}")
-            return Ruling(None, ("stop",), now)
+        if episode.then == "stop":
+            return self._stop(reason.rstrip("."), now)
         episode.target = None
-        rest = episode.rest.value
-        if episode.written is None or episode.held <= self.limits.hold_ticks or rest is None:
+        rest, waits = episode.rest.value, episode.held <= self.limits.hold_ticks and episode.then != "rest"
+        if episode.written is None or waits or rest is None:
             return self._standing(now)
         episode.target = rest
         episode.limiter.blend_in.reset()  # from rest, it blends in anew
@@ -181,7 +220,7 @@ class SafetyGate:
                 f"{type(self.adapter).__name__} says it executed an action of shape {executed.shape}, expected "
                 f"{ruling.action.shape}. Correct what its write() returns."
             )
-        if not all_finite(executed):
+        if executed.tobytes() != ruling.action.tobytes() and not all_finite(executed):
             blame = "The adapter's write() returned it as executed."
             require_finite(executed[None], self._action.name, self._action.elements, "executed", blame)
         self._episode.written = ruling.action
@@ -197,10 +236,34 @@ class SafetyGate:
         executed = np.asarray(sent.action, np.float32)
         return (*ruling.limited_by, *named("adapter", executed != ruling.action, self._action.elements))
 
+    def _pause(self, now: float) -> Ruling | None:
+        """Trip, and say so, where the last ruling was too long ago; else None."""
+        episode = self._episode
+        pause, episode.ruled_at = now - episode.ruled_at, now
+        if pause <= self._max_pause * (1 + ROUNDING):
+            return None
+        allowed = f"allowed are {self._max_pause:.3g} s (max_pause_s)"
+        return self._stop(f"pause: {pause:.3g} s passed between two ticks, {allowed}", now)
+
+    def _count(self, ticks: int, reason: str, now: float) -> Ruling | None:
+        """Count ticks of the policy without a new action; trip, and say so, where they are too many in a row."""
+        episode = self._episode
+        episode.held += ticks
+        if episode.held < self.limits.stop_after:
+            return None
+        self.trip(f"no new action at {episode.held} ticks in a row (stop_after), lastly: {reason.rstrip('.')}")
+        return Ruling(None, ("stop",), now, reason)
+
+    def _stop(self, reason: str, now: float) -> Ruling:
+        self.trip(reason)
+        return Ruling(None, ("stop",), now, reason)
+
     def _fresh(self, period: float) -> _Episode:
         rest = Rest(self.limits, self._action)
-        limiter = Limiter(self.limits, self._action, rest, period)
-        return _Episode(Watch(self.limits, self._contract), rest, limiter, self._trips)
+        workspace = Workspace(self.limits, self._contract)
+        limiter = Limiter(self.limits, self._action, rest, period, workspace)
+        watch = Watch(self.limits, self._contract, self.adapter.observation)
+        return _Episode(watch, rest, workspace, limiter, self._trips)
 
     def _standing(self, now: float) -> Ruling:
         written = self._episode.written

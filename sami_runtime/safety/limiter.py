@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.safety.watch import ROUNDING, Rest
+from sami_runtime.safety.workspace import Workspace
 from sami_runtime.signals import Signal
 
 Array = NDArray[np.float32]
@@ -194,20 +195,23 @@ class Limiter:
         action: The action's signal.
         rest: From where the first step goes.
         period: Nominal time between two ticks [s].
+        workspace: What no action leads out of.
     """
 
-    def __init__(self, limits: Limits, action: Signal, rest: Rest, period: float) -> None:
+    def __init__(self, limits: Limits, action: Signal, rest: Rest, period: float, workspace: Workspace) -> None:
+        self._workspace = workspace if workspace else None
         self._elements, self._rest, self._period = action.elements, rest, period
         self._bounds = Bounds(*limits.bounds(action), action.elements)
         self.blend_in = BlendIn(limits.blend_in_s, rest)
         rate = by_element(limits.rate, action, math.inf)
         acceleration = by_element(limits.acceleration, action, math.inf)
         self._acceleration = Acceleration(acceleration)
+        self._accelerates = bool(np.isfinite(acceleration).any())
         # What limits nothing is left out, because a loop may run a thousand times a second.
         self._on_actions: list[ActionLimit] = [self.blend_in] if limits.blend_in_s else []
         self._on_actions.append(self._bounds)
         self._on_steps: list[StepLimit] = [Rate(rate)] if np.isfinite(rate).any() else []
-        self._on_steps += [self._acceleration] if np.isfinite(acceleration).any() else []
+        self._on_steps += [self._acceleration] if self._accelerates else []
         self._executed: Array | None = None
         self._executed_at = 0.0
         self._speed = np.zeros(action.size)
@@ -223,6 +227,9 @@ class Limiter:
         for on_action in self._on_actions:
             action, names = on_action.limit(action, 0.0 if self._executed is None else elapsed)
             limited_by += names
+        if self._workspace is not None:
+            action, names = self._kept(action, elapsed)
+            limited_by += names
         if not self._on_steps:
             return Shaped(action, limited_by)
         start = self._rest.require() if self._executed is None else self._executed
@@ -235,24 +242,38 @@ class Limiter:
         if changed:
             stepped = np.where(step != move.way, (start + step).astype(np.float32), action)
             action = self._bounds.cut(stepped)  # also where the start was beyond them
+            if self._workspace is not None:
+                action, names = self._kept(action, elapsed)  # before the rate: what it leads out of is worse
+                changed += tuple(name for name in names if name not in limited_by)
         return Shaped(action, limited_by + changed)
 
     def brake(self, written: Array, now: float) -> Shaped:
         """Let the action that was written last (A,) stand, once it came to rest within the acceleration."""
-        speed = self._speed_at(now)
-        if not speed.any():
-            return Shaped(written, ())
-        still = np.zeros_like(speed)
-        braking = self._acceleration.limit(still, Move(still, speed, self._elapsed(now)))
-        action = self._bounds.cut((written + braking).astype(np.float32))
-        return Shaped(action, named("acceleration", braking != 0.0, self._elements))
+        action, limited_by = written, ()  # type: Array, tuple[str, ...]
+        speed, elapsed = self._speed_at(now), self._elapsed(now)
+        if speed.any():
+            still = np.zeros_like(speed)
+            braking = self._acceleration.limit(still, Move(still, speed, elapsed))
+            action = self._bounds.cut((written + braking).astype(np.float32))
+            limited_by = named("acceleration", braking != 0.0, self._elements)
+        if self._workspace is None:
+            return Shaped(action, limited_by)
+        kept, names = self._kept(action, elapsed)
+        return Shaped(kept, limited_by + names)
 
     def executed(self, action: Array, now: float) -> None:
         """Learn what was executed (A,), from where the next step goes."""
+        if self._workspace is not None:
+            self._workspace.executed(action, self._elapsed(now))
         start = self._rest.value if self._executed is None else self._executed
-        if start is not None:
+        if start is not None and self._accelerates:
             self._speed = (action.astype(np.float64) - start) / self._elapsed(now)
         self._executed, self._executed_at = action, now
+
+    def _kept(self, action: Array, elapsed: float) -> Shaped:
+        assert self._workspace is not None
+        kept = self._workspace.cut(action, elapsed)
+        return Shaped(kept, named("workspace", kept != action, self._elements))
 
     def _elapsed(self, now: float) -> float:
         """Return the time [s] since the last write; at most `PAUSE_PERIODS`, so that a pause does not allow a jump."""

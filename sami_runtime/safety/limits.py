@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sami_runtime.documents import read_document
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.contract import Contract
-from sami_runtime.signals import Signal
+from sami_runtime.safety.world_limits import (
+    Alarm,
+    Beyond,
+    ByElement,
+    Inside,
+    Jump,
+    Number,
+    Positive,
+    Range,
+    elements_of,
+)
+from sami_runtime.signals import Moves, Signal
 
-
-def _number(value: float) -> float:
-    if math.isnan(value):
-        raise ValueError("must be a number")
-    return value
-
-
-Number = Annotated[float, AfterValidator(_number)]
-Positive = Annotated[float, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 
 AGE_PERIODS = 3
@@ -57,15 +59,35 @@ class Limits(BaseModel):
     deadline_s: Seconds | None = None
     """Longest time [s] from the beginning of a tick to the policy's answer; a later one is dropped. One period of the
     loop if left out."""
-    max_age_s: Seconds | None = None
-    """Oldest observation [s] that is acted on; `inf` takes any. Three periods of the policy if left out."""
+    max_pause_s: Seconds | None = None
+    """Longest time [s] between two ticks; after a longer one the robot is stopped. As long as `stop_after` ticks of the
+    policy if left out. `inf` takes any: ticks that passed without a turn do not stop a policy that goes on to act."""
+    max_age_s: Seconds | dict[str, Seconds] | None = None
+    """Oldest observation [s] that is acted on, or a table by signal; `inf` takes any. Three periods of the policy where
+    it is left out."""
     frozen: dict[str, Annotated[int, Field(ge=2)]] = {}
     """By observation signal: how many equal values in a row, to the last bit, mean that its sensor is stuck."""
+    inside: ByElement[Inside] = {}
+    """Range in which an element of an observation stays, and what happens where it does not."""
+    jump: ByElement[Jump] = {}
+    """Largest change of an element from one tick of the policy to the next, and what happens where it is larger. Where
+    more periods lie between two stamps, so many times as much."""
+    out_of_bounds: Beyond | dict[str, Beyond] = "hold"
+    """What happens where an observation lies beyond the contract's bounds, for all signals or by signal; `act` takes
+    it. Where the adapter declares wider ones, in numbers, these count."""
+    workspace: ByElement[Range] = {}
+    """Range of an element of an observation out of which no action leads. It is limited before that happens."""
+    moves: dict[str, Moves] = {}
+    """By element of the action, which element of an observation it moves, and how far in one period of the policy.
+    The contract's hold as well, for those that are left out."""
+    stop_on_alarm: Alarm | None = None
+    """So many of the policy's steps in a row with an out-of-distribution score above 1 stop the robot."""
     hold_ticks: Annotated[int, Field(ge=0)] = 3
     """How many of the policy's ticks in a row the last action is held; then the action falls back to rest, if that is
     given."""
     stop_after: Annotated[int, Field(ge=1)] = 10
-    """At this many of the policy's ticks in a row without a new action, the robot is stopped."""
+    """At this many of the policy's ticks in a row without a new action, the robot is stopped. Those that passed without
+    a turn count."""
 
     @classmethod
     def load(cls, path: str | Path) -> Limits:
@@ -93,16 +115,22 @@ class Limits(BaseModel):
             SamiError: Rest is missing where it is needed, incomplete, or beyond the bounds; low is above high.
         """
         action = contract.action
-        for name in ("low", "high", "rate", "acceleration", "rest"):
+        for name in ("low", "high", "rate", "acceleration", "rest", "moves"):
             for element in value if isinstance(value := getattr(self, name), Mapping) else ():
                 if element not in action.elements:
                     raise UnknownName("element of the action", element, action.elements, f"The limit {name} names it.")
         signals = {signal.name: signal for signal in contract.observation}
-        for signal in (*self.frozen, *([self.rest] if isinstance(self.rest, str) else [])):
-            if signal not in signals:
-                raise UnknownName("observation signal", signal, signals, "A limit names it.")
+        named = {"frozen": [*self.frozen]}
+        for name in ("max_age_s", "out_of_bounds"):
+            named[name] = [*value] if isinstance(value := getattr(self, name), dict) else []
+        for limit, names in {**named, "rest": [self.rest] if isinstance(self.rest, str) else []}.items():
+            for name in names:
+                if name not in signals:
+                    raise UnknownName("observation signal", name, signals, f"The limit {limit} names it.")
+        self._require_elements(contract)
         needed = [name for name in ("rate", "acceleration") if getattr(self, name) is not None]
         needed += ["blend_in_s"] if self.blend_in_s else []
+        needed += [f'then = "rest" for {name}' for name, then in self._thens() if then == "rest"]
         if needed and self.rest is None:
             raise SamiError(
                 f"the limits set {' and '.join(needed)}, but no rest: the first action would have nothing to start "
@@ -118,9 +146,16 @@ class Limits(BaseModel):
             )
         self._require_rest(contract.action, signals, low, high)
 
-    def max_age(self, contract: Contract) -> float:
-        """Return the age [s] up to which an observation is acted on: `max_age_s`, or three periods of the policy."""
-        return self.max_age_s or AGE_PERIODS / contract.rate_hz
+    def max_pause(self, contract: Contract) -> float:
+        """Return the time [s] that may pass between two ticks: `max_pause_s`, or `stop_after` ticks of the policy."""
+        return self.max_pause_s or self.stop_after / contract.rate_hz
+
+    def max_age(self, contract: Contract) -> dict[str, float]:
+        """Return by signal the age [s] up to which it is acted on: `max_age_s`, or three periods of the policy."""
+        default = AGE_PERIODS / contract.rate_hz
+        given = self.max_age_s if isinstance(self.max_age_s, dict) else {}
+        every = default if isinstance(self.max_age_s, dict) else self.max_age_s or default
+        return {signal.name: given.get(signal.name, every) for signal in contract.observation}
 
     def bounds(self, action: Signal) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the (A,) lowest and (A,) highest action: the tighter of these limits' and the contract's."""
@@ -129,6 +164,57 @@ class Limits(BaseModel):
         low = np.maximum(contract_low, by_element(self.low, action, -math.inf))
         high = np.minimum(contract_high, by_element(self.high, action, math.inf))
         return low.astype(np.float32), high.astype(np.float32)
+
+    def moved(self, contract: Contract) -> dict[str, Moves]:
+        """Return by element of the action what it moves, as these limits or else the contract say."""
+        return {**(contract.action.moves or {}), **self.moves}
+
+    def beyond(self, signal: str) -> Beyond:
+        """Return what happens where a signal is beyond its bounds."""
+        by_signal = self.out_of_bounds
+        return by_signal.get(signal, "hold") if isinstance(by_signal, dict) else by_signal
+
+    def _thens(self) -> Iterator[tuple[str, str]]:
+        """Each limit on the world, and what happens beyond it."""
+        for limit in ("inside", "jump"):
+            for name, entry in getattr(self, limit).items():
+                yield f"{limit}.{name}", entry.then
+        beyond = self.out_of_bounds
+        yield from beyond.items() if isinstance(beyond, dict) else [("out_of_bounds", beyond)]
+        if self.stop_on_alarm is not None:
+            yield "stop_on_alarm", self.stop_on_alarm.then
+
+    def _require_elements(self, contract: Contract) -> None:
+        elements = elements_of(contract.observation)
+        moved = self.moved(contract)
+        for limit in ("inside", "jump", "workspace"):
+            for name in getattr(self, limit):
+                if name not in elements:
+                    raise UnknownName("element of an observation", name, elements, f"The limit {limit} names it.")
+        for name, moves in self.moves.items():
+            if moves.element not in elements:
+                hint = f"The limit moves.{name} names it."
+                raise UnknownName("element of an observation", moves.element, elements, hint)
+        for name in self.workspace:
+            movers = [element for element, moves in moved.items() if moves.element == name]
+            if len(movers) != 1:
+                which = " and ".join(movers) or "none"
+                raise SamiError(
+                    f"workspace.{name} limits the one element of the action that moves it, and {which} is said to. "
+                    f"Say which one does, and how far, such as: [moves] {contract.action.elements[0]} = "
+                    f'{{ element = "{name}", scale = 0.05 }}.'
+                )
+            low, high = (side[contract.action.elements.index(movers[0])] for side in self.bounds(contract.action))
+            if not low <= 0.0 <= high:
+                raise SamiError(
+                    f"workspace.{name} needs {movers[0]} to be able to stand still at its end, and it must be at least "
+                    f"{low:g} and at most {high:g}. Correct low or high, or leave the workspace out."
+                )
+        if self.stop_on_alarm is not None and contract.atlas is None:
+            raise SamiError(
+                f"the limits set stop_on_alarm, but {contract.name!r} has no atlas of contexts, so it cannot tell "
+                "whether the dynamics are known. Make one with sami atlas, or leave stop_on_alarm out."
+            )
 
     def _require_rest(self, action: Signal, signals: Mapping[str, Signal], low: Any, high: Any) -> None:
         if self.rest is None:
@@ -156,6 +242,10 @@ class Limits(BaseModel):
             )
 
 
+_UNIONS = ("low", "high", "rate", "acceleration", "rest", "max_age_s", "out_of_bounds")
+"""Limits that are one value for all, or a table."""
+
+
 def by_element(value: float | Mapping[str, float] | None, action: Signal, default: float) -> NDArray[np.float64]:
     """Return the value of each element, (A,); `default` where none is given."""
     if isinstance(value, Mapping):
@@ -168,7 +258,10 @@ def _explain(error: ValidationError) -> str:
     # A value for each element may be a number or a table; the deepest problem is that of the one which was given.
     problem = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
     key, *inner = problem["loc"]
-    if len(inner) > 1 or (inner and key == "frozen"):
-        key = f"{key}.{inner[-1]}"
+    if key in _UNIONS:
+        inner = inner[1:]  # which of its kinds it was taken for
+    key = ".".join(map(str, [key, *(each for each in inner if isinstance(each, str))]))
+    if problem["type"] == "missing":
+        return f"{key} is missing from {problem['input']!r}. Give it, or leave the limit out."
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return f"{key} is {problem['input']!r}; it {message}. Correct it, or leave it out."

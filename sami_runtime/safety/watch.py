@@ -1,8 +1,9 @@
-"""Judges observations: one class a rule, one method each; and learns from them, apart from that, where rest is."""
+"""Judges the stamps of observations and their sensors: one class a rule, one method each; `Watch` asks every rule."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,8 @@ from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits, by_element
+from sami_runtime.safety.world import AlarmStreak, Objection, World
+from sami_runtime.session.telemetry import Reading
 from sami_runtime.signals import Signal
 from sami_runtime.values import all_finite
 
@@ -35,24 +38,38 @@ class Rule(Protocol):
 
 
 class Age:
-    """An observation is measured at most so long before or after now.
+    """A signal is measured at most so long before or after now.
 
     Args:
-        longest: How long [s].
+        longest: How long [s], by signal.
+        single: Whether the limits give one number for all.
     """
 
-    def __init__(self, longest: float) -> None:
-        self._longest, self._tolerated = longest, longest * (1 + ROUNDING)
+    def __init__(self, longest: Mapping[str, float], single: bool) -> None:
+        self._longest, self._single = longest, single
+        self._tolerated = {name: seconds * (1 + ROUNDING) for name, seconds in longest.items()}
+        self._tightest = min(self._tolerated, key=self._tolerated.__getitem__)
+        self._least = self._tolerated[self._tightest]
 
     def judge(self, observation: Observation, now: float | None) -> str | None:
         """Object to a stamp that lies too far off in either direction, or is no time at all."""
-        # Written so that a time that is NaN counts as too old.
-        if now is None or abs(age := now - observation.time) <= self._tolerated:
+        if now is None:
             return None
+        # Written so that a time that is NaN counts as too old.
+        if observation.times is None:
+            if abs(age := now - observation.time) <= self._least:
+                return None
+            return self._words("the observation", age, self._tightest)
+        for name, tolerated in self._tolerated.items():
+            if not abs(age := now - observation.measured(name)) <= tolerated:
+                return self._words(name, age, name)
+        return None
+
+    def _words(self, what: str, age: float, name: str) -> str:
         when = f"{-age:.3g} s after" if age < 0 else f"{age:.3g} s before"
+        key = "max_age_s" if self._single else f"max_age_s.{name}"
         return (
-            f"age: the observation was measured {when} now by the loop's clock, allowed are {self._longest:.3g} s "
-            "(max_age_s)"
+            f"age: {what} was measured {when} now by the loop's clock, allowed are {self._longest[name]:.3g} s ({key})"
         )
 
 
@@ -61,16 +78,23 @@ class Order:
 
     def __init__(self) -> None:
         self._newest = -math.inf
+        self._by_signal: dict[str, float] = {}
 
     def judge(self, observation: Observation, now: float | None) -> str | None:
-        """Object to an observation that was measured before one that came earlier."""
-        if now is not None and observation.time < self._newest:
-            return (
-                f"order: the observation was measured {self._newest - observation.time:.3g} s before one that came "
-                "earlier"
-            )
-        self._newest = observation.time
+        """Object to an observation, or a signal of it, that was measured before one that came earlier."""
+        if observation.times is None:
+            if now is not None and observation.time < self._newest:
+                return self._words("the observation", self._newest - observation.time)
+            self._newest = observation.time
+            return None
+        for name in observation.values if now is not None else ():
+            if (ahead := self._by_signal.get(name, -math.inf) - observation.measured(name)) > 0:
+                return self._words(name, ahead)
+        self._by_signal = {name: observation.measured(name) for name in observation.values}
         return None
+
+    def _words(self, what: str, ahead: float) -> str:
+        return f"order: {what} was measured {ahead:.3g} s before one that came earlier"
 
 
 class Frozen:
@@ -106,16 +130,24 @@ class Watch:
     Args:
         limits: What is allowed.
         contract: Of the model that reads the observations.
+        provided: Signals as the adapter declares them.
     """
 
-    def __init__(self, limits: Limits, contract: Contract) -> None:
+    def __init__(self, limits: Limits, contract: Contract, provided: tuple[Signal, ...] = ()) -> None:
         self._rules: tuple[Rule, ...] = (
-            Age(limits.max_age(contract)),
+            Age(limits.max_age(contract), single=not isinstance(limits.max_age_s, dict)),
             Order(),
             *(Frozen(name, most) for name, most in limits.frozen.items()),
         )
+        self._alarm = None if limits.stop_on_alarm is None else AlarmStreak(limits.stop_on_alarm)
+        self._world = World(limits, contract, provided)
 
-    def judge(self, observation: Observation, now: float | None) -> str | None:
+    def heed(self, reading: Reading) -> None:
+        """Learn what the context told after a step of the policy, for `stop_on_alarm`."""
+        if self._alarm is not None:
+            self._alarm.heed(reading)
+
+    def judge(self, observation: Observation, now: float | None) -> Objection | None:
         """Return what the first rule that objects says; None if none does. Those after it do not see the observation.
 
         Args:
@@ -124,8 +156,10 @@ class Watch:
         """
         for rule in self._rules:
             if (reason := rule.judge(observation, now)) is not None:
-                return reason
-        return None
+                return Objection(reason)
+        if self._alarm is not None and (objection := self._alarm.judge()) is not None:
+            return objection
+        return self._world.judge(observation, now)
 
 
 class Rest:

@@ -66,6 +66,15 @@ def test_the_gap_shows_every_key_and_fits_the_arm():
     assert set(GapProfile.model_fields) <= keys
 
 
+def test_the_example_of_limits_shows_every_key_and_each_fits(tmp_path):
+    text = (ROOT / "examples" / "limits.toml").read_text()
+    switched_on = tmp_path / "limits.toml"
+    switched_on.write_text(re.sub(r"^#(?=\S)", "", text, flags=re.MULTILINE))
+    limits = Limits.load(switched_on)
+    assert limits.model_fields_set == set(Limits.model_fields)
+    limits.require_fit(read_artifact(ROOT / "models" / "panda-satesac.onnx").contract)
+
+
 def test_the_limits_fit_the_arm_and_cost_it_no_success(tmp_path):
     limits = ROOT / "examples" / "limits.toml"
     Limits.load(limits).require_fit(read_artifact(MODEL).contract)

@@ -234,7 +234,10 @@ class Arm(FakeAdapter):
     def __init__(self, clock=None, reading=(), writing=(), goals=(), stale_at_reads=(), **script):
         super().__init__(axes=2, clock=clock, **script)
         goal = {"name": "goal", "size": 1, "elements": ("x",), "low": (None,), "high": (None,)}
-        self.observation = (*self.observation, self.observation[0].model_copy(update=goal))
+        # Nothing holds the mass back, so that it says itself that it leaves the bounds of the policies.
+        position, *others = self.observation
+        position = position.model_copy(update={"low": (-1e6,) * 2, "high": (1e6,) * 2})
+        self.observation = (position, *others, position.model_copy(update=goal))
         self.clock, self.reading, self.writing = clock, iter(reading), iter(writing)
         self.goals, self.stale_at_reads = dict(goals), stale_at_reads
         self.written_at = []

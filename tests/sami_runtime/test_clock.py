@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from sami_runtime.clock import ManualClock, MonotonicClock
+from sami_runtime.clock import BOOTTIME, ManualClock, MonotonicClock
 from sami_runtime.errors import SamiError
 
 
@@ -27,6 +27,10 @@ class DrowsyMachine:
         self.time += 1e-6
         return self.time
 
+    def clock_gettime(self, clock):
+        assert clock == BOOTTIME
+        return self.perf_counter()
+
     def sleep(self, seconds):
         self.time += seconds + 1e-3
 
@@ -35,6 +39,7 @@ class DrowsyMachine:
 def test_a_clock_that_stays_awake_is_on_time_on_a_machine_that_wakes_up_late(monkeypatch, awake_s, late):
     machine = DrowsyMachine()
     monkeypatch.setattr("sami_runtime.clock.time", machine)
+    monkeypatch.setattr("sami_runtime.clock._SLEPT_BEFORE", 0.0)
     MonotonicClock(awake_s).sleep_until(deadline := machine.time + 0.004)
     assert 0.0 <= machine.time - deadline <= late + 1e-6
 
@@ -53,3 +58,12 @@ def test_the_machines_clock_sleeps_until_the_deadline_and_not_for_one_that_passe
     before = time.perf_counter()
     clock.sleep_until(begin)
     assert time.perf_counter() - before < 0.01
+
+
+@pytest.mark.skipif(BOOTTIME is None, reason="this system does not tell how long it was suspended")
+def test_time_passes_while_the_machine_is_suspended(monkeypatch):
+    clock, gettime, slept = MonotonicClock(), time.clock_gettime, 0.0
+    assert clock.now() == pytest.approx(time.perf_counter(), abs=0.1)  # what adapters stamp with
+    monkeypatch.setattr(time, "clock_gettime", lambda which: gettime(which) + slept)
+    before, slept = clock.now(), 3.0
+    assert clock.now() - before == pytest.approx(3.0, abs=0.5)

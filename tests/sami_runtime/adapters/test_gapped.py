@@ -1,5 +1,7 @@
 """Laws of the hook: an adapter behind a gap is an adapter, and loop and gate see the gap as they would on a robot."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,25 @@ def test_the_gate_catches_a_stuck_sensor(session, arm):
     assert [record.outcome.value for record in records[:5]] == ["acted"] * 4 + ["held"]
     assert records[4].reason == "frozen: position had the same value 3 times, allowed are 2 (frozen.position)"
     assert "stop_after" in stop
+
+
+def test_times_by_signal_arrive_with_their_message_by_the_clock_of_the_gap(arm):
+    class Cameras(arm):
+        def read(self):
+            seen = super().read()
+            return replace(seen, times={"goal": seen.time - 0.5})
+
+    clock = ManualClock()
+    robot = Gapped(Cameras(clock), GapProfile(latency_s=1 / RATE, clock_offset_s=3.0, clock_skew=0.01), RATE)
+    robot.reset(0)
+    seen = []
+    for _ in range(3):
+        seen.append(robot.read())
+        clock.advance(1 / RATE)
+        robot.write(np.zeros(2, np.float32))
+    assert [each.time for each in seen] == pytest.approx([3.0, 3.0, 3.0 + 1.01 / RATE])
+    assert [each.measured("goal") for each in seen] == pytest.approx([2.5, 2.5, 2.5 + 1.01 / RATE])
+    assert [each.measured("position") for each in seen] == [each.time for each in seen]
 
 
 def test_a_clock_that_is_ahead_makes_observations_untrustworthy(session, arm):

@@ -196,6 +196,13 @@ def slow(arm):
             "-1.7e+09 s old, allowed are 0 to 0.12 (max_age_s)",
         ),
         (changed_read(lambda v, t: (v, -0.01 * t)), "measures anew", "before read 1 at"),
+        (changed_read(lambda v, t: (v, t, {"goal": 0.0})), "measures anew", "all 5 readings of goal are stamped 0 s"),
+        (changed_read(lambda v, t: (v, t, {"goal": t - 9})), "stamps observations with the loop's", "has goal stamped"),
+        (
+            changed_read(lambda v, t: (v, t, {"gaol": t})),
+            "begins an episode",
+            "times of gaol, which it did not observe",
+        ),
         (changed_read(lambda v, t: (v, 0.0)), "measures anew", "all 5 observations are stamped 0 s"),
         (overwrites, "gives observations away", "read 0 gave position as a buffer that a later one reuses"),
         (slow, "leaves time for the policy", "ms of 40 ms"),

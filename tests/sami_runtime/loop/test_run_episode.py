@@ -1,5 +1,7 @@
 """Laws of the loop: its deadlines, its ticks, what it refuses before anything moves."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -277,9 +279,33 @@ def test_periods_that_a_stale_read_took_count_towards_the_stop(session, arm):
     """Ten ticks without a new action are 0.4 s, however few turns there were in them."""
     clock, records = ManualClock(), []
     adapter = arm(clock, reading=[0.0, *[2.0] * 9], stale_at_reads=range(1, 99))
+    gate = SafetyGate(adapter, session.contract, Limits(max_pause_s=3.0))
     with pytest.raises(SafetyStop, match="no new action at 51 ticks in a row"):
-        run_episode(session, adapter, clock=clock, on_step=records.append)
+        run_episode(session, adapter, clock=clock, on_step=records.append, gate=gate)
     assert [record.outcome.value for record in records] == ["acted", "held", "held"]
+
+
+@pytest.mark.parametrize(
+    ("hangs", "limits", "reason"),
+    [
+        (0.5, {}, "pause: 0.52 s passed between two ticks, allowed are 0.4 s (max_pause_s)"),
+        (0.5, {"max_pause_s": 9.0, "max_age_s": 9.0}, "missed: 12 ticks of the policy passed without a turn"),
+        (0.1, {"max_pause_s": 0.06}, "pause: 0.12 s passed between two ticks, allowed are 0.06 s (max_pause_s)"),
+    ],
+)
+def test_after_a_write_that_hung_nothing_is_written(session, arm, hangs, limits, reason):
+    clock, records = ManualClock(), []
+    adapter = arm(clock, writing=[0.0, 0.0, hangs])
+    gate = SafetyGate(adapter, session.contract, Limits(**limits))
+    with pytest.raises(SafetyStop, match=re.escape(reason)):
+        run_episode(session, adapter, clock=clock, on_step=records.append, gate=gate)
+    assert (adapter.writes, adapter.stops) == (3, 1)
+    assert (records[-1].reason, records[-1].limited_by, records[-1].executed) == (reason, ("stop",), None)
+
+
+def test_without_a_clock_a_simulator_may_take_its_time(session, arm):
+    adapter = arm(ManualClock(), writing=[99.0] * 10)
+    assert run_episode(session, adapter).loop.outcomes == {"acted": 10}
 
 
 @pytest.mark.parametrize(("part", "message"), [("read", "return Observation"), ("write", "return Executed")])

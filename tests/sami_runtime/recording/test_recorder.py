@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -123,6 +124,19 @@ def test_a_recording_says_what_it_is_one_of(session, arm, path):
     assert read_recording(path).contract == session.contract
 
 
+def test_times_by_signal_come_back_where_there_are_any(session, arm, path):
+    class Cameras(arm):
+        def read(self):
+            seen = super().read()
+            return replace(seen, times={"goal": seen.time - 0.01} if self.reads % 2 else None)
+
+    records, _ = record(path, session, Cameras())
+    read = [step.record.observation for step in read_recording(path).steps]
+    assert [each.times for each in read] == [each.observation.times for each in records]
+    assert read[0].times == {"goal": read[0].time - 0.01}
+    assert read[1].times is None
+
+
 def test_any_mcap_reader_reads_it_and_every_message_is_strict_json(session, arm, path):
     record(path, session, arm(nan_at_reads=[4]))
     with open(path, "rb") as file:
@@ -132,7 +146,7 @@ def test_any_mcap_reader_reads_it_and_every_message_is_strict_json(session, arm,
     schema, channel, _ = messages[0]
     assert (schema.encoding, channel.topic, channel.message_encoding) == ("jsonschema", "/step", "json")
     decoded = [json.loads(message.data, parse_constant=pytest.fail) for _, _, message in messages]
-    assert set(decoded[0]) == set(json.loads(schema.data)["properties"])
+    assert {*decoded[0], "measured_by_signal"} == set(json.loads(schema.data)["properties"])
     assert decoded[4]["observation"]["position"][0] == "nan"
 
 
@@ -287,7 +301,8 @@ class Arm(FakeAdapter):
     def __init__(self):
         super().__init__(axes=2)
         goal = {"name": "goal", "size": 1, "elements": ("x",), "low": (None,), "high": (None,)}
-        self.observation = (*self.observation, self.observation[0].model_copy(update=goal))
+        position = self.observation[0].model_copy(update={"low": (-1e6,) * 2, "high": (1e6,) * 2})
+        self.observation = (position, self.observation[1], position.model_copy(update=goal))
 
     def read(self):
         seen = super().read()

@@ -137,7 +137,7 @@ def test_a_hold_brakes_within_the_acceleration_and_then_stands(gate):
 
 
 def test_after_a_pause_an_action_begins_from_standing_still(gate):
-    armed = gate(rest=0.0, rate=5.0, acceleration=10.0)
+    armed = gate(rest=0.0, rate=5.0, acceleration=10.0, max_pause_s=float("inf"))
     path, _ = drive(armed, [(1.0, 1.0)] * 6, PERIOD * np.arange(6))
     ruling = armed.propose(action(0, 0), 60.0)
     # Before the pause it was on its way up; nothing drives it on up now.
@@ -158,6 +158,58 @@ def test_ticks_that_passed_without_a_turn_count_as_held(gate):
     assert armed.tripped is None
     armed.hold("age: ...", 10 * PERIOD)
     assert armed.tripped.startswith("no new action at 10 ticks in a row")
+
+
+def test_ticks_that_passed_without_a_turn_count_also_before_a_new_action(gate):
+    armed = gate(stop_after=10)
+    drive(armed, [(0.2, 0.2)], [0.0])
+    for tick in range(1, 5):
+        armed.write(armed.hold("age: ...", tick * PERIOD))
+    ruling = armed.propose(action(0.1, 0.1), 11 * PERIOD, ticks=7)
+    assert (ruling.action, ruling.limited_by, armed.write(ruling)) == (None, ("stop",), None)
+    assert ruling.reason == "missed: 6 ticks of the policy passed without a turn"
+    assert armed.tripped == f"no new action at 10 ticks in a row (stop_after), lastly: {ruling.reason}"
+
+
+def test_fewer_missed_ticks_than_stop_after_are_forgotten_with_the_next_action(gate):
+    armed = gate(stop_after=10)
+    for tick in range(0, 90, 9):
+        assert armed.write(armed.propose(action(0.1, 0.1), tick * PERIOD, ticks=9)) is not None
+    assert armed.tripped is None
+
+
+@pytest.mark.parametrize("way", ["propose", "stand", "hold"])
+def test_a_pause_between_two_ticks_trips_the_gate_whatever_comes_next(gate, way):
+    def rule(now):
+        if way == "stand":
+            return armed.stand(now)
+        return armed.propose(action(0.1, 0.1), now) if way == "propose" else armed.hold("late: ...", now)
+
+    armed = gate(max_pause_s=0.1)
+    drive(armed, [(0.2, 0.2)], [9.0])  # however late the first one was
+    assert armed.write(rule(9.1)) is not None
+    ruling = rule(9.2011)
+    assert (ruling.action, ruling.limited_by, armed.write(ruling)) == (None, ("stop",), None)
+    assert ruling.reason == "pause: 0.101 s passed between two ticks, allowed are 0.1 s (max_pause_s)"
+    assert armed.tripped == ruling.reason
+    armed.rearm()
+    armed.begin(PERIOD)
+    drive(armed, [(0.2, 0.2)], [60.0])
+    assert armed.tripped is None
+
+
+def test_a_pause_may_be_as_long_as_the_stop_waits_for_where_the_limits_do_not_say(gate):
+    for pause, trips in ((10 * PERIOD, False), (10 * PERIOD + 0.001, True)):
+        armed = gate(stop_after=10)
+        drive(armed, [(0.2, 0.2)], [0.0])
+        armed.stand(pause)
+        assert (armed.tripped is not None) == trips
+
+
+def test_where_any_pause_is_allowed_missed_ticks_do_not_stop_what_acts_on(gate):
+    armed = gate(max_pause_s=float("inf"))
+    drive(armed, [(0.2, 0.2)], [0.0])
+    assert armed.write(armed.propose(action(0.1, 0.1), 900 * PERIOD, ticks=900)) is not None
 
 
 def test_one_new_action_begins_the_count_again(gate):

@@ -34,7 +34,8 @@ def test_the_rate_holds_for_the_time_that_really_passed(gate):
 
 
 def test_a_pause_does_not_allow_a_jump(gate):
-    executed, _ = drive(gate(rest=0.0, rate=2.0), [(1.0, 1.0)] * 2, [0.0, 60.0])
+    armed = gate(rest=0.0, rate=2.0, max_pause_s=float("inf"))
+    executed, _ = drive(armed, [(1.0, 1.0)] * 2, [0.0, 60.0])
     np.testing.assert_allclose(executed[1], 0.08 + 2 * PERIOD * 2.0, rtol=1e-6)
 
 

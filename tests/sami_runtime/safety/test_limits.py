@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.recording.format import plain
 from sami_runtime.safety.limits import Limits
 
 FULL = """
@@ -48,6 +49,34 @@ def test_toml_and_json_say_the_same(written):
     assert Limits.load(written({**document, "max_age_s": 1e999}, "limits.json")) == limits
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[inside]\nposition.x = [-0.5, 0.5]\nposition.y = { range = [0, 1], then = "stop" }',
+        '[inside]\n"position.x" = [-0.5, 0.5]\n"position.y" = { range = [0, 1], then = "stop" }',
+        '[inside.position]\nx = { range = [-0.5, 0.5] }\ny = { range = [0.0, 1.0], then = "stop" }',
+    ],
+)
+def test_an_element_may_be_written_in_the_ways_of_toml(written, text):
+    inside = Limits.load(written(text)).inside
+    assert {name: (each.range, each.then) for name, each in inside.items()} == {
+        "position.x": ((-0.5, 0.5), "hold"),
+        "position.y": ((0.0, 1.0), "stop"),
+    }
+
+
+def test_what_a_recording_says_of_limits_can_be_loaded_again(written):
+    limits = Limits.load(
+        written(
+            'out_of_bounds = "stop"\nstop_on_alarm = 5\nmax_age_s = { goal = 0.5 }\n[jump]\nposition.x = 0.1\n'
+            "[inside]\nposition.x = [0, 1]\n[workspace]\nposition.x = [0, 1]\n"
+            '[moves]\nfx = { element = "position.x", scale = 0.05 }'
+        )
+    )
+    document = {name: value for name, value in plain(limits.model_dump()).items() if value is not None}
+    assert Limits.load(written(document, "limits.json")) == limits
+
+
 def test_an_empty_file_is_the_defaults(written):
     assert Limits.load(written("")) == Limits()
 
@@ -63,11 +92,29 @@ def test_an_empty_file_is_the_defaults(written):
         ({"low": math.nan}, "low is nan; it must be a number."),
         ({"rest": {"fx": math.nan}}, "rest.fx is nan; it must be a number."),
         ({"rest": [0.0, 0.0]}, "rest is [0.0, 0.0]; it should be a valid number."),
+        ({"max_age_s": {"goal": 0}}, "max_age_s.goal is 0; it should be greater than 0."),
         ({"max_age_s": math.nan}, "max_age_s is nan; it should be greater than 0."),
         ({"blend_in_s": math.inf}, "blend_in_s is inf; it should be a finite number."),
         ({"hold_ticks": 2.5}, "hold_ticks is 2.5; it should be a valid integer."),
         ({"stop_after": 0}, "stop_after is 0; it should be greater than or equal to 1."),
         ({"frozen": {"position": 1}}, "frozen.position is 1; it should be greater than or equal to 2."),
+        ({"inside": {"position.x": [1, 0]}}, "inside.position.x.range is [1, 0]; it must be [lowest, highest]."),
+        ({"inside": {"position": {"x": 3}}}, "inside.position.x.range is 3; it must be [lowest, highest]."),
+        ({"inside": {"position.x": {"then": "stop"}}}, "inside.position.x.range is missing from {'then': 'stop'}."),
+        (
+            {"inside": {"position.x": {"range": [0, 1], "then": "halt"}}},
+            "inside.position.x.then is 'halt'; it should be 'hold', 'rest' or 'stop'.",
+        ),
+        (
+            {"inside": {"position.x": [0, 1], "position": {"x": [0, 1]}}},
+            "it must name position.x once.",
+        ),
+        ({"jump": {"position.x": 0}}, "jump.position.x.most is 0; it should be greater than 0."),
+        ({"workspace": {"position": {"x": [0, math.nan]}}}, "workspace.position.x is nan; it must be a number."),
+        ({"moves": {"fx": {"element": "position.x", "scale": 0}}}, "it must not be 0: it says how far a unit"),
+        ({"stop_on_alarm": 0}, "stop_on_alarm.steps is 0; it should be greater than or equal to 1."),
+        ({"out_of_bounds": "halt"}, "out_of_bounds is 'halt'; it should be 'hold', 'rest', 'stop' or 'act'."),
+        ({"max_pause_s": 0}, "max_pause_s is 0; it should be greater than 0."),
         ([1], "holds a list; expected a table of limits."),
     ],
 )
@@ -104,6 +151,19 @@ def test_a_missing_file_is_refused(tmp_path):
             "unknown element of the action 'dx'. Valid: fx, fy. The limit rate names it.",
         ),
         (Limits(frozen={"positions": 3}), "unknown observation signal 'positions'. Did you mean 'position'?"),
+        (Limits(max_age_s={"gaol": 3.0}), "unknown observation signal 'gaol'. Did you mean 'goal'?"),
+        (
+            Limits(inside={"position.z": [0, 1]}),
+            "unknown element of an observation 'position.z'. Did you mean 'position.y'? Valid: goal.x, position.x, "
+            "position.y. The limit inside names it.",
+        ),
+        (Limits(jump={"positions.x": 1.0}), "unknown element of an observation 'positions.x'. Did you mean"),
+        (Limits(out_of_bounds={"gaol": "act"}), "unknown observation signal 'gaol'. Did you mean 'goal'?"),
+        (
+            Limits(inside={"position.x": {"range": [0, 1], "then": "rest"}}),
+            'the limits set then = "rest" for inside.position.x, but no rest',
+        ),
+        (Limits(out_of_bounds="rest"), 'the limits set then = "rest" for out_of_bounds, but no rest'),
         (Limits(rest="goals"), "unknown observation signal 'goals'. Did you mean 'goal'?"),
         (Limits(rate=1.0), "the limits set rate, but no rest: the first action would have nothing to start from."),
         (Limits(acceleration=1.0, blend_in_s=1.0), "the limits set acceleration and blend_in_s, but no rest"),
@@ -135,5 +195,8 @@ def test_the_tighter_of_contract_and_limits_counts(make):
 
 
 def test_the_oldest_observation_is_one_of_three_periods_where_the_limits_do_not_say(contract):
-    assert Limits().max_age(contract) == 3 / contract.rate_hz
-    assert [Limits(max_age_s=seconds).max_age(contract) for seconds in (0.5, math.inf)] == [0.5, math.inf]
+    periods = 3 / contract.rate_hz
+    assert Limits().max_age(contract) == {"position": periods, "goal": periods}
+    for seconds in (0.5, math.inf):
+        assert Limits(max_age_s=seconds).max_age(contract) == {"position": seconds, "goal": seconds}
+    assert Limits(max_age_s={"goal": 9.0}).max_age(contract) == {"position": periods, "goal": 9.0}

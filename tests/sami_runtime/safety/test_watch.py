@@ -1,5 +1,8 @@
 """Laws of what judges observations, and of what learns from them where rest is."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,6 +45,56 @@ def test_an_observation_that_was_measured_before_one_that_came_earlier_is_a_faul
     assert armed.fault(seen([0, 0], 0.5), 0.5) is None
 
 
+# --- a time for each signal
+
+
+def stamped(position, goal=None, time=0.0):
+    """An observation whose position, and goal if given, were measured at times of their own."""
+    times = {"position": position} if goal is None else {"position": position, "goal": goal}
+    return replace(seen([0, 0], time), times=times)
+
+
+def test_a_camera_that_died_beside_a_live_arm_is_noticed_and_named(gate):
+    armed = gate(max_age_s={"goal": 0.5})
+    faults = [armed.fault(stamped(now, goal=min(now, 0.2), time=now), now) for now in PERIOD * np.arange(20)]
+    assert [at for at, fault in enumerate(faults) if fault] == [18, 19]
+    assert faults[18] == (
+        "age: goal was measured 0.52 s before now by the loop's clock, allowed are 0.5 s (max_age_s.goal)"
+    )
+
+
+def test_one_age_holds_for_each_signal(gate):
+    armed = gate(max_age_s=0.1)
+    assert armed.fault(stamped(1.0, goal=0.9), 1.0) is None
+    assert armed.fault(stamped(1.0, goal=0.89), 1.0) == (
+        "age: goal was measured 0.11 s before now by the loop's clock, allowed are 0.1 s (max_age_s)"
+    )
+    assert armed.fault(stamped(1.2, goal=1.0), 1.0).startswith("age: position was measured 0.2 s after now")
+    assert armed.fault(stamped(math.nan, goal=1.0), 1.0).startswith("age: position")
+
+
+def test_a_signal_without_a_time_of_its_own_has_that_of_the_observation(gate):
+    armed = gate()
+    assert armed.fault(stamped(1.0, time=1.0), 1.0) is None
+    assert armed.fault(stamped(1.04, time=0.5), 1.04).startswith("age: goal was measured 0.54 s before now")
+
+
+def test_an_observation_with_one_time_is_as_young_as_the_strictest_of_its_signals_wants(gate):
+    armed = gate(max_age_s={"goal": 0.03, "position": 0.5})
+    assert armed.fault(seen([0, 0], 1.0), 1.03) is None
+    assert armed.fault(seen([0, 0], 1.0), 1.04) == (
+        "age: the observation was measured 0.04 s before now by the loop's clock, allowed are 0.03 s (max_age_s.goal)"
+    )
+
+
+def test_no_signal_goes_back_in_time(gate):
+    armed = gate(max_age_s=9.0)
+    assert armed.fault(stamped(1.0, goal=0.9), 1.0) is None
+    assert armed.fault(stamped(1.04, goal=0.9), 1.04) is None
+    assert armed.fault(stamped(1.08, goal=0.88), 1.08) == "order: goal was measured 0.02 s before one that came earlier"
+    assert armed.fault(stamped(1.08, goal=0.95), 1.08) is None
+
+
 def test_a_sensor_that_repeats_itself_is_a_fault_until_it_moves_again(gate):
     armed = gate(frozen={"position": 3})
     values = [[0, 0], [0, 0], [0, 0], [0, 0], [0, 1e-7], [0, 1e-7]]
@@ -52,7 +105,7 @@ def test_a_sensor_that_repeats_itself_is_a_fault_until_it_moves_again(gate):
 
 def test_only_the_signals_that_are_named_may_not_repeat_themselves(gate):
     armed = gate(frozen={"position": 2})
-    assert all(armed.fault(seen([0, now], now), now) is None for now in range(9))
+    assert all(armed.fault(seen([0, now / 9], now), now) is None for now in range(9))
 
 
 def test_rest_may_be_what_a_signal_measures(make):

@@ -1,0 +1,102 @@
+"""Limits on the world as people write them: by the elements of observations, each with what happens beyond it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from sami_runtime.signals import Signal
+
+V = TypeVar("V")
+
+
+def _number(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError("must be a number")
+    return value
+
+
+Number = Annotated[float, AfterValidator(_number)]
+Positive = Annotated[float, Field(gt=0)]
+Then = Literal["hold", "rest", "stop"]
+"""What happens: `hold` lets the action that was written last stand, as for any observation that is not acted on; `rest`
+falls back to rest at once; `stop` stops the robot."""
+Beyond = Literal["hold", "rest", "stop", "act"]
+"""The same, or `act`: nothing."""
+THENS: tuple[Then, ...] = ("stop", "rest", "hold")
+"""The same, the strictest first."""
+
+
+def _ordered(value: tuple[float, float]) -> tuple[float, float]:
+    if value[0] > value[1]:
+        raise ValueError("must be [lowest, highest]")
+    return value
+
+
+def _pair(value: Any) -> Any:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ValueError("must be [lowest, highest]")
+    return tuple(value)
+
+
+Range = Annotated[tuple[Number, Number], BeforeValidator(_pair), AfterValidator(_ordered)]
+"""Lowest and highest, in the element's unit."""
+
+
+class _Entry(BaseModel):
+    """A value, written alone or as a table that says as well what happens then."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _alone(cls, value: Any) -> Any:
+        return value if isinstance(value, Mapping | BaseModel) else {next(iter(cls.model_fields)): value}
+
+
+class Inside(_Entry):
+    """Where an element of an observation stays."""
+
+    range: Range
+    then: Then = "hold"
+
+
+class Jump(_Entry):
+    """How far an element of an observation moves from one tick of the policy to the next."""
+
+    most: Positive
+    then: Then = "hold"
+
+
+class Alarm(_Entry):
+    """For how many steps in a row the dynamics may be unknown."""
+
+    steps: Annotated[int, Field(ge=1)]
+    """So many in a row with an out-of-distribution score above 1 are too many."""
+    then: Then = "stop"
+
+
+def _flat(value: Any) -> Any:
+    """Return a table by `SIGNAL.ELEMENT`, which TOML nests where the key is not quoted."""
+    if not isinstance(value, Mapping):
+        return value
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        nested = inner if "." not in str(key) and isinstance(inner, Mapping) else {}
+        for name, each in {f"{key}.{element}": each for element, each in nested.items()}.items() or [(key, inner)]:
+            if name in flat:
+                raise ValueError(f"must name {name} once")
+            flat[name] = each
+    return flat
+
+
+ByElement = Annotated[dict[str, V], BeforeValidator(_flat)]
+"""By `SIGNAL.ELEMENT` of the observation, such as `ee_position.z`."""
+
+
+def elements_of(signals: tuple[Signal, ...]) -> list[str]:
+    """Return every element of some signals, as `SIGNAL.ELEMENT`."""
+    return [f"{signal.name}.{element}" for signal in signals for element in signal.elements]

@@ -1,0 +1,156 @@
+"""Laws of the workspace: no action leads out of it, and one that leads nowhere out is not touched."""
+
+import numpy as np
+import pytest
+
+from sami_runtime.errors import SamiError
+from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.limits import Limits
+from sami_runtime.signals import Moves
+from tests.making.gates import PERIOD, seen
+
+SCALE = 0.05
+LIMITS = {
+    "workspace": {"position.x": [-0.5, 0.5], "position.y": [-0.2, 0.3]},
+    "moves": {"fx": {"element": "position.x", "scale": SCALE}, "fy": {"element": "position.y", "scale": -SCALE}},
+    "rest": 0.0,
+}
+
+
+@pytest.fixture
+def boxed(gate):
+    def made(**limits):
+        return gate(**{**LIMITS, **limits})
+
+    return made
+
+
+def step(gate, position, proposed, now):
+    """What is executed of a proposal at a position, and the limits that changed it."""
+    assert gate.fault(seen(position, now), now) is None
+    ruling = gate.propose(np.float32(proposed), now)
+    sent = gate.write(ruling)
+    return sent.action, gate.changed(ruling, sent)
+
+
+def test_an_action_that_leads_nowhere_out_is_not_touched(boxed):
+    proposed = np.float32([0.7, -0.3])
+    executed, limited = step(boxed(), (0.0, 0.0), proposed, 0.0)
+    assert executed.tobytes() == proposed.tobytes()
+    assert limited == ()
+
+
+@pytest.mark.parametrize(
+    ("position", "proposed", "expected", "limited"),
+    [
+        ((0.48, 0.0), (1.0, 0.0), (0.4, 0.0), ("workspace fx",)),
+        ((-0.48, 0.0), (-1.0, 0.5), (-0.4, 0.5), ("workspace fx",)),
+        ((0.0, 0.27), (0.0, -1.0), (0.0, -0.6), ("workspace fy",)),  # fy moves y the other way
+        ((0.0, -0.17), (0.0, 1.0), (0.0, 0.6), ("workspace fy",)),
+        ((0.5, 0.3), (1.0, -1.0), (0.0, 0.0), ("workspace fx", "workspace fy")),
+        ((0.6, 0.0), (1.0, 0.0), (0.0, 0.0), ("workspace fx",)),  # outside already: it is not driven back
+        ((0.6, 0.0), (-1.0, 0.0), (-1.0, 0.0), ()),  # but may go there
+    ],
+)
+def test_an_action_that_leads_out_is_limited_to_what_leads_to_the_border(boxed, position, proposed, expected, limited):
+    executed, names = step(boxed(), position, proposed, 0.0)
+    np.testing.assert_allclose(executed, expected, atol=1e-6)
+    assert names == limited
+
+
+@pytest.mark.parametrize("rate", [None, 2.5, 12.5])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_robot_that_does_as_it_is_told_never_leaves_and_the_rate_is_kept(boxed, rate, seed):
+    random = np.random.default_rng(seed)
+    armed, position, last = boxed(rate=rate), np.zeros(2), np.zeros(2)
+    targets = np.repeat(random.uniform(-1.5, 1.5, (20, 2)), 10, axis=0)
+    for tick, target in enumerate(targets):
+        executed, _ = step(armed, position, target, tick * PERIOD)
+        position = position + SCALE * executed * (1, -1)
+        assert (position <= np.array([0.5, 0.3]) + 1e-6).all()
+        assert (position >= np.array([-0.5, -0.2]) - 1e-6).all()
+        if rate is not None:
+            assert (np.abs(executed - last) <= rate * PERIOD + 1e-6).all()
+        last = executed
+
+
+def test_a_held_action_does_not_lead_out_either(boxed):
+    armed = boxed(hold_ticks=9, stop_after=10)
+    step(armed, (0.4, 0.0), (0.8, 0.0), 0.0)
+    found = []
+    for tick in range(1, 6):
+        ruling = armed.hold("age: ...", tick * PERIOD)
+        found.append((round(float(armed.write(ruling).action[0]), 6), ruling.limited_by))
+    # 0.44 m, 0.48 m, and the border.
+    assert found == [(0.8, ()), (0.4, ("workspace fx",)), (0.0, ("workspace fx",)), (0.0, ()), (0.0, ())]
+
+
+def test_between_two_ticks_of_the_policy_an_action_moves_by_its_share_of_the_period(gate):
+    armed = gate(period=PERIOD / 4, **LIMITS)
+    step(armed, (0.46, 0.0), (1.0, 0.0), 0.0)  # 0.8 of it would lead to the border
+    found = [float(armed.write(armed.stand(tick * PERIOD / 4)).action[0]) for tick in (1, 2, 3)]
+    way, action, expected = 0.04, 0.8, []
+    for _ in range(3):
+        way -= SCALE * action / 4
+        action = min(1.0, way / SCALE)
+        expected.append(action)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_what_the_contract_says_counts_and_the_limits_before_it(make):
+    moves = {"fx": Moves(element="position.x", scale=0.1)}
+    signal = make.action_signal.model_copy(update={"moves": moves})
+    contract = make.contract_of(make.recurrent(), action=signal)
+    box = {"workspace": {"position.x": [-0.5, 0.5]}}
+    assert Limits(**box).moved(contract) == moves
+    Limits(**box).require_fit(contract)
+    stricter = Limits(**box, moves={"fx": {"element": "position.x", "scale": 0.2}})
+    assert stricter.moved(contract)["fx"].scale == 0.2
+
+
+def test_without_a_good_observation_nothing_is_proposed(boxed):
+    armed = boxed()
+    with pytest.raises(
+        SamiError, match=r"no good value of position\.x, position\.y was seen, whose workspace is limited"
+    ):
+        armed.propose(np.float32([0, 0]), 0.0)
+    assert armed.fault(seen([np.nan, 0], 0.0), 0.0) is None
+    with pytest.raises(SamiError, match="no good value"):
+        armed.propose(np.float32([0, 0]), 0.0)
+
+
+def test_a_new_episode_knows_nothing_of_the_last_one(boxed):
+    armed = boxed()
+    step(armed, (0.5, 0.0), (1.0, 0.0), 0.0)
+    armed.begin(PERIOD)
+    executed, _ = step(armed, (0.0, 0.0), (1.0, 0.0), 0.0)
+    np.testing.assert_array_equal(executed, np.float32([1, 0]))
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"workspace": {"position.x": [0, 1]}}, "the one element of the action that moves it, and none is said to"),
+        (
+            {
+                "workspace": LIMITS["workspace"],
+                "moves": {n: {"element": "position.x", "scale": 1} for n in ("fx", "fy")},
+            },
+            "and fx and fy is said to",
+        ),
+        ({**LIMITS, "low": 0.1, "rest": 0.5}, "workspace.position.x needs fx to be able to stand still at its end"),
+        (
+            {"workspace": {"positon.x": [0, 1]}},
+            "unknown element of an observation 'positon.x'. Did you mean 'position.x'?",
+        ),
+        (
+            {"moves": {"dx": {"element": "position.x", "scale": 1}}},
+            "unknown element of the action 'dx'. Valid: fx, fy.",
+        ),
+        ({"moves": {"fx": {"element": "position.z", "scale": 1}}}, "The limit moves.fx names it."),
+    ],
+)
+def test_a_workspace_that_cannot_be_kept_is_refused(make, limits, message):
+    with pytest.raises(SamiError) as caught:
+        SafetyGate(None, make.contract_of(make.recurrent()), Limits(**limits))
+    assert message in str(caught.value)
