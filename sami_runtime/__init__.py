@@ -46,6 +46,7 @@ from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session, SessionState, Step
 from sami_runtime.session.telemetry import Phase, Reading, Telemetry
 from sami_runtime.signals import Signal
+from sami_runtime.watchdog.watchdog import Watchdog
 
 # `verify` and `replay` themselves stay in their modules of the same name: sami_runtime.verify.verify.
 __all__ = [
@@ -109,6 +110,7 @@ __all__ = [
     "Telemetry",
     "UnknownName",
     "Verification",
+    "Watchdog",
     "read_artifact",
     "read_recording",
     "require_compatible",
