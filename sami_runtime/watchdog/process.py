@@ -18,8 +18,9 @@ READY, QUIT, WAKE = b"ready", b"q", b"!"
 """What goes over the link: the first comes from the watchdog, which sends why it cannot stop the robot otherwise."""
 LOOKS = 4
 """How often it looks in the time within which it has to fire, at least."""
-REPEATS = 40
-"""How often it stops the robot of a loop that died; that of one which lives is stopped until the loop knows it."""
+REPEATS, REPEAT_S = 20, 0.05
+"""How often it stops the robot of a loop that died, and after how long [s] anew at most; that of one which lives is
+stopped until the loop knows it."""
 
 
 def build_stop(name: str) -> Callable[[], object]:
@@ -88,7 +89,7 @@ class Watcher:
                     print(f"sami: the emergency stop failed: {type(error).__name__}: {error}", file=sys.stderr)
                 failed = True
             after_death += self._gone()
-            self._wait(self._pause_ms)
+            self._wait(min(self._pause_ms, 1e3 * REPEAT_S))
         if self._gone():
             self._quit = True
 
