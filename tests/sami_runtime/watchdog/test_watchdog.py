@@ -25,6 +25,20 @@ def stops(tmp_path, monkeypatch):
     return Stops(tmp_path)
 
 
+def beat_for(seconds, dog):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        dog.beat()
+        time.sleep(0.005)
+
+
+def fail(dog, end=False):
+    dog.beat()
+    if end:
+        dog.end()
+    raise ZeroDivisionError
+
+
 def test_it_stops_the_robot_when_the_beat_ceases(stops):
     with Watchdog(NAME, WITHIN) as dog:
         for _ in range(20):
@@ -99,9 +113,7 @@ def test_a_watchdog_that_died_or_stands_still_is_noticed_in_time(stops, number):
         os.kill(dog.pid, number)
         began = time.monotonic()
         with pytest.raises(SafetyStop, match=r"gave no sign of life for .* allowed are 0\.6 s: nothing would stop"):
-            while time.monotonic() < began + 10:
-                dog.beat()
-                time.sleep(0.005)
+            beat_for(10.0, dog)
         assert PATIENCE / 2 < time.monotonic() - began < PATIENCE + 0.5
         dog.end()
         with pytest.raises(SafetyStop):
@@ -122,14 +134,11 @@ def test_a_late_beat_is_one_even_where_the_watchdog_did_not_look_meanwhile(stops
 
 def test_a_block_left_by_an_error_while_it_watches_stops_the_robot_first(stops):
     with pytest.raises(ZeroDivisionError), Watchdog(NAME, 60.0) as dog:
-        dog.beat()
-        assert 1 / 0
+        fail(dog)
     assert stops.times
     stops.path.unlink()
     with pytest.raises(ZeroDivisionError), Watchdog(NAME, 60.0) as dog:
-        dog.beat()
-        dog.end()
-        assert 1 / 0
+        fail(dog, end=True)
     with Watchdog(NAME, 60.0) as dog:
         dog.beat()
     assert stops.times == []
@@ -175,13 +184,13 @@ def test_what_cannot_stop_the_robot_is_refused_before_anything_moves(stops, monk
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_time_that_is_none_is_refused(wrong):
-    with pytest.raises(SamiError, match="within_s of the watchdog is .* more than 0"):
+    with pytest.raises(SamiError, match=r"within_s of the watchdog is .* more than 0"):
         Watchdog(NAME, wrong)
 
 
 def test_one_that_does_not_run_says_so(stops):
     dog = Watchdog(NAME, PATIENCE)
-    with pytest.raises(SamiError, match="is not running.*inside `with Watchdog"):
+    with pytest.raises(SamiError, match=r"is not running.*inside `with Watchdog"):
         dog.beat()
     with dog:
         dog.beat()
