@@ -4,18 +4,24 @@ python examples/udp_robot.py &     # a robot to try it on: a hand that goes wher
 cd examples
 sami check-adapter udp_robot:make --model ../models/panda-satesac.onnx --limits limits.toml --write
 sami run --adapter udp_robot:make --model ../models/panda-satesac.onnx --dry-run
+sami run --adapter udp_robot:make --model ../models/panda-satesac.onnx --watchdog 0.12
 
-The robot answers for a minute, or as many seconds as it is given.
+The robot answers for a minute, or as many seconds as it is given, and prints when it begins to move and comes to rest.
+It goes on as it was told last, as an arm under velocity control does, so it has a deadman of its own: after 0.25 s
+without an action it stops. `--deadman inf` takes that away, to see what the watchdog does by itself. UDP_ROBOT_PORT is
+the first of its two ports.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
+import os
 import select
 import socket
-import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +29,8 @@ import numpy as np
 from sami_runtime import AdapterError, Clock, Executed, Observation
 from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION
 
-ROBOT, HERE = ("127.0.0.1", 47001), ("127.0.0.1", 47002)
+PORT = int(os.environ.get("UDP_ROBOT_PORT", "47001"))
+ROBOT, HERE = ("127.0.0.1", PORT), ("127.0.0.1", PORT + 1)
 
 
 class UdpRobot:
@@ -43,6 +50,7 @@ class UdpRobot:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(HERE)
         self.socket.settimeout(1.0)
+        self.emergency_stop = emergency_stop()
 
     def reset(self, seed: int | None = None) -> None:
         """Begins an episode: what was measured before does not count."""
@@ -69,7 +77,7 @@ class UdpRobot:
         return Executed(action.copy())
 
     def stop(self) -> None:
-        """Tells it to rest; also the robot itself should, when it hears nothing for a while."""
+        """Tell it to rest; also the robot itself does, when it hears nothing for a while."""
         self._send(stop=True)
 
     def close(self) -> None:
@@ -84,23 +92,76 @@ class UdpRobot:
 make = UdpRobot
 
 
-def robot(seconds: float, rate_hz: float = 100.0) -> None:
-    """Play a hand above a cube that lies still: it moves by 5 cm times the action, and tells where it is."""
+def emergency_stop() -> Callable[[], object]:
+    """Connect to the robot, and return what stops it from any thread and any process, until an episode begins anew."""
+    link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    return lambda: link.sendto(b'{"emergency_stop": true}', ROBOT)
+
+
+class Hand:
+    """A hand above a cube that lies still: by an action of 1 it moves 5 cm in a period of 40 ms, and then goes on.
+
+    Args:
+        deadman_s: How long [s] after the last action it stops by itself.
+    """
+
+    def __init__(self, deadman_s: float) -> None:
+        self.seen = {signal.name: np.zeros(signal.size) for signal in PANDA_OBSERVATION}
+        self.deadman_s, self.velocity, self.stopped = deadman_s, np.zeros(3), False
+        self.moved_at = self.told_at = time.monotonic()
+        self.ignored = 0  # actions that came after an emergency stop
+
+    def obey(self, told: dict[str, Any]) -> None:
+        """Do what a message says. After an emergency stop that is nothing, until an episode begins."""
+        self.move()
+        if "reset" in told:
+            self.seen["ee_position"][:], self.stopped = (0.0, 0.0, 0.2), False
+            self.go(np.zeros(3), "reset")
+        elif "action" in told:
+            self.told_at = time.monotonic()
+            self.ignored += self.stopped
+            if not self.stopped:
+                self.go(0.05 / 0.04 * np.array(told["action"])[:3], "action")
+        else:
+            self.stopped |= "emergency_stop" in told
+            self.go(np.zeros(3), "emergency stop" if "emergency_stop" in told else "stop")
+
+    def go(self, velocity: np.ndarray, why: str) -> None:
+        """Take another velocity [m/s], and say so where that begins or ends a movement."""
+        if velocity.any() != self.velocity.any():
+            what = "moves" if velocity.any() else "rests"
+            print(json.dumps({"time": time.monotonic(), what: why, "ignored": self.ignored}), flush=True)
+        self.velocity = velocity
+
+    def move(self) -> None:
+        """Move as far as it got since it last did, and stop where the host is silent."""
+        now = time.monotonic()
+        self.seen["ee_position"] += self.velocity * (now - self.moved_at)
+        self.moved_at = now
+        if now - self.told_at > self.deadman_s and self.velocity.any():
+            self.go(np.zeros(3), "deadman")
+
+
+def robot(seconds: float, deadman_s: float, period: float = 0.01) -> None:
+    """Play the hand, and tell where it is."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.bind(ROBOT)
-    seen = {signal.name: np.zeros(signal.size) for signal in PANDA_OBSERVATION}
     print(f"listening at {ROBOT[0]}:{ROBOT[1]} for {seconds:g} s", flush=True)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        while select.select([link], [], [], 0)[0]:
-            told = json.loads(link.recv(65536))
-            if "reset" in told:
-                seen["ee_position"][:] = 0.0, 0.0, 0.2
-            seen["ee_position"] += 0.05 * np.array(told.get("action", np.zeros(4)))[:3]
-        values = {name: value.tolist() for name, value in seen.items()}
-        link.sendto(json.dumps({"time": time.monotonic(), "values": values}).encode(), HERE)
-        time.sleep(1 / rate_hz)
+    hand, end, due = Hand(deadman_s), time.monotonic() + seconds, time.monotonic()
+    while due < end:
+        while select.select([link], [], [], max(0.0, due - time.monotonic()))[0]:
+            hand.obey(json.loads(link.recv(65536)))
+        due = max(due + period, time.monotonic())
+        hand.move()
+        values = {name: value.tolist() for name, value in hand.seen.items()}
+        link.sendto(json.dumps({"time": hand.moved_at, "values": values}).encode(), HERE)
 
 
 if __name__ == "__main__":
-    robot(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0)
+    parser = argparse.ArgumentParser(description="A robot to try the adapter on.")
+    parser.add_argument("seconds", type=float, nargs="?", default=60.0, help="how long it answers [s] (60)")
+    parser.add_argument(
+        "--deadman", type=float, default=0.25, help="how long after the last action it stops [s] (0.25)"
+    )
+    arguments = parser.parse_args()
+    robot(arguments.seconds, arguments.deadman)

@@ -46,6 +46,7 @@ from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session, SessionState, Step
 from sami_runtime.session.telemetry import Phase, Reading, Telemetry
 from sami_runtime.signals import Signal
+from sami_runtime.watchdog.watchdog import Watchdog
 
 __all__ = [
     "Adapter",
@@ -90,6 +91,7 @@ __all__ = [
     "StepRecord",
     "Telemetry",
     "UnknownName",
+    "Watchdog",
     "check_adapter",
     "read_artifact",
     "read_recording",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -10,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sami_runtime.adapters.base import Adapter, require_compatible
+from sami_runtime.adapters.base import Adapter, emergency_stop_of, require_compatible
 from sami_runtime.adapters.dry_run import DryRun
 from sami_runtime.adapters.gapped import Gapped
 from sami_runtime.clock import Clock
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.run_episode import EpisodeReport, OnStep, run_episode
@@ -26,6 +27,7 @@ from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
+from sami_runtime.watchdog.watchdog import Watchdog
 
 
 class Run:
@@ -40,7 +42,7 @@ class Run:
 
     Inside, and in the main thread, signals that would have killed the process raise SystemExit. However the block ends,
     the recording is completed; the adapter was stopped at the end of its episode. Session, adapter and shadow are the
-    caller's: they are not closed. Another thread ends a run by `run.gate.trip("reason")`.
+    caller's: they are not closed. Another thread ends a run by `run.stop("reason")`, also where the loop hangs.
 
     Args:
         session: The policy, with a batch of 1.
@@ -58,6 +60,7 @@ class Run:
         record: A file, NAME.mcap, for every tick; none if None.
         facts: What a reader of the recording should know, such as the environment and the seed.
         shadow: A second model that follows.
+        watchdog: Stops the robot where this process cannot; it is running already, and is the caller's.
 
     Raises:
         AdapterError: The policy and the adapter do not fit.
@@ -80,10 +83,13 @@ class Run:
         record: str | Path | None = None,
         facts: Mapping[str, Any] | None = None,
         shadow: Shadow | None = None,
+        watchdog: Watchdog | None = None,
     ) -> None:
         if not simulator:
             _require_for_robot(clock, gap, enforce_timing)
         contract = session.contract
+        if watchdog is not None:
+            _require_time_to_beat(watchdog, loop_hz or contract.rate_hz)
         self.session, self.shadow = session, shadow
         behind: Adapter = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, loop_hz)
         self.driven: Adapter = DryRun(behind) if dry_run else behind
@@ -105,7 +111,12 @@ class Run:
             prewarm_s=prewarm_s,
             enforce_timing=enforce_timing,
             telemetry=self.telemetry,
+            watchdog=watchdog,
         )
+        self._watchdog = watchdog
+        self._resting = threading.Event()
+        self._resting.set()
+        self._thread: int | None = None
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "gap": gap and gap.to_dict()}
         self._watching: list[OnStep] = []
@@ -135,7 +146,46 @@ class Run:
             for each in watching:
                 each(record)
 
-        return self._run_episode(seed, max_steps, on_step=watch)
+        self._thread = threading.get_ident()
+        self._resting.clear()
+        try:
+            return self._run_episode(seed, max_steps, on_step=watch)
+        finally:
+            self._thread = None
+            self._resting.set()
+
+    def stop(self, reason: str, within_s: float = 0.2) -> None:
+        """Stop the robot from another thread, and latch the gate until somebody calls its `rearm`.
+
+        The loop stops it by the adapter's `stop()` as soon as it can. Where it has not done so in time, because it sits
+        in a read or a write, this thread calls the adapter's `emergency_stop()`, and the watchdog's is called as well.
+        In the loop's own thread, as from `on_step`, the robot is stopped at the end of the tick.
+
+        Args:
+            reason: Why, for whoever reads the error that ends the episode.
+            within_s: How long [s] the loop has for it.
+
+        Raises:
+            AdapterError: The loop did not, and there is neither an `emergency_stop()` that works nor a watchdog.
+        """
+        self.gate.trip(reason)
+        if self._thread == threading.get_ident() or self._resting.wait(within_s):
+            return
+        if self._watchdog is not None:
+            self._watchdog.fire()
+        failed = "the adapter has no emergency_stop()"
+        if by_adapter := emergency_stop_of(self.driven):
+            try:
+                by_adapter()
+                return
+            except Exception as error:
+                failed = f"its emergency_stop() failed: {error}"
+        if self._watchdog is not None and self._watchdog.fire(self._watchdog.stop_s):
+            return
+        raise AdapterError(
+            f"the loop did not stop the robot within {within_s:g} s, and {failed}. It may still move: press its "
+            "emergency stop."
+        )
 
     def __enter__(self) -> Run:
         """Begin the recording, and take over the signals that nobody handles.
@@ -183,6 +233,19 @@ def _require_for_robot(clock: Clock | None, gap: GapProfile | None, enforce_timi
         raise SamiError(
             "a gap with action_latency_s or actuator_lag_s would write to the robot what the gate did not allow; leave "
             "them out of the gap, they are for simulators."
+        )
+
+
+def _require_time_to_beat(watchdog: Watchdog, loop_hz: float) -> None:
+    """Refuse a watchdog that would fire between two ticks.
+
+    Raises:
+        SamiError: With a time that leaves room for a late tick.
+    """
+    if watchdog.within_s <= 1.0 / loop_hz:
+        raise SamiError(
+            f"the watchdog wants a beat every {watchdog.within_s:g} s, and the loop beats every {1.0 / loop_hz:g} s. "
+            f"Give it more, such as three periods, {3.0 / loop_hz:g} s."
         )
 
 

@@ -28,11 +28,11 @@ BRIDGE = ("errors", "signals", "distribution", "clock", "model", "session", "ada
 FLOORS = {
     "sami_runtime": (
         "errors signals distribution",
-        "clock documents values",
+        "clock documents factories values",
         "model",
         "session gap",
         "adapters",
-        "safety",
+        "safety watchdog",
         "loop",
         "checks recording",
         "run",

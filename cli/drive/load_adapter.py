@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,33 +22,11 @@ def load_adapter(name: str, clock: Clock) -> Adapter:
         SamiError: the module cannot be imported, or the factory fails or makes no adapter.
         UnknownName: the module has no such factory.
     """
-    from sami_runtime.errors import SamiError, UnknownName
+    from sami_runtime.errors import SamiError
+    from sami_runtime.factories import call_factory, load_factory
 
-    module_name, colon, factory_name = name.partition(":")
-    if not (module_name and colon and factory_name):
-        raise SamiError(
-            f"the adapter is {name!r}; write MODULE:FACTORY, e.g. my_arm:make for make(clock) in my_arm.py."
-        )
-    if (folder := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        told = f"{type(error).__name__}: {error}. {_advice(module_name, error)}"
-        raise SamiError(f"{module_name} of {name} cannot be imported: {told}") from error
-    factory = getattr(module, factory_name, None)
-    if not callable(factory):
-        own = [(key, value) for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        valid = [key for key, value in own if getattr(value, "__module__", None) == module.__name__]
-        raise UnknownName("factory", factory_name, valid, f"{module_name} does not have it.")
-    try:
-        adapter: Adapter = factory(clock)
-    except SamiError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise SamiError(
-            f"{name}(clock) failed: {type(error).__name__}: {error}. Correct it, or what it needs."
-        ) from error
+    factory = load_factory(name, "adapter", "my_arm:make for make(clock) in my_arm.py")
+    adapter: Adapter = call_factory(name, factory, clock, shown="clock")
     missing = [part for part in PARTS if getattr(adapter, part, None) is None]
     if missing:
         raise SamiError(
@@ -59,16 +34,6 @@ def load_adapter(name: str, clock: Clock) -> Adapter:
             f"{', '.join(PARTS)}; see docs/embedding.md."
         )
     return adapter
-
-
-def _advice(module_name: str, error: BaseException) -> str:
-    if not isinstance(error, ModuleNotFoundError):
-        return "Correct the module."
-    if module_name.endswith(".py"):
-        return f"Leave out .py: {module_name.removesuffix('.py')}."
-    if error.name == module_name:
-        return "It must be installed, or a .py file in the current folder."
-    return f"Install {error.name}, which it needs."
 
 
 PARTS = ("observation", "action", "reset", "read", "write", "stop", "close")

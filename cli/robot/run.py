@@ -77,6 +77,23 @@ def run(
             rich_help_panel=LOOP,
         ),
     ] = False,
+    watchdog: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.001,
+            help="Stop the robot from a process of its own when the loop is silent for so long, or killed.",
+            rich_help_panel=LOOP,
+        ),
+    ] = None,
+    emergency_stop: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FACTORY",
+            help="How the watchdog does it; emergency_stop of the adapter's module if left out.",
+            rich_help_panel=LOOP,
+        ),
+    ] = None,
     limits: Annotated[
         Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.", rich_help_panel=LOOP)
     ] = None,
@@ -122,6 +139,7 @@ def run(
 
     from ..drive import world as worlds
     from ..drive.model_and_env import model_and_environment
+    from ..drive.watchdog import watchdog_of
     from ..show import episodes as told
     from ..show.film import Film
     from ..show.live import LiveLine
@@ -138,6 +156,7 @@ def run(
         if model is None:
             raise SamiError(f"which model is to drive {adapter}? Name its file with --model.")
         world = worlds.robot(adapter)
+    dog = watchdog_of(adapter, watchdog, emergency_stop)
     film_path = _film_path(gif, model) if render == "gif" else None
     session = Session.load(model, provider=provider)
     profile, allowed = GapProfile.load(gap) if gap else None, Limits.load(limits) if limits else None
@@ -152,6 +171,8 @@ def run(
     hopeless = told.at_floor(session.contract)
     with ExitStack() as closing:
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
+        if dog is not None:
+            closing.enter_context(dog)  # it can stop the robot before anything moves that
         robot: Any = world.make(clock)
         closing.callback(robot.close)
         driving = Run(
@@ -166,6 +187,7 @@ def run(
             record=record,
             facts={"env": world.name, "seed": seed},
             shadow=follower,
+            watchdog=dog,
         )
         if not json:
             closing.callback(lambda: print(_ending(driving, film, record), end=""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -49,7 +49,11 @@ class Executed:
 
 
 class Adapter(Protocol):
-    """What a policy drives."""
+    """What a policy drives.
+
+    It may have a sixth method, `emergency_stop()`: brings everything to rest over a connection of its own, while
+    another thread sits in any of the others. It is called from any thread, and more than once.
+    """
 
     observation: tuple[Signal, ...]
     """What `read` provides; known before `reset`."""
@@ -75,6 +79,12 @@ class Adapter(Protocol):
     def close(self) -> None:
         """Give everything back. Safe after a failure, and twice."""
         ...
+
+
+def emergency_stop_of(adapter: Adapter) -> Callable[[], object] | None:
+    """Return what stops an adapter from any thread, where it has that."""
+    stop = getattr(adapter, "emergency_stop", None)
+    return stop if callable(stop) else None
 
 
 def require_compatible(contract: Contract, observation: Sequence[Signal], action: Signal, name: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Adapter, Executed, Observation
+from sami_runtime.adapters.base import Adapter, Executed, Observation, emergency_stop_of
 from sami_runtime.signals import Signal
 
 
@@ -38,6 +40,11 @@ class DryRun:
     def stop(self) -> None:
         """Stop the watched adapter."""
         self.watched.stop()
+
+    @property
+    def emergency_stop(self) -> Callable[[], object] | None:
+        """What stops the watched adapter from any thread, where it has that."""
+        return emergency_stop_of(self.watched)
 
     def close(self) -> None:
         """Close the watched adapter."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Adapter, Executed, Observation
+from sami_runtime.adapters.base import Adapter, Executed, Observation, emergency_stop_of
 from sami_runtime.errors import AdapterError
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
@@ -93,6 +95,11 @@ class Gapped:
     def stop(self) -> None:
         """Stop the adapter behind, at once."""
         self.inner.stop()
+
+    @property
+    def emergency_stop(self) -> Callable[[], object] | None:
+        """What stops the adapter behind from any thread, where it has that."""
+        return emergency_stop_of(self.inner)
 
     def close(self) -> None:
         """Close the adapter behind."""

@@ -20,6 +20,7 @@ from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
+from sami_runtime.watchdog.watchdog import Watchdog
 
 Array = NDArray[np.float32]
 
@@ -54,6 +55,7 @@ def run_episode(
     prewarm_s: float = 0.0,
     enforce_timing: bool | None = None,
     telemetry: Telemetry | None = None,
+    watchdog: Watchdog | None = None,
 ) -> EpisodeReport:
     """Run one episode, and stop the adapter however it ends.
 
@@ -76,6 +78,8 @@ def run_episode(
             another. If None, timing is enforced where a clock is given.
         telemetry: Reads the contexts, for the record of each tick, and for the gate where its limits set
             `stop_on_alarm`. If None, a new one does, where `on_step` listens or the gate heeds alarms.
+        watchdog: Stops the robot where this process cannot, from the adapter's reset to its stop; it is running
+            already. Once it fired, the gate is latched.
 
     Raises:
         SamiError: An argument is none that could be run with.
@@ -101,22 +105,29 @@ def run_episode(
             f"prewarm_s is {prewarm_s}; it must be at least 0 and less than the loop's period, {period:g} s."
         )
 
+    guard = gate or SafetyGate(adapter, session.contract)
+
     def drive() -> EpisodeReport:
         require_compatible(session.contract, adapter.observation, adapter.action, type(adapter).__name__)
-        guard = gate or SafetyGate(adapter, session.contract)
         if guard.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
         judged = clock is not None if enforce_timing is None else enforce_timing
         read = on_step is not None or guard.limits.stop_on_alarm is not None
         reader = telemetry or (Telemetry(session.contract) if read else None)
         timing = _Timing(clock or ManualClock(), judged, period, substeps, prewarm_s)
-        episode = _Episode(session, adapter, guard, limit, timing, reader, on_step)
+        episode = _Episode(session, adapter, guard, limit, timing, reader, on_step, watchdog)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()
         return episode.report()
 
-    return stopped_after(adapter, drive)
+    try:
+        report = stopped_after(adapter, drive, watchdog)
+    finally:
+        _latch(guard, watchdog)
+    if watchdog:
+        guard.require_armed()
+    return report
 
 
 class _Timing(NamedTuple):
@@ -145,9 +156,10 @@ class _Episode:
         timing: _Timing,
         telemetry: Telemetry | None,
         on_step: OnStep | None,
+        watchdog: Watchdog | None = None,
     ) -> None:
         self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
-        self.telemetry, self.on_step = telemetry, on_step
+        self.telemetry, self.on_step, self.watchdog = telemetry, on_step, watchdog
         self.clock, self.enforced, self.period, self.substeps, self.prewarm_s = timing
         self.deadline = gate.limits.deadline_s or self.period
         self.names = [signal.name for signal in session.contract.given.values()]
@@ -161,6 +173,9 @@ class _Episode:
 
     def begin(self, seed: int | None) -> None:
         self.gate.begin(self.period)
+        if self.watchdog:
+            self.watchdog.rearm()  # the gate is: what the watchdog found has latched it, and somebody re-armed it
+            self.watchdog.begin()
         self.adapter.reset(seed)
         self.session.reset()
         if self.telemetry:
@@ -188,9 +203,11 @@ class _Episode:
         ruling = self._rule(outcome, reason)
         laps.append(time.perf_counter())
         try:
+            self._beat()
             sent = self.gate.write(ruling)
         except SafetyStop:  # somebody tripped the gate meanwhile: that, too, is recorded before the end
             sent = None
+        _latch(self.gate, self.watchdog)  # also while the write hung
         laps.append(time.perf_counter())
         if sent is not None:
             self.session.executed(sent.action)
@@ -259,9 +276,23 @@ class _Episode:
             return self.gate.stand(now)
         return self.gate.hold(reason, now, ticks)
 
+    def _beat(self) -> None:
+        """Beat just before the write, so that no command stands for longer than the watchdog allows."""
+        if self.watchdog:
+            try:
+                self.watchdog.beat()
+            except SafetyStop as stop:
+                self.gate.trip(str(stop))
+
     def _due(self, tick: int) -> bool:
         """Whether the policy is to be asked at a tick of the loop, or was to be at one that passed."""
         return tick // self.substeps > self.asked
+
+
+def _latch(gate: SafetyGate, watchdog: Watchdog | None) -> None:
+    """Trip the gate where the watchdog fired, or cannot."""
+    if watchdog and (fault := watchdog.fault()):
+        gate.trip(fault)
 
 
 def _substeps(loop_hz: float | None, rate_hz: float) -> int:

@@ -10,6 +10,7 @@ from typing import NoReturn, TypeVar
 
 from sami_runtime.adapters.base import Adapter
 from sami_runtime.errors import AdapterError
+from sami_runtime.watchdog.watchdog import Watchdog
 
 T = TypeVar("T")
 
@@ -19,11 +20,13 @@ FATAL = (*ALARM, "SIGQUIT")
 """Signals that would end the process on the spot, where nobody handles them; SIGQUIT comes from Ctrl-\\."""
 
 
-def stopped_after(adapter: Adapter, body: Callable[[], T]) -> T:
+def stopped_after(adapter: Adapter, body: Callable[[], T], watchdog: Watchdog | None = None) -> T:
     """Call `body`, and stops the adapter however that ends; calls `stop()` again if it failed or was interrupted.
 
     In the main thread, signals that would have killed the process raise SystemExit inside the body instead; those
     that the program handles or ignores itself are left to it. Other threads get no signals: there, trip the gate.
+
+    A watchdog ends its watch when the adapter has stopped; where that fails, it stops the robot.
 
     Raises:
         AdapterError: `stop()` failed twice.
@@ -39,26 +42,32 @@ def stopped_after(adapter: Adapter, body: Callable[[], T]) -> T:
                 cause = error
                 raise
             finally:
+                if watchdog:
+                    watchdog.stopping()
                 adapter.stop()
                 stopped = True
         except BaseException as error:
             if not stopped:
-                _stop_again(adapter, error)
+                _stop_again(adapter, error, watchdog)
+                stopped = True
                 if cause is not None:
                     raise cause from error
             raise
+        finally:
+            if watchdog and stopped:
+                watchdog.end()
 
 
-def _stop_again(adapter: Adapter, first: BaseException) -> None:
-    """Return the second stop is not interrupted by keys that are pressed in alarm; SIGQUIT still ends it."""
+def _stop_again(adapter: Adapter, first: BaseException, watchdog: Watchdog | None) -> None:
+    """Stop once more, uninterrupted by keys that are pressed in alarm; SIGQUIT still ends it."""
     try:
         with _deaf():
             adapter.stop()
     except BaseException as second:
-        raise AdapterError(
-            f"{type(adapter).__name__}.stop() failed twice: {_told(first)}; then: {_told(second)}. It may still move: "
-            "press its emergency stop."
-        ) from first
+        failed = f"{type(adapter).__name__}.stop() failed twice: {_told(first)}; then: {_told(second)}."
+        if watchdog and watchdog.fire(watchdog.stop_s):
+            raise AdapterError(f"{failed} The watchdog stopped it by {watchdog.name}.") from first
+        raise AdapterError(f"{failed} It may still move: press its emergency stop.") from first
 
 
 def _told(error: BaseException) -> str:

@@ -4,8 +4,10 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
 
 SYSTEM = ("/usr/local/include", "/usr/include")
+MOVEMENT = ("moves", "rests")
 HEADER_FOLDERS = ("", "onnxruntime", "onnxruntime/core/session")
 
 
@@ -96,6 +99,7 @@ def udp_robot():
         command = [sys.executable, str(ROOT / "examples" / "udp_robot.py"), str(seconds)]
         started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         assert started[0].stdout.readline().startswith("listening")
+        return started[0]
 
     yield start
     for process in started:
@@ -126,6 +130,54 @@ def test_a_robot_that_goes_silent_is_held_and_then_stopped(udp_robot):
     assert done.returncode == 3
     assert re.search(r"ticks in a row \(stop_after\), lastly: age: .*The robot is stopped", done.stderr)
     assert "not acted: age " in done.stdout
+
+
+def said_by(robot):
+    """What the robot of the example says until it ends: when it moves and when it rests."""
+    return [json.loads(line) for line in robot.stdout.read().splitlines()]
+
+
+def test_the_robot_of_the_example_stops_by_itself_when_the_host_is_silent(udp_robot):
+    robot = udp_robot(3)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as host:
+        host.sendto(b'{"action": [1, 0, 0, 0]}', ("127.0.0.1", 47001))
+    moves, rests = said_by(robot)
+    assert (moves["moves"], rests["rests"]) == ("action", "deadman")
+    assert 0.25 < rests["time"] - moves["time"] < 0.5
+
+
+def test_the_robot_of_the_example_moves_no_more_after_an_emergency_stop_until_it_is_reset(udp_robot):
+    robot = udp_robot(3)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as host:
+        for message in ('{"action": [1, 0, 0, 0]}', '{"emergency_stop": true}', '{"action": [1, 0, 0, 0]}'):
+            host.sendto(message.encode(), ("127.0.0.1", 47001))
+        time.sleep(0.3)
+        for message in ('{"reset": 0}', '{"action": [1, 0, 0, 0]}', '{"stop": true}'):
+            host.sendto(message.encode(), ("127.0.0.1", 47001))
+    events = [(what, each[what], each["ignored"]) for each in said_by(robot) for what in each if what in MOVEMENT]
+    assert events == [
+        ("moves", "action", 0), ("rests", "emergency stop", 0), ("moves", "action", 1), ("rests", "stop", 1)
+    ]  # fmt: skip
+
+
+def test_a_watched_run_ends_as_any_other_and_refuses_what_cannot_stop_the_robot(udp_robot):
+    udp_robot(60)
+    done = drive(["run", "--adapter"], "--steps", 10, "--watchdog", 0.5)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "10 acted, 0 held, 0 late, 0 refused" in done.stdout
+    done = drive(["run", "--adapter"], "--steps", 10, "--watchdog", 0.5, "--emergency-stop", "udp_robot:brake")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "could not stop the robot, so nothing was moved: unknown factory 'brake'" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["killed", "stopped", "write", "gil", "segfault"])
+def test_a_robot_whose_loop_fails_is_stopped_in_time(kind):
+    """On a machine that does other things as well; `make test-real` and the benchmark itself are stricter."""
+    command = ("benchmarks/watchdog_kills.py", "--kinds", kind, "--kills", 1, "--json", "--port", 47031)
+    done = call(sys.executable, *command, cwd=ROOT)
+    (kill,) = json.loads(done.stdout)["kills"]
+    assert (kill["by"], kill["faults"]) == ("emergency stop", [])
+    assert 0.0 < kill["late_s"] < 0.5
 
 
 def test_a_robot_that_was_never_there_is_told_of():

@@ -1,0 +1,73 @@
+"""What users name as MODULE:FACTORY: their adapters, and what stops their robot in an emergency."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sami_runtime.errors import SamiError, UnknownName
+
+
+def load_factory(name: str, kind: str, example: str) -> Callable[..., Any]:
+    """Return `FACTORY` of `MODULE`, which may lie in the current folder.
+
+    Args:
+        name: MODULE:FACTORY, e.g. `my_arm:make`.
+        kind: What it makes, for messages: `"adapter"`.
+        example: What to write instead of a name that is none.
+
+    Raises:
+        SamiError: It is no such name, or the module cannot be imported.
+        UnknownName: The module has no such factory.
+    """
+    module_name, colon, factory_name = name.partition(":")
+    if not (module_name and colon and factory_name):
+        raise SamiError(f"the {kind} is {name!r}; write MODULE:FACTORY, e.g. {example}.")
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        told = f"{type(error).__name__}: {error}. {_advice(module_name, error)}"
+        raise SamiError(f"{module_name} of {name} cannot be imported: {told}") from error
+    factory = getattr(module, factory_name, None)
+    if not callable(factory):
+        own = [(key, value) for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        valid = [key for key, value in own if getattr(value, "__module__", None) == module.__name__]
+        raise UnknownName("factory", factory_name, valid, f"{module_name} does not have it.")
+    return factory
+
+
+def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, shown: str = "") -> Any:
+    """Return what a factory makes.
+
+    Args:
+        name: As the user gave it.
+        factory: What `load_factory` returned.
+        arguments: What it is called with.
+        shown: The arguments' names, for the message.
+
+    Raises:
+        SamiError: It failed.
+    """
+    try:
+        return factory(*arguments)
+    except SamiError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise SamiError(
+            f"{name}({shown}) failed: {type(error).__name__}: {error}. Correct it, or what it needs."
+        ) from error
+
+
+def _advice(module_name: str, error: BaseException) -> str:
+    if not isinstance(error, ModuleNotFoundError):
+        return "Correct the module."
+    if module_name.endswith(".py"):
+        return f"Leave out .py: {module_name.removesuffix('.py')}."
+    if error.name == module_name:
+        return "It must be installed, or a .py file in the current folder."
+    return f"Install {error.name}, which it needs."

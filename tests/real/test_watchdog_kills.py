@@ -1,0 +1,27 @@
+"""A watched robot comes to rest in time, however its loop fails; in full it is `benchmarks/watchdog_kills.py`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+KINDS, TIMES = 8, 5
+
+
+def test_forty_loops_fail_and_each_robot_rests_within_the_given_time_and_one_period():
+    command = [
+        sys.executable,
+        "benchmarks/watchdog_kills.py",
+        "--kills",
+        str(KINDS * TIMES),
+        "--json",
+        "--port",
+        "47041",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, cwd=ROOT)
+    told = json.loads(done.stdout)
+    print(done.stdout)
+    assert len({kill["kind"] for kill in told["kills"]}) == KINDS
+    assert [kill for kill in told["kills"] if kill["faults"] or kill["late_s"] > told["allowed_s"]] == []
+    assert done.returncode == 0
