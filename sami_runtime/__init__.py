@@ -44,7 +44,7 @@ from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session, SessionState, Step
 from sami_runtime.session.telemetry import Phase, Reading, Telemetry
-from sami_runtime.signals import Moves, Signal
+from sami_runtime.signals import Signal
 
 # `verify` and `replay` themselves stay in their modules of the same name: sami_runtime.verify.verify.
 __all__ = [
@@ -78,7 +78,6 @@ __all__ = [
     "LoopReport",
     "ManualClock",
     "MonotonicClock",
-    "Moves",
     "NonFiniteError",
     "Observation",
     "Outcome",

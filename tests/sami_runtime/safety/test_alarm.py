@@ -4,8 +4,9 @@ import pytest
 
 pytest.importorskip("mcap")
 
-from sami_runtime import Atlas, LoopReport, Reading, Recorder, Session, Telemetry, read_recording, run_episode
+from sami_runtime import LoopReport, Reading, Recorder, Session, Telemetry, read_recording, run_episode
 from sami_runtime.errors import SafetyStop, SamiError
+from sami_runtime.model.atlas import Atlas
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from tests.making.gates import seen
