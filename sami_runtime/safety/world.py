@@ -231,7 +231,7 @@ class World:
         return row if row.shape == (self._size,) else None
 
     def _converted(self, observation: Observation) -> Array | None:
-        """The same for numbers that are no arrays yet."""
+        """Return the same of numbers that are no arrays yet."""
         try:
             parts = [np.asarray(observation.values[name], np.float32).reshape(-1) for name in self._names]
         except (LookupError, TypeError, ValueError):
