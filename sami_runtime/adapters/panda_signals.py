@@ -17,7 +17,7 @@ PANDA_EPISODE_STEPS = 50
 
 
 def _signal(name: str, unit: str, elements: str, bound: float = 10.0) -> Signal:
-    """Make a signal within the bounds of the environment's observation space, or others that it keeps."""
+    """Return a signal within the bounds of the environment's observation space, or others that it keeps."""
     names = tuple(elements.split())
     size = len(names)
     return Signal(name=name, size=size, unit=unit, elements=names, low=(-bound,) * size, high=(bound,) * size)

@@ -234,6 +234,8 @@ class SafetyGate:
         if sent is None:
             return (*ruling.limited_by, "stop")
         executed = np.asarray(sent.action, np.float32)
+        if executed.tobytes() == ruling.action.tobytes():
+            return ruling.limited_by
         return (*ruling.limited_by, *named("adapter", executed != ruling.action, self._action.elements))
 
     def _pause(self, now: float) -> Ruling | None:

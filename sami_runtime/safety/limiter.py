@@ -117,6 +117,8 @@ class Bounds:
     def limit(self, action: Array, elapsed: float) -> Shaped:
         """Cut an action at the bounds, and name where."""
         bounded = self.cut(action)
+        if bounded.tobytes() == action.tobytes():  # half the time of comparing short arrays
+            return Shaped(bounded, ())
         return Shaped(bounded, named("bounds", bounded != action, self._elements))
 
     def cut(self, action: Array) -> Array:

@@ -175,7 +175,7 @@ class Limits(BaseModel):
         return by_signal.get(signal, "hold") if isinstance(by_signal, dict) else by_signal
 
     def _thens(self) -> Iterator[tuple[str, str]]:
-        """Each limit on the world, and what happens beyond it."""
+        """Yield each limit on the world, and what happens beyond it."""
         for limit in ("inside", "jump"):
             for name, entry in getattr(self, limit).items():
                 yield f"{limit}.{name}", entry.then

@@ -185,6 +185,7 @@ class World:
         wanted = {name.partition(".")[0] for name in (*ranges, *jumps)}
         signals = [s for s in contract.observation if s.name in wanted or bounds[s.name]]
         self._names = [signal.name for signal in signals]
+        self._float32 = [FLOAT32] * len(signals)
         elements = [(s, element) for s in signals for element in s.elements]
         index = {f"{signal.name}.{element}": at for at, (signal, element) in enumerate(elements)}
         units = {f"{signal.name}.{element}": signal.unit for signal, element in elements}
@@ -219,8 +220,9 @@ class World:
     def _row(self, observation: Observation) -> Array | None:
         """Return the (D,) numbers; None where one is missing or misshapen, which the policy names better."""
         try:
-            parts: list[Any] = [observation.values[name] for name in self._names]
-            if [part.dtype for part in parts].count(FLOAT32) == len(parts):
+            values = observation.values
+            parts: list[Any] = [values[name] for name in self._names]
+            if [part.dtype for part in parts] == self._float32:
                 row = np.frombuffer(b"".join(parts), np.float32)  # half the time of concatenate
             else:
                 row = np.concatenate(parts, dtype=np.float32, casting="unsafe")
@@ -229,7 +231,7 @@ class World:
         return row if row.shape == (self._size,) else None
 
     def _converted(self, observation: Observation) -> Array | None:
-        """Return the same for numbers that are no arrays yet."""
+        """Return the same of numbers that are no arrays yet."""
         try:
             parts = [np.asarray(observation.values[name], np.float32).reshape(-1) for name in self._names]
         except (LookupError, TypeError, ValueError):

@@ -1,16 +1,18 @@
 """The contract: a round trip through JSON, the names that follow from it, and what it refuses."""
 
 import json
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from pydantic import ValidationError
 
 from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ContractError
-from sami_runtime.model.contract import Contract
+from sami_runtime.model.contract import METADATA_KEY, Contract
 from sami_runtime.model.golden import Golden
-from sami_runtime.signals import Signal
+from sami_runtime.signals import Moves, Signal
 
 
 @pytest.fixture
@@ -160,3 +162,22 @@ def test_golden_steps_that_would_fill_the_memory_are_refused(monkeypatch, contra
     monkeypatch.setattr("sami_runtime.model.golden.MAX_GOLDEN_BYTES", 100)
     with pytest.raises(ContractError, match="at most 100 are read"):
         contract.golden_steps()
+
+
+def test_what_an_action_moves_is_written_only_where_it_is_declared(make):
+    contract = make.contract_of(make.recurrent())
+    assert "moves" not in contract.dumps()
+    moves = {"fx": Moves(element="position.x", scale=0.05)}
+    declared = contract.model_copy(update={"action": make.action_signal.model_copy(update={"moves": moves})})
+    assert '"moves":{"fx":{"element":"position.x","scale":0.05}}' in declared.dumps()
+    assert Contract.parse(declared.dumps(), "here") == declared
+    with pytest.raises(ValueError, match="says what fz moves, which it does not have"):
+        Signal(**{**make.action_signal.model_dump(), "moves": {"fz": moves["fx"]}})
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[3] / "models").glob("*.onnx")), ids=lambda path: path.stem
+)
+def test_a_shipped_contract_is_written_as_it_was(path):
+    text = {entry.key: entry.value for entry in onnx.load(path).metadata_props}[METADATA_KEY]
+    assert Contract.parse(text, str(path)).dumps() == text
