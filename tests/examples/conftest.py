@@ -20,7 +20,8 @@ def missing():
     if not any(Path(folder, "nlohmann", "json.hpp").is_file() for folder in SYSTEM):
         return "nlohmann/json.hpp is not installed (Debian: nlohmann-json3-dev)"
     if header_root() is None:
-        return "onnxruntime's C++ headers are not installed: set ONNXRUNTIME_ROOT to an unpacked release of it (Debian 13: libonnxruntime-dev)"
+        lacking = "onnxruntime's C++ headers are not installed"
+        return f"{lacking}: set ONNXRUNTIME_ROOT to an unpacked release of it (Debian 13: libonnxruntime-dev)"
     return ""
 
 
