@@ -36,6 +36,7 @@ from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.atlas import Atlas, Locator, Place
 from sami_runtime.model.contract import CONTRACT_VERSION, METADATA_KEY, Context, Contract, StateTensor
 from sami_runtime.model.golden import Golden, GoldenSteps
+from sami_runtime.realtime import real_time
 from sami_runtime.recording.format import RecordedStep
 from sami_runtime.recording.reader import Recording, read_recording
 from sami_runtime.recording.recorder import Recorder
@@ -111,6 +112,7 @@ __all__ = [
     "Verification",
     "read_artifact",
     "read_recording",
+    "real_time",
     "require_compatible",
     "run_episode",
 ]
