@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3.11 python3.10 python3 python; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test test-real lint format type bench build clean
+.PHONY: run test test-real debian lint format type bench build clean
 
 run: .venv/runtime  ## watch the shipped policy push and lift cubes
 	$(BIN)/sami run --env panda --episodes 20
@@ -16,6 +16,15 @@ test: .venv/dev  ## the whole test suite
 
 test-real: .venv/dev  ## what takes minutes: real processes, clocks and signals, a million ticks
 	$(BIN)/python -m pytest tests/real
+# libonnxruntime-dev: from Debian 13 on.
+debian:  ## what the tests of the C++ example need from Debian, where it may be installed; they skip without it
+	@test "$$(id -u)" = 0 || become="sudo -n"; \
+	for package in nlohmann-json3-dev libonnxruntime-dev; do \
+		dpkg -s $$package >/dev/null 2>&1 && continue; \
+		$$become apt-get install -y -qq $$package >/dev/null 2>&1 || \
+		{ $$become apt-get update -qq && $$become apt-get install -y -qq $$package; } >/dev/null 2>&1 || \
+		echo "without $$package, the tests that need it skip"; \
+	done
 
 lint: .venv/dev
 	$(BIN)/ruff check .

@@ -37,6 +37,7 @@ from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.shipped import shipped_models
+from sami_runtime.realtime import real_time
 from sami_runtime.recording.reader import Recording, read_recording
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import Shadow, replay
@@ -95,6 +96,7 @@ __all__ = [
     "check_adapter",
     "read_artifact",
     "read_recording",
+    "real_time",
     "replay",
     "run_episode",
     "shipped_models",

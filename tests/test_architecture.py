@@ -28,7 +28,7 @@ BRIDGE = ("errors", "signals", "distribution", "clock", "model", "session", "ada
 FLOORS = {
     "sami_runtime": (
         "errors signals distribution",
-        "clock documents factories values",
+        "clock documents factories realtime values",
         "model",
         "session gap",
         "adapters",

@@ -122,12 +122,25 @@ def run(
         typer.Option(min=0.0, help="Difference of an action that still counts as alike.", rich_help_panel=LOOP),
     ] = 0.0,
     provider: Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ...", rich_help_panel=LOOP)] = "cpu",
+    priority: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=99,
+            help="Real-time priority of the loop (SCHED_FIFO), where cores are busy: 50.",
+            rich_help_panel=LOOP,
+        ),
+    ] = None,
+    lock_memory: Annotated[
+        bool, typer.Option("--lock-memory", help="Keep all memory from being swapped out.", rich_help_panel=LOOP)
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and infer, and write nothing.", rich_help_panel=LOOP)
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.", rich_help_panel=OUTPUT)] = False,
 ) -> None:
     """Run a policy and watch it adapt: the hidden task, what came of it, and how the policy's context moves."""
+    from sami_runtime import realtime
     from sami_runtime.clock import ManualClock, MonotonicClock
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
@@ -165,6 +178,8 @@ def run(
     follower = Shadow(Session.load(shadow, provider=provider), session.contract, shadow_tolerance) if shadow else None
     # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
     paced = real_time or render == "human" or world.real
+    if priority and not paced:
+        raise SamiError("--priority is for a loop that sleeps between its ticks; add --real-time.")
     clock = MonotonicClock(AWAKE_S) if paced else ManualClock()
     film = Film(film_path, session.contract.rate_hz) if film_path else None
     rows: list[told.Row] = []
@@ -173,6 +188,7 @@ def run(
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
         if dog is not None:
             closing.enter_context(dog)  # it can stop the robot before anything moves that
+        closing.enter_context(realtime.real_time(priority, lock_memory))
         robot: Any = world.make(clock)
         closing.callback(robot.close)
         driving = Run(

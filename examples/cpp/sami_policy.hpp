@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -57,6 +58,16 @@ class Policy {
     throw std::out_of_range("the policy reads no observation '" + name + "'");
   }
 
+  // Takes over what was observed: every signal of the contract, of its size.
+  void observe(const std::map<std::string, Vector>& values) {
+    for (size_t i = 0; i < observation_names_.size(); ++i) {
+      const auto found = values.find(observation_names_[i]);
+      if (found == values.end() || found->second.size() != observations_[i].size())
+        throw std::invalid_argument("observation '" + observation_names_[i] + "' is missing, or has another size");
+      std::copy(found->second.begin(), found->second.end(), observations_[i].begin());
+    }
+  }
+
   // A new episode: state and previous action take their initial values.
   void reset() {
     Memory& memory = memories_[now_];
@@ -78,6 +89,9 @@ class Policy {
     now_ = 1 - now_;
     return answer.action;
   }
+
+  // Takes the last step back, as if it had not been made, where its answer came too late; before executed(), and once.
+  void undo() { now_ = 1 - now_; }
 
   const Vector& context() const { return memories_[now_].context; }
 

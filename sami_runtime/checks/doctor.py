@@ -16,15 +16,13 @@ import numpy as np
 
 from sami_runtime.distribution import install_hint, installed_version, pip
 from sami_runtime.errors import ProviderError
+from sami_runtime.realtime import MEMORY_WAY, PRIORITY_WAY, highest_priority, lockable_bytes
 from sami_runtime.session.inference import CUDA, TELEMETRY, import_onnxruntime, install_advice, load_libraries
 
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen")
 """Linux clock sources that are read without a trip to a device."""
 LATE_S = 500e-6
 """A sleep that ends this much late [s], one time in a hundred, is half of a tick at 1 kHz."""
-SYS_NICE, IPC_LOCK = 23, 14
-"""Bits of Linux capabilities that lift the limits on real-time priority and on locked memory."""
-LOCKED_BYTES = 1 << 30
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -56,6 +54,7 @@ def examine(root: Path = Path("/")) -> Iterator[Finding]:
     yield governor(root)
     yield kernel(root)
     yield from limits(root)
+    yield from throttling(root)
     yield clock(root)
     yield sleep()
 
@@ -151,7 +150,8 @@ def load(root: Path) -> Finding:
             "load",
             "warn",
             f"{minute:g} on {os.cpu_count()} cores over the last minute",
-            "Stop other work before measuring, or keep a core free for the loop (taskset, isolcpus).",
+            "Stop other work before measuring. A loop beside it needs a real-time priority (sami run --priority 50) or "
+            "a core kept free for it (taskset, isolcpus).",
         )
     return Finding("load", "ok", f"{minute:g} on {os.cpu_count()} cores over the last minute")
 
@@ -190,35 +190,41 @@ def kernel(root: Path) -> Finding:
 
 def limits(root: Path) -> Iterator[Finding]:
     """Whether this user may take a real-time priority and keep memory from being swapped out."""
+    if not hasattr(os, "sched_setscheduler"):
+        return
+    if highest := highest_priority(root):
+        yield Finding("real-time priority", "ok", f"up to {highest}; sami run --priority {min(highest, 50)}")
+    else:
+        found = "none: RLIMIT_RTPRIO is 0, and on busy cores the loop waits for its turn like everything else"
+        yield Finding("real-time priority", "warn", found, f"{PRIORITY_WAY} Then: sami run --priority 50")
+    if (locked := lockable_bytes(root)) is None:
+        yield Finding("locked memory", "ok", "unlimited; sami run --lock-memory")
+    else:
+        found = f"at most {locked} bytes: pages of the policy may be swapped out"
+        yield Finding(
+            "locked memory", "warn", found, f"{MEMORY_WAY} Then: sami run --lock-memory. Or run without swap."
+        )
+
+
+def throttling(root: Path) -> Iterator[Finding]:
+    """How much of a core the kernel leaves to real-time priorities."""
     try:
-        import resource
-    except ModuleNotFoundError:
-        return
-    if not hasattr(resource, "RLIMIT_RTPRIO"):
-        return
-    may = _capabilities(root)
-    priority = resource.getrlimit(resource.RLIMIT_RTPRIO)[0]
-    if priority != 0 or may >> SYS_NICE & 1:
-        shown = "allowed by capability" if priority == 0 else f"up to {_limit(priority)}"
-        yield Finding("real-time priority", "ok", shown)
-    else:
-        yield Finding(
-            "real-time priority",
-            "warn",
-            "none: RLIMIT_RTPRIO is 0",
-            "Add '@realtime - rtprio 99' to /etc/security/limits.conf, join that group, log in; start with: chrt -f 50",
+        runtime, period = (
+            int((root / f"proc/sys/kernel/sched_rt_{name}_us").read_text(encoding="ascii"))
+            for name in ("runtime", "period")
         )
-    locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    if locked == resource.RLIM_INFINITY or locked >= LOCKED_BYTES or may >> IPC_LOCK & 1:
-        shown = "allowed by capability" if 0 <= locked < LOCKED_BYTES else _limit(locked)
-        yield Finding("locked memory", "ok", shown)
+    except OSError:
+        return
+    name = "real-time share"
+    if runtime == 0:
+        advice = "sudo sysctl kernel.sched_rt_runtime_us=950000"
+        yield Finding(name, "warn", "none: what has a real-time priority does not run", advice)
+    elif runtime < 0:
+        found = "all of a core: a loop of such a priority that never sleeps takes it from everything else"
+        yield Finding(name, "warn", found, "sudo sysctl kernel.sched_rt_runtime_us=950000, unless that is meant.")
     else:
-        yield Finding(
-            "locked memory",
-            "warn",
-            f"at most {locked} bytes: pages of the policy may be swapped out",
-            "Add '@realtime - memlock unlimited' to /etc/security/limits.conf, or run without swap.",
-        )
+        found = f"{runtime} of {period} us: only a loop that hardly sleeps is held up by it"
+        yield Finding(name, "ok", found)
 
 
 def clock(root: Path) -> Finding:
@@ -251,18 +257,7 @@ def sleep(count: int = 200) -> Finding:
             "sleep",
             "warn",
             found,
-            "Stop other work, set the governor to performance, or give the loop a real-time priority (chrt -f 50).",
+            "Stop other work, set the governor to performance, or give the loop a real-time priority "
+            "(sami run --priority 50).",
         )
     return Finding("sleep", "ok", found)
-
-
-def _capabilities(root: Path) -> int:
-    try:
-        lines = (root / "proc/self/status").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), 0)
-
-
-def _limit(value: int) -> str:
-    return "unlimited" if value < 0 else str(value)

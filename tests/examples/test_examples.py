@@ -1,7 +1,6 @@
 """The examples that users copy do what they say, with the model that is shipped."""
 
 import json
-import os
 import re
 import shutil
 import socket
@@ -21,9 +20,7 @@ from sami_runtime.safety.limits import Limits
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
 
-SYSTEM = ("/usr/local/include", "/usr/include")
 MOVEMENT = ("moves", "rests")
-HEADER_FOLDERS = ("", "onnxruntime", "onnxruntime/core/session")
 
 
 def call(*command, **options):
@@ -189,52 +186,9 @@ def test_a_robot_that_was_never_there_is_told_of():
 # --- C++
 
 
-def missing():
-    """What the C++ example needs and this machine lacks; empty where it can be built."""
-    for tool in ("cmake", "c++"):
-        if shutil.which(tool) is None:
-            return f"{tool} is not installed"
-    if not any(Path(folder, "nlohmann", "json.hpp").is_file() for folder in SYSTEM):
-        return "nlohmann/json.hpp is not installed (Debian: nlohmann-json3-dev)"
-    if header_root() is None:
-        return "onnxruntime's C++ headers are not installed: set ONNXRUNTIME_ROOT to an unpacked release of it"
-    return ""
-
-
-def header_root():
-    """The folder that holds onnxruntime's C++ headers as `include`, or the system's."""
-    root = os.environ.get("ONNXRUNTIME_ROOT", "")
-    roots = [*([Path(root, "include")] if root else []), *map(Path, SYSTEM)]
-    for include in roots:
-        if any((include / folder / "onnxruntime_cxx_api.h").is_file() for folder in HEADER_FOLDERS):
-            return include
-    return None
-
-
-@pytest.fixture(scope="module")
-def replay(tmp_path_factory):
-    """The C++ example, built against the headers that were found and the library inside the Python package."""
-    if reason := missing():
-        pytest.skip(f"the C++ example is not built: {reason}")
-    import onnxruntime
-
-    root, build = tmp_path_factory.mktemp("onnxruntime"), tmp_path_factory.mktemp("build")
-    library = next((Path(onnxruntime.__path__[0]) / "capi").glob("libonnxruntime.so.*"), None)
-    if library is None:
-        pytest.skip("the C++ example is not built: this onnxruntime package has no shared library of its own")
-    (root / "include").symlink_to(header_root())
-    (root / "lib").mkdir()
-    for name in ("libonnxruntime.so", "libonnxruntime.so.1"):
-        (root / "lib" / name).symlink_to(library)
-    source = ROOT / "examples" / "cpp"
-    for command in (
-        ("cmake", "-S", source, "-B", build, f"-DONNXRUNTIME_ROOT={root}", "-DCMAKE_BUILD_TYPE=Debug"),
-        ("cmake", "--build", build),
-    ):
-        done = call(*command)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "warning" not in done.stdout + done.stderr
-    return build / "replay"
+@pytest.fixture
+def replay(cpp_build):
+    return cpp_build / "replay"
 
 
 @pytest.fixture(scope="module")

@@ -98,6 +98,22 @@ def test_limits_are_those_of_this_user(machine):
             resource.setrlimit(which, values)
 
 
+@pytest.mark.parametrize(
+    ("runtime", "status", "words"),
+    [("950000", "ok", "950000 of 1000000 us"), ("-1", "warn", "never sleeps"), ("0", "warn", "does not run")],
+)
+def test_the_share_of_real_time_priorities_is_told(machine, runtime, status, words):
+    root = machine(
+        proc__sys__kernel__sched_rt_runtime_us=runtime + "\n", proc__sys__kernel__sched_rt_period_us="1000000\n"
+    )
+    (found,) = doctor.throttling(root)
+    assert (found.status, words in found.found, bool(found.advice)) == (status, True, status == "warn")
+
+
+def test_a_kernel_that_tells_no_share_is_no_fault(tmp_path):
+    assert list(doctor.throttling(tmp_path)) == []
+
+
 def test_no_build_of_onnxruntime_is_a_failure():
     found = doctor.builds([])
     assert found.status == "fail"

@@ -1,0 +1,61 @@
+"""The C++ example, built once for all tests that run it."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SYSTEM = ("/usr/local/include", "/usr/include")
+HEADER_FOLDERS = ("", "onnxruntime", "onnxruntime/core/session")
+
+
+def missing():
+    """What the C++ example needs and this machine lacks; empty where it can be built."""
+    for tool in ("cmake", "c++"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed"
+    if not any(Path(folder, "nlohmann", "json.hpp").is_file() for folder in SYSTEM):
+        return "nlohmann/json.hpp is not installed (Debian: nlohmann-json3-dev)"
+    if header_root() is None:
+        lacking = "onnxruntime's C++ headers are not installed"
+        return f"{lacking}: set ONNXRUNTIME_ROOT to an unpacked release of it (Debian 13: libonnxruntime-dev)"
+    return ""
+
+
+def header_root():
+    """The folder that holds onnxruntime's C++ headers as `include`, or the system's."""
+    root = os.environ.get("ONNXRUNTIME_ROOT", "")
+    roots = [*([Path(root, "include")] if root else []), *map(Path, SYSTEM)]
+    for include in roots:
+        if any((include / folder / "onnxruntime_cxx_api.h").is_file() for folder in HEADER_FOLDERS):
+            return include
+    return None
+
+
+@pytest.fixture(scope="session")
+def cpp_build(tmp_path_factory):
+    """The folder of the C++ programs, built against the headers that were found and the Python package's library."""
+    if reason := missing():
+        pytest.skip(f"the C++ example is not built: {reason}")
+    import onnxruntime
+
+    root, build = tmp_path_factory.mktemp("onnxruntime"), tmp_path_factory.mktemp("build")
+    library = next((Path(onnxruntime.__path__[0]) / "capi").glob("libonnxruntime.so.*"), None)
+    if library is None:
+        pytest.skip("the C++ example is not built: this onnxruntime package has no shared library of its own")
+    (root / "include").symlink_to(header_root())
+    (root / "lib").mkdir()
+    for name in ("libonnxruntime.so", "libonnxruntime.so.1"):
+        (root / "lib" / name).symlink_to(library)
+    source = ROOT / "examples" / "cpp"
+    for command in (
+        ("cmake", "-S", source, "-B", build, f"-DONNXRUNTIME_ROOT={root}", "-DCMAKE_BUILD_TYPE=Debug"),
+        ("cmake", "--build", build),
+    ):
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "warning" not in done.stdout + done.stderr
+    return build

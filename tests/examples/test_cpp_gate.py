@@ -1,0 +1,86 @@
+"""The gate in C++ rules as the Python one does, on a table of cases that the Python one wrote."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sami_runtime.safety.limits import Limits
+
+FOLDER = Path(__file__).parents[2] / "examples" / "cpp"
+TABLE = FOLDER / "gate_cases.csv"
+
+
+def call(*command):
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
+
+
+def generated(*options):
+    """What the Python gate rules, as the generator prints it."""
+    if "max_pause_s" not in Limits.model_fields:
+        pytest.skip("this gate does not count missed ticks before a tick that acts, nor pauses")
+    done = call(sys.executable, FOLDER / "gate_cases.py", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def gate_table(tmp_path_factory):
+    """The program that compares; it needs a compiler and nothing else."""
+    if shutil.which("c++") is None:
+        pytest.skip("the C++ gate is not built: c++ is not installed")
+    program = tmp_path_factory.mktemp("gate") / "gate_table"
+    warnings = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+    sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    source = ("-std=c++17", "-O2", "-ffp-contract=off", *warnings, FOLDER / "gate_table.cpp", "-o", program)
+    done = call("c++", *sanitizers, *source)
+    if "cannot find" in done.stderr:  # the sanitizers' libraries are a package of their own
+        done = call("c++", *source)
+    assert (done.returncode, done.stderr) == (0, "")
+    return program
+
+
+def test_the_table_is_what_the_python_gate_rules():
+    """If the gate changed on purpose: python examples/cpp/gate_cases.py > examples/cpp/gate_cases.csv"""
+    assert generated() == TABLE.read_text(encoding="utf-8")
+
+
+def test_the_table_has_every_reason_and_limit():
+    ticks = [line.split(",") for line in TABLE.read_text(encoding="utf-8").splitlines() if line.startswith("tick")]
+    assert {tick[6] for tick in ticks} == {"", "age", "order", "refused", "missed", "pause"}
+    limits = {name for tick in ticks for name in tick[7].split(";") if name}
+    assert limits == {"bounds fx", "bounds fy", "rate fx", "rate fy", "rest", "stop"}
+
+
+def test_cpp_rules_as_the_table_says_to_the_last_bit(gate_table):
+    done = call(gate_table, TABLE)
+    assert re.fullmatch(r"\d+ cases, \d+ ticks, \d+ of them latched: 0 differ, .* 0\.0e\+00\n", done.stdout), done
+    assert done.returncode == 0
+
+
+def test_cpp_rules_as_the_python_gate_on_cases_drawn_anew(gate_table, tmp_path):
+    (tmp_path / "drawn.csv").write_text(generated("--random", 1000, "--seed", 7), encoding="utf-8")
+    done = call(gate_table, tmp_path / "drawn.csv")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "value"),
+    [("robot limits", 8, "0.2001"), ("missed then acted: too many", 12, "0"), ("rate", 7, ""), ("order", 6, "age")],
+)
+def test_cpp_finds_a_difference_at_its_line(gate_table, tmp_path, row, column, value):
+    lines = [line.split(",") for line in TABLE.read_text(encoding="utf-8").splitlines()]
+    begin = next(at for at, line in enumerate(lines) if line[:2] == ["case", row])
+    at = next(at for at in range(begin + 2, len(lines)) if lines[at][column] not in ("", value, "-") and at > begin + 2)
+    lines[at][column] = value
+    (tmp_path / "changed.csv").write_text("\n".join(map(",".join, lines)) + "\n", encoding="utf-8")
+    done = call(gate_table, tmp_path / "changed.csv")
+    assert (done.returncode, f"{row} differs at line {at + 1}:" in done.stdout) == (4, True)
+
+
+def test_cpp_refuses_a_table_that_it_cannot_read(gate_table, tmp_path):
+    done = call(gate_table, tmp_path / "none.csv")
+    assert (done.returncode, "cannot be read" in done.stderr) == (1, True)
