@@ -29,6 +29,7 @@ from sami_runtime.errors import (
 )
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
+from sami_runtime.loop.pilot import Ending, Pilot, Request
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.run_episode import EpisodeReport, run_episode
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
@@ -36,11 +37,12 @@ from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.atlas import Atlas, Locator, Place
 from sami_runtime.model.contract import CONTRACT_VERSION, METADATA_KEY, Context, Contract, StateTensor
 from sami_runtime.model.golden import Golden, GoldenSteps
-from sami_runtime.recording.format import RecordedStep
+from sami_runtime.recording.format import RecordedEpisode, RecordedStep
 from sami_runtime.recording.reader import Recording, read_recording
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import Comparison, Difference, Shadow
 from sami_runtime.run import Run
+from sami_runtime.safety.controller import Controller
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session, SessionState, Step
@@ -63,8 +65,10 @@ __all__ = [
     "Context",
     "Contract",
     "ContractError",
+    "Controller",
     "Difference",
     "DryRun",
+    "Ending",
     "EpisodeReport",
     "Executed",
     "FakeAdapter",
@@ -84,13 +88,16 @@ __all__ = [
     "Outcome",
     "PandaAdapter",
     "Phase",
+    "Pilot",
     "Place",
     "ProviderError",
     "Reading",
+    "RecordedEpisode",
     "RecordedStep",
     "Recorder",
     "Recording",
     "RecordingError",
+    "Request",
     "Ruling",
     "Run",
     "SafetyGate",

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Adapter, Observation, require_compatible, require_observation
 from sami_runtime.clock import Clock, ManualClock, Pace
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
+from sami_runtime.loop.pilot import NOTHING, Ending, Pilot, Request
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.stopping import stopped_after
-from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.loop.tick import STEPPED, Outcome, SectionTimes, StepRecord
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
@@ -40,6 +41,15 @@ class EpisodeReport:
     """(T, C): the context at each step; where the policy did not act, the one before stands."""
     loop: LoopReport
     """Counts and times of every tick."""
+    ended: Ending = Ending.STEPS
+    """What ended it."""
+
+    @property
+    def success(self) -> bool | None:
+        """Whether it succeeded: as a person said, else as the adapter did in `info["is_success"]`; None if nobody."""
+        if self.ended in (Ending.SUCCESS, Ending.FAILURE):
+            return self.ended is Ending.SUCCESS
+        return bool(self.info["is_success"]) if "is_success" in self.info else None
 
 
 def run_episode(
@@ -54,6 +64,7 @@ def run_episode(
     prewarm_s: float = 0.0,
     enforce_timing: bool | None = None,
     telemetry: Telemetry | None = None,
+    pilot: Pilot | None = None,
 ) -> EpisodeReport:
     """Run one episode, and stop the adapter however it ends.
 
@@ -75,6 +86,7 @@ def run_episode(
             needs a clock, the one that stamps the adapter's observations; False is for an adapter that stamps with
             another. If None, timing is enforced where a clock is given.
         telemetry: Reads the contexts, for the record of each tick. If None, a new one does, where `on_step` listens.
+        pilot: A person's way in. Commands count at the policy's ticks; a pause and an end, at every tick.
 
     Raises:
         SamiError: An argument is none that could be run with.
@@ -108,7 +120,7 @@ def run_episode(
         judged = clock is not None if enforce_timing is None else enforce_timing
         reader = telemetry or (Telemetry(session.contract) if on_step else None)
         timing = _Timing(clock or ManualClock(), judged, period, substeps, prewarm_s)
-        episode = _Episode(session, adapter, guard, limit, timing, reader, on_step)
+        episode = _Episode(session, adapter, guard, limit, timing, reader, on_step, pilot)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()
@@ -143,9 +155,10 @@ class _Episode:
         timing: _Timing,
         telemetry: Telemetry | None,
         on_step: OnStep | None,
+        pilot: Pilot | None,
     ) -> None:
         self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
-        self.telemetry, self.on_step = telemetry, on_step
+        self.telemetry, self.on_step, self.pilot = telemetry, on_step, pilot
         self.clock, self.enforced, self.period, self.substeps, self.prewarm_s = timing
         self.deadline = gate.limits.deadline_s or self.period
         self.names = [signal.name for signal in session.contract.given.values()]
@@ -153,6 +166,9 @@ class _Episode:
         self.extra: Mapping[str, Array] = {}
         self.contexts: list[Array] = []
         self.proposed: Array | None = None
+        self.standing: Array | None = None
+        self.wanted: Request = NOTHING
+        self.ended: Ending | None = None
         self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
         self.due, self.asked, self.missed = True, -1, 0
         self.counts = LoopReport()
@@ -161,6 +177,8 @@ class _Episode:
         self.gate.begin(self.period)
         self.adapter.reset(seed)
         self.session.reset()
+        if self.pilot:
+            self.pilot.reset()
         if self.telemetry:
             self.telemetry.reset()
         self.pace = Pace(self.clock, self.period)
@@ -174,16 +192,21 @@ class _Episode:
             warm = self.prewarm_s > 0.0 and self._due(self.pace.tick + 1)
             self.missed = self.pace.wait(self.prewarm_s, self.session.prewarm if warm else None)
         self.due = self._due(self.pace.tick)
-        return not (over and self.due)
+        if self.pilot:
+            self.wanted = self.pilot.request(self.standing)
+            self.ended = self.wanted.end
+        return not (over and self.due) and self.ended is None
 
     def turn(self) -> None:
         """One tick: read, step, gate, write, record."""
         began, laps = self.clock.now(), [time.perf_counter()]
-        observation = require_observation(self.adapter.read(), self.adapter) if self.due else None
+        asks = self.due and not self.wanted.pause
+        observation = require_observation(self.adapter.read(), self.adapter) if asks else None
         laps.append(time.perf_counter())
         outcome, reason = self._ask(observation, began)
         laps.append(time.perf_counter())
         ruling = self._rule(outcome, reason)
+        outcome = Outcome.FALLBACK if ruling.fallback else outcome
         laps.append(time.perf_counter())
         try:
             sent = self.gate.write(ruling)
@@ -192,11 +215,13 @@ class _Episode:
         laps.append(time.perf_counter())
         if sent is not None:
             self.session.executed(sent.action)
+            self.standing = np.array(sent.action, np.float32)
             self.done, self.info = sent.done, sent.info
         if self.due:
             self.asked = self.pace.tick // self.substeps
+        if asks:
             self.contexts.append(self.context)
-        if self.telemetry and outcome is Outcome.ACTED:  # after the write, which waits for nobody who only looks on
+        if self.telemetry and outcome in STEPPED:  # after the write, which waits for nobody who only looks on
             self.telemetry.update(self.context)
         record = StepRecord(
             step=self.counts.ticks,
@@ -223,12 +248,13 @@ class _Episode:
 
     def report(self) -> EpisodeReport:
         contexts = np.array(self.contexts, np.float32).reshape(len(self.contexts), self.session.contract.context_size)
-        return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts)
+        ended = self.ended or (Ending.WORLD if self.done else Ending.STEPS)
+        return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ended)
 
     def _ask(self, observation: Observation | None, began: float) -> tuple[Outcome, str]:
         """Asks the policy for its action, where it is due and may act. Unless it acted, its state is as it was."""
         if observation is None:
-            return Outcome.STANDING, ""
+            return Outcome.PAUSED if self.wanted.pause else Outcome.STANDING, ""
         self.proposed = None
         if fault := self.gate.fault(observation, self.clock.now() if self.enforced else None):
             return Outcome.HELD, fault
@@ -247,12 +273,16 @@ class _Episode:
             allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
             return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
         self.context, self.extra = answer.context, answer.extra
-        return Outcome.ACTED, ""
+        return Outcome.ACTED if self.wanted.command is None else Outcome.PILOTED, ""
 
     def _rule(self, outcome: Outcome, reason: str) -> Ruling:
         now = self.clock.now()
         if outcome is Outcome.ACTED and self.proposed is not None:
             return self.gate.propose(self.proposed, now)
+        if outcome is Outcome.PILOTED and self.wanted.command is not None:
+            return self.gate.command(self.wanted.command, now)
+        if outcome is Outcome.PAUSED:
+            return self.gate.rest(now)
         if outcome is Outcome.STANDING:
             return self.gate.stand(now)
         return self.gate.hold(reason, now, self.pace.tick // self.substeps - self.asked)
