@@ -65,13 +65,13 @@ def test_a_fallback_takes_over_when_the_policy_was_held_too_long_and_is_stopped_
 
 
 def test_a_fallback_acts_within_the_limits_and_the_policy_blends_in_from_what_it_did(guarded):
-    limits = {"rest": 0.0, "rate": 5.0, "acceleration": 60.0, "blend_in_s": 5 * PERIOD, "low": -0.4}
+    limits = {"rest": 0.0, "rate": 5.0, "acceleration": 100.0, "blend_in_s": 5 * PERIOD, "low": -0.4}
     armed = guarded(Retreat((-9.0, 9.0)), hold_ticks=0, stop_after=20, **limits)
     start = armed.adapter.written[-1]
     path = np.array([start, *held(armed, 12)])
     steps = np.diff(path, axis=0)
     assert np.abs(steps).max() <= 5.0 * PERIOD + 1e-6
-    assert np.abs(np.diff(steps[:5, 1])).max() <= 60.0 * PERIOD**2 + 1e-6
+    assert np.abs(np.diff(steps[:5, 1])).max() <= 100.0 * PERIOD**2 + 1e-6
     np.testing.assert_allclose(path[-1], [-0.4, 1.0], atol=1e-6)
     # The policy is back: a fifth of the way from there, not from rest.
     ruling = armed.propose(action(-0.4, 0.5), 13 * PERIOD)
