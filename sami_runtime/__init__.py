@@ -31,6 +31,7 @@ from sami_runtime.errors import (
     UnknownName,
 )
 from sami_runtime.gap.profile import GapProfile
+from sami_runtime.loop.pilot import Ending, Pilot, Request
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.run_episode import EpisodeReport, run_episode
 from sami_runtime.loop.tick import Outcome, StepRecord
@@ -42,6 +43,7 @@ from sami_runtime.recording.reader import Recording, read_recording
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import Shadow, replay
 from sami_runtime.run import Run
+from sami_runtime.safety.controller import Controller
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session, SessionState, Step
@@ -57,7 +59,9 @@ __all__ = [
     "Clock",
     "Contract",
     "ContractError",
+    "Controller",
     "DryRun",
+    "Ending",
     "EpisodeReport",
     "Executed",
     "FakeAdapter",
@@ -73,11 +77,13 @@ __all__ = [
     "Outcome",
     "PandaAdapter",
     "Phase",
+    "Pilot",
     "ProviderError",
     "Reading",
     "Recorder",
     "Recording",
     "RecordingError",
+    "Request",
     "Run",
     "SafetyGate",
     "SafetyStop",

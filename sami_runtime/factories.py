@@ -41,7 +41,7 @@ def load_factory(name: str, kind: str, example: str) -> Callable[..., Any]:
     return factory
 
 
-def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, shown: str = "") -> Any:
+def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, shown: str = "", **keywords: Any) -> Any:
     """Return what a factory makes.
 
     Args:
@@ -49,12 +49,13 @@ def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, shown:
         factory: What `load_factory` returned.
         arguments: What it is called with.
         shown: The arguments' names, for the message.
+        keywords: What it is called with by name.
 
     Raises:
         SamiError: It failed.
     """
     try:
-        return factory(*arguments)
+        return factory(*arguments, **keywords)
     except SamiError:
         raise
     except (Exception, SystemExit) as error:

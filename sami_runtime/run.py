@@ -17,12 +17,15 @@ from sami_runtime.adapters.gapped import Gapped
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.gap.profile import GapProfile
+from sami_runtime.loop.pilot import Ending, Pilot
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.run_episode import EpisodeReport, OnStep, run_episode
 from sami_runtime.loop.stopping import fatal_signals_raise
 from sami_runtime.loop.tick import StepRecord
+from sami_runtime.recording.format import RecordedEpisode
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import Shadow
+from sami_runtime.safety.controller import Controller
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
@@ -61,6 +64,8 @@ class Run:
         facts: What a reader of the recording should know, such as the environment and the seed.
         shadow: A second model that follows.
         watchdog: Stops the robot where this process cannot; it is running already, and is the caller's.
+        fallback: Acts where the policy has been held too long; see `SafetyGate`.
+        pilot: A person's way in; see `run_episode`.
 
     Raises:
         AdapterError: The policy and the adapter do not fit.
@@ -84,6 +89,8 @@ class Run:
         facts: Mapping[str, Any] | None = None,
         shadow: Shadow | None = None,
         watchdog: Watchdog | None = None,
+        fallback: Controller | None = None,
+        pilot: Pilot | None = None,
     ) -> None:
         if not simulator:
             _require_for_robot(clock, gap, enforce_timing)
@@ -95,7 +102,7 @@ class Run:
         self.driven: Adapter = DryRun(behind) if dry_run else behind
         """The adapter as the loop sees it: behind the gap, and without its write in a dry run."""
         require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
-        self.gate = SafetyGate(self.driven, contract, _suited(limits or Limits(), simulator, gap))
+        self.gate = SafetyGate(self.driven, contract, _suited(limits or Limits(), simulator, gap), fallback)
         """Owns the write. Tripped, it stays latched until somebody calls its `rearm`."""
         self.telemetry = Telemetry(contract)
         """Reads the contexts of the episode that runs, or ran last."""
@@ -112,6 +119,7 @@ class Run:
             enforce_timing=enforce_timing,
             telemetry=self.telemetry,
             watchdog=watchdog,
+            pilot=pilot,
         )
         self._watchdog = watchdog
         self._resting = threading.Event()
@@ -119,6 +127,9 @@ class Run:
         self._thread: int | None = None
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "gap": gap and gap.to_dict()}
+        if fallback is not None:
+            self._facts["fallback"] = type(fallback).__name__
+        self._recorder: Recorder | None = None
         self._watching: list[OnStep] = []
         self._closing: ExitStack | None = None
 
@@ -149,10 +160,12 @@ class Run:
         self._thread = threading.get_ident()
         self._resting.clear()
         try:
-            return self._run_episode(seed, max_steps, on_step=watch)
+            report = self._run_episode(seed, max_steps, on_step=watch)
         finally:
             self._thread = None
             self._resting.set()
+        self.conclude(report.ended, report.success)
+        return report
 
     def stop(self, reason: str, within_s: float = 0.2) -> None:
         """Stop the robot from another thread, and latch the gate until somebody calls its `rearm`.
@@ -187,6 +200,15 @@ class Run:
             "emergency stop."
         )
 
+    def conclude(self, ended: Ending, success: bool | None) -> None:
+        """Have the recording say what came of the episode that ran last. `episode` does; a person may know better.
+
+        Raises:
+            RecordingError: The recording cannot be written.
+        """
+        if self._recorder is not None:
+            self._recorder.conclude(RecordedEpisode(ended, success))
+
     def __enter__(self) -> Run:
         """Begin the recording, and take over the signals that nobody handles.
 
@@ -197,8 +219,8 @@ class Run:
         with ExitStack() as opening:
             opening.enter_context(fatal_signals_raise())
             if self._record is not None:
-                recorder = Recorder(self._record, self.session, self.gate.limits, self._facts)
-                self._watching.append(opening.enter_context(recorder))
+                self._recorder = Recorder(self._record, self.session, self.gate.limits, self._facts)
+                self._watching.append(opening.enter_context(self._recorder))
             if self.shadow is not None:
                 self._watching.append(self.shadow)
             self._closing = opening.pop_all()

@@ -12,6 +12,7 @@ PUBLIC = {
         *("Adapter", "Executed", "Observation", "DryRun", "FakeAdapter", "Gapped", "GymnasiumAdapter", "PandaAdapter"),
         *("SignalSource", "GapProfile", "Limits", "SafetyGate", "Phase", "Reading", "Telemetry"),
         *("Recorder", "Recording", "Shadow", "read_recording", "replay", "check_adapter", "verify"),
+        *("Watchdog", "real_time", "Controller", "Ending", "Pilot", "Request"),
         *("SamiError", "AdapterError", "ArtifactError", "CheckFailed", "ContractError", "NonFiniteError"),
         *("ProviderError", "RecordingError", "SafetyStop", "SignalError", "UnknownName"),
     },

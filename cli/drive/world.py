@@ -10,6 +10,7 @@ from .load_adapter import load_adapter
 if TYPE_CHECKING:
     from sami_runtime.adapters import Adapter
     from sami_runtime.clock import Clock
+    from sami_runtime.model.contract import Contract
     from sami_train.envs.skills import Skill
     from sami_train.envs.spec import EnvironmentSpec
     from sami_train.envs.tasks import Task, TaskSpace
@@ -20,8 +21,8 @@ class World(NamedTuple):
 
     name: str
     """As recordings tell it."""
-    make: Callable[[Clock], Adapter]
-    """Its adapter, whose observations the clock stamps."""
+    make: Callable[[Clock, Contract], Adapter]
+    """Its adapter, whose observations the clock stamps, for a model."""
     features: list[str]
     """Of its tasks; none where nobody knows them."""
     success: bool
@@ -32,9 +33,13 @@ class World(NamedTuple):
     """Whether its time is that of the world, and observations age while nothing is written."""
 
 
-def robot(name: str) -> World:
-    """Return the robot whose adapter MODULE:FACTORY makes."""
-    return World(name, lambda clock: load_adapter(name, clock), [], success=False, skills=(), real=True)
+def robot(name: str, config: Mapping[str, Any] | None = None) -> World:
+    """Return the robot whose adapter MODULE:FACTORY makes, with the user's settings."""
+
+    def driven(clock: Clock, contract: Contract) -> Adapter:
+        return load_adapter(name, clock, contract, None if config is None else dict(config))
+
+    return World(name, driven, [], success=True, skills=(), real=True)
 
 
 def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], render_mode: str | None) -> World:
@@ -55,7 +60,7 @@ def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], rende
     chosen = _tasks(spec.tasks, tasks, fixed)
     features = [feature.name for feature in spec.tasks.features]
 
-    def driven(clock: Clock) -> Adapter:
+    def driven(clock: Clock, _: Contract) -> Adapter:
         return make_adapter(spec, make(spec, tasks=chosen, render_mode=render_mode), clock)
 
     return World(spec.name, driven, features, spec.measure is SUCCESS, spec.skills, real=False)
@@ -72,6 +77,19 @@ def refuse_simulator_options(given: Mapping[str, Any]) -> None:
     for option, value in given.items():
         if value is not None:
             raise SamiError(f"--{option} {value} is for simulators; --adapter drives a robot. Leave one of them out.")
+
+
+def refuse_robot_options(given: Mapping[str, Any]) -> None:
+    """Refuse options that mean nothing in a simulator; those that were left out are None.
+
+    Raises:
+        SamiError: with the first that was given.
+    """
+    from sami_runtime.errors import SamiError
+
+    for option, value in given.items():
+        if value is not None:
+            raise SamiError(f"--{option} {value} is for robots; name yours with --adapter, or leave it out.")
 
 
 def parts(text: str | None) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..drive.load_adapter import HELP
+from ..drive.load_adapter import CONFIG_HELP, HELP
 from ..drive.model_file import MODEL_HELP, model_file
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def check_adapter(
     limits: Annotated[
         Path | None, typer.Option(help="What will be allowed, NAME.toml or NAME.json; its rest is what --write writes.")
     ] = None,
+    adapter_config: Annotated[Path | None, typer.Option(help=CONFIG_HELP)] = None,
     ticks: Annotated[int, typer.Option(min=2, help="Ticks of the policy that are read.")] = 25,
     write: Annotated[
         bool,
@@ -38,13 +39,13 @@ def check_adapter(
     from sami_runtime.model.artifact import read_artifact
     from sami_runtime.safety.limits import Limits
 
-    from ..drive.load_adapter import load_adapter
+    from ..drive.load_adapter import load_adapter, read_settings
 
     contract = read_artifact(model).contract
     allowed = Limits.load(limits) if limits else Limits()
     allowed.require_fit(contract)
     clock = MonotonicClock()
-    robot = load_adapter(adapter, clock)
+    robot = load_adapter(adapter, clock, contract, read_settings(adapter_config))
 
     def tell(verdict: Verdict) -> None:
         print(f"{'BROKEN' if verdict.fault else 'ok':<8}{verdict.law}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..drive.load_adapter import HELP
+from ..drive.load_adapter import CONFIG_HELP, FALLBACK_HELP, HELP
 from ..drive.model_file import MODEL_HELP, model_file
 
 if TYPE_CHECKING:
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
     from ..show.film import Film
 
-HIDDEN_TASK, LOOP, OUTPUT = "Hidden task of each episode, in a simulator", "Loop", "What is kept and shown"
+HIDDEN_TASK, LOOP, PERSON, OUTPUT = (
+    "Hidden task of each episode, in a simulator",
+    "Loop",
+    "A person beside the loop",
+    "What is kept and shown",
+)
 """Panels of the help."""
 PREWARM_S, AWAKE_S = 0.0007, 0.0003
 """How long before each tick of a paced run the policy is warmed up, and the core kept awake [s]."""
@@ -34,6 +39,7 @@ def run(
     adapter: Annotated[
         str | None, typer.Option(metavar="MODULE:FACTORY", help=f"Instead of a simulator: {HELP}")
     ] = None,
+    adapter_config: Annotated[Path | None, typer.Option(help=CONFIG_HELP)] = None,
     episodes: Annotated[int | None, typer.Option(min=1, help="Episodes; 20 in a simulator, 1 on a robot.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode.")] = None,
     tasks: Annotated[
@@ -94,8 +100,18 @@ def run(
             rich_help_panel=LOOP,
         ),
     ] = None,
+    loop_hz: Annotated[
+        float | None,
+        typer.Option(
+            help="Write to a robot so often a second, a multiple of the policy's rate; that if left out.",
+            rich_help_panel=LOOP,
+        ),
+    ] = None,
     limits: Annotated[
         Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.", rich_help_panel=LOOP)
+    ] = None,
+    fallback: Annotated[
+        str | None, typer.Option(metavar="MODULE:FACTORY", help=FALLBACK_HELP, rich_help_panel=LOOP)
     ] = None,
     gap: Annotated[
         str,
@@ -137,6 +153,22 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and infer, and write nothing.", rich_help_panel=LOOP)
     ] = False,
+    keys: Annotated[
+        bool | None,
+        typer.Option(
+            help="Pause, take over, judge and stop by keys; at a terminal in real time if left out, but for --json.",
+            rich_help_panel=PERSON,
+        ),
+    ] = None,
+    pause: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            metavar="S",
+            help="Seconds between two episodes; on a robot with keys until Enter if left out, else none.",
+            rich_help_panel=PERSON,
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.", rich_help_panel=OUTPUT)] = False,
 ) -> None:
     """Run a policy and watch it adapt: the hidden task, what came of it, and how the policy's context moves."""
@@ -144,13 +176,16 @@ def run(
     from sami_runtime.clock import ManualClock, MonotonicClock
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
+    from sami_runtime.loop.pilot import Ending
     from sami_runtime.loop.stopping import fatal_signals_raise
     from sami_runtime.recording.replay import Shadow
     from sami_runtime.run import Run
     from sami_runtime.safety.limits import Limits
     from sami_runtime.session.session import Session
 
+    from ..drive import attend
     from ..drive import world as worlds
+    from ..drive.load_adapter import load_fallback, read_settings
     from ..drive.model_and_env import model_and_environment
     from ..drive.watchdog import watchdog_of
     from ..show import episodes as told
@@ -159,7 +194,9 @@ def run(
 
     render = _renderer(render, gif, dry_run)
     fixed = {"mass": mass, "friction": friction, "damping": damping}
+    settings = read_settings(adapter_config)
     if adapter is None:
+        worlds.refuse_robot_options({"adapter-config": adapter_config, "loop-hz": loop_hz, "fallback": fallback})
         model, spec = model_and_environment(model, env)
         mode = "rgb_array" if render == "gif" else render
         world = worlds.simulator(spec, tasks or "all", {**fixed, "crippled": worlds.parts(cripple)}, mode)
@@ -168,7 +205,7 @@ def run(
         worlds.refuse_simulator_options(given)
         if model is None:
             raise SamiError(f"which model is to drive {adapter}? Name its file with --model.")
-        world = worlds.robot(adapter)
+        world = worlds.robot(adapter, settings)
     dog = watchdog_of(adapter, watchdog, emergency_stop)
     film_path = _film_path(gif, model) if render == "gif" else None
     session = Session.load(model, provider=provider)
@@ -181,6 +218,7 @@ def run(
     if priority and not paced:
         raise SamiError("--priority is for a loop that sleeps between its ticks; add --real-time.")
     clock = MonotonicClock(AWAKE_S) if paced else ManualClock()
+    listens = attend.listens(keys, paced and not json)
     film = Film(film_path, session.contract.rate_hz) if film_path else None
     rows: list[told.Row] = []
     hopeless = told.at_floor(session.contract)
@@ -189,8 +227,9 @@ def run(
         if dog is not None:
             closing.enter_context(dog)  # it can stop the robot before anything moves that
         closing.enter_context(realtime.real_time(priority, lock_memory))
-        robot: Any = world.make(clock)
+        robot: Any = world.make(clock, session.contract)
         closing.callback(robot.close)
+        pilot = attend.keyboard(closing, session.contract, allowed) if listens else None
         driving = Run(
             session,
             robot,
@@ -204,16 +243,23 @@ def run(
             facts={"env": world.name, "seed": seed},
             shadow=follower,
             watchdog=dog,
+            loop_hz=loop_hz,
+            fallback=load_fallback(fallback, clock, session.contract, read_settings(adapter_config))
+            if fallback
+            else None,
+            pilot=pilot,
         )
         if not json:
             closing.callback(lambda: print(_ending(driving, film, record), end=""))
         closing.enter_context(driving)
-        live = closing.enter_context(LiveLine(driving.telemetry))
+        live = closing.enter_context(LiveLine(driving.telemetry, status=attend.status_of(pilot)))
         if film is not None:
             closing.callback(film.save)
         if not json:
             print(told.header(world, driving.telemetry, hopeless))
-        for number in range(episodes or (1 if world.real else 20)):
+        number, wanted, going = 0, episodes or (1 if world.real else 20), True
+        wait_s = 0.0 if pause is None and not (pilot and world.real) else pause
+        while going and number < wanted:
             skills: Counter[str] = Counter()
             rewards: list[float] = []
 
@@ -229,10 +275,20 @@ def run(
 
             report = driving.episode(seed + number, steps, watch)
             total_reward = sum(rewards) if rewards else None
-            rows.append(told.row_of(number, report, world, skills, total_reward, follower, driving.telemetry))
-            text = json_module.dumps(rows[-1]) if json else told.line(rows[-1], world, report, hopeless)
+            row = told.row_of(number, report, world, skills, total_reward, follower, driving.telemetry)
             live.clear()
-            print(text, flush=True)
+            if not json:
+                print(told.line(row, world, report, hopeless), flush=True)
+            said, going = attend.between(driving, report, pilot, wait_s, last=number + 1 == wanted)
+            if said is not report:
+                row |= {"ended": said.ended.value, "success": said.success}
+            if json:
+                print(json_module.dumps(row), flush=True)
+            if said.ended is not Ending.REDO:
+                rows.append(row)
+                number += 1
+        if world.real and not json and (text := told.successes(rows)):
+            print(text)
         if world.features and not json and not dry_run:
             told.summary(rows, world, hopeless)
 

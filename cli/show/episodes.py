@@ -22,6 +22,9 @@ LEAST_ABOVE_FLOOR = 0.1
 """Success above the floor (what doing nothing scores) that is more than luck."""
 AT_FLOOR = "*: the model's own evaluation is at the floor in this task, hardly better than doing nothing."
 
+SAID = ("success", "failure", "redo", "stop")
+"""What a person may have said of an episode, by ending it."""
+
 Row = dict[str, Any]
 
 
@@ -51,9 +54,10 @@ def row_of(
         # An episode is named after its rarest skill that it needed: any lifting makes it Pick&Place (paper, C.1).
         row["skill"] = next((skill.name for skill in world.skills if skills[skill.name]), "none")
     row["steps"] = report.steps
-    if world.success:
-        row["success"] = bool(info["is_success"]) if "is_success" in info else None
+    if world.success or report.success is not None:
+        row["success"] = report.success
     row |= {
+        "ended": report.ended.value,
         "return": total and round(total, 3),
         "context": [round(float(c), 4) for c in report.contexts[-1]],
         "telemetry": telemetry.summary(),
@@ -99,8 +103,16 @@ def line(row: Mapping[str, Any], world: World, report: EpisodeReport, hopeless: 
     else:
         earned = "-" if row["return"] is None else f"{row['return']:.1f}"
         outcome = f"{earned:>8}"
+    said = f"  {row['ended']}" if row["ended"] in SAID else ""
     skill = f"{row['skill']:<14} " if world.skills else ""
-    return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}"
+    return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}{said}"
+
+
+def successes(rows: Sequence[Row]) -> str:
+    """Return how many episodes of a robot succeeded, where anybody told; else nothing."""
+    judged = [row["success"] for row in rows if row["success"] is not None]
+    untold = f"; of {len(rows) - len(judged)} nobody told" if len(judged) < len(rows) else ""
+    return f"{sum(judged)} of {len(judged)} episodes succeeded{untold}" if judged else ""
 
 
 def summary(rows: list[Row], world: World, hopeless: Sequence[Mapping[str, Any]]) -> None:
@@ -146,7 +158,7 @@ def _value(row: Mapping[str, Any], name: str) -> str:
 def _means(rows: list[Row], world: World) -> list[str]:
     n = len(rows)
     if world.success:
-        outcome = f"{sum(row['success'] for row in rows) / n:.2f}"
+        outcome = f"{sum(bool(row['success']) for row in rows) / n:.2f}"
     else:
         outcome = f"{sum(row['return'] or 0.0 for row in rows) / n:.1f}"
     columns = [skill.name for skill in world.skills if skill.column is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
@@ -23,17 +24,21 @@ class LiveLine:
     Args:
         telemetry: told of each tick before this is.
         file: where to; standard output if None.
+        status: what else to show, at the beginning; empty where there is nothing.
     """
 
-    def __init__(self, telemetry: Telemetry, file: TextIO | None = None) -> None:
-        self._telemetry, self._file = telemetry, file or sys.stdout
+    def __init__(
+        self, telemetry: Telemetry, file: TextIO | None = None, status: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._telemetry, self._file, self._status = telemetry, file or sys.stdout, status
         self._wanted, self._drawn, self._shown = self._file.isatty(), 0.0, False
 
     def __call__(self, _: StepRecord) -> None:
         """Draws the line, if the last time is long enough ago."""
         if self._wanted and (now := time.monotonic()) - self._drawn >= EVERY_S:
             self._drawn, self._shown = now, True
-            text = shown(self._telemetry.now)[: shutil.get_terminal_size().columns - 1]
+            text = "  ".join(filter(None, (self._status(), shown(self._telemetry.now))))
+            text = text[: shutil.get_terminal_size().columns - 1]
             print(CLEAR + text, end="", file=self._file, flush=True)
 
     def clear(self) -> None:

@@ -12,6 +12,9 @@ from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 SECTIONS = (*SectionTimes._fields, "total", "lag")
 """What is timed: the sections of a tick, all of them together, and how late ticks began."""
 
+ALWAYS_TOLD = (Outcome.ACTED, Outcome.HELD, Outcome.LATE, Outcome.REFUSED)
+"""Outcomes that the table tells also where there were none."""
+
 LOWEST_S = 1e-7
 """Times below this [s] count as none."""
 HIGHEST_S = 1e4
@@ -146,4 +149,4 @@ class LoopReport:
         return "\n".join(lines)
 
     def _tells(self, outcome: Outcome) -> bool:
-        return outcome is not Outcome.STANDING or self.outcomes[outcome] > 0
+        return outcome in ALWAYS_TOLD or self.outcomes[outcome] > 0

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Adapter, Observation, require_compatible, require_observation
 from sami_runtime.clock import Clock, ManualClock, Pace
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
+from sami_runtime.loop.pilot import NOTHING, Ending, Pilot, Request
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.stopping import stopped_after
-from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.loop.tick import STEPPED, Outcome, SectionTimes, StepRecord
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
@@ -41,6 +42,15 @@ class EpisodeReport:
     """(T, C): the context at each step; where the policy did not act, the one before stands."""
     loop: LoopReport
     """Counts and times of every tick."""
+    ended: Ending = Ending.STEPS
+    """What ended it."""
+
+    @property
+    def success(self) -> bool | None:
+        """Whether it succeeded: as a person said, else as the adapter did in `info["is_success"]`; None if nobody."""
+        if self.ended in (Ending.SUCCESS, Ending.FAILURE):
+            return self.ended is Ending.SUCCESS
+        return bool(self.info["is_success"]) if "is_success" in self.info else None
 
 
 def run_episode(
@@ -56,6 +66,7 @@ def run_episode(
     enforce_timing: bool | None = None,
     telemetry: Telemetry | None = None,
     watchdog: Watchdog | None = None,
+    pilot: Pilot | None = None,
 ) -> EpisodeReport:
     """Run one episode, and stop the adapter however it ends.
 
@@ -80,6 +91,7 @@ def run_episode(
             `stop_on_alarm`. If None, a new one does, where `on_step` listens or the gate heeds alarms.
         watchdog: Stops the robot where this process cannot, from the adapter's reset to its stop; it is running
             already. Once it fired, the gate is latched.
+        pilot: A person's way in. Commands count at the policy's ticks; a pause and an end, at every tick.
 
     Raises:
         SamiError: An argument is none that could be run with.
@@ -115,7 +127,7 @@ def run_episode(
         read = on_step is not None or guard.limits.stop_on_alarm is not None
         reader = telemetry or (Telemetry(session.contract) if read else None)
         timing = _Timing(clock or ManualClock(), judged, period, substeps, prewarm_s)
-        episode = _Episode(session, adapter, guard, limit, timing, reader, on_step, watchdog)
+        episode = _Episode(session, adapter, guard, limit, timing, reader, on_step, watchdog, pilot)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()
@@ -156,10 +168,11 @@ class _Episode:
         timing: _Timing,
         telemetry: Telemetry | None,
         on_step: OnStep | None,
-        watchdog: Watchdog | None = None,
+        watchdog: Watchdog | None,
+        pilot: Pilot | None,
     ) -> None:
         self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
-        self.telemetry, self.on_step, self.watchdog = telemetry, on_step, watchdog
+        self.telemetry, self.on_step, self.watchdog, self.pilot = telemetry, on_step, watchdog, pilot
         self.clock, self.enforced, self.period, self.substeps, self.prewarm_s = timing
         self.deadline = gate.limits.deadline_s or self.period
         self.names = [signal.name for signal in session.contract.given.values()]
@@ -167,6 +180,9 @@ class _Episode:
         self.extra: Mapping[str, Array] = {}
         self.contexts: list[Array] = []
         self.proposed: Array | None = None
+        self.standing: Array | None = None
+        self.wanted: Request = NOTHING
+        self.ended: Ending | None = None
         self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
         self.due, self.asked, self.missed = True, -1, 0
         self.counts = LoopReport()
@@ -178,6 +194,8 @@ class _Episode:
             self.watchdog.begin()
         self.adapter.reset(seed)
         self.session.reset()
+        if self.pilot:
+            self.pilot.reset()
         if self.telemetry:
             self.telemetry.reset()
         self.pace = Pace(self.clock, self.period)
@@ -191,16 +209,21 @@ class _Episode:
             warm = self.prewarm_s > 0.0 and self._due(self.pace.tick + 1)
             self.missed = self.pace.wait(self.prewarm_s, self.session.prewarm if warm else None)
         self.due = self._due(self.pace.tick)
-        return not (over and self.due)
+        if self.pilot:
+            self.wanted = self.pilot.request(self.standing)
+            self.ended = self.wanted.end
+        return not (over and self.due) and self.ended is None
 
     def turn(self) -> None:
         """One tick: read, step, gate, write, record."""
         began, laps = self.clock.now(), [time.perf_counter()]
-        observation = require_observation(self.adapter.read(), self.adapter) if self.due else None
+        asks = self.due and not self.wanted.pause
+        observation = require_observation(self.adapter.read(), self.adapter) if asks else None
         laps.append(time.perf_counter())
         outcome, reason = self._ask(observation, began)
         laps.append(time.perf_counter())
         ruling = self._rule(outcome, reason)
+        outcome = Outcome.FALLBACK if ruling.fallback else outcome
         laps.append(time.perf_counter())
         try:
             self._beat()
@@ -211,11 +234,13 @@ class _Episode:
         laps.append(time.perf_counter())
         if sent is not None:
             self.session.executed(sent.action)
+            self.standing = np.array(sent.action, np.float32)
             self.done, self.info = sent.done, sent.info
         if self.due:
             self.asked = self.pace.tick // self.substeps
+        if asks:
             self.contexts.append(self.context)
-        if self.telemetry and outcome is Outcome.ACTED:  # after the write, which waits for nobody who only looks on
+        if self.telemetry and outcome in STEPPED:  # after the write, which waits for nobody who only looks on
             self.gate.heed(self.telemetry.update(self.context))
         record = StepRecord(
             step=self.counts.ticks,
@@ -242,12 +267,13 @@ class _Episode:
 
     def report(self) -> EpisodeReport:
         contexts = np.array(self.contexts, np.float32).reshape(len(self.contexts), self.session.contract.context_size)
-        return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts)
+        ended = self.ended or (Ending.WORLD if self.done else Ending.STEPS)
+        return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ended)
 
     def _ask(self, observation: Observation | None, began: float) -> tuple[Outcome, str]:
         """Asks the policy for its action, where it is due and may act. Unless it acted, its state is as it was."""
         if observation is None:
-            return Outcome.STANDING, ""
+            return Outcome.PAUSED if self.wanted.pause else Outcome.STANDING, ""
         self.proposed = None
         if fault := self.gate.fault(observation, self.clock.now() if self.enforced else None):
             return Outcome.HELD, fault
@@ -266,12 +292,16 @@ class _Episode:
             allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
             return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
         self.context, self.extra = answer.context, answer.extra
-        return Outcome.ACTED, ""
+        return Outcome.ACTED if self.wanted.command is None else Outcome.PILOTED, ""
 
     def _rule(self, outcome: Outcome, reason: str) -> Ruling:
         now, ticks = self.clock.now(), self.pace.tick // self.substeps - self.asked
         if outcome is Outcome.ACTED and self.proposed is not None:
             return self.gate.propose(self.proposed, now, ticks)
+        if outcome is Outcome.PILOTED and self.wanted.command is not None:
+            return self.gate.command(self.wanted.command, now)
+        if outcome is Outcome.PAUSED:
+            return self.gate.rest(now)
         if outcome is Outcome.STANDING:
             return self.gate.stand(now)
         return self.gate.hold(reason, now, ticks)

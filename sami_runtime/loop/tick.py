@@ -30,6 +30,16 @@ class Outcome(str, Enum):
     """The answer came after its deadline and was dropped."""
     REFUSED = "refused"
     """The observation or the answer was not finite, or the inference failed."""
+    FALLBACK = "fallback"
+    """There was no answer for too long, and the gate's fallback acted; the reason says why there was none."""
+    PILOTED = "piloted"
+    """A person drove: the policy was asked, and the person's command went to the gate in place of its answer."""
+    PAUSED = "paused"
+    """A person wants the robot to rest: nothing was read, and the policy was not asked."""
+
+
+STEPPED = (Outcome.ACTED, Outcome.PILOTED)
+"""Outcomes of a tick at which the policy was asked and its state advanced, whoever drove."""
 
 
 class SectionTimes(NamedTuple):
@@ -47,7 +57,7 @@ class SectionTimes(NamedTuple):
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One tick of a loop, whole: whoever keeps it needs nothing else. Unless the policy `ACTED`, its state stands."""
+    """One tick of a loop, whole: whoever keeps it needs nothing else. Unless the policy `stepped`, its state stands."""
 
     step: int
     """Index of the tick in the episode, from 0."""
@@ -81,9 +91,9 @@ class StepRecord:
     """Digest of the session's state after the tick, as `Session.digest` tells it; empty where nobody listened."""
 
     @property
-    def acted(self) -> bool:
-        """Whether the policy was asked and its answer went to the gate."""
-        return self.outcome is Outcome.ACTED
+    def stepped(self) -> bool:
+        """Whether the policy was asked and its state advanced, whoever drove."""
+        return self.outcome in STEPPED
 
     @property
     def answers(self) -> dict[str, Array | None]:

@@ -13,6 +13,7 @@ import numpy as np
 from sami_runtime.adapters.base import Observation
 from sami_runtime.distribution import install_hint, installed_version
 from sami_runtime.errors import RecordingError
+from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
@@ -21,7 +22,8 @@ from sami_runtime.session.telemetry import Phase, Reading
 from sami_runtime.values import is_numeric
 
 RECORDING_VERSION = 1
-TOPIC, METADATA = "/step", "sami"
+TOPIC, METADATA, EPISODE = "/step", "sami", "sami.episode"
+"""Where a recording holds its ticks, what it is one of, and what came of each episode; the last that is told counts."""
 PACKAGES = ("sami", "numpy", "onnxruntime")
 SCHEMA: dict[str, Any] = {
     "title": "sami.Step",
@@ -142,6 +144,15 @@ class RecordedStep(NamedTuple):
     episode: int
     """Number of the episode in the recording, from 0."""
     record: StepRecord
+
+
+class RecordedEpisode(NamedTuple):
+    """What came of an episode."""
+
+    ended: Ending
+    """What ended it."""
+    success: bool | None
+    """Whether it succeeded; None where nobody told."""
 
 
 def recorded_step(message: dict[str, Any]) -> RecordedStep:

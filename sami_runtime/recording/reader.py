@@ -6,13 +6,23 @@ import json
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from sami_runtime.errors import RecordingError
+from sami_runtime.loop.pilot import Ending
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.format import MAGIC, METADATA, RECORDING_VERSION, RecordedStep, mcap_parts, recorded_step
+from sami_runtime.recording.format import (
+    EPISODE,
+    MAGIC,
+    METADATA,
+    RECORDING_VERSION,
+    RecordedEpisode,
+    RecordedStep,
+    mcap_parts,
+    recorded_step,
+)
 
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 """Largest record that is read, so that a damaged length does not fill the memory."""
@@ -30,13 +40,16 @@ class Recording:
     steps: tuple[RecordedStep, ...]
     closed: bool
     """False if the process that wrote it was killed; all whole ticks before that are there."""
+    episodes: Mapping[int, RecordedEpisode] = field(default_factory=dict)
+    """What came of each, by its number; one that did not end well is missing."""
 
     def __str__(self) -> str:
         model = self.about["model"]
         episodes = len({step.episode for step in self.steps})
+        judged = [came.success for came in self.episodes.values() if came.success is not None]
         return (
             f"{self.path}: {episodes} episodes, {len(self.steps)} ticks of {model['name']} "
-            f"({model['weights_sha256'][:12]})"
+            f"({model['weights_sha256'][:12]})" + (f"; {sum(judged)} of {len(judged)} succeeded" if judged else "")
         )
 
 
@@ -49,6 +62,7 @@ def read_recording(path: str | Path) -> Recording:
     mcap = mcap_parts()
     about: Mapping[str, Any] | None = None
     steps: list[RecordedStep] = []
+    episodes: dict[int, RecordedEpisode] = {}
     closed = False
     try:
         with open(path, "rb") as file:
@@ -59,6 +73,9 @@ def read_recording(path: str | Path) -> Recording:
                         about = json.loads(record.metadata["about"])
                         if about.get("version") != RECORDING_VERSION:
                             break
+                    elif isinstance(record, mcap.Metadata) and record.name == EPISODE:
+                        came = {name: json.loads(value) for name, value in record.metadata.items()}
+                        episodes[came["episode"]] = RecordedEpisode(Ending(came["ended"]), came["success"])
                     elif isinstance(record, mcap.Message):
                         steps.append(recorded_step(json.loads(record.data)))
                     closed = closed or isinstance(record, mcap.DataEnd)
@@ -79,7 +96,7 @@ def read_recording(path: str | Path) -> Recording:
         contract = Contract.model_validate(about["contract"])
     except (ValueError, LookupError) as error:
         raise RecordingError(f"{path} holds no contract that can be read: {error}. Copy it again.") from error
-    return Recording(Path(path), about, contract, tuple(steps), closed)
+    return Recording(Path(path), about, contract, tuple(steps), closed, episodes)
 
 
 class _WholeReads:

@@ -1,6 +1,7 @@
 """Recordings: every tick of a loop as one line of JSON in an MCAP file, which a killed process leaves readable.
 
-The file has one channel, `/step`, and one metadata record, `sami`, at its beginning. Nothing is kept back: each tick is
+The file has one channel, `/step`, and one metadata record, `sami`, at its beginning; another one, `sami.episode`, after
+each episode says what came of it. Nothing is kept back: each tick is
 handed to the operating system before the next one begins. Numbers are written with all their digits, so that reading
 gives them back to the last bit.
 """
@@ -17,8 +18,10 @@ from typing import IO, Any
 from sami_runtime.errors import RecordingError
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.recording.format import (
+    EPISODE,
     METADATA,
     TOPIC,
+    RecordedEpisode,
     describe,
     mcap_parts,
     message_of,
@@ -79,6 +82,21 @@ class Recorder:
         now = time.time_ns()
         try:
             self._writer.add_message(self._channel, now, json.dumps(message).encode(), now, self._sequence)
+            self._file.flush()
+        except (OSError, ValueError) as error:
+            raise RecordingError(f"recording to {self.path} failed: {error}. Its whole ticks can be read.") from error
+
+    def conclude(self, came: RecordedEpisode) -> None:
+        """Write what came of the episode whose ticks were written last; told again, the last one counts.
+
+        Raises:
+            RecordingError: The file cannot be written.
+        """
+        if self._sequence < 0:
+            return  # an episode without a tick is not in the file
+        told = {"episode": self._episode, "ended": came.ended.value, "success": came.success}
+        try:
+            self._writer.add_metadata(EPISODE, {name: json.dumps(value) for name, value in told.items()})
             self._file.flush()
         except (OSError, ValueError) as error:
             raise RecordingError(f"recording to {self.path} failed: {error}. Its whole ticks can be read.") from error

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.errors import CheckFailed, SamiError
-from sami_runtime.loop.tick import Outcome, StepRecord
+from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.recording.format import describe
 from sami_runtime.recording.reader import Recording
@@ -169,7 +169,7 @@ def follow(session: Session, record: StepRecord) -> Step | None:
         session.reset()
     answer = None
     try:
-        if record.outcome is Outcome.ACTED and record.observation is not None:
+        if record.stepped and record.observation is not None:
             answer = session.step(record.observation.pick(signal.name for signal in session.contract.given.values()))
     finally:
         if record.executed is not None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Adapter, Executed, Observation, require_executed
 from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.model.contract import Contract
+from sami_runtime.safety.controller import Controller, ask, require_action, require_time
 from sami_runtime.safety.limiter import Limiter, Shaped, named
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import ROUNDING, Rest, Watch
@@ -34,6 +35,8 @@ class Ruling(NamedTuple):
     """When it was ruled [s]."""
     reason: str = ""
     """Why nothing is to be written any more, its kind first, where the ruling itself found out; empty otherwise."""
+    fallback: bool = False
+    """Whether the action is that of the fallback."""
 
 
 @dataclass
@@ -60,27 +63,39 @@ class _Episode:
     """Ticks of the policy without a new action, in a row."""
     ruled_at: float = math.inf
     """When it was ruled last [s]; before the first ruling, no time can be too long ago."""
+    seen: Observation | None = None
+    """What was read last, good or not."""
+    taken_over: bool = False
+    """Whether another one than the policy drove last."""
 
 
 class SafetyGate:
     """Owns the write: judges observations by a `Watch`, shapes actions by a `Limiter`, holds, stops, and stays latched.
 
-    At each tick a loop asks for one ruling (`propose`, `stand` or `hold`) and has it written by `write`. A gate that
-    tripped stays latched over all episodes, and refuses to begin another, until somebody calls `rearm`.
+    At each tick a loop asks for one ruling (`propose`, `stand` or `hold`; `command` or `rest` where a person wants
+    that) and has it written by `write`. A gate that tripped stays latched over all episodes, and refuses to begin
+    another, until somebody calls `rearm`.
 
     Args:
         adapter: What is written to; nothing else may write to it while the gate is in use.
         contract: Of the model that proposes.
         limits: What is allowed.
+        fallback: Acts where the policy has been held for longer than `hold_ticks`, until `stop_after`, within the same
+            limits. Without one, the action falls back to rest.
 
     Raises:
-        SamiError: The limits do not fit the model's signals.
+        SamiError: The limits do not fit the model's signals, or leave the fallback no time.
     """
 
-    def __init__(self, adapter: Adapter, contract: Contract, limits: Limits | None = None) -> None:
+    def __init__(
+        self, adapter: Adapter, contract: Contract, limits: Limits | None = None, fallback: Controller | None = None
+    ) -> None:
         self.adapter = adapter
         self.limits = limits or Limits()
         self.limits.require_fit(contract)
+        self.fallback = fallback
+        if fallback is not None:
+            require_time(self.limits)
         self.tripped: str | None = None
         """Why the gate is latched; None while it is armed."""
         self._trips, self._why = 0, ""
@@ -100,6 +115,8 @@ class SafetyGate:
         self._episode.trips = self._trips
         self.require_armed()
         self._episode = self._fresh(period)
+        if self.fallback is not None:
+            self.fallback.reset()
 
     def trip(self, reason: str) -> None:
         """Latch the gate, also from another thread: it writes nothing more, and the loop stops the robot."""
@@ -130,6 +147,7 @@ class SafetyGate:
             now: The time [s] on the clock that stamps the observations; None if there is none in common.
         """
         episode = self._episode
+        episode.seen = observation
         objection = episode.watch.judge(observation, now)
         if objection is None:
             episode.then = "hold"
@@ -167,9 +185,38 @@ class SafetyGate:
             return stop
         episode = self._episode
         episode.held = 0
-        episode.limiter.blend_in.begin()
+        episode.limiter.blend_in.begin(episode.written if episode.taken_over else None)
+        episode.taken_over = False
         episode.target = np.array(action, np.float32)
         return _ruling(episode.limiter.shape(episode.target, now), now)
+
+    def command(self, action: Array, now: float) -> Ruling:
+        """Rule on an action (A,) of a person, who drives instead of the policy: all limits but the blend-in hold.
+
+        The policy's next action blends in from there.
+
+        Raises:
+            SamiError: It is not a finite action of the model's. Nothing was changed.
+        """
+        wanted = require_action(action, self._action, "a person's command")
+        if stop := self._pause(now):
+            return stop
+        self._episode.held = 0
+        return self._drive(wanted, now)
+
+    def rest(self, now: float) -> Ruling:
+        """Rule on a tick at which a person wants the robot to rest; such ticks do not count towards `stop_after`.
+
+        Before the first action nothing is written.
+
+        Raises:
+            SamiError: The limits give no rest.
+        """
+        if stop := self._pause(now):
+            return stop
+        episode = self._episode
+        episode.held = 0
+        return Ruling(None, (), now) if episode.written is None else self._drive(episode.rest.require(), now)
 
     def stand(self, now: float) -> Ruling:
         """Rule on a tick between two of the policy's: its last action stands, on its way there if limits delay it."""
@@ -180,7 +227,7 @@ class SafetyGate:
         return _ruling(self._episode.limiter.shape(self._episode.target, now), now)
 
     def hold(self, reason: str, now: float, ticks: int = 1) -> Ruling:
-        """Rule on a tick at which there is no new action: the last one stands, then it falls back to rest.
+        """Rule on a tick at which there is no new action: the last one stands, then the fallback acts, or it rests.
 
         At the last of too many in a row the gate trips, and nothing is to be written.
 
@@ -195,8 +242,13 @@ class SafetyGate:
         if episode.then == "stop":
             return self._stop(reason.rstrip("."), now)
         episode.target = None
-        rest, waits = episode.rest.value, episode.held <= self.limits.hold_ticks and episode.then != "rest"
-        if episode.written is None or waits or rest is None:
+        rest = episode.rest.value
+        waits = episode.held <= self.limits.hold_ticks and episode.then != "rest"
+        if episode.written is None or waits:
+            return self._standing(now)
+        if self.fallback is not None and episode.then != "rest":
+            return self._fall_back(self.fallback, reason, now)
+        if rest is None:
             return self._standing(now)
         episode.target = rest
         episode.limiter.blend_in.reset()  # from rest, it blends in anew
@@ -259,6 +311,21 @@ class SafetyGate:
     def _stop(self, reason: str, now: float) -> Ruling:
         self.trip(reason)
         return Ruling(None, ("stop",), now, reason)
+
+    def _fall_back(self, fallback: Controller, reason: str, now: float) -> Ruling:
+        """Let the fallback act; where it fails, trip."""
+        try:
+            wanted = ask(fallback, self._episode.seen, now, self._action)
+        except SamiError as error:
+            return self._stop(f"{error}; it had taken over because of {reason.rstrip('.')}", now)
+        return self._drive(wanted, now)._replace(fallback=True)
+
+    def _drive(self, action: Array, now: float) -> Ruling:
+        """Rule on an action (A,) of another one than the policy."""
+        episode = self._episode
+        episode.target, episode.taken_over = action, True
+        episode.limiter.blend_in.reset()
+        return _ruling(episode.limiter.shape(action, now), now)
 
     def _fresh(self, period: float) -> _Episode:
         rest = Rest(self.limits, self._action)

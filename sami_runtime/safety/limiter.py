@@ -65,7 +65,7 @@ class StepLimit(Protocol):
 
 
 class BlendIn:
-    """An episode goes over from rest, as it was when that began, to the policy's actions.
+    """The policy's actions are gone over to: from rest, as it was when that began, or from what another one did.
 
     Args:
         duration: In what time [s].
@@ -77,21 +77,21 @@ class BlendIn:
         self._blended = 0.0
         self._origin: Array | None = None
 
-    def begin(self) -> None:
-        """Go out from rest, unless it has begun.
+    def begin(self, origin: Array | None = None) -> None:
+        """Go out from an action (A,), or from rest, unless it has begun.
 
         Raises:
-            SamiError: Rest is not known yet.
+            SamiError: Rest is needed, and not known yet.
         """
         if self._origin is None and self._blended < self._duration:
-            self._origin = self._rest.require()
+            self._origin = self._rest.require() if origin is None else origin
 
     def reset(self) -> None:
         """Limit nothing until it begins anew."""
         self._origin, self._blended = None, 0.0
 
     def limit(self, action: Array, elapsed: float) -> Shaped:
-        """Mix an action with rest, by the time that has passed."""
+        """Mix an action with the one that it went out from, by the time that has passed."""
         if self._origin is None or self._blended >= self._duration:
             return Shaped(action, ())
         self._blended += elapsed

@@ -190,8 +190,12 @@ class Rest:
         """Return it, (A,).
 
         Raises:
-            SamiError: No good value of its signal was seen yet.
+            SamiError: The limits have none, or no good value of its signal was seen yet.
         """
+        if self.value is None and self._signal is None:
+            raise SamiError(
+                "the robot cannot rest, because the limits do not say what moves nothing. Set rest, such as rest = 0.0."
+            )
         if self.value is None:
             raise SamiError(
                 f"no good value of the signal {self._signal!r} was seen, which is the rest to start from. "

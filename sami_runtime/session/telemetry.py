@@ -65,8 +65,8 @@ class ContextRecord(Protocol):
         """Index of the tick in the episode, from 0."""
 
     @property
-    def acted(self) -> bool:
-        """Whether the policy's answer went on; else the context is an old one."""
+    def stepped(self) -> bool:
+        """Whether the policy was asked and its state advanced; else the context is an old one."""
 
     @property
     def context(self) -> NDArray[np.float32]:
@@ -102,10 +102,10 @@ class Telemetry:
         """Highest out-of-distribution score so far."""
 
     def __call__(self, record: ContextRecord) -> None:
-        """Read the tick of a loop; a tick at which the policy did not act tells nothing new."""
+        """Read the tick of a loop; a tick at which the policy was not asked tells nothing new."""
         if record.step == 0:
             self.reset()
-        if record.acted:
+        if record.stepped:
             self.update(record.context)
 
     def update(self, context: NDArray[Any]) -> Reading:

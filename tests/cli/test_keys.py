@@ -1,0 +1,226 @@
+"""A person at a real terminal beside `sami run`: keys, what they do to a robot, and the terminal given back."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from sami_cli.drive.terminal import split
+
+from sami_runtime.loop.pilot import Ending
+from sami_runtime.recording.reader import read_recording
+
+ROBOT = """
+import numpy as np
+from sami_runtime import Executed, Observation
+from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION
+
+
+class Still:
+    observation, action = PANDA_OBSERVATION, PANDA_ACTION
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def reset(self, seed=None):
+        print("reset with seed", seed, flush=True)
+
+    def read(self):
+        values = {signal.name: np.full(signal.size, 0.1, np.float32) for signal in self.observation}
+        return Observation(values, self.clock.now())
+
+    def write(self, action):
+        return Executed(action.copy())
+
+    def stop(self):
+        print("stopped", flush=True)
+
+    def close(self):
+        pass
+
+
+make = Still
+"""
+MODEL = "panda-satesac"
+RUN = ("run", "--adapter", "still:make", "--limits", "limits.toml", "--record", "r.mcap")
+UP, RIGHT, LEFT = "\x1b[A", "\x1b[C", "\x1bOD"
+
+
+class AtTerminal:
+    """`sami` at a terminal of its own, in the current folder."""
+
+    def __init__(self, *arguments):
+        self.person, self.tty = pty.openpty()
+        self.before = termios.tcgetattr(self.tty)
+        program = "import sys; from sami_cli.app import main; sys.argv[0] = 'sami'; main()"
+        command = [sys.executable, "-c", program, *map(str, arguments)]
+        # As a shell does: the terminal is the session's, and its keys go to this process.
+        attach = "import os, sys, fcntl, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        start = [sys.executable, "-c", attach + "os.execv(sys.argv[1], sys.argv[1:])", *command]
+        self.process = subprocess.Popen(start, stdin=self.tty, stdout=self.tty, stderr=self.tty)
+        self.shown = ""
+
+    def wait_for(self, text, timeout_s=60.0):
+        """Wait until the terminal has shown a text that was not waited for yet, and return what came with it."""
+        until = time.monotonic() + timeout_s
+        while not (found := re.search(text, self.shown)):
+            assert time.monotonic() < until, f"{text!r} does not come: {self.shown!r}"
+            if select.select([self.person], [], [], 0.1)[0]:
+                self.shown += os.read(self.person, 65536).decode(errors="replace")
+        seen, self.shown = self.shown[: found.end()], self.shown[found.end() :]
+        return seen
+
+    def press(self, keys):
+        os.write(self.person, keys.encode())
+
+    def end(self):
+        """Its exit code; afterwards the terminal is as it was."""
+        try:
+            while self.process.poll() is None:
+                if select.select([self.person], [], [], 0.1)[0]:
+                    self.shown += os.read(self.person, 65536).decode(errors="replace")
+            while select.select([self.person], [], [], 0.1)[0]:
+                self.shown += os.read(self.person, 65536).decode(errors="replace")
+            assert termios.tcgetattr(self.tty) == self.before
+            return self.process.returncode
+        finally:
+            os.close(self.person)
+            os.close(self.tty)
+
+    def cooked(self):
+        return bool(termios.tcgetattr(self.tty)[3] & termios.ICANON)
+
+
+@pytest.fixture(autouse=True)
+def robot(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    root = Path(__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]))
+    Path("still.py").write_text(ROBOT)
+    Path("limits.toml").write_text("rest = 0.0\nblend_in_s = 0.2\n[rate]\ndx = 10.0\n")
+
+
+def outcomes(episode):
+    return [step.record.outcome.value for step in read_recording("r.mcap").steps if step.episode == episode]
+
+
+def executed(episode, outcome):
+    steps = [step.record for step in read_recording("r.mcap").steps if step.episode == episode]
+    return [record.executed.tolist() for record in steps if record.outcome.value == outcome]
+
+
+def test_pause_take_over_hand_back_and_success():
+    at = AtTerminal(*RUN, "--model", MODEL, "--steps", 400)
+    at.wait_for(
+        r"keys: p pause or go on, space take over or hand back \(1-4 choose of dx dy dz gripper, ↑ ↓ push\), s or"
+    )
+    at.wait_for("step +5 ")
+    assert not at.cooked()
+    at.press("p")
+    at.wait_for("PAUSED")
+    time.sleep(0.3)
+    at.press("p")
+    at.wait_for("\\Kstep")
+    at.press(" 1")
+    at.wait_for("YOU DRIVE dx")
+    for _ in range(10):
+        at.press(UP)
+        time.sleep(0.05)
+    at.press(" ")
+    at.wait_for("\\Kstep")
+    time.sleep(0.3)
+    at.press("s")
+    line = at.wait_for("1 of 1 episodes succeeded")
+    assert re.search(r"\d+  yes .*success", line)
+    assert at.end() == 0
+    recording = read_recording("r.mcap")
+    assert recording.episodes == {0: (Ending.SUCCESS, True)}
+    found = outcomes(0)
+    assert re.fullmatch("(acted )+(paused )+(acted )+(piloted )+(acted )+", "".join(f"{each} " for each in found))
+    assert executed(0, "paused")[-1] == [0.0] * 4
+    pushed = executed(0, "piloted")
+    assert max(push[0] for push in pushed) == pytest.approx(0.3)
+    assert pushed[-1][1:] == [0.0] * 3
+
+
+def test_an_episode_is_repeated_judged_afterwards_and_the_next_one_waits_for_enter():
+    at = AtTerminal(*RUN, "--model", MODEL, "--steps", 12, "--episodes", 3)
+    at.wait_for("reset with seed 0")
+    at.press(LEFT)
+    at.wait_for("Enter begins the next episode")
+    time.sleep(0.5)
+    at.press("\n")
+    assert "reset" not in at.wait_for("reset with seed 0")[:-20], "the same one again"
+    at.wait_for("Enter begins")
+    at.press("f\n")
+    at.wait_for("reset with seed 1")
+    at.wait_for("Enter begins")
+    at.press("\x1b")
+    at.wait_for("0 of 1 episodes succeeded; of 1 nobody told")
+    assert at.end() == 0
+    assert read_recording("r.mcap").episodes == {0: ("redo", None), 1: ("failure", False), 2: ("steps", None)}
+
+
+def test_rows_for_programs_hold_what_a_person_said():
+    options = ("--steps", 8, "--episodes", 2, "--json", "--keys", "--pause", 0.5)
+    at = AtTerminal("run", "--adapter", "still:make", "--model", MODEL, *options)
+    at.wait_for("keys: no pause and no take-over, because --limits has no rest, s or → success")
+    at.wait_for("in 0.5 s, or at Enter, begins the next episode")
+    at.press("s")
+    at.wait_for("reset with seed 1")
+    at.press("q")
+    assert at.end() == 0
+    shown = [json.loads(row) for row in re.findall(r"\{.*\}", at.shown)]
+    assert shown[-1]["ended"] == "stop"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_gives_the_terminal_back(number):
+    at = AtTerminal(*RUN, "--model", MODEL, "--steps", 1000)
+    at.wait_for("step +5 ")
+    assert not at.cooked()
+    at.process.send_signal(number)
+    at.wait_for("stopped")
+    assert at.end() != 0
+
+
+def test_an_error_gives_the_terminal_back():
+    text = ROBOT.replace(
+        "    def write(self, action):\n", "    def write(self, action):\n        raise OSError('bus off')\n"
+    )
+    Path("still.py").write_text(text)
+    at = AtTerminal(*RUN, "--model", MODEL)
+    at.wait_for("bus off")
+    assert at.end() == 1
+
+
+def test_without_a_terminal_or_for_programs_there_are_no_keys():
+    at = AtTerminal("run", "--adapter", "still:make", "--model", MODEL, "--steps", 40, "--json")
+    at.wait_for("reset with seed")
+    assert at.cooked()
+    assert "keys:" not in at.wait_for('"ended": "steps"')
+    assert at.end() == 0
+
+
+def test_keys_that_nobody_can_press_are_refused():
+    command = [sys.executable, "-c", "from sami_cli.app import main; main()", *RUN, "--model", MODEL, "--keys"]
+    done = subprocess.run([*map(str, command)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "--keys needs a terminal as standard input, in the foreground." in done.stderr
+
+
+def test_what_a_terminal_sends_is_split_into_keys():
+    assert split(b"sP \x1b[A\x1bOC\n", False) == (["s", "p", " ", "up", "right", "enter"], b"")
+    assert split(b"s\x1b[", False) == (["s"], b"\x1b["), "the rest may come yet"
+    assert split(b"\x1b", False) == ([], b"\x1b")
+    assert split(b"\x1b", True) == (["escape"], b"")
+    assert split(b"\x1bq", False) == (["escape", "q"], b"")
+    assert split(b"\x1b[1;5A\x1b[3~\xc3\xa9", False) == (["up"], b""), "other keys mean nothing"
