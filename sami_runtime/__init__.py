@@ -31,7 +31,7 @@ from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.run_episode import EpisodeReport, run_episode
-from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord, Swapped
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.atlas import Atlas, Locator, Place
 from sami_runtime.model.contract import CONTRACT_VERSION, METADATA_KEY, Context, Contract, StateTensor
@@ -106,6 +106,7 @@ __all__ = [
     "StateTensor",
     "Step",
     "StepRecord",
+    "Swapped",
     "Telemetry",
     "UnknownName",
     "Verification",

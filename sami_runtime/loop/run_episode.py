@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Adapter, Observation, require_compatible, require_observation
 from sami_runtime.clock import Clock, ManualClock, Pace
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
+from sami_runtime.loop.handover import Handover
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.stopping import stopped_after
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
@@ -54,6 +55,7 @@ def run_episode(
     prewarm_s: float = 0.0,
     enforce_timing: bool | None = None,
     telemetry: Telemetry | None = None,
+    handover: Handover | None = None,
 ) -> EpisodeReport:
     """Run one episode, and stop the adapter however it ends.
 
@@ -75,6 +77,8 @@ def run_episode(
             needs a clock, the one that stamps the adapter's observations; False is for an adapter that stamps with
             another. If None, timing is enforced where a clock is given.
         telemetry: Reads the contexts, for the record of each tick. If None, a new one does, where `on_step` listens.
+
+        handover: By which another session may take over between two ticks. This one drives it, and it has begun.
 
     Raises:
         SamiError: An argument is none that could be run with.
@@ -108,7 +112,7 @@ def run_episode(
         judged = clock is not None if enforce_timing is None else enforce_timing
         reader = telemetry or (Telemetry(session.contract) if on_step else None)
         timing = _Timing(clock or ManualClock(), judged, period, substeps, prewarm_s)
-        episode = _Episode(session, adapter, guard, limit, timing, reader, on_step)
+        episode = _Episode(session, adapter, guard, limit, timing, reader, on_step, handover)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()
@@ -143,9 +147,10 @@ class _Episode:
         timing: _Timing,
         telemetry: Telemetry | None,
         on_step: OnStep | None,
+        handover: Handover | None,
     ) -> None:
         self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
-        self.telemetry, self.on_step = telemetry, on_step
+        self.telemetry, self.on_step, self.handover = telemetry, on_step, handover
         self.clock, self.enforced, self.period, self.substeps, self.prewarm_s = timing
         self.deadline = gate.limits.deadline_s or self.period
         self.names = [signal.name for signal in session.contract.given.values()]
@@ -170,6 +175,8 @@ class _Episode:
         over = len(self.contexts) >= self.limit
         if self.done or (over and self._due(self.pace.tick + 1)):
             return False
+        if self.handover and (session := self.handover.take(self.telemetry)):
+            self._change(session)
         if self.counts.ticks:
             warm = self.prewarm_s > 0.0 and self._due(self.pace.tick + 1)
             self.missed = self.pace.wait(self.prewarm_s, self.session.prewarm if warm else None)
@@ -192,6 +199,8 @@ class _Episode:
         laps.append(time.perf_counter())
         if sent is not None:
             self.session.executed(sent.action)
+            if self.handover:
+                self.handover.history.executed = np.array(sent.action, np.float32)
             self.done, self.info = sent.done, sent.info
         if self.due:
             self.asked = self.pace.tick // self.substeps
@@ -215,6 +224,7 @@ class _Episode:
             extra=self.extra,
             telemetry=self.telemetry.now if self.telemetry else None,
             state=self.session.digest if self.on_step else "",
+            swapped=self.handover.swapped() if self.handover else None,
         )
         self.counts.add(record)
         if self.on_step:
@@ -247,7 +257,16 @@ class _Episode:
             allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
             return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
         self.context, self.extra = answer.context, answer.extra
+        if self.handover:
+            self.handover.history.add(observation.values, answer.action)
         return Outcome.ACTED, ""
+
+    def _change(self, session: Session) -> None:
+        """Go on with another session, which is where it were if it had driven from the beginning."""
+        self.session = session
+        if session.tick:
+            answer = session.hold()
+            self.context, self.extra = answer.context, answer.extra
 
     def _rule(self, outcome: Outcome, reason: str) -> Ruling:
         now = self.clock.now()

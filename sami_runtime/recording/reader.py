@@ -31,12 +31,23 @@ class Recording:
     closed: bool
     """False if the process that wrote it was killed; all whole ticks before that are there."""
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Files of the models that drove, in their order: more than one where the model was swapped."""
+        swaps = [step.record.swapped.path for step in self.steps if step.record.swapped]
+        return (self.about["model"]["path"], *swaps)
+
     def __str__(self) -> str:
         model = self.about["model"]
+        swaps = "".join(
+            f", then of {swapped.contract.name} ({swapped.weights_sha256[:12]})"
+            for step in self.steps
+            if (swapped := step.record.swapped)
+        )
         episodes = len({step.episode for step in self.steps})
         return (
             f"{self.path}: {episodes} episodes, {len(self.steps)} ticks of {model['name']} "
-            f"({model['weights_sha256'][:12]})"
+            f"({model['weights_sha256'][:12]}){swaps}"
         )
 
 

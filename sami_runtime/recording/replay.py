@@ -110,6 +110,14 @@ class Shadow:
         self._session, self._tolerance = session, tolerance
         self._episode = -1
 
+    def require_fit(self, contract: Contract) -> None:
+        """Refuse a model that takes over and that this one cannot follow.
+
+        Raises:
+            SamiError: With every difference.
+        """
+        require_alike(self._session, contract)
+
     def __call__(self, record: StepRecord) -> None:
         """Follows one tick."""
         if record.step == 0:
@@ -129,20 +137,35 @@ class Shadow:
                 _count(comparison, beyond)
 
 
-def replay(recording: Recording, session: Session) -> Comparison:
+def replay(recording: Recording, session: Session, *swapped: Session) -> Comparison:
     """Step a model over a recording, every tick of every episode, and compares to the last bit.
 
     All that the policy answers is compared at each of its steps, and the digest of the state at every tick, where the
     weights are those of the recording.
 
+    Args:
+        recording: What was recorded.
+        session: Of the model.
+        swapped: Of those that took over from it, one for each swap of the recording. They follow before, too, so that
+            their state is what it was. Without any, the first model is compared throughout.
+
     Raises:
-        SamiError: The model reads, writes or paces otherwise than the recorded one.
+        SamiError: A model reads, writes or paces otherwise than the recorded one, or they are too few or too many.
     """
-    require_alike(session, recording.contract)
-    same_weights = recording.about["model"]["weights_sha256"] == session.artifact.graph_sha256
+    drove = _drove(recording, (session, *swapped))
     comparison = Comparison()
-    answers = recording.contract.answers | session.contract.answers
+    at, steps = 0, 0
     for episode, record in recording.steps:
+        steps = 0 if record.step == 0 else steps
+        at += bool(swapped and record.swapped)
+        session, contract, weights = drove[at].session, drove[at].contract, drove[at].weights_sha256
+        same_weights, answers = weights == session.artifact.graph_sha256, contract.answers | session.contract.answers
+        for later in drove[at + 1 :]:
+            if (episode, steps) == (later.episode, later.fed_from):
+                later.session.reset()
+            if episode == later.episode and steps >= later.fed_from:
+                follow(later.session, record)
+        steps += record.acted
         found: list[Difference] = []
         try:
             answer = follow(session, record)
@@ -157,6 +180,38 @@ def replay(recording: Recording, session: Session) -> Comparison:
             found.append(Difference(episode, record.step, "state", state, record.state, None))
         _count(comparison, found, stepped=answer is not None)
     return comparison
+
+
+class _Drove(NamedTuple):
+    """A model that drove a recording."""
+
+    session: Session
+    contract: Contract
+    weights_sha256: str
+    episode: int
+    """In which it took over."""
+    fed_from: int
+    """From which step of the policy in that episode on it was fed."""
+
+
+def _drove(recording: Recording, sessions: tuple[Session, ...]) -> list[_Drove]:
+    """Return who drove, in order.
+
+    Raises:
+        SamiError: The sessions are not theirs.
+    """
+    swaps = [(episode, record.swapped) for episode, record in recording.steps if record.swapped]
+    if len(sessions) not in (1, 1 + len(swaps)):
+        raise SamiError(
+            f"{len(sessions)} models were given to replay {recording.path}, in which {1 + len(swaps)} drove. Give all "
+            "of them in their order, or one to compare throughout."
+        )
+    drove = [_Drove(sessions[0], recording.contract, recording.about["model"]["weights_sha256"], 0, 0)]
+    for session, (episode, swapped) in zip(sessions[1:], swaps, strict=False):
+        drove.append(_Drove(session, swapped.contract, swapped.weights_sha256, episode, swapped.fed_from))
+    for session, contract, *_ in drove:
+        require_alike(session, contract)
+    return drove
 
 
 def follow(session: Session, record: StepRecord) -> Step | None:

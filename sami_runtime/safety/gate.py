@@ -88,6 +88,15 @@ class SafetyGate:
         self.require_armed()
         self._episode = self._fresh(period)
 
+    def change_contract(self, contract: Contract) -> None:
+        """Take another model's signals and bounds, from the next episode on.
+
+        Raises:
+            SamiError: The limits do not fit them.
+        """
+        self.limits.require_fit(contract)
+        self._contract, self._action = contract, contract.action
+
     def trip(self, reason: str) -> None:
         """Latch the gate, also from another thread: it writes nothing more, and the loop stops the robot."""
         if self.tripped is None:  # what came first is why
