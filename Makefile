@@ -6,13 +6,16 @@ PYTHON ?= $(shell for p in python3.11 python3.10 python3 python; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test lint format type bench build clean
+.PHONY: run test test-real lint format type bench build clean
 
 run: .venv/runtime  ## watch the shipped policy push and lift cubes
 	$(BIN)/sami run --env panda --episodes 20
 
 test: .venv/dev  ## the whole test suite
 	$(BIN)/python -m pytest
+
+test-real: .venv/dev  ## what takes minutes: real processes, clocks and signals, a million ticks
+	$(BIN)/python -m pytest tests/real
 
 lint: .venv/dev
 	$(BIN)/ruff check .
