@@ -36,10 +36,11 @@ from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.atlas import Atlas, Locator, Place
 from sami_runtime.model.contract import CONTRACT_VERSION, METADATA_KEY, Context, Contract, StateTensor
 from sami_runtime.model.golden import Golden, GoldenSteps
+from sami_runtime.recording.comparison import Comparison, Difference
 from sami_runtime.recording.format import RecordedStep
 from sami_runtime.recording.reader import Recording, read_recording
 from sami_runtime.recording.recorder import Recorder
-from sami_runtime.recording.replay import Comparison, Difference, Shadow
+from sami_runtime.recording.replay import Shadow
 from sami_runtime.run import Run
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.limits import Limits

@@ -136,11 +136,17 @@ def require_laws(counts):
     assert (counts["missed"], counts["overruns"]) == (seen["missed"], seen["overruns"])
     adapter = [name for name in counts["limited"] if name.startswith("adapter")]
     assert {name: counts["limited"][name] for name in adapter} == {name: seen[name] for name in adapter}
-    broken = sum(n for error, n in counts["ended"].items() if error not in ("SafetyStop", "whole, or the world ended it"))
+    broken = sum(
+        n for error, n in counts["ended"].items() if error not in ("SafetyStop", "whole, or the world ended it")
+    )
     assert seen["reads"] == counts["ticks"] + broken - counts["faults"].get("reset raises", 0)
     assert seen["stops"] == counts["episodes"]
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[3])
-    print(json.dumps(drive(sorted(folder.glob("*.onnx")), int(sys.argv[1]), int(sys.argv[2]), "real" in sys.argv), indent=1))
+    print(
+        json.dumps(
+            drive(sorted(folder.glob("*.onnx")), int(sys.argv[1]), int(sys.argv[2]), "real" in sys.argv), indent=1
+        )
+    )
