@@ -1,7 +1,7 @@
 """Many ticks of a run whose robot does everything wrong, judged by an observer and a session fed by hand.
 
-As a program: python -m tests.making.ticks_with_faults TICKS SEED FOLDER [real] prints the counts; `real`: by the machine's
-clock, while another thread changes the model in the middle of episodes.
+As a program: python -m tests.making.ticks_with_faults TICKS SEED FOLDER [real] prints the counts; `real`: by the
+machine's clock, while another thread changes the model in the middle of episodes.
 """
 
 import json
