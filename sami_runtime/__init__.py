@@ -34,7 +34,7 @@ from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.pilot import Ending, Pilot, Request
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.run_episode import EpisodeReport, run_episode
-from sami_runtime.loop.tick import Outcome, StepRecord
+from sami_runtime.loop.tick import Outcome, StepRecord, Swapped
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.shipped import shipped_models
@@ -96,6 +96,7 @@ __all__ = [
     "SignalSource",
     "Step",
     "StepRecord",
+    "Swapped",
     "Telemetry",
     "UnknownName",
     "Watchdog",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -71,8 +72,8 @@ class ManualClock:
 
     def __init__(self, start: float = 0.0) -> None:
         self._now = start
-        self.deadlines: list[float] = []
-        """Every deadline [s] that was slept for."""
+        self.deadlines: deque[float] = deque(maxlen=1000)
+        """The last thousand deadlines [s] that were slept for."""
 
     def now(self) -> float:
         """Return the time [s]."""

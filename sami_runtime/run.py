@@ -9,19 +9,20 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from sami_runtime.adapters.base import Adapter, emergency_stop_of, require_compatible
 from sami_runtime.adapters.dry_run import DryRun
 from sami_runtime.adapters.gapped import Gapped
 from sami_runtime.clock import Clock
-from sami_runtime.errors import AdapterError, SamiError
+from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
+from sami_runtime.loop.handover import KEEP_STEPS, Handover, require_swap
 from sami_runtime.loop.pilot import Ending, Pilot
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.run_episode import EpisodeReport, OnStep, run_episode
 from sami_runtime.loop.stopping import fatal_signals_raise
-from sami_runtime.loop.tick import StepRecord
+from sami_runtime.loop.tick import StepRecord, Swapped
 from sami_runtime.recording.format import RecordedEpisode
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import Shadow
@@ -45,7 +46,8 @@ class Run:
 
     Inside, and in the main thread, signals that would have killed the process raise SystemExit. However the block ends,
     the recording is completed; the adapter was stopped at the end of its episode. Session, adapter and shadow are the
-    caller's: they are not closed. Another thread ends a run by `run.stop("reason")`, also where the loop hangs.
+    caller's: they are not closed. Another thread ends a run by `run.stop("reason")`, also where the loop hangs, and
+    gives it another model by `run.swap("newer.onnx")`.
 
     Args:
         session: The policy, with a batch of 1.
@@ -66,6 +68,7 @@ class Run:
         watchdog: Stops the robot where this process cannot; it is running already, and is the caller's.
         fallback: Acts where the policy has been held too long; see `SafetyGate`.
         pilot: A person's way in; see `run_episode`.
+        keep_steps: How many steps of an episode are kept, from which the state of a model that takes over is rebuilt.
 
     Raises:
         AdapterError: The policy and the adapter do not fit.
@@ -91,13 +94,14 @@ class Run:
         watchdog: Watchdog | None = None,
         fallback: Controller | None = None,
         pilot: Pilot | None = None,
+        keep_steps: int = KEEP_STEPS,
     ) -> None:
         if not simulator:
             _require_for_robot(clock, gap, enforce_timing)
         contract = session.contract
         if watchdog is not None:
             _require_time_to_beat(watchdog, loop_hz or contract.rate_hz)
-        self.session, self.shadow = session, shadow
+        self.shadow = shadow
         behind: Adapter = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, loop_hz)
         self.driven: Adapter = DryRun(behind) if dry_run else behind
         """The adapter as the loop sees it: behind the gap, and without its write in a dry run."""
@@ -108,10 +112,10 @@ class Run:
         """Reads the contexts of the episode that runs, or ran last."""
         self.total = LoopReport()
         """Counts and times of every tick so far, also of an episode that did not end well."""
+        self._handover, self._swapping = Handover(session, keep_steps), threading.Lock()
         self._run_episode = partial(
             run_episode,
-            session,
-            self.driven,
+            adapter=self.driven,
             clock=clock,
             gate=self.gate,
             loop_hz=loop_hz,
@@ -120,6 +124,7 @@ class Run:
             telemetry=self.telemetry,
             watchdog=watchdog,
             pilot=pilot,
+            handover=self._handover,
         )
         self._watchdog = watchdog
         self._resting = threading.Event()
@@ -157,11 +162,16 @@ class Run:
             for each in watching:
                 each(record)
 
+        if self._handover.change():
+            self.gate.change_contract(self.session.contract)
+            self.telemetry.take(Telemetry(self.session.contract))
+        self._handover.begin()
         self._thread = threading.get_ident()
         self._resting.clear()
         try:
-            report = self._run_episode(seed, max_steps, on_step=watch)
+            report = self._run_episode(self.session, seed=seed, max_steps=max_steps, on_step=watch)
         finally:
+            self._handover.end()
             self._thread = None
             self._resting.set()
         self.conclude(report.ended, report.success)
@@ -208,6 +218,46 @@ class Run:
         """
         if self._recorder is not None:
             self._recorder.conclude(RecordedEpisode(ended, success))
+
+    @property
+    def session(self) -> Session:
+        """The policy that drives; see `swap`."""
+        return self._handover.session
+
+    def swap(
+        self, model: str | Path | Session, when: Literal["episode", "now"] = "episode", timeout_s: float = 30.0
+    ) -> Swapped:
+        """Let another model drive, without a tick being missed. For a thread other than the loop's.
+
+        All that takes time is done by the thread that calls: reading, checking and building the model, and, for a swap
+        in the middle of an episode, rebuilding its state from the episode's steps. The loop takes it between two
+        ticks. Whatever is refused changes nothing.
+
+        Args:
+            model: A model file, run by what runs the one that drives; or a session with a batch of 1, which is the
+                run's from then on.
+            when: `"episode"`: the next episode begins with it; this returns when it is ready. `"now"`: it takes over
+                in the episode that runs, in the state in which it were if it had driven from its beginning, or from
+                `fed_from` on where not all of its steps are kept; this returns when it drives. If the episode ends
+                before that, or none runs, the next one begins with it.
+            timeout_s: How long [s] the loop may take to take over a model that is ready.
+
+        Raises:
+            ArtifactError, ContractError, ProviderError: The file is refused, as by `Session.load`.
+            AdapterError, UnknownName, SamiError: It does not fit the adapter, the limits, the rate or the shadow; or,
+                in the middle of an episode, it reads, writes or answers other signals, or cannot be fed what was seen.
+        """
+        if when not in ("episode", "now"):
+            raise UnknownName("time of a swap", when, ("episode", "now"))
+        with self._swapping:
+            driving, middle = self.session, when == "now"
+            session = model
+            if not isinstance(session, Session):
+                session = Session.load(session, provider=driving.active_providers[0])
+            require_swap(session, driving, self.driven, self.gate.limits, middle)
+            if self.shadow:
+                self.shadow.require_fit(session.contract)
+            return self._handover.give(session, driving, middle, timeout_s)
 
     def __enter__(self) -> Run:
         """Begin the recording, and take over the signals that nobody handles.

@@ -15,7 +15,7 @@ def replay(
     file: Annotated[Path, typer.Argument(help="Recording, NAME.mcap.")],
     model: Annotated[
         Path | None,
-        typer.Option(help=f"{MODEL_HELP}; the recorded one if left out.", callback=model_file),
+        typer.Option(help=f"{MODEL_HELP}; the recorded one, or ones, if left out.", callback=model_file),
     ] = None,
     provider: Annotated[
         str, typer.Option(help="What runs the graph: cpu, cuda, ... Another than the recorded one rounds otherwise.")
@@ -30,17 +30,18 @@ def replay(
     from sami_runtime.session.session import Session
 
     recording = read_recording(file)
-    path = model or Path(recording.about["model"]["path"])
-    if model is None and not path.exists():
-        raise SamiError(f"{file} was recorded with {path}, which is not there. Give the model with --model.")
-    session = Session.load(path, provider=provider)
-    comparison = check(recording, session)
+    paths = [model] if model else [Path(path) for path in recording.models]
+    for path in paths:
+        if model is None and not path.exists():
+            raise SamiError(f"{file} was recorded with {path}, which is not there. Give the model with --model.")
+    sessions = [Session.load(path, provider=provider) for path in paths]
+    comparison = check(recording, *sessions)
     if json:
         described = {"path": str(file), "closed": recording.closed, "ticks": len(recording.steps)}
         print(json_module.dumps({**described, "about": recording.about, **comparison.summary()}))
     else:
         print(recording)
-        for note in conditions(recording, session):
+        for note in conditions(recording, *sessions):
             print(f"note: {note}")
         print(comparison)
     if not comparison.same:

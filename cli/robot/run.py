@@ -107,6 +107,14 @@ def run(
             rich_help_panel=LOOP,
         ),
     ] = None,
+    watch_model: Annotated[
+        bool,
+        typer.Option(
+            "--watch-model",
+            help="When the model file changes on disk, the next episode is driven by the new one.",
+            rich_help_panel=LOOP,
+        ),
+    ] = False,
     limits: Annotated[
         Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.", rich_help_panel=LOOP)
     ] = None,
@@ -188,6 +196,7 @@ def run(
     from ..drive.load_adapter import load_fallback, read_settings
     from ..drive.model_and_env import model_and_environment
     from ..drive.watchdog import watchdog_of
+    from ..drive.watched_model import WatchedModel
     from ..show import episodes as told
     from ..show.film import Film
     from ..show.live import LiveLine
@@ -208,6 +217,7 @@ def run(
         world = worlds.robot(adapter, settings)
     dog = watchdog_of(adapter, watchdog, emergency_stop)
     film_path = _film_path(gif, model) if render == "gif" else None
+    watched = WatchedModel(model) if watch_model else None
     session = Session.load(model, provider=provider)
     profile, allowed = GapProfile.load(gap) if gap else None, Limits.load(limits) if limits else None
     if shadow_tolerance and not shadow:
@@ -262,6 +272,9 @@ def run(
         while going and number < wanted:
             skills: Counter[str] = Counter()
             rewards: list[float] = []
+            if watched and (note := watched.take_over(driving)):
+                typer.echo(note, err=True)
+                hopeless = told.at_floor(driving.session.contract)
 
             def watch(step: StepRecord, skills: Counter[str] = skills, rewards: list[float] = rewards) -> None:
                 if "reward" in step.info:

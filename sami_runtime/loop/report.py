@@ -96,6 +96,8 @@ class LoopReport:
         """Ticks that ended after the next one was due; of an episode's last one nobody knows."""
         self.missed = 0
         """Ticks that passed without a turn, because of overruns."""
+        self.swaps = 0
+        """How often another model took over."""
         self.times = {name: Histogram() for name in SECTIONS}
         """By what is timed."""
         self._elapsed, self._periods, self._last = 0.0, 0, 0.0
@@ -108,6 +110,7 @@ class LoopReport:
             self.reasons[record.reason.partition(":")[0]] += 1
         self.overruns += record.missed > 0
         self.missed += record.missed
+        self.swaps += record.swapped is not None
         for name, seconds in zip(SECTIONS, (*record.times, sum(record.times), record.lag), strict=True):
             self.times[name].add(seconds)
         if record.step > 0:
@@ -138,6 +141,8 @@ class LoopReport:
         """Return a table, as `sami run` prints it at the end."""
         told = ", ".join(f"{self.outcomes[outcome]} {outcome.value}" for outcome in Outcome if self._tells(outcome))
         lines = [f"{self.ticks} ticks: {told}; {self.overruns} overruns, {self.missed} missed"]
+        if self.swaps:
+            lines[0] += f", {self.swaps} swaps of the model"
         if self.mean_period:
             lines[0] += f"; mean period {1e3 * self.mean_period:.6g} ms"
         for kind, counter in (("not acted", self.reasons), ("limited", self.limited)):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Adapter, Observation, require_compatible, require_observation
 from sami_runtime.clock import Clock, ManualClock, Pace
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
+from sami_runtime.loop.handover import Handover
 from sami_runtime.loop.pilot import NOTHING, Ending, Pilot, Request
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.stopping import stopped_after
@@ -67,6 +68,7 @@ def run_episode(
     telemetry: Telemetry | None = None,
     watchdog: Watchdog | None = None,
     pilot: Pilot | None = None,
+    handover: Handover | None = None,
 ) -> EpisodeReport:
     """Run one episode, and stop the adapter however it ends.
 
@@ -92,6 +94,8 @@ def run_episode(
         watchdog: Stops the robot where this process cannot, from the adapter's reset to its stop; it is running
             already. Once it fired, the gate is latched.
         pilot: A person's way in. Commands count at the policy's ticks; a pause and an end, at every tick.
+
+        handover: By which another session may take over between two ticks. This one drives it, and it has begun.
 
     Raises:
         SamiError: An argument is none that could be run with.
@@ -127,7 +131,7 @@ def run_episode(
         read = on_step is not None or guard.limits.stop_on_alarm is not None
         reader = telemetry or (Telemetry(session.contract) if read else None)
         timing = _Timing(clock or ManualClock(), judged, period, substeps, prewarm_s)
-        episode = _Episode(session, adapter, guard, limit, timing, reader, on_step, watchdog, pilot)
+        episode = _Episode(session, adapter, guard, limit, timing, reader, on_step, watchdog, pilot, handover)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()
@@ -170,9 +174,11 @@ class _Episode:
         on_step: OnStep | None,
         watchdog: Watchdog | None,
         pilot: Pilot | None,
+        handover: Handover | None,
     ) -> None:
         self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
-        self.telemetry, self.on_step, self.watchdog, self.pilot = telemetry, on_step, watchdog, pilot
+        self.telemetry, self.on_step, self.handover = telemetry, on_step, handover
+        self.watchdog, self.pilot = watchdog, pilot
         self.clock, self.enforced, self.period, self.substeps, self.prewarm_s = timing
         self.deadline = gate.limits.deadline_s or self.period
         self.names = [signal.name for signal in session.contract.given.values()]
@@ -205,6 +211,8 @@ class _Episode:
         over = len(self.contexts) >= self.limit
         if self.done or (over and self._due(self.pace.tick + 1)):
             return False
+        if self.handover and (session := self.handover.take(self.telemetry)):
+            self._change(session)
         if self.counts.ticks:
             warm = self.prewarm_s > 0.0 and self._due(self.pace.tick + 1)
             self.missed = self.pace.wait(self.prewarm_s, self.session.prewarm if warm else None)
@@ -235,6 +243,8 @@ class _Episode:
         if sent is not None:
             self.session.executed(sent.action)
             self.standing = np.array(sent.action, np.float32)
+            if self.handover:
+                self.handover.history.executed = np.array(sent.action, np.float32)
             self.done, self.info = sent.done, sent.info
         if self.due:
             self.asked = self.pace.tick // self.substeps
@@ -259,6 +269,7 @@ class _Episode:
             extra=self.extra,
             telemetry=self.telemetry.now if self.telemetry else None,
             state=self.session.digest if self.on_step else "",
+            swapped=self.handover.swapped() if self.handover else None,
         )
         self.counts.add(record)
         if self.on_step:
@@ -292,7 +303,16 @@ class _Episode:
             allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
             return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
         self.context, self.extra = answer.context, answer.extra
+        if self.handover:
+            self.handover.history.add(observation.values, answer.action)
         return Outcome.ACTED if self.wanted.command is None else Outcome.PILOTED, ""
+
+    def _change(self, session: Session) -> None:
+        """Go on with another session, which is where it were if it had driven from the beginning."""
+        self.session = session
+        if session.tick:
+            answer = session.hold()
+            self.context, self.extra = answer.context, answer.extra
 
     def _rule(self, outcome: Outcome, reason: str) -> Ruling:
         now, ticks = self.clock.now(), self.pace.tick // self.substeps - self.asked

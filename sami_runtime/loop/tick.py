@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Observation
-from sami_runtime.model.contract import ACTION, CONTEXT
+from sami_runtime.model.contract import ACTION, CONTEXT, Contract
 from sami_runtime.session.telemetry import Reading
 
 Array = NDArray[np.float32]
@@ -55,6 +55,19 @@ class SectionTimes(NamedTuple):
     """The adapter's write [s]."""
 
 
+class Swapped(NamedTuple):
+    """A model that took over from another one."""
+
+    path: str
+    """Its file."""
+    weights_sha256: str
+    contract: Contract
+    fed_from: int = 0
+    """From which of the episode's steps on its state was rebuilt: 0, unless not all of them were kept any more."""
+    fed: int = 0
+    """How many steps the policy had made in the episode when it took over; 0 at an episode's beginning."""
+
+
 @dataclass(frozen=True)
 class StepRecord:
     """One tick of a loop, whole: whoever keeps it needs nothing else. Unless the policy `stepped`, its state stands."""
@@ -89,6 +102,8 @@ class StepRecord:
     """What the contexts have told so far; None where nothing read them."""
     state: str = ""
     """Digest of the session's state after the tick, as `Session.digest` tells it; empty where nobody listened."""
+    swapped: Swapped | None = None
+    """The model that took over before this tick; None at all others."""
 
     @property
     def stepped(self) -> bool:

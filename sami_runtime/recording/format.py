@@ -14,7 +14,7 @@ from sami_runtime.adapters.base import Observation
 from sami_runtime.distribution import install_hint, installed_version
 from sami_runtime.errors import RecordingError
 from sami_runtime.loop.pilot import Ending
-from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord, Swapped
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
@@ -56,7 +56,7 @@ def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
             "name": contract.name,
             "weights_sha256": session.artifact.graph_sha256,
         },
-        "contract": contract.model_dump(mode="json", exclude={"golden", "atlas", "evaluation"}),
+        "contract": _plain_contract(contract),
         "limits": plain((limits or Limits()).model_dump()),
         "providers": list(session.active_providers),
         "versions": {name: version_of(name) for name in PACKAGES},
@@ -87,7 +87,20 @@ def message_of(episode: int, record: StepRecord) -> dict[str, Any]:
         "info": plain(record.info),
         **({"extra": plain(record.extra)} if record.extra else {}),
         "telemetry": record.telemetry and plain(record.telemetry.plain()),
+        **({"swapped": _plain_swap(record.swapped)} if record.swapped else {}),
     }
+
+
+def _plain_contract(contract: Contract) -> dict[str, Any]:
+    return contract.model_dump(mode="json", exclude={"golden", "atlas", "evaluation"})
+
+
+def _plain_swap(swapped: Swapped) -> dict[str, Any]:
+    return {**swapped._asdict(), "contract": _plain_contract(swapped.contract)}
+
+
+def _swapped(value: dict[str, Any] | None) -> Swapped | None:
+    return None if value is None else Swapped(**{**value, "contract": Contract.model_validate(value["contract"])})
 
 
 def _numbers(value: Any) -> bool:
@@ -181,6 +194,7 @@ def recorded_step(message: dict[str, Any]) -> RecordedStep:
         extra={name: _array(value) for name, value in message.get("extra", {}).items()},
         telemetry=_reading(message.get("telemetry")),
         state=message["state"],
+        swapped=_swapped(message.get("swapped")),
     )
     return RecordedStep(message["episode"], record)
 

@@ -43,13 +43,25 @@ class Recording:
     episodes: Mapping[int, RecordedEpisode] = field(default_factory=dict)
     """What came of each, by its number; one that did not end well is missing."""
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Files of the models that drove, in their order: more than one where the model was swapped."""
+        swaps = [step.record.swapped.path for step in self.steps if step.record.swapped]
+        return (self.about["model"]["path"], *swaps)
+
     def __str__(self) -> str:
         model = self.about["model"]
+        swaps = "".join(
+            f", then of {swapped.contract.name} ({swapped.weights_sha256[:12]})"
+            for step in self.steps
+            if (swapped := step.record.swapped)
+        )
         episodes = len({step.episode for step in self.steps})
         judged = [came.success for came in self.episodes.values() if came.success is not None]
         return (
             f"{self.path}: {episodes} episodes, {len(self.steps)} ticks of {model['name']} "
-            f"({model['weights_sha256'][:12]})" + (f"; {sum(judged)} of {len(judged)} succeeded" if judged else "")
+            f"({model['weights_sha256'][:12]}){swaps}"
+            + (f"; {sum(judged)} of {len(judged)} succeeded" if judged else "")
         )
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.errors import CheckFailed, SamiError
+from sami_runtime.errors import SamiError
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import ACTION, Contract
+from sami_runtime.recording.comparison import Comparison, Difference, differences
 from sami_runtime.recording.format import describe
 from sami_runtime.recording.reader import Recording
 from sami_runtime.session.session import Session, Step
@@ -21,69 +19,6 @@ from sami_runtime.signals import Signal
 Array = NDArray[np.float32]
 NONE: Array = np.zeros(0, np.float32)
 """What a policy answers where it lacks an output."""
-
-
-class Difference(NamedTuple):
-    """Where the follower would have answered otherwise."""
-
-    episode: int
-    step: int
-    """Index of the tick in the episode."""
-    name: str
-    """What differs: `"action dx"`, `"context 3"`, `"state"`."""
-    found: str
-    """What the follower has there."""
-    expected: str
-    """What the one that it follows had there."""
-    size: float | None
-    """|found - expected|; None where that has no meaning."""
-
-    def __str__(self) -> str:
-        return f"episode {self.episode}, step {self.step}: {self.name} is {self.found}, was {self.expected}"
-
-
-@dataclass
-class Comparison:
-    """What came of following."""
-
-    steps: int = 0
-    """Steps of the policy that were compared."""
-    differing: int = 0
-    """Ticks at which anything differs by more than was allowed."""
-    failed: int = 0
-    """Steps at which the follower could not answer."""
-    first: Difference | None = None
-    largest: dict[str, Difference] = field(default_factory=dict)
-    """The largest difference of each element."""
-    failures: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def same(self) -> bool:
-        """Whether every step was answered and none differs."""
-        return not self.differing and not self.failed
-
-    def summary(self) -> dict[str, Any]:
-        """Return the same for JSON."""
-        return {
-            "steps": self.steps,
-            "differing": self.differing,
-            "failed": self.failed,
-            "first": self.first and self.first._asdict(),
-            "largest": {name: each._asdict() for name, each in self.largest.items()},
-            "failures": dict(self.failures),
-        }
-
-    def __str__(self) -> str:
-        if not (self.steps or self.differing or self.failed):
-            return "there is no step to compare"
-        if self.same:
-            return f"{self.steps} steps compared, none differs"
-        lines = [f"{self.steps} steps compared, {self.differing} ticks differ"]
-        if self.first:
-            lines.append(f"first at {self.first}")
-        lines += [f"largest {each.size:.3g} at {each}" for each in self.largest.values() if each.size is not None]
-        lines += [f"{count} times no answer: {message}" for message, count in self.failures.most_common(3)]
-        return "\n".join(lines)
 
 
 class Shadow:
@@ -110,6 +45,14 @@ class Shadow:
         self._session, self._tolerance = session, tolerance
         self._episode = -1
 
+    def require_fit(self, contract: Contract) -> None:
+        """Refuse a model that takes over and that this one cannot follow.
+
+        Raises:
+            SamiError: With every difference.
+        """
+        require_alike(self._session, contract)
+
     def __call__(self, record: StepRecord) -> None:
         """Follows one tick."""
         if record.step == 0:
@@ -119,44 +62,91 @@ class Shadow:
             answer = follow(self._session, record)
         except SamiError as error:
             for comparison in both:
-                _fail(comparison, error)
+                comparison.fail(error)
             return
         if answer is not None and record.action is not None:
             elements = self._session.contract.action.elements
-            found = list(_differences(self._episode, record.step, ACTION, elements, answer.action, record.action))
-            beyond = [each for each in found if not _within(each, self._tolerance)]
+            found = list(differences(self._episode, record.step, ACTION, elements, answer.action, record.action))
+            beyond = [each for each in found if not each.within(self._tolerance)]
             for comparison in both:
-                _count(comparison, beyond)
+                comparison.count(beyond)
 
 
-def replay(recording: Recording, session: Session) -> Comparison:
+def replay(recording: Recording, session: Session, *swapped: Session) -> Comparison:
     """Step a model over a recording, every tick of every episode, and compares to the last bit.
 
     All that the policy answers is compared at each of its steps, and the digest of the state at every tick, where the
     weights are those of the recording.
 
+    Args:
+        recording: What was recorded.
+        session: Of the model.
+        swapped: Of those that took over from it, one for each swap of the recording. They follow before, too, so that
+            their state is what it was. Without any, the first model is compared throughout.
+
     Raises:
-        SamiError: The model reads, writes or paces otherwise than the recorded one.
+        SamiError: A model reads, writes or paces otherwise than the recorded one, or they are too few or too many.
     """
-    require_alike(session, recording.contract)
-    same_weights = recording.about["model"]["weights_sha256"] == session.artifact.graph_sha256
+    drove = _drove(recording, (session, *swapped))
     comparison = Comparison()
-    answers = recording.contract.answers | session.contract.answers
+    at, steps = 0, 0
     for episode, record in recording.steps:
+        steps = 0 if record.step == 0 else steps
+        at += bool(swapped and record.swapped)
+        session, contract, weights = drove[at].session, drove[at].contract, drove[at].weights_sha256
+        same_weights, answers = weights == session.artifact.graph_sha256, contract.answers | session.contract.answers
+        for later in drove[at + 1 :]:
+            if (episode, steps) == (later.episode, later.fed_from):
+                later.session.reset()
+            if episode == later.episode and steps >= later.fed_from:
+                follow(later.session, record)
+        steps += record.stepped
         found: list[Difference] = []
         try:
             answer = follow(session, record)
         except SamiError as error:
-            _fail(comparison, error)
+            comparison.fail(error)
             continue
         if answer is not None:
             for name, signal in answers.items():
                 now, then = answer.answers.get(name, NONE), record.answers.get(name)
-                found += _differences(episode, record.step, name, signal.elements, now, then)
+                found += differences(episode, record.step, name, signal.elements, now, then)
         if same_weights and (state := session.digest) != record.state:
             found.append(Difference(episode, record.step, "state", state, record.state, None))
-        _count(comparison, found, stepped=answer is not None)
+        comparison.count(found, stepped=answer is not None)
     return comparison
+
+
+class _Drove(NamedTuple):
+    """A model that drove a recording."""
+
+    session: Session
+    contract: Contract
+    weights_sha256: str
+    episode: int
+    """In which it took over."""
+    fed_from: int
+    """From which step of the policy in that episode on it was fed."""
+
+
+def _drove(recording: Recording, sessions: tuple[Session, ...]) -> list[_Drove]:
+    """Return who drove, in order.
+
+    Raises:
+        SamiError: The sessions are not theirs.
+    """
+    swaps = [(episode, record.swapped) for episode, record in recording.steps if record.swapped]
+    if len(sessions) not in (1, 1 + len(swaps)):
+        raise SamiError(
+            f"{len(sessions)} models were given to replay {recording.path}, in which {1 + len(swaps)} drove. Give all "
+            "of them in their order, or one to compare throughout."
+        )
+    drove = [_Drove(sessions[0], recording.contract, recording.about["model"]["weights_sha256"], 0, 0)]
+    for session, (episode, swapped) in zip(sessions[1:], swaps, strict=False):
+        drove.append(_Drove(session, swapped.contract, swapped.weights_sha256, episode, swapped.fed_from))
+    for session, contract, *_ in drove:
+        require_alike(session, contract)
+    return drove
 
 
 def follow(session: Session, record: StepRecord) -> Step | None:
@@ -203,61 +193,21 @@ def require_alike(session: Session, contract: Contract) -> None:
         )
 
 
-def conditions(recording: Recording, session: Session) -> list[str]:
-    """Return what is not as it was when the recording was made, and may be why bits differ."""
+def conditions(recording: Recording, session: Session, *swapped: Session) -> list[str]:
+    """Return what is not as it was when the recording was made, and may be why bits differ; for `replay`'s sessions."""
     about, now = recording.about, describe(session)
     notes = [] if recording.closed else ["the recording was cut off; its whole ticks are replayed"]
-    if about["model"]["weights_sha256"] != now["model"]["weights_sha256"]:
-        old, new = about["model"]["weights_sha256"][:12], now["model"]["weights_sha256"][:12]
-        notes.append(f"the recording was made with weights {old}, this model has {new}")
+    for each, drove in zip((session, *swapped), _drove(recording, (session, *swapped)), strict=True):
+        old, new = drove.weights_sha256[:12], each.artifact.graph_sha256[:12]
+        if old != new:
+            notes.append(f"the recording was made with weights {old}, this model has {new}")
+    if not swapped and len(recording.models) > 1:
+        notes.append(f"{len(recording.models)} models drove in the recording; this one is compared throughout")
     for name in ("versions", "providers", "machine"):
         if about[name] != now[name]:
             notes.append(f"{name} then: {about[name]}; now: {now[name]}")
     return notes
 
 
-def require_same(comparison: Comparison) -> None:
-    """Do nothing if the follower answered alike everywhere.
-
-    Raises:
-        CheckFailed: It did not; the message says where.
-    """
-    if not comparison.same:
-        raise CheckFailed(str(comparison))
-
-
 def _shape(signal: Signal) -> tuple[str, int, str, tuple[str, ...]]:
     return signal.name, signal.size, signal.unit, signal.elements
-
-
-def _differences(
-    episode: int, step: int, name: str, elements: tuple[str, ...], found: Array, expected: Array | None
-) -> Iterator[Difference]:
-    """Each element that has other bits."""
-    if expected is None or found.shape != expected.shape:
-        shape = None if expected is None else expected.shape
-        yield Difference(episode, step, name, f"of shape {found.shape}", f"of shape {shape}", None)
-        return
-    for at in np.flatnonzero(found.view(np.uint32) != expected.view(np.uint32)):
-        size = abs(float(found[at]) - float(expected[at]))
-        yield Difference(episode, step, f"{name} {elements[at]}", f"{found[at]:.9g}", f"{expected[at]:.9g}", size)
-
-
-def _fail(comparison: Comparison, error: SamiError) -> None:
-    comparison.failed += 1
-    comparison.failures[str(error)] += 1
-
-
-def _count(comparison: Comparison, found: list[Difference], stepped: bool = True) -> None:
-    comparison.steps += stepped
-    comparison.differing += bool(found)
-    for each in found:
-        comparison.first = comparison.first or each
-        worst = comparison.largest.get(each.name)
-        if worst is None or not _within(each, worst.size):
-            comparison.largest[each.name] = each
-
-
-def _within(difference: Difference, size: float | None) -> bool:
-    """Whether it is no larger; one without a size is larger than any."""
-    return size is None or (difference.size is not None and difference.size <= size)

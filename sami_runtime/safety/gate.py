@@ -118,6 +118,15 @@ class SafetyGate:
         if self.fallback is not None:
             self.fallback.reset()
 
+    def change_contract(self, contract: Contract) -> None:
+        """Take another model's signals and bounds, from the next episode on.
+
+        Raises:
+            SamiError: The limits do not fit them.
+        """
+        self.limits.require_fit(contract)
+        self._contract, self._action = contract, contract.action
+
     def trip(self, reason: str) -> None:
         """Latch the gate, also from another thread: it writes nothing more, and the loop stops the robot."""
         if self.tripped is None:  # what came first is why

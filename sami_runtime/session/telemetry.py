@@ -101,6 +101,10 @@ class Telemetry:
         self.highest: float | None = None
         """Highest out-of-distribution score so far."""
 
+    def take(self, other: Telemetry) -> None:
+        """Become equal to another one, which is given away: whoever looks at this one sees what that one read."""
+        vars(self).update(vars(other))
+
     def __call__(self, record: ContextRecord) -> None:
         """Read the tick of a loop; a tick at which the policy was not asked tells nothing new."""
         if record.step == 0:

@@ -14,6 +14,7 @@ from onnx import numpy_helper
 from sami_cli.drive.world import simulator
 
 from sami_runtime import GapProfile, Limits, ManualClock, Run, Session
+from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.recording.reader import read_recording
 from sami_train.envs import environment
@@ -260,3 +261,33 @@ main()
     assert (process.returncode, err) == (128 + signal.SIGTERM, b"")
     assert b"wrote " in out
     assert read_recording(path).closed
+
+
+def test_a_model_file_that_changes_on_disk_drives_the_next_episode(sami, trained, other, monkeypatch):
+    """And one that is refused does not."""
+    model, reset = Path("copy.onnx"), GymnasiumAdapter.reset
+    model.write_bytes(trained.model.read_bytes())
+    deployed = iter([None, other.read_bytes(), b"half", None])
+
+    def deploy(adapter, seed=None):
+        """Put another file in its place when an episode begins."""
+        if data := next(deployed):
+            Path("new").write_bytes(data)
+            Path("new").rename(model)
+        reset(adapter, seed)
+
+    monkeypatch.setattr(GymnasiumAdapter, "reset", deploy)
+    done = sami("run", "--model", model, "--episodes", 4, "--steps", 5, "--watch-model", "--record", "run.mcap")
+    assert done.code == 0
+    recording = read_recording("run.mcap")
+    assert [(step.episode, step.record.step) for step in recording.steps if step.record.swapped] == [(2, 0)]
+    weights = read_artifact(other).graph_sha256
+    assert recording.steps[10].record.swapped.weights_sha256 == weights
+    assert f"copy.onnx has changed: the next episode is driven by weights {weights[:12]}\n" in done.err
+    assert "copy.onnx has changed and is not taken; the model that drove goes on: copy.onnx" in done.err
+    assert "1 swaps of the model" in done.out
+    model.write_bytes(trained.model.read_bytes())
+    again = sami("replay", "run.mcap")
+    assert again.code == 4
+    assert f"note: the recording was made with weights {weights[:12]}, this model has " in again.out
+    assert "first at episode 2, step 0" in again.out

@@ -14,7 +14,7 @@ def test_a_manual_clock_moves_only_by_hand_and_never_back():
     assert clock.now() == 6.5
     clock.sleep_until(7.0)
     assert clock.now() == 7.0
-    assert clock.deadlines == [6.0, 7.0]
+    assert list(clock.deadlines) == [6.0, 7.0]
 
 
 class DrowsyMachine:

@@ -1,0 +1,144 @@
+"""A robot that does, at random and again by its seed, everything wrong that a robot's driver can do."""
+
+import math
+from collections import Counter
+
+import numpy as np
+
+from sami_runtime.adapters import Executed, Observation
+from sami_runtime.errors import AdapterError
+from sami_runtime.signals import Signal
+
+NONE2, NONE1 = (None, None), (None,)
+READ = (
+    *("raises", "raises another error", "returns nothing", "stalls a little", "stalls for periods", "is old"),
+    *("goes back in time", "is of the future", "has no time", "NaN", "infinity", "beyond float32", "wrong shape"),
+    *("signal missing", "text", "list", "float64", "trips"),
+)
+WRITE = (
+    *("raises", "raises when done", "stalls a little", "stalls for periods", "executes less", "executes more"),
+    *("tells NaN", "tells a wrong shape", "tells nothing", "writes into the action", "ends the episode", "trips"),
+)
+LASTING = ("is old", "goes back in time", "is of the future", "NaN", "infinity", "stalls for periods")
+"""Faults of reads that may last for some ticks in a row."""
+
+
+class FaultyArm:
+    """Position and goal are anything; a fault comes at a share of reads and writes. Buffers are reused.
+
+    Args:
+        clock: Stamps the observations; stalls take its time.
+        seed: Of everything that is random.
+        observer: Sees what is written and told.
+        stall: Called with a number of periods, that pass.
+        share: Of reads, and of writes, that go wrong.
+    """
+
+    def __init__(self, clock, seed, observer, stall, share=0.03):
+        self.observation = (
+            Signal(name="position", size=2, unit="m", elements=("x", "y"), low=NONE2, high=NONE2),
+            Signal(name="goal", size=1, unit="m", elements=("x",), low=NONE1, high=NONE1),
+        )
+        self.action = Signal(name="force", size=2, unit="N", elements=("fx", "fy"), low=(-1, -1), high=(1, 1))
+        self.clock, self.observer, self.stall, self.share = clock, observer, stall, share
+        self.random = np.random.default_rng(seed)
+        self.trip = None
+        """Called with a reason, it trips the gate."""
+        self.faults = Counter()
+        """How often each was made."""
+        self.values = {}
+        """Copies of what was read last, as it was given."""
+        self._buffers = {"position": np.zeros(2, np.float32), "goal": np.zeros(1, np.float32)}
+        self._answer = np.zeros(2, np.float32)
+        self._lasting, self._left = "", 0
+        self._kept = None
+
+    def reset(self, seed=None):
+        if self.random.random() < self.share / 10:
+            self.faults["reset raises"] += 1
+            raise AdapterError("the reset fails")
+        self._left = 0
+        self.observer.begin()
+
+    def read(self):
+        self.observer.read(self.clock.now())
+        if self._kept is not None:
+            self._kept[:] = np.nan  # an action that was given away is nobody's any more
+        fault = self._next(READ, "read")
+        if fault.startswith("raises"):
+            raise AdapterError("no message") if fault == "raises" else OSError("the cable")
+        if fault == "returns nothing":
+            return None
+        if fault.startswith("stalls"):
+            self._stall(fault)
+        if fault == "trips":
+            self._trip()
+        for value in self._buffers.values():
+            value[:] = self.random.uniform(-1.5, 1.5, value.shape)
+        values = dict(self._buffers)
+        if fault in ("NaN", "infinity", "beyond float32"):
+            values["position"] = np.array([0.1, {"NaN": math.nan, "infinity": -math.inf}.get(fault, 1e300)])
+        elif fault == "wrong shape":
+            values["goal"] = np.zeros(3, np.float32)
+        elif fault == "signal missing":
+            del values["goal"]
+        elif fault == "text":
+            values["goal"] = np.array(["here"])
+        elif fault == "list":
+            values["position"] = values["position"].tolist()
+        elif fault == "float64":
+            values["position"] = self.random.uniform(-1.5, 1.5, 2)
+        self.values = {name: np.array(value) for name, value in values.items()}
+        since = {"is old": 1.0, "goes back in time": 0.06, "is of the future": -1.0, "has no time": math.nan}
+        return Observation(values, self.clock.now() - since.get(fault, 0.0))
+
+    def write(self, action):
+        self.observer.write(action, self.clock.now())
+        for value in self._buffers.values():
+            value[:] = np.nan  # the observation of this tick was given away
+        fault = self._next(WRITE, "write")
+        sent = np.array(action, np.float32)
+        if fault.startswith("raises"):
+            raise AdapterError("the write fails")
+        if fault.startswith("stalls"):
+            self._stall(fault)
+        if fault == "trips":
+            self._trip()
+        if fault.startswith("executes"):
+            sent *= 0.9 if fault == "executes less" else 1.5
+        if fault == "tells nothing":
+            return None
+        if fault in ("tells NaN", "tells a wrong shape"):
+            return Executed(np.full(2 if fault == "tells NaN" else 3, np.nan, np.float32))
+        if fault == "writes into the action":
+            action[:] = 99.0
+        self._kept = action
+        self.observer.tell(sent)
+        self._answer[:] = sent
+        return Executed(self._answer, done=fault == "ends the episode")
+
+    def stop(self):
+        self.observer.end("stops")
+
+    def close(self):
+        pass
+
+    def _next(self, faults, where):
+        if where == "read" and self._left:
+            self._left -= 1
+            fault = self._lasting
+        elif self.random.random() < self.share:
+            fault = faults[self.random.integers(len(faults))]
+            if where == "read" and fault in LASTING and self.random.random() < 0.5:
+                self._lasting, self._left = fault, int(self.random.integers(1, 15))
+        else:
+            return ""
+        self.faults[f"{where} {fault}"] += 1
+        return fault
+
+    def _stall(self, fault):
+        self.stall(self.random.uniform(0.1, 0.9) if fault == "stalls a little" else self.random.uniform(1.0, 6.0))
+
+    def _trip(self):
+        self.trip("somebody came too near")
+        self.observer.end("trips")

@@ -1,0 +1,120 @@
+"""An observer of writes that shares nothing with the safety gate: its own arithmetic, in float64."""
+
+from collections import Counter
+
+import numpy as np
+
+ROUNDING = 1e-6
+"""What float32 may add to an action of about 1, in its unit."""
+
+
+class Observer:
+    """Sees every write at the robot's side, and judges it.
+
+    Args:
+        low: Lowest action that may be written, of any element.
+        high: Highest.
+        rate: Largest change of it [1/s].
+        period: Of the loop [s]; no change is larger than two periods allow, and the first than one, from 0.
+        exact: Whether the time of a write is the time at which it was ruled, as by a clock that stands still meanwhile.
+    """
+
+    def __init__(self, low, high, rate, period, exact=True):
+        self.low, self.high = float(np.float32(low)), float(np.float32(high))
+        self.rate, self.period, self.exact = rate, period, exact
+        self.counts = Counter()
+        """Writes, ticks, missed ones, ..., and every limit that it found."""
+        self.violations = []
+        """What must not have happened."""
+        self.may_write = False
+        self.begin()
+
+    def begin(self):
+        """An episode begins."""
+        self.may_write = True
+        self.executed = self.written = self.limited = self.start = None
+        self.at, self.tick, self.first = 0.0, None, None
+
+    def end(self, why):
+        """The gate tripped, or the robot was stopped: nothing may be written until an episode begins."""
+        self.may_write = False
+        self.counts[why] += 1
+
+    def read(self, now):
+        """A tick begins at this time [s]."""
+        self.counts["reads"] += 1
+        self.limited = self.told = None
+        self.first = now if self.first is None else self.first
+        tick = round((now - self.first) / self.period)
+        self.passed = 0 if self.tick is None else tick - self.tick - 1
+        self.tick = tick
+
+    def write(self, action, now):
+        """An action is written at this time [s]."""
+        self.counts["writes"] += 1
+        values = np.array(action, np.float64)
+        if not self.may_write:
+            self._object(f"{values} was written after a stop or a trip")
+        if values.shape != (2,) or not np.isfinite(values).all():
+            self._object(f"{values} was written")
+            return
+        if (values < self.low).any() or (values > self.high).any():
+            self._object(f"{values} was written, beyond {self.low} to {self.high}")
+        self.start = np.zeros(2) if self.executed is None else self.executed
+        span = self.period if self.executed is None else min(max(now - self.at, 0.0), 2 * self.period)
+        self.longest = self.rate * (span if self.exact else 2 * self.period)
+        base = self.start.clip(self.low, self.high)
+        stands = self.written is not None and (values == self.written).all()
+        if not stands and (np.abs(values - base) > self.longest * (1 + ROUNDING) + ROUNDING).any():
+            self._object(f"{values} was written {span} s after {self.start} was executed")
+        self.written, self.at = values, now
+
+    def tell(self, executed):
+        """The robot tells what it executed, where that is something."""
+        self.executed = np.array(executed, np.float64)
+        self.told = np.array(executed, np.float32)
+
+    def judge(self, record):
+        """Compare what is said of a tick with what was seen."""
+        if not self.exact:  # a process may stand still between the tick and its read
+            due = record.time - record.lag
+            self.due, passed = (due, 0) if record.step == 0 else (self.due, round((due - self.due) / self.period))
+            self.passed, self.tick = passed - (0 if record.step == 0 else self.judged + 1), passed
+            self.judged = passed
+        self.counts["ticks"] += 1
+        self.counts["missed"] += self.passed
+        self.counts["overruns"] += self.passed > 0
+        self.counts[record.outcome.value] += 1
+        told = None if record.executed is None else record.executed.tobytes()
+        if told != (None if self.told is None else self.told.tobytes()):
+            self._object(f"executed: {record.executed} is said, {self.told} was")
+        if self.told is None:
+            return
+        adapter = self._names("adapter", self.told != self.written)
+        if record.outcome.value == "acted":
+            proposed = record.action.astype(np.float64)
+            bounded = proposed.clip(self.low, self.high)
+            too_fast = np.abs(bounded - self.start) - self.longest
+            if self.exact and (np.abs(too_fast) > ROUNDING).all():
+                limits = (*self._names("bounds", bounded != proposed), *self._names("rate", too_fast > 0), *adapter)
+                self._compare(limits, record.limited_by)
+        found = [name for name in record.limited_by if name.startswith("adapter")]
+        self._compare(adapter, tuple(found))
+        self.counts.update(adapter)
+
+    def _compare(self, mine, said):
+        if mine != said:
+            self._object(f"limited by {mine}, said is {said}")
+
+    def _names(self, limit, where):
+        return tuple(f"{limit} {name}" for name, is_there in zip(("fx", "fy"), where, strict=True) if is_there)
+
+    def _object(self, what):
+        if len(self.violations) < 20:
+            self.violations.append(f"tick {self.tick}: {what}")
+
+
+def resident_bytes():
+    """How much memory this process has in use."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096

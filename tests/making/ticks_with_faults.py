@@ -1,0 +1,152 @@
+"""Many ticks of a run whose robot does everything wrong, judged by an observer and a session fed by hand.
+
+As a program: python -m tests.making.ticks_with_faults TICKS SEED FOLDER [real] prints the counts; `real`: by the
+machine's clock, while another thread changes the model in the middle of episodes.
+"""
+
+import json
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from sami_runtime import Limits, ManualClock, MonotonicClock, Run, SafetyStop, SamiError, Session
+from tests.making.faults import FaultyArm
+from tests.making.observer import Observer, resident_bytes
+
+LIMITS = Limits(low=-0.8, high=0.9, rate=4.0, rest=0.0)
+EPISODE_STEPS = 200
+SIGNALS = ("position", "goal")
+
+
+class ByHand:
+    """A session that is fed by hand with what was read and executed at the ticks at which the policy acted."""
+
+    def __init__(self, path, arm, observer):
+        self.session, self.arm, self.observer = Session.load(path), arm, observer
+
+    def follow(self, record):
+        if record.step == 0:
+            self.session.reset()
+        if record.acted:
+            self.session.step({name: self.arm.values[name] for name in SIGNALS})
+        if self.observer.told is not None:
+            self.tell(self.observer.told)
+        return self.session.digest
+
+    def tell(self, executed):
+        self.session.executed(executed)
+
+
+def drive(paths, ticks, seed, real=False):
+    """Drive so many ticks by two model files in turn.
+
+    Args:
+        paths: The two.
+        ticks: How many, at least.
+        seed: Of everything that is random.
+        real: Whether time passes by the machine's clock, and models also change in the middle of episodes; else by one
+            that stands still between the ticks.
+
+    Returns:
+        The counts, for JSON; `violations` and `difference` are empty where every law held.
+    """
+    random = np.random.default_rng(seed)
+    sessions = [Session.load(path) for path in paths]
+    clock, period = MonotonicClock() if real else ManualClock(), 1 / sessions[0].contract.rate_hz
+    pass_time = time.sleep if real else clock.advance
+    observer = Observer(-0.8, 0.9, 4.0, period, exact=not real)
+    arm = FaultyArm(clock, seed, observer, lambda periods: pass_time(periods * period))
+    hands = {session.artifact.path: ByHand(session.artifact.path, arm, observer) for session in sessions}
+    ended, difference = Counter(), []
+    began, memory = time.perf_counter(), 0
+
+    def watch(record):
+        observer.judge(record)
+        followed = {path: hand.follow(record) for path, hand in hands.items()}
+        if followed[run.session.artifact.path] != record.state and len(difference) < 20:
+            difference.append(f"episode {sum(ended.values())}, step {record.step}: {record.outcome.value}")
+        if random.random() < 2e-4:
+            run.gate.trip("somebody pressed the button")
+            observer.end("trips")
+
+    with Run(sessions[0], arm, clock, limits=LIMITS) as run:
+        arm.trip = run.gate.trip
+        over = threading.Event()
+        changing = threading.Thread(target=change, args=(run, paths, over, ended))
+        if real:
+            changing.start()
+        while run.total.ticks < ticks:
+            if not memory and run.total.ticks > ticks / 4:
+                memory = resident_bytes()
+            if not real and random.random() < 0.1:
+                run.swap(sessions[run.session is sessions[0]])
+            try:
+                run.episode(int(random.integers(1000)), EPISODE_STEPS, watch)
+                ended["whole, or the world ended it"] += 1
+            except SafetyStop:
+                ended["SafetyStop"] += 1
+                run.gate.rearm()
+            except (SamiError, OSError) as error:
+                ended[type(error).__name__] += 1
+        over.set()
+        if real:
+            changing.join()
+    total, swaps = run.total, {name: ended.pop(name) for name in list(ended) if name.startswith("swap")}
+    return {
+        "ticks": total.ticks,
+        "seconds": round(time.perf_counter() - began, 1),
+        "episodes": sum(ended.values()),
+        "ended": dict(ended),
+        "outcomes": {outcome.value: count for outcome, count in total.outcomes.items()},
+        "missed": total.missed,
+        "overruns": total.overruns,
+        "swaps": total.swaps,
+        "asked": swaps,
+        "limited": dict(total.limited),
+        "reasons": dict(total.reasons),
+        "faults": dict(arm.faults),
+        "observer": dict(observer.counts),
+        "violations": observer.violations,
+        "difference": difference,
+        "grown_bytes": resident_bytes() - memory,
+    }
+
+
+def change(run, paths, over, counts):
+    """Ask for the other model at once, again and again."""
+    while not over.wait(0.05):
+        try:
+            swapped = run.swap(paths[run.session.artifact.path == paths[0]], "now")
+            counts["swap in the middle" if swapped.fed else "swap for the next episode"] += 1
+        except SamiError:
+            counts["swap refused"] += 1
+
+
+def require_laws(counts):
+    """Assert that every law held, and that the report adds up with what the observer saw."""
+    seen = counts["observer"]
+    assert counts["violations"] == []
+    assert counts["difference"] == []
+    assert counts["ticks"] == sum(counts["outcomes"].values()) == seen["ticks"]
+    assert counts["outcomes"] == {name: seen[name] for name in counts["outcomes"]}
+    assert (counts["missed"], counts["overruns"]) == (seen["missed"], seen["overruns"])
+    adapter = [name for name in counts["limited"] if name.startswith("adapter")]
+    assert {name: counts["limited"][name] for name in adapter} == {name: seen[name] for name in adapter}
+    broken = sum(
+        n for error, n in counts["ended"].items() if error not in ("SafetyStop", "whole, or the world ended it")
+    )
+    assert seen["reads"] == counts["ticks"] + broken - counts["faults"].get("reset raises", 0)
+    assert seen["stops"] == counts["episodes"]
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[3])
+    print(
+        json.dumps(
+            drive(sorted(folder.glob("*.onnx")), int(sys.argv[1]), int(sys.argv[2]), "real" in sys.argv), indent=1
+        )
+    )

@@ -1,0 +1,69 @@
+"""A million ticks of a robot that does everything wrong, and a process that is stopped and continued meanwhile."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.making.ticks_with_faults import require_laws
+from tests.sami_runtime.conftest import Maker
+
+TICKS = int(os.environ.get("SAMI_TICKS", "1000000"))
+"""How many; SAMI_TICKS changes it."""
+GROWTH = 4 * 2**20
+"""What a process may grow by [bytes] in the last three quarters of its ticks."""
+
+
+def driven(folder, root, ticks, seed, *options):
+    command = [sys.executable, "-m", "tests.making.ticks_with_faults", str(ticks), str(seed), str(folder), *options]
+    return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two model files, and where the repository is."""
+    return tmp_path
+
+
+def write_models(folder, **changes):
+    make = Maker(folder)
+    for seed in (0, 1):
+        make.write(make.recurrent(seed=seed), **changes)
+
+
+def test_a_million_ticks(folder, request, capsys):
+    write_models(folder)
+    processes = [driven(folder, request.config.rootpath, TICKS // 2, seed) for seed in (0, 1)]
+    for process in processes:
+        counts = json.loads(process.communicate()[0])
+        with capsys.disabled():
+            print(f"\n{json.dumps(counts, indent=1)}")
+        require_laws(counts)
+        assert counts["ticks"] >= TICKS // 2
+        assert counts["grown_bytes"] < GROWTH
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends signals")
+def test_a_process_that_is_stopped_and_continued(folder, request, capsys):
+    """By a real clock at 100 Hz, while another thread changes the model in the middle of episodes."""
+    write_models(folder, rate_hz=100.0)
+    chance, stops = random.Random(0), 0
+    process = driven(folder, request.config.rootpath, 2000, 0, "real")
+    time.sleep(2.0)
+    while process.poll() is None:
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(chance.uniform(0.01, 0.4))
+        process.send_signal(signal.SIGCONT)
+        stops += 1
+        time.sleep(chance.uniform(0.1, 0.6))
+    counts = json.loads(process.communicate()[0])
+    with capsys.disabled():
+        print(f"\n{stops} times stopped and continued: {json.dumps(counts, indent=1)}")
+    require_laws(counts)
+    assert stops > 10
+    assert counts["asked"]["swap in the middle"] > 10
