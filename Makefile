@@ -16,6 +16,7 @@ test: .venv/dev  ## the whole test suite
 
 test-real: .venv/dev  ## what takes minutes: real processes, clocks and signals, a million ticks
 	$(BIN)/python -m pytest tests/real
+
 # libonnxruntime-dev: from Debian 13 on.
 debian:  ## what the tests of the C++ example need from Debian, where it may be installed; they skip without it
 	@test "$$(id -u)" = 0 || become="sudo -n"; \
