@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -100,13 +99,14 @@ class Run:
             _require_for_robot(clock, gap, enforce_timing)
         contract = session.contract
         if watchdog is not None:
-            _require_time_to_beat(watchdog, loop_hz or contract.rate_hz)
+            watchdog.require_rate(loop_hz or contract.rate_hz)
         self.shadow = shadow
         behind: Adapter = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, loop_hz)
         self.driven: Adapter = DryRun(behind) if dry_run else behind
         """The adapter as the loop sees it: behind the gap, and without its write in a dry run."""
         require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
-        self.gate = SafetyGate(self.driven, contract, _suited(limits or Limits(), simulator, gap), fallback)
+        allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
+        self.gate = SafetyGate(self.driven, contract, allowed, fallback)
         """Owns the write. Tripped, it stays latched until somebody calls its `rearm`."""
         self.telemetry = Telemetry(contract)
         """Reads the contexts of the episode that runs, or ran last."""
@@ -306,28 +306,3 @@ def _require_for_robot(clock: Clock | None, gap: GapProfile | None, enforce_timi
             "a gap with action_latency_s or actuator_lag_s would write to the robot what the gate did not allow; leave "
             "them out of the gap, they are for simulators."
         )
-
-
-def _require_time_to_beat(watchdog: Watchdog, loop_hz: float) -> None:
-    """Refuse a watchdog that would fire between two ticks.
-
-    Raises:
-        SamiError: With a time that leaves room for a late tick.
-    """
-    if watchdog.within_s <= 1.0 / loop_hz:
-        raise SamiError(
-            f"the watchdog wants a beat every {watchdog.within_s:g} s, and the loop beats every {1.0 / loop_hz:g} s. "
-            f"Give it more, such as three periods, {3.0 / loop_hz:g} s."
-        )
-
-
-def _suited(limits: Limits, simulator: bool, gap: GapProfile | None) -> Limits:
-    """Return the limits with defaults that suit a simulator, where it is one."""
-    changes: dict[str, Any] = {}
-    if simulator and gap is None:
-        # It stands still while nothing is written. Behind a gap it does not.
-        changes = {name: math.inf for name in ("max_age_s", "max_pause_s") if getattr(limits, name) is None}
-    elif simulator and "out_of_bounds" not in limits.model_fields_set:
-        # Errors that a gap adds to a signal at its bounds lead beyond them, and were asked for.
-        changes = {"out_of_bounds": "act"}
-    return limits.model_copy(update=changes)

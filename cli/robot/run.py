@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import os
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -198,10 +197,10 @@ def run(
     from ..drive.watchdog import watchdog_of
     from ..drive.watched_model import WatchedModel
     from ..show import episodes as told
-    from ..show.film import Film
+    from ..show.film import Film, film_path_of, renderer
     from ..show.live import LiveLine
 
-    render = _renderer(render, gif, dry_run)
+    render = renderer(render, gif, dry_run)
     fixed = {"mass": mass, "friction": friction, "damping": damping}
     settings = read_settings(adapter_config)
     if adapter is None:
@@ -216,7 +215,7 @@ def run(
             raise SamiError(f"which model is to drive {adapter}? Name its file with --model.")
         world = worlds.robot(adapter, settings)
     dog = watchdog_of(adapter, watchdog, emergency_stop)
-    film_path = _film_path(gif, model) if render == "gif" else None
+    film_path = film_path_of(gif, model) if render == "gif" else None
     watched = WatchedModel(model) if watch_model else None
     session = Session.load(model, provider=provider)
     profile, allowed = GapProfile.load(gap) if gap else None, Limits.load(limits) if limits else None
@@ -304,26 +303,6 @@ def run(
             print(text)
         if world.features and not json and not dry_run:
             told.summary(rows, world, hopeless)
-
-
-def _renderer(render: str | None, gif: Path | None, dry_run: bool) -> str | None:
-    from sami_runtime.errors import SamiError, UnknownName
-
-    if render not in (None, "gif", "human"):
-        raise UnknownName("renderer", str(render), ["gif", "human"])
-    render = render or ("gif" if gif else None)
-    if render == "gif" and dry_run:
-        raise SamiError("--dry-run moves nothing that could be filmed; leave out --render gif.")
-    return render
-
-
-def _film_path(gif: Path | None, model: Path) -> Path:
-    from sami_runtime.errors import SamiError
-
-    path = gif or Path(f"{model.stem}.gif")
-    if path.suffix != ".gif" or path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise SamiError(f"cannot write {path}; --gif must be NAME.gif in a folder that exists and may be written to.")
-    return path
 
 
 def _ending(driving: Run, film: Film | None, record: Path | None) -> str:

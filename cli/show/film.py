@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from PIL.Image import Image
 
-    from sami_runtime.loop.run_episode import StepRecord
+    from sami_runtime.loop.tick import StepRecord
 
 BAR = 16
 """Width of one context bar, in pixels."""
@@ -81,3 +82,34 @@ class Film:
             loop=0,
             optimize=True,
         )
+
+
+def renderer(render: str | None, gif: Path | None, dry_run: bool) -> str | None:
+    """Return what renders: gif, human or nothing.
+
+    Raises:
+        SamiError: nothing would move.
+        UnknownName: there is no such renderer.
+    """
+    from sami_runtime.errors import SamiError, UnknownName
+
+    if render not in (None, "gif", "human"):
+        raise UnknownName("renderer", str(render), ["gif", "human"])
+    render = render or ("gif" if gif else None)
+    if render == "gif" and dry_run:
+        raise SamiError("--dry-run moves nothing that could be filmed; leave out --render gif.")
+    return render
+
+
+def film_path_of(gif: Path | None, model: Path) -> Path:
+    """Return where a film goes, NAME.gif of the model where it was not said.
+
+    Raises:
+        SamiError: it cannot be written there.
+    """
+    from sami_runtime.errors import SamiError
+
+    path = gif or Path(f"{model.stem}.gif")
+    if path.suffix != ".gif" or path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise SamiError(f"cannot write {path}; --gif must be NAME.gif in a folder that exists and may be written to.")
+    return path

@@ -2,56 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Adapter, Observation, require_compatible, require_observation
-from sami_runtime.clock import Clock, ManualClock, Pace
-from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
+from sami_runtime.adapters.base import Adapter, require_compatible
+from sami_runtime.clock import Clock, ManualClock
+from sami_runtime.errors import SamiError
+from sami_runtime.loop.episode import Episode, EpisodeReport, OnStep, Timing, latch
 from sami_runtime.loop.handover import Handover
-from sami_runtime.loop.pilot import NOTHING, Ending, Pilot, Request
-from sami_runtime.loop.report import LoopReport
+from sami_runtime.loop.pilot import Pilot
 from sami_runtime.loop.stopping import stopped_after
-from sami_runtime.loop.tick import STEPPED, Outcome, SectionTimes, StepRecord
-from sami_runtime.safety.gate import Ruling, SafetyGate
+from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
 from sami_runtime.watchdog.watchdog import Watchdog
-
-Array = NDArray[np.float32]
-
-OnStep = Callable[[StepRecord], None]
-
-
-@dataclass(frozen=True)
-class EpisodeReport:
-    """What came of an episode of T steps, the ticks at which the policy was due."""
-
-    steps: int
-    """T."""
-    done: bool
-    """Whether the world ended the episode, rather than the number of steps."""
-    info: Mapping[str, Any]
-    """What the adapter told last."""
-    contexts: Array
-    """(T, C): the context at each step; where the policy did not act, the one before stands."""
-    loop: LoopReport
-    """Counts and times of every tick."""
-    ended: Ending = Ending.STEPS
-    """What ended it."""
-
-    @property
-    def success(self) -> bool | None:
-        """Whether it succeeded: as a person said, else as the adapter did in `info["is_success"]`; None if nobody."""
-        if self.ended in (Ending.SUCCESS, Ending.FAILURE):
-            return self.ended is Ending.SUCCESS
-        return bool(self.info["is_success"]) if "is_success" in self.info else None
 
 
 def run_episode(
@@ -94,7 +57,6 @@ def run_episode(
         watchdog: Stops the robot where this process cannot, from the adapter's reset to its stop; it is running
             already. Once it fired, the gate is latched.
         pilot: A person's way in. Commands count at the policy's ticks; a pause and an end, at every tick.
-
         handover: By which another session may take over between two ticks. This one drives it, and it has begun.
 
     Raises:
@@ -130,8 +92,8 @@ def run_episode(
         judged = clock is not None if enforce_timing is None else enforce_timing
         read = on_step is not None or guard.limits.stop_on_alarm is not None
         reader = telemetry or (Telemetry(session.contract) if read else None)
-        timing = _Timing(clock or ManualClock(), judged, period, substeps, prewarm_s)
-        episode = _Episode(session, adapter, guard, limit, timing, reader, on_step, watchdog, pilot, handover)
+        timing = Timing(clock or ManualClock(), judged, period, substeps, prewarm_s)
+        episode = Episode(session, adapter, guard, limit, timing, reader, on_step, watchdog, pilot, handover)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()
@@ -140,209 +102,10 @@ def run_episode(
     try:
         report = stopped_after(adapter, drive, watchdog)
     finally:
-        _latch(guard, watchdog)
+        latch(guard, watchdog)
     if watchdog:
         guard.require_armed()
     return report
-
-
-class _Timing(NamedTuple):
-    """When the ticks of an episode are due, and what comes of missing that."""
-
-    clock: Clock
-    enforced: bool
-    """Whether an observation can be too old by the clock, and an answer too late."""
-    period: float
-    """Of the loop [s]."""
-    substeps: int
-    """Ticks of the loop for each of the policy's."""
-    prewarm_s: float
-    """How long before one of the policy's it is warmed up [s]; 0 never."""
-
-
-class _Episode:
-    """An episode while it runs."""
-
-    def __init__(
-        self,
-        session: Session,
-        adapter: Adapter,
-        gate: SafetyGate,
-        limit: int,
-        timing: _Timing,
-        telemetry: Telemetry | None,
-        on_step: OnStep | None,
-        watchdog: Watchdog | None,
-        pilot: Pilot | None,
-        handover: Handover | None,
-    ) -> None:
-        self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
-        self.telemetry, self.on_step, self.handover = telemetry, on_step, handover
-        self.watchdog, self.pilot = watchdog, pilot
-        self.clock, self.enforced, self.period, self.substeps, self.prewarm_s = timing
-        self.deadline = gate.limits.deadline_s or self.period
-        self.names = [signal.name for signal in session.contract.given.values()]
-        self.context = np.zeros(session.contract.context_size, np.float32)
-        self.extra: Mapping[str, Array] = {}
-        self.contexts: list[Array] = []
-        self.proposed: Array | None = None
-        self.standing: Array | None = None
-        self.wanted: Request = NOTHING
-        self.ended: Ending | None = None
-        self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
-        self.due, self.asked, self.missed = True, -1, 0
-        self.counts = LoopReport()
-
-    def begin(self, seed: int | None) -> None:
-        self.gate.begin(self.period)
-        if self.watchdog:
-            self.watchdog.rearm()  # the gate is: what the watchdog found has latched it, and somebody re-armed it
-            self.watchdog.begin()
-        self.adapter.reset(seed)
-        self.session.reset()
-        if self.pilot:
-            self.pilot.reset()
-        if self.telemetry:
-            self.telemetry.reset()
-        self.pace = Pace(self.clock, self.period)
-
-    def next_tick(self) -> bool:
-        """Sleeps until the next tick; False if the episode is over."""
-        over = len(self.contexts) >= self.limit
-        if self.done or (over and self._due(self.pace.tick + 1)):
-            return False
-        if self.handover and (session := self.handover.take(self.telemetry)):
-            self._change(session)
-        if self.counts.ticks:
-            warm = self.prewarm_s > 0.0 and self._due(self.pace.tick + 1)
-            self.missed = self.pace.wait(self.prewarm_s, self.session.prewarm if warm else None)
-        self.due = self._due(self.pace.tick)
-        if self.pilot:
-            self.wanted = self.pilot.request(self.standing)
-            self.ended = self.wanted.end
-        return not (over and self.due) and self.ended is None
-
-    def turn(self) -> None:
-        """One tick: read, step, gate, write, record."""
-        began, laps = self.clock.now(), [time.perf_counter()]
-        asks = self.due and not self.wanted.pause
-        observation = require_observation(self.adapter.read(), self.adapter) if asks else None
-        laps.append(time.perf_counter())
-        outcome, reason = self._ask(observation, began)
-        laps.append(time.perf_counter())
-        ruling = self._rule(outcome, reason)
-        outcome = Outcome.FALLBACK if ruling.fallback else outcome
-        laps.append(time.perf_counter())
-        try:
-            self._beat()
-            sent = self.gate.write(ruling)
-        except SafetyStop:  # somebody tripped the gate meanwhile: that, too, is recorded before the end
-            sent = None
-        _latch(self.gate, self.watchdog)  # also while the write hung
-        laps.append(time.perf_counter())
-        if sent is not None:
-            self.session.executed(sent.action)
-            self.standing = np.array(sent.action, np.float32)
-            if self.handover:
-                self.handover.history.executed = np.array(sent.action, np.float32)
-            self.done, self.info = sent.done, sent.info
-        if self.due:
-            self.asked = self.pace.tick // self.substeps
-        if asks:
-            self.contexts.append(self.context)
-        if self.telemetry and outcome in STEPPED:  # after the write, which waits for nobody who only looks on
-            self.gate.heed(self.telemetry.update(self.context))
-        record = StepRecord(
-            step=self.counts.ticks,
-            outcome=outcome,
-            observation=observation,
-            action=self.proposed,
-            executed=None if sent is None else sent.action,
-            context=self.context,
-            info=self.info,
-            times=SectionTimes(*(end - start for start, end in pairwise(laps))),
-            reason=ruling.reason or reason,
-            limited_by=self.gate.changed(ruling, sent),
-            time=began,
-            lag=began - self.pace.due,
-            missed=self.missed,
-            extra=self.extra,
-            telemetry=self.telemetry.now if self.telemetry else None,
-            state=self.session.digest if self.on_step else "",
-            swapped=self.handover.swapped() if self.handover else None,
-        )
-        self.counts.add(record)
-        if self.on_step:
-            self.on_step(record)
-        self.gate.require_armed()
-
-    def report(self) -> EpisodeReport:
-        contexts = np.array(self.contexts, np.float32).reshape(len(self.contexts), self.session.contract.context_size)
-        ended = self.ended or (Ending.WORLD if self.done else Ending.STEPS)
-        return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ended)
-
-    def _ask(self, observation: Observation | None, began: float) -> tuple[Outcome, str]:
-        """Asks the policy for its action, where it is due and may act. Unless it acted, its state is as it was."""
-        if observation is None:
-            return Outcome.PAUSED if self.wanted.pause else Outcome.STANDING, ""
-        self.proposed = None
-        if fault := self.gate.fault(observation, self.clock.now() if self.enforced else None):
-            return Outcome.HELD, fault
-        try:
-            answer = self.session.step(observation.pick(self.names))
-        except NonFiniteError as error:
-            return Outcome.REFUSED, f"refused: {error}"
-        except SignalError:
-            raise  # a signal that is missing or misshapen does not come back by waiting
-        except SamiError as error:
-            return Outcome.REFUSED, f"refused: {error}"
-        self.proposed = answer.action
-        took = self.clock.now() - began
-        if self.enforced and took > self.deadline + 1e-6 * self.period:
-            self.session.undo()
-            allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
-            return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
-        self.context, self.extra = answer.context, answer.extra
-        if self.handover:
-            self.handover.history.add(observation.values, answer.action)
-        return Outcome.ACTED if self.wanted.command is None else Outcome.PILOTED, ""
-
-    def _change(self, session: Session) -> None:
-        """Go on with another session, which is where it were if it had driven from the beginning."""
-        self.session = session
-        if session.tick:
-            answer = session.hold()
-            self.context, self.extra = answer.context, answer.extra
-
-    def _rule(self, outcome: Outcome, reason: str) -> Ruling:
-        now, ticks = self.clock.now(), self.pace.tick // self.substeps - self.asked
-        if outcome is Outcome.ACTED and self.proposed is not None:
-            return self.gate.propose(self.proposed, now, ticks)
-        if outcome is Outcome.PILOTED and self.wanted.command is not None:
-            return self.gate.command(self.wanted.command, now)
-        if outcome is Outcome.PAUSED:
-            return self.gate.rest(now)
-        if outcome is Outcome.STANDING:
-            return self.gate.stand(now)
-        return self.gate.hold(reason, now, ticks)
-
-    def _beat(self) -> None:
-        """Beat just before the write, so that no command stands for longer than the watchdog allows."""
-        if self.watchdog:
-            try:
-                self.watchdog.beat()
-            except SafetyStop as stop:
-                self.gate.trip(str(stop))
-
-    def _due(self, tick: int) -> bool:
-        """Whether the policy is to be asked at a tick of the loop, or was to be at one that passed."""
-        return tick // self.substeps > self.asked
-
-
-def _latch(gate: SafetyGate, watchdog: Watchdog | None) -> None:
-    """Trip the gate where the watchdog fired, or cannot."""
-    if watchdog and (fault := watchdog.fault()):
-        gate.trip(fault)
 
 
 def _substeps(loop_hz: float | None, rate_hz: float) -> int:

@@ -157,6 +157,19 @@ class Limits(BaseModel):
         every = default if isinstance(self.max_age_s, dict) else self.max_age_s or default
         return {signal.name: given.get(signal.name, every) for signal in contract.observation}
 
+    def in_simulator(self, gapped: bool) -> Limits:
+        """Return these limits with defaults that suit a simulator.
+
+        Args:
+            gapped: Whether it stands behind a gap. Without one it stands still while nothing is written, so nothing is
+                too old; and the errors that a gap adds to a signal at its bounds lead beyond them, and were asked for.
+        """
+        changes: dict[str, Any] = (
+            {"out_of_bounds": "act"} if gapped else {"max_age_s": math.inf, "max_pause_s": math.inf}
+        )
+        given = self.model_fields_set if gapped else {name for name in changes if getattr(self, name) is not None}
+        return self.model_copy(update={name: value for name, value in changes.items() if name not in given})
+
     def bounds(self, action: Signal) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the (A,) lowest and (A,) highest action: the tighter of these limits' and the contract's."""
         contract_low = [-math.inf if value is None else value for value in action.low]

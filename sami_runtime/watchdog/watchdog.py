@@ -112,6 +112,18 @@ class Watchdog:
             self.fire(self.stop_s)
         self.close()
 
+    def require_rate(self, loop_hz: float) -> None:
+        """Refuse a loop that beats too seldom, so that the watchdog would fire between two ticks.
+
+        Raises:
+            SamiError: With a time that leaves room for a late tick.
+        """
+        if self.within_s <= 1.0 / loop_hz:
+            raise SamiError(
+                f"the watchdog wants a beat every {self.within_s:g} s, and the loop beats every {1.0 / loop_hz:g} s. "
+                f"Give it more, such as three periods, {3.0 / loop_hz:g} s."
+            )
+
     def begin(self) -> None:
         """Watch from now on: this process must not end, and from the first beat on the next one must come in time.
 

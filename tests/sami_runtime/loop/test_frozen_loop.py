@@ -78,7 +78,7 @@ def test_a_loop_that_was_stopped_and_continued_moves_nothing_any_more(driven, pa
     # If it was frozen between the ruling and the write, that one write is on its way.
     assert after[-1] == [0.0, 0.0]
     assert len(after) <= 2
-    assert len(commands) > 10
+    assert len(commands) > 3, "it acted before"
 
 
 def test_a_write_that_hangs_is_the_last_one(driven):
