@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -86,7 +87,8 @@ class Watcher:
                 self._numbers[STOPPED] = self._numbers[STOPPED] or now()
             except BaseException as error:  # whatever it was, the next try may work
                 if not failed:
-                    print(f"sami: the emergency stop failed: {type(error).__name__}: {error}", file=sys.stderr)
+                    told = f"sami: the emergency stop failed: {type(error).__name__}: {error}\n"
+                    threading.Thread(target=_tell, args=(told,), daemon=True).start()
                 failed = True
             after_death += self._gone()
             self._wait(min(self._pause_ms, 1e3 * REPEAT_S))
@@ -120,6 +122,12 @@ def main(name: str, within_s: float, loop_process: int, link_descriptor: int, sh
     _come_first()
     link.sendall(READY)
     watcher.run()
+
+
+def _tell(text: str) -> None:
+    """Write to stderr, in a thread of its own: whoever should read it may be stopped or gone."""
+    with suppress(OSError):
+        os.write(2, text.encode())
 
 
 def _come_first() -> None:

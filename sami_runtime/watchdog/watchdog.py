@@ -81,11 +81,15 @@ class Watchdog:
         Raises:
             AdapterError: It is not, with the reason; nothing was moved.
         """
+        if sys.platform != "linux":
+            raise AdapterError(
+                f"a watchdog needs Linux, this is {sys.platform}. Leave it out, and rely on the robot's."
+            )
         shared = os.memfd_create("sami-watchdog")  # memory without a name: gone with the last process that holds it
         os.ftruncate(shared, SIZE)
         self._numbers = shared_numbers(shared)
         self._link, theirs = socket.socketpair()
-        told = (sys.path, self.name, self.within_s, os.getpid(), theirs.fileno(), shared)
+        told = ([*map(str, sys.path)], self.name, self.within_s, os.getpid(), theirs.fileno(), shared)
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", BOOT, json.dumps(told)],

@@ -187,3 +187,38 @@ def test_a_robot_is_not_driven_by_a_model_that_nobody_named(sami):
     done = sami("run", "--adapter", "my_robot:make")
     assert done.code == 1
     assert "which model is to drive my_robot:make? Name its file with --model." in done.err
+
+
+STOPPABLE = """
+
+def emergency_stop():
+    return lambda: open("emergency.txt", "a").close()
+"""
+
+
+def test_a_watchdog_watches_over_a_robot_that_offers_an_emergency_stop(sami, trained):
+    robot = ("run", "--adapter", "my_robot:make", "--model", trained.model, "--steps", 3, "--watchdog")
+    done = sami(*robot, 0.5)
+    assert (done.code, done.out) == (1, "")
+    assert "the watchdog could not stop the robot, so nothing was moved: unknown factory 'emergency_stop'" in done.err
+    assert not Path("written.txt").exists()
+    Path("my_robot.py").write_text(ROBOT + STOPPABLE)
+    done = sami(*robot, 0.5)
+    assert (done.code, done.err) == (0, "")
+    assert not Path("emergency.txt").exists()
+    assert "Give it more, such as three periods, 0.12 s." in sami(*robot, 0.02).err
+    Path("brakes.py").write_text(STOPPABLE)
+    assert sami(*robot, 0.5, "--emergency-stop", "brakes:emergency_stop").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--env", "panda", "--watchdog", 0.5), "--watchdog 0.5 watches over a robot; drive one with --adapter"),
+        (("--emergency-stop", "a:b"), "--emergency-stop a:b is for the watchdog; say how soon by --watchdog SECONDS."),
+    ],
+)
+def test_a_watchdog_without_a_robot_and_an_emergency_stop_without_a_watchdog_are_refused(sami, options, message):
+    done = sami("run", *options, "--episodes", 1)
+    assert (done.code, done.out) == (1, "")
+    assert message in done.err

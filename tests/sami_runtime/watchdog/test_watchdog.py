@@ -164,6 +164,20 @@ def test_a_stop_that_fails_is_tried_again_and_told_once(stops, capfd):
     assert capfd.readouterr().err.count("the emergency stop failed: OSError: the line is busy") == 1
 
 
+def test_a_stop_that_fails_is_tried_again_also_where_nobody_reads_what_it_says(stops):
+    program = HOST.replace("emergency_stop", "failing")
+    command = [sys.executable, "-c", program, str(stops.folder), "0.1", "dog.beat(); moving(); time.sleep(60)"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as host:
+        try:
+            host.stderr.close()
+            assert int(host.stdout.readline())
+            stops.wait()
+            time.sleep(0.3)
+            assert len(stops.times) > 3
+        finally:
+            host.kill()
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [
