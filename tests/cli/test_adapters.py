@@ -53,6 +53,37 @@ def wall_clock(clock):
     return Still(clock, time.time() - clock.now())
 
 
+def settled(clock, config, *, contract):
+    return Still(clock, config["offset"] + 0 * contract.rate_hz)
+
+
+def preset(clock, config={"offset": 0.0}):
+    return Still(clock, config["offset"])
+
+
+class Retreat:
+    def __init__(self, clock, **settings):
+        with open("retreat.txt", "w") as file:
+            print(*sorted(settings), file=file)
+
+    def reset(self):
+        pass
+
+    def act(self, observation, now):
+        return [0.25, 0.0, 0.0, 0.0]
+
+
+class Dying(Still):
+    """Its sensors are fine until the fifth read, and for ever old from then on."""
+
+    reads = 0
+
+    def read(self):
+        self.reads += 1
+        self.offset = 0.0 if self.reads < 5 else -1.0
+        return super().read()
+
+
 def fails(clock):
     raise OSError("no such bus: can0")
 
@@ -114,6 +145,21 @@ def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, trained):
     assert sami("replay", "r.mcap").code == 0
 
 
+def test_what_a_robot_says_of_success_is_told(sami):
+    text = Path("my_robot.py").read_text()
+    Path("judge.py").write_text(
+        text.replace("Executed(action.copy())", "Executed(action.copy(), True, {'is_success': True})")
+    )
+    robot = ("run", "--adapter", "judge:make", "--model", "panda-satesac", "--episodes", 2)
+    done = sami(*robot, "--record", "r.mcap")
+    assert "2 of 2 episodes succeeded" in done.out
+    assert "    1  yes " in done.out
+    assert [tuple(came) for came in read_recording("r.mcap").episodes.values()] == [("world", True)] * 2
+    rows = [json.loads(row) for row in sami(*robot, "--json").out.splitlines()]
+    assert [(row["success"], row["ended"]) for row in rows] == [(True, "world")] * 2
+    sys.modules.pop("judge", None)
+
+
 def test_a_dry_run_of_a_robot_never_writes(sami, trained):
     done = sami("run", "--adapter", "my_robot:make", "--model", trained.model, "--steps", 3, "--dry-run")
     assert (done.code, done.err) == (0, "")
@@ -143,7 +189,7 @@ def test_observations_of_a_robot_age(sami, trained):
         ("leaves:make", "leaves of leaves:make cannot be imported: SystemExit: 0. Correct the module."),
         (
             "my_robot:mak",
-            "unknown factory 'mak'. Did you mean 'make'? Valid: Still, fails, make, ",
+            "unknown factory 'mak'. Did you mean 'make'? Valid: Dying, Retreat, Still, fails, make, ",
         ),
         ("my_robot:fails", "my_robot:fails(clock) failed: OSError: no such bus: can0."),
         ("my_robot:unfinished", "made a object, which lacks observation, action, reset, read, write, stop, close."),
@@ -156,6 +202,68 @@ def test_an_adapter_that_cannot_be_made_is_refused(sami, trained, command, adapt
     assert done.err.startswith("sami: ")
     assert message in done.err
     assert len(done.err.splitlines()) == 1
+
+
+def test_a_factory_is_given_settings_and_the_models_contract_if_it_takes_them(sami):
+    model = ("--model", "panda-satesac")
+    Path("arm.toml").write_text("offset = 0.0")
+    for factory in ("my_robot:settled", "my_robot:preset"):
+        for command in (("check-adapter", factory, "--ticks", 3), ("run", "--adapter", factory, "--steps", 2)):
+            assert sami(*command, *model, "--adapter-config", "arm.toml").code == 0
+    assert sami("run", "--adapter", "my_robot:preset", "--steps", 2, *model).code == 0
+    Path("late.toml").write_text("offset = -1.0")
+    done = sami("check-adapter", "my_robot:settled", *model, "--ticks", 3, "--adapter-config", "late.toml")
+    assert (done.code, "BROKEN  stamps observations with the loop's clock" in done.out) == (4, True)
+    for options, message in (
+        (("my_robot:settled",), "my_robot:settled takes settings (config), and none were given."),
+        (
+            ("my_robot:make", "--adapter-config", "arm.toml"),
+            "my_robot:make takes no settings, and --adapter-config was",
+        ),
+        (("my_robot:settled", "--adapter-config", "no.toml"), "no.toml cannot be read: No such file or directory."),
+    ):
+        for command in (("check-adapter",), ("run", "--adapter")):
+            done = sami(*command, *options, *model)
+            assert (done.code, message in done.err) == (1, True), done.err
+
+
+def test_a_fallback_of_the_users_own_drives_a_robot_whose_sensors_die(sami):
+    Path("limits.toml").write_text("rest = 0.0\nstop_after = 8\nhold_ticks = 2")
+    robot = ("run", "--adapter", "my_robot:Dying", "--model", "panda-satesac", "--limits", "limits.toml")
+    done = sami(*robot, "--fallback", "my_robot:Retreat", "--steps", 30, "--record", "r.mcap")
+    assert done.code == 3
+    assert "no new action at 8 ticks in a row (stop_after)" in done.err
+    # Four ticks acted, two held, five driven by the fallback; nothing is written at the eighth without the policy.
+    assert Path("written.txt").read_text().splitlines()[6:] == ["0.25 0.0 0.0 0.0"] * 5
+    assert "5 fallback" in done.out
+    assert Path("retreat.txt").read_text() == "contract\n"
+    assert read_recording("r.mcap").about["fallback"] == "Retreat"
+    assert sami("replay", "r.mcap").code == 0
+    done = sami(*robot, "--fallback", "my_robot:make", "--steps", 3)
+    assert "my_robot:make(clock) made a Still, which lacks act. A fallback has reset, act" in done.err
+
+
+def test_a_robot_is_written_to_more_often_than_the_policy_is_asked(sami):
+    robot = ("run", "--adapter", "my_robot:make", "--model", "panda-satesac", "--steps", 3, "--json")
+    (row,) = map(json.loads, sami(*robot, "--loop-hz", 100).out.splitlines())
+    assert row["outcomes"] == {"acted": 3, "standing": 9}
+    assert len(Path("written.txt").read_text().splitlines()) == 12
+    assert (row["ended"], row["success"]) == ("steps", None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--loop-hz", 100), "--loop-hz 100.0 is for robots; name yours with --adapter, or leave it out."),
+        (("--adapter-config", "arm.toml"), "--adapter-config arm.toml is for robots"),
+        (("--fallback", "my_robot:Retreat"), "--fallback my_robot:Retreat is for robots"),
+    ],
+)
+def test_options_of_robots_are_refused_in_a_simulator(sami, options, message):
+    Path("arm.toml").write_text("")
+    done = sami("run", "--env", "panda", *options)
+    assert (done.code, done.out) == (1, "")
+    assert message in done.err
 
 
 @pytest.mark.parametrize(
