@@ -18,6 +18,7 @@ from .commands import (
     bench,
     check_adapter,
     compare,
+    describe,
     doctor,
     export,
     gather,
@@ -79,6 +80,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Model file": {
         "export": export.export,
         "atlas": atlas.atlas,
+        "describe": describe.describe,
         "inspect": inspect.inspect,
         "verify": verify.verify,
         "models": models.models,

@@ -1,0 +1,121 @@
+"""Whether a robot's numbers are such as training saw: found where they are not, and what is probably wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.checks.trial import Trial
+from sami_runtime.errors import AdapterError
+from sami_runtime.model.contract import Contract
+from sami_runtime.model.seen import Spread
+from sami_runtime.signals import Signal
+
+ALLOWED = 2.0
+"""Deviations beyond all that training saw from which a number is another robot's."""
+LEAST = 0.5
+"""Least deviation of an element, as a share of the largest among its signal's: what never changed may differ a little."""
+SHOWN = 3
+"""Most elements that a fault names."""
+FACTORS: dict[str, dict[str, float]] = {
+    "m": {"mm": 1000.0, "cm": 100.0},
+    "m/s": {"mm/s": 1000.0, "cm/s": 100.0},
+    "rad": {"degrees": 180 / np.pi},
+    "rad/s": {"degrees/s": 180 / np.pi},
+}
+"""By unit: others that it is taken for, each with how many of them are one."""
+
+
+class Stray(NamedTuple):
+    """A number that training never saw, nor anything near it."""
+
+    signal: Signal
+    element: int
+    step: int
+    value: float
+    deviations: float
+    """How far beyond what training saw, in deviations."""
+
+
+def strays(contract: Contract, values: Mapping[str, NDArray[np.floating]]) -> list[Stray]:
+    """Return the number of each element that is farthest beyond what training saw, where that is too far; worst first.
+
+    Args:
+        contract: With what training saw; nothing is judged where it does not tell.
+        values: By signal, (T, size).
+    """
+    found = []
+    for signal in contract.observation if contract.seen else ():
+        spread = contract.seen.signals[signal.name]
+        far = _deviations(spread, np.asarray(values[signal.name], np.float64))
+        for element, step in enumerate(far.argmax(axis=0)):
+            if far[step, element] > ALLOWED:
+                value = float(values[signal.name][step][element])
+                found.append(Stray(signal, element, int(step), value, float(far[step, element])))
+    return sorted(found, key=lambda stray: -stray.deviations)
+
+
+def accustomed(trial: Trial) -> None:
+    """Refuse observations that are not such as training saw."""
+    values = {
+        signal.name: np.stack([np.asarray(seen.values[signal.name], np.float64) for seen in trial.seen])
+        for signal in trial.contract.observation
+    }
+    found = strays(trial.contract, values)
+    if not found:
+        return
+    shown = [_sentence(stray, trial.contract) for stray in found[:SHOWN]]
+    if len(found) > SHOWN:
+        shown.append(f"and {len(found) - SHOWN} other elements")
+    worst = found[0]
+    raise AdapterError(f"{'; '.join(shown)}. {_probably(trial.contract, worst, values[worst.signal.name][worst.step])}")
+
+
+def _deviations(spread: Spread, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how many deviations values (T, size) lie beyond what training saw, 0 within: (T, size)."""
+    beyond = np.maximum(np.array(spread.lowest) - values, values - np.array(spread.highest)).clip(0.0)
+    deviation = np.array(spread.deviation)
+    deviation = np.maximum(deviation, LEAST * deviation.max())
+    # What was the same in all of training says nothing about what it could have been.
+    return np.divide(beyond, deviation, out=np.zeros_like(beyond), where=deviation > 0)
+
+
+def _sentence(stray: Stray, contract: Contract) -> str:
+    assert contract.seen is not None
+    signal, spread, at = stray.signal, contract.seen.signals[stray.signal.name], stray.element
+    return (
+        f"read {stray.step} gave {signal.name}.{signal.elements[at]} = {stray.value:.4g} {signal.unit}, and training saw "
+        f"{spread.lowest[at]:.3g} to {spread.highest[at]:.3g} (mean {spread.mean[at]:.3g}, deviation "
+        f"{spread.deviation[at]:.2g}): {stray.deviations:.1f} deviations beyond"
+    )
+
+
+def _probably(contract: Contract, stray: Stray, value: NDArray[np.float64]) -> str:
+    """Return what is probably wrong with a signal that strays with its value (size,)."""
+    assert contract.seen is not None
+    signal, at = stray.signal, stray.element
+    spread, begin = contract.seen.signals[signal.name], contract.seen.begin[signal.name]
+
+    def fits(candidate: NDArray[np.float64]) -> bool:
+        return bool((_deviations(spread, candidate[None]) <= ALLOWED).all())
+
+    for unit, factor in FACTORS.get(signal.unit, {}).items():
+        if abs(value[at]) > factor * max(spread.deviation) / 10 and fits(value / factor):
+            return f"Probably {unit} where the model reads {signal.unit}: divide {signal.name} by {factor:.4g}."
+    turned = value.copy()
+    turned[at] = -turned[at]
+    if fits(turned):
+        return f"Probably {signal.elements[at]} points the other way: with its sign turned it fits."
+    shift = value[at] - begin.mean[at]
+    text = (
+        f"Probably another frame: it lies {shift:+.2g} {signal.unit} from where training's episodes began, at "
+        f"{begin.mean[at]:.3g}"
+    )
+    if signal.meaning:
+        text += f". {signal.name}: {signal.meaning}"
+    if contract.sheet is not None:
+        text += f". The model's frame: {contract.sheet.frame}"
+    return f"{text}."
