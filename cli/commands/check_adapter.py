@@ -58,6 +58,8 @@ def check_adapter(
         print(f"{'BROKEN' if verdict.fault else 'ok':<8}{verdict.law}")
         if verdict.fault:
             print(f"{'':<8}-> {verdict.fault}")
+        if verdict.note:
+            print(f"{'':<8}note: {verdict.note}")
 
     verdicts = check(robot, contract, clock, allowed, ticks, write, probe, on_verdict=None if json else tell)
     broken = sum(bool(verdict.fault) for verdict in verdicts)

@@ -28,6 +28,8 @@ class Verdict(NamedTuple):
     """What it owes."""
     fault: str = ""
     """How it breaks it, with the offending value; empty where it keeps it."""
+    note: str = ""
+    """What is worth knowing of an adapter that keeps it."""
 
 
 def check_adapter(
@@ -80,14 +82,14 @@ def check_adapter(
             on_verdict(verdict)
 
     def judge(law: Law) -> bool:
-        fault = ""
+        fault, note = "", None
         try:
-            law.check(trial)
+            note = law.check(trial)
         except SamiError as error:
             fault = str(error)
         except (Exception, SystemExit) as error:  # a driver that leaves the process is broken, too
             fault = f"{type(error).__name__}: {error}"
-        tell(Verdict(law.sentence, fault))
+        tell(Verdict(law.sentence, fault, note or ""))
         return not fault
 
     def body() -> None:

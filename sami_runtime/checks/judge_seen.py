@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from sami_runtime.checks.trial import Trial
 from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.seen import Spread
 from sami_runtime.signals import Signal
 
 ALLOWED = 2.0
 """Deviations beyond all that training saw from which a number is another robot's."""
 LEAST = 0.5
 """Least deviation of an element, as a share of the largest among its signal's: what never changed may differ a little."""
+HOME = 1.0
+"""Deviations beyond where training's episodes began from which an episode's beginning is worth a note."""
 SHOWN = 3
 """Most elements that a fault names."""
 FACTORS: dict[str, dict[str, float]] = {
@@ -49,8 +50,7 @@ def strays(contract: Contract, values: Mapping[str, NDArray[np.floating]]) -> li
     """
     found = []
     for signal in contract.observation if contract.seen else ():
-        spread = contract.seen.signals[signal.name]
-        far = _deviations(spread, np.asarray(values[signal.name], np.float64))
+        far = _deviations(contract, signal, "signals", np.asarray(values[signal.name], np.float64))
         for element, step in enumerate(far.argmax(axis=0)):
             if far[step, element] > ALLOWED:
                 value = float(values[signal.name][step][element])
@@ -58,15 +58,15 @@ def strays(contract: Contract, values: Mapping[str, NDArray[np.floating]]) -> li
     return sorted(found, key=lambda stray: -stray.deviations)
 
 
-def accustomed(trial: Trial) -> None:
-    """Refuse observations that are not such as training saw."""
+def accustomed(trial: Trial) -> str | None:
+    """Refuse observations that are not such as training saw; return where the episode began elsewhere than those did."""
     values = {
         signal.name: np.stack([np.asarray(seen.values[signal.name], np.float64) for seen in trial.seen])
         for signal in trial.contract.observation
     }
     found = strays(trial.contract, values)
     if not found:
-        return
+        return _away_from_home(trial.contract, {name: value[0] for name, value in values.items()})
     shown = [_sentence(stray, trial.contract) for stray in found[:SHOWN]]
     if len(found) > SHOWN:
         shown.append(f"and {len(found) - SHOWN} other elements")
@@ -74,13 +74,40 @@ def accustomed(trial: Trial) -> None:
     raise AdapterError(f"{'; '.join(shown)}. {_probably(trial.contract, worst, values[worst.signal.name][worst.step])}")
 
 
-def _deviations(spread: Spread, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how many deviations values (T, size) lie beyond what training saw, 0 within: (T, size)."""
-    beyond = np.maximum(np.array(spread.lowest) - values, values - np.array(spread.highest)).clip(0.0)
-    deviation = np.array(spread.deviation)
+def _deviations(
+    contract: Contract, signal: Signal, when: Literal["signals", "begin"], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return how many deviations values (T, size) lie beyond all that training saw, ever or at first; 0 within."""
+    assert contract.seen is not None
+    limits = getattr(contract.seen, when)[signal.name]
+    beyond = np.maximum(np.array(limits.lowest) - values, values - np.array(limits.highest)).clip(0.0)
+    deviation = np.array(contract.seen.signals[signal.name].deviation)
     deviation = np.maximum(deviation, LEAST * deviation.max())
     # What was the same in all of training says nothing about what it could have been.
     return np.divide(beyond, deviation, out=np.zeros_like(beyond), where=deviation > 0)
+
+
+def _away_from_home(contract: Contract, first: Mapping[str, NDArray[np.float64]]) -> str | None:
+    """Return where the first observation, (size,) by signal, lies elsewhere than the first ones of training did."""
+    assert contract.seen is not None
+    away = [
+        f"{signal.name}.{name} = {value:.3g} {signal.unit} (there {low:.3g} to {high:.3g})"
+        for signal in contract.observation
+        for begin in [contract.seen.begin[signal.name]]
+        for name, value, low, high, far in zip(
+            signal.elements,
+            first[signal.name],
+            begin.lowest,
+            begin.highest,
+            _deviations(contract, signal, "begin", first[signal.name][None])[0],
+            strict=True,
+        )
+        if far > HOME
+    ]
+    if not away:
+        return None
+    home = f" Home is: {contract.sheet.home}." if contract.sheet is not None else ""
+    return f"the episode began elsewhere than those of training: {', '.join(away)}.{home}"
 
 
 def _sentence(stray: Stray, contract: Contract) -> str:
@@ -100,7 +127,7 @@ def _probably(contract: Contract, stray: Stray, value: NDArray[np.float64]) -> s
     spread, begin = contract.seen.signals[signal.name], contract.seen.begin[signal.name]
 
     def fits(candidate: NDArray[np.float64]) -> bool:
-        return bool((_deviations(spread, candidate[None]) <= ALLOWED).all())
+        return bool((_deviations(contract, signal, "signals", candidate[None]) <= ALLOWED).all())
 
     for unit, factor in FACTORS.get(signal.unit, {}).items():
         if abs(value[at]) > factor * max(spread.deviation) / 10 and fits(value / factor):

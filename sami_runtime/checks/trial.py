@@ -54,5 +54,5 @@ class Law(NamedTuple):
     """What an adapter owes."""
 
     sentence: str
-    check: Callable[[Trial], None]
-    """Raises where a trial breaks it."""
+    check: Callable[[Trial], str | None]
+    """Raises where a trial breaks it; may return what else is worth knowing."""

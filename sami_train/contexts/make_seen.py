@@ -123,7 +123,7 @@ def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int,
     size, rest = SHARE * (high - low) / 2, np.clip(np.zeros(spec.action.size, np.float32), low, high)
     # Moves take longer than an episode may.
     robot = make_adapter(spec, make(spec, tasks=list(tasks), max_episode_steps=1_000_000))
-    answers = []
+    answers: list[np.ndarray] = []
     try:
         while len(answers) < starts:
             seed += 1
