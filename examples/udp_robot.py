@@ -96,7 +96,9 @@ def robot(seconds: float, rate_hz: float = 100.0) -> None:
             told = json.loads(link.recv(65536))
             if "reset" in told:
                 seen["ee_position"][:] = 0.0, 0.0, 0.2
-            seen["ee_position"] += 0.05 * np.array(told.get("action", np.zeros(4)))[:3]
+            *moved, opened = told.get("action", np.zeros(4))
+            seen["ee_position"] += 0.05 * np.array(moved)
+            seen["gripper_width"] = np.clip(seen["gripper_width"] + 0.2 * opened, 0.0, 0.08)
         values = {name: value.tolist() for name, value in seen.items()}
         link.sendto(json.dumps({"time": time.monotonic(), "values": values}).encode(), HERE)
         time.sleep(1 / rate_hz)

@@ -22,8 +22,10 @@ CLEAR = 8.0
 """Times its deviation that a response must have been in simulation to be expected of a robot."""
 MAIN = 0.5
 """Least share of a signal's largest response to an element of the action that a response is expected from."""
-STRONG = 0.05
-"""Least share of the strongest signal's response, each by what training saw, that a signal is expected to answer with."""
+STRONG = 0.5
+"""Least share of the strongest signal's response, each by what training saw, from which its size is judged."""
+WEAK = 0.05
+"""The same, from which its sign is: how fast a hand moves depends on its drives, which way does not."""
 FACTOR = 3.0
 """How many times larger or smaller than in simulation a response may be."""
 TRIES = 10
@@ -33,24 +35,29 @@ TRIES = 10
 def responds(trial: Trial) -> str | None:
     """Refuse a robot whose observations answer otherwise than in simulation; return which elements nobody can judge."""
     contract, faults = trial.contract, []
-    expected = clear_responses(contract)
+    signs, sizes = clear_responses(contract, WEAK), clear_responses(contract, STRONG)
     for element, name in enumerate(contract.action.elements):
-        if not expected[element].any():
+        if not signs[element].any():
             continue
         try:
             found = _measure(trial, element)
         except AdapterError as error:
             faults.append(f"{name}: {error}")
             continue
-        faults += judge(contract, expected, element, found)
+        faults += judge(contract, signs[element], sizes[element], element, found)
     if faults:
         raise AdapterError("; ".join(faults))
-    vague = [name for name, row in zip(contract.action.elements, expected, strict=True) if not row.any()]
+    vague = [name for name, row in zip(contract.action.elements, signs, strict=True) if not row.any()]
     return f"nothing answered clearly in simulation, so not judged: {', '.join(vague)}" if vague else None
 
 
-def clear_responses(contract: Contract) -> NDArray[np.bool_]:
-    """Return which responses (A, D) a robot is expected to show: clear in simulation, and their signal's main ones."""
+def clear_responses(contract: Contract, share: float = WEAK) -> NDArray[np.bool_]:
+    """Return which responses (A, D) a robot is expected to show: clear in simulation, and their signal's main ones.
+
+    Args:
+        contract: With the responses; none is expected where it does not tell.
+        share: Least share of the strongest signal's.
+    """
     responses, seen = contract.seen.responses if contract.seen else None, contract.seen
     if responses is None or seen is None:
         return np.zeros((contract.action.size, sum(signal.size for signal in contract.observation)), bool)
@@ -62,26 +69,36 @@ def clear_responses(contract: Contract) -> NDArray[np.bool_]:
         expected.append((mean > CLEAR * deviation) & (mean >= MAIN * largest) & (largest > 0))
         strengths.append(largest[:, 0] / max(max(spread.deviation), 1e-12))
     strong = np.stack(strengths, axis=1)  # (A, signals)
-    strong = strong >= STRONG * strong.max(axis=1, keepdims=True)
+    strong = strong >= share * strong.max(axis=1, keepdims=True)
     return np.concatenate([part & strong[:, [at]] for at, part in enumerate(expected)], axis=1)
 
 
-def judge(contract: Contract, expected: NDArray[np.bool_], element: int, found: Matrix) -> list[str]:
-    """Return what is wrong with the responses (D,) to one element of the action, a phrase for each."""
+def judge(
+    contract: Contract, signs: NDArray[np.bool_], sizes: NDArray[np.bool_], element: int, found: Matrix
+) -> list[str]:
+    """Return what is wrong with the responses to one element of the action, a phrase for each.
+
+    Args:
+        contract: With the responses in simulation.
+        signs: Which are judged by their sign, (D,).
+        sizes: Which are judged by their size as well, (D,).
+        element: Index of the element.
+        found: The robot's responses, (D,).
+    """
     assert contract.seen is not None
     assert contract.seen.responses is not None
-    name, action = contract.action.elements[element], contract.action
+    name, unit = contract.action.elements[element], contract.action.unit
     ends = [0, *accumulate(signal.size for signal in contract.observation)]
     faults = []
     for signal, start, end in zip(contract.observation, ends, ends[1:], strict=False):
         wanted = np.array(contract.seen.responses.signals[signal.name].mean[element])
-        for at in np.flatnonzero(expected[element, start:end]):
-            want, got = float(wanted[at]), float(found[start + at])
-            if 1 / FACTOR <= got / want <= FACTOR:
+        for at in np.flatnonzero(signs[start:end]):
+            ratio = found[start + at] / wanted[at]
+            if 1 / FACTOR <= ratio <= FACTOR or (not sizes[start + at] and ratio > -1 / FACTOR):
                 continue
             faults.append(
-                f"{name} moved {signal.name}.{signal.elements[at]} by {got:.3g} {signal.unit} for each "
-                f"{action.unit}, in simulation by {want:.3g}: {_probably(signal, wanted, found[start:end], int(at))}"
+                f"{name} moved {signal.name}.{signal.elements[at]} by {found[start + at]:.3g} {signal.unit} for each "
+                f"{unit}, in simulation by {wanted[at]:.3g}: {_probably(signal, wanted, found[start:end], int(at))}"
             )
     return faults
 

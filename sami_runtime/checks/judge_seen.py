@@ -13,6 +13,8 @@ from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
 from sami_runtime.signals import Signal
 
+When = Literal["signals", "begin"]
+"""Over all steps, or over the first steps of the episodes."""
 ALLOWED = 2.0
 """Deviations beyond all that training saw from which a number is another robot's."""
 LEAST = 0.5
@@ -22,12 +24,12 @@ HOME = 1.0
 SHOWN = 3
 """Most elements that a fault names."""
 FACTORS: dict[str, dict[str, float]] = {
-    "m": {"mm": 1000.0, "cm": 100.0},
-    "m/s": {"mm/s": 1000.0, "cm/s": 100.0},
+    "m": {"cm": 100.0, "mm": 1000.0},
+    "m/s": {"cm/s": 100.0, "mm/s": 1000.0},
     "rad": {"degrees": 180 / np.pi},
     "rad/s": {"degrees/s": 180 / np.pi},
 }
-"""By unit: others that it is taken for, each with how many of them are one."""
+"""By unit: others that are taken for it, each with how many of them are one, the fewest first."""
 
 
 class Stray(NamedTuple):
@@ -70,12 +72,15 @@ def accustomed(trial: Trial) -> str | None:
     shown = [_sentence(stray, trial.contract) for stray in found[:SHOWN]]
     if len(found) > SHOWN:
         shown.append(f"and {len(found) - SHOWN} other elements")
-    worst = found[0]
-    raise AdapterError(f"{'; '.join(shown)}. {_probably(trial.contract, worst, values[worst.signal.name][worst.step])}")
+    begin = trial.contract.seen.begin if trial.contract.seen else {}
+    # What hardly differs from episode to episode tells best what became of it.
+    surest = min(found, key=lambda stray: begin[stray.signal.name].deviation[stray.element])
+    why = _probably(trial.contract, surest, values[surest.signal.name][surest.step])
+    raise AdapterError(f"{'; '.join(shown)}. {why}")
 
 
 def _deviations(
-    contract: Contract, signal: Signal, when: Literal["signals", "begin"], values: NDArray[np.float64]
+    contract: Contract, signal: Signal, when: When, values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return how many deviations values (T, size) lie beyond all that training saw, ever or at first; 0 within."""
     assert contract.seen is not None
@@ -126,20 +131,20 @@ def _probably(contract: Contract, stray: Stray, value: NDArray[np.float64]) -> s
     signal, at = stray.signal, stray.element
     spread, begin = contract.seen.signals[signal.name], contract.seen.begin[signal.name]
 
-    def fits(candidate: NDArray[np.float64]) -> bool:
-        return bool((_deviations(contract, signal, "signals", candidate[None]) <= ALLOWED).all())
+    def fits(candidate: NDArray[np.float64], when: When, allowed: float) -> bool:
+        return bool((_deviations(contract, signal, when, candidate[None]) <= allowed).all())
 
     for unit, factor in FACTORS.get(signal.unit, {}).items():
-        if abs(value[at]) > factor * max(spread.deviation) / 10 and fits(value / factor):
+        if abs(value[at]) > factor * max(spread.deviation) / 10 and fits(value / factor, "signals", ALLOWED):
             return f"Probably {unit} where the model reads {signal.unit}: divide {signal.name} by {factor:.4g}."
     turned = value.copy()
     turned[at] = -turned[at]
-    if fits(turned):
-        return f"Probably {signal.elements[at]} points the other way: with its sign turned it fits."
+    if fits(turned, "begin", HOME):
+        return f"Probably {signal.name}.{signal.elements[at]} points the other way: with its sign turned it fits."
     shift = value[at] - begin.mean[at]
     text = (
-        f"Probably another frame: it lies {shift:+.2g} {signal.unit} from where training's episodes began, at "
-        f"{begin.mean[at]:.3g}"
+        f"Probably another frame: {signal.name}.{signal.elements[at]} lies {shift:+.2g} {signal.unit} from where "
+        f"training's episodes began, at {begin.mean[at]:.3g}"
     )
     if signal.meaning:
         text += f". {signal.name}: {signal.meaning}"
