@@ -1,4 +1,4 @@
-"""Laws of adapters as tests, for whoever writes one: a pytest class to inherit. It needs pytest, which nothing else here does.
+"""Laws of adapters as a pytest class to inherit, for whoever writes one; nothing else here needs pytest.
 
 ```python
 from my_arm import MyArm
@@ -77,7 +77,9 @@ class AdapterLaws:
             reason = self._why_not(law)
             if reason:
                 pytest.skip(reason)
-            pytest.fail("it was not reached: a law that it builds on is broken, see the first that failed", pytrace=False)
+            pytest.fail(
+                "it was not reached: a law that it builds on is broken, see the first that failed", pytrace=False
+            )
         if verdict.fault:
             pytest.fail(f"{type(self).__name__}: it is broken that an adapter {law}. {verdict.fault}", pytrace=False)
 

@@ -69,7 +69,8 @@ def check_adapter(
     else:
         written = "" if write or probe else "; nothing was written, --write checks that, too"
         if contract.seen is None:
-            written += f"; {model} does not tell what training saw, so frames and units were not judged (sami describe)"
+            written += f"; {model} does not tell what training saw, so frames and units were not judged "
+            written += "(sami describe)"
         print(f"{adapter}: {broken} of {len(verdicts)} laws broken{written}")
     if broken:
         raise typer.Exit(CheckFailed.exit_code)

@@ -24,7 +24,7 @@ def inspect(
     golden: Annotated[Path | None, typer.Option(help="Also write the golden steps, as CSV.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the contract as JSON.")] = False,
 ) -> None:
-    """Show a model's contract: signals, units, bounds, what training saw, frame and home, rate, training, evaluation."""
+    """Show a model's contract: signals, bounds, what training saw, frame and home, rate, training, evaluation."""
     from sami_runtime.model.artifact import read_artifact
 
     contract = read_artifact(model).contract

@@ -44,20 +44,20 @@ PANDA_ACTION = Signal(
     low=(-1.0,) * 4,
     high=(1.0,) * 4,
     meaning=(
-        "dx, dy, dz times 0.05 m: displacement of ee_position from where it is measured now, along the table's axes, the "
-        "target's height at least 0, the hand pointing down; gripper times 0.2 m: change of gripper_width"
+        "dx, dy, dz times 0.05 m: displacement of ee_position from where it is measured now, along the table's axes, "
+        "the target's height at least 0, the hand pointing down; gripper times 0.2 m: change of gripper_width"
     ),
 )
 """What a Panda policy writes."""
 PANDA_SHEET = DataSheet(
     frame=(
-        "table's frame: z up, its surface at z = 0, x away from the arm, whose base stands on it at x = -0.6 m (panda-gym). "
-        "The position of the hand is that of the point between the fingertips (panda_grasptarget), and the hand always "
+        "table's frame: z up, its surface at z = 0, x away from the arm, whose base stands on it at x = -0.6 m "
+        "(panda-gym). The position of the hand is that of the point between the fingertips (panda_grasptarget), and the hand always "
         "points down: its z axis along -z, its x axis along x"
     ),
     home=(
-        "the joints at home_joints, fingers closed, at rest; the cube lies on the table within 0.15 m of the origin in x "
-        "and y, not rotated, and so does the goal"
+        "the joints at home_joints, fingers closed, at rest; the cube lies on the table within 0.15 m of the origin in "
+        "x and y, not rotated, and so does the goal"
     ),
     numbers={
         "arm_base": Quantity(unit="m", values=(-0.6, 0.0, 0.0)),

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from sami_runtime.adapters.base import Adapter
 from sami_runtime.checks import laws
-from sami_runtime.checks.judge_seen import accustomed
 from sami_runtime.checks.judge_response import responds
+from sami_runtime.checks.judge_seen import accustomed
 from sami_runtime.checks.trial import Law, Trial
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError
@@ -59,8 +59,8 @@ def check_adapter(
         A verdict for each law; none after a broken one that the others build on.
 
     Raises:
-        SamiError: Something is to be written, and the limits do not say what moves nothing; or the robot is to be moved,
-            and the contract does not tell what answered in simulation.
+        SamiError: Something is to be written, and the limits do not say what moves nothing; or the robot is to be
+            moved, and the contract does not tell what answered in simulation.
     """
     limits = limits or Limits()
     write = write or probe

@@ -79,9 +79,7 @@ def accustomed(trial: Trial) -> str | None:
     raise AdapterError(f"{'; '.join(shown)}. {why}")
 
 
-def _deviations(
-    contract: Contract, signal: Signal, when: When, values: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _deviations(contract: Contract, signal: Signal, when: When, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return how many deviations values (T, size) lie beyond all that training saw, ever or at first; 0 within."""
     assert contract.seen is not None
     limits = getattr(contract.seen, when)[signal.name]

@@ -23,16 +23,19 @@ RESET_S = 5e-3
 
 
 def fits(trial: Trial) -> None:
+    """Refuse signals that the model cannot drive."""
     adapter = trial.adapter
     require_compatible(trial.contract, adapter.observation, adapter.action, type(adapter).__name__)
 
 
 def stops(trial: Trial) -> None:
+    """Stop it twice."""
     trial.adapter.stop()
     trial.adapter.stop()
 
 
 def runs(trial: Trial) -> None:
+    """Begin an episode, and read it tick by tick; write rest, where that was asked for."""
     period = 1.0 / trial.contract.rate_hz
     gate = SafetyGate(trial.adapter, trial.contract, trial.limits)  # what is written, it writes, here as elsewhere
     gate.begin(period)
@@ -60,6 +63,7 @@ def runs(trial: Trial) -> None:
 
 
 def complete(trial: Trial) -> None:
+    """Refuse a signal that is missing, of another shape, or not finite."""
     for tick, seen in enumerate(trial.seen):
         for signal in trial.adapter.observation:
             if signal.name not in seen.values:
@@ -75,6 +79,7 @@ def complete(trial: Trial) -> None:
 
 
 def bounded(trial: Trial) -> None:
+    """Refuse a number beyond the contract's bounds."""
     for tick, seen in enumerate(trial.seen):
         for signal in trial.contract.observation:
             if beyond := _beyond(np.asarray(seen.values[signal.name], np.float64), signal):
@@ -82,6 +87,7 @@ def bounded(trial: Trial) -> None:
 
 
 def begins_anew(trial: Trial) -> None:
+    """Refuse a first observation from before the episode."""
     stamp = trial.seen[0].time
     if stamp < trial.begun - FUTURE_S or stamp < trial.ready - RESET_S:
         raise AdapterError(
@@ -92,6 +98,7 @@ def begins_anew(trial: Trial) -> None:
 
 
 def clocked(trial: Trial) -> None:
+    """Refuse stamps that are no times of the loop's clock, or too old."""
     allowed = trial.limits.max_age(trial.contract)
     for tick, (seen, now) in enumerate(zip(trial.seen, trial.read_at, strict=True)):
         age = now - seen.time
@@ -103,6 +110,7 @@ def clocked(trial: Trial) -> None:
 
 
 def forward(trial: Trial) -> None:
+    """Refuse stamps that go back, or stand still."""
     stamps = [seen.time for seen in trial.seen]
     for tick, (one, other) in enumerate(pairwise(stamps)):
         if other < one:
@@ -113,6 +121,7 @@ def forward(trial: Trial) -> None:
 
 
 def kept(trial: Trial) -> None:
+    """Refuse buffers that change after they were given away."""
     for tick, (seen, copies) in enumerate(zip(trial.seen, trial.copies, strict=True)):
         for name, copy in copies.items():
             given, later = np.asarray(seen.values[name]), trial.seen[min(tick + 1, len(trial.seen) - 1)]
@@ -122,12 +131,14 @@ def kept(trial: Trial) -> None:
 
 
 def told(trial: Trial) -> None:
+    """Refuse an executed action beyond the action's bounds."""
     for tick, sent in enumerate(trial.sent):
         if beyond := _beyond(np.asarray(sent.action, np.float64), trial.contract.action):
             raise AdapterError(f"write {tick} says it executed {beyond} [{trial.contract.action.unit}]")
 
 
 def quick(trial: Trial) -> None:
+    """Refuse reads and writes that leave the policy no time."""
     half, median = 0.5 / trial.contract.rate_hz, float(np.median(trial.took))
     if median > half:
         raise AdapterError(
@@ -136,6 +147,7 @@ def quick(trial: Trial) -> None:
 
 
 def closes(trial: Trial) -> None:
+    """Close it twice."""
     trial.adapter.close()
     trial.adapter.close()
 

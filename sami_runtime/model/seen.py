@@ -1,7 +1,7 @@
 """What training saw: the numbers that a policy knows by element, and how the observation answers to the action.
 
-A robot that gives other numbers (another frame, another unit) or answers otherwise (a flipped sign, swapped axes) is not
-the one that the policy learned on, however well its signals' names and sizes fit. `sami check-adapter` judges by this.
+A robot that gives other numbers (another frame, another unit) or answers otherwise (a flipped sign, swapped axes) is
+not the one that the policy learned on, however well its signals' names and sizes fit. `sami check-adapter` judges it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measures what training saw for a model file: the spread of every signal, and how it answers to the action. No torch here.
+"""Measures what training saw: the spread of every signal, and how it answers to the action. No torch here.
 
 The file itself drives the training tasks, as it does for its atlas. Training saw more than a trained policy shows: its
 first episodes were random, the last ones explored. So in every second episode half of the actions are random.

@@ -51,7 +51,7 @@ def test_it_goes_to_either_side_of_rest_and_ends_there():
 
 
 def test_a_move_of_which_nothing_was_executed_is_refused():
-    with pytest.raises(AdapterError, match="of a move of 0.1 to either side 0.001 was executed"):
+    with pytest.raises(AdapterError, match=r"of a move of 0\.1 to either side 0\.001 was executed"):
         answer(Hand(limit=0.001))
 
 

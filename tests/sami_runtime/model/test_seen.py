@@ -5,12 +5,13 @@ import json
 import numpy as np
 import pytest
 
+from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION, PANDA_SHEET
 from sami_runtime.errors import ContractError
+from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.data_sheet import DataSheet, Quantity
 from sami_runtime.model.seen import Response, Responses, Seen, Spread
 from sami_runtime.model.shipped import shipped_models
-from sami_runtime.model.artifact import read_artifact
 
 
 def spread(size, steps=1000):
@@ -18,7 +19,9 @@ def spread(size, steps=1000):
 
 
 def responses(**changes):
-    signals = {name: Response(mean=((0.1,) * size,) * 2, deviation=((0.0,) * size,) * 2) for name, size in SIZES.items()}
+    signals = {
+        name: Response(mean=((0.1,) * size,) * 2, deviation=((0.0,) * size,) * 2) for name, size in SIZES.items()
+    }
     return Responses(**({"size": (0.1, 0.1), "ticks": 5, "settle": 5, "starts": 2, "signals": signals} | changes))
 
 
@@ -99,6 +102,7 @@ def test_every_shipped_model_tells_what_training_saw(name):
 
 def test_pandas_file_tells_its_frame_and_what_each_signal_means():
     contract = read_artifact(shipped_models()["panda-satesac"]).contract
-    assert all(signal.meaning for signal in (*contract.observation, contract.action))
+    assert (contract.observation, contract.action) == (PANDA_OBSERVATION, PANDA_ACTION)
+    assert contract.sheet == PANDA_SHEET
     assert "base stands on it at x = -0.6 m" in contract.sheet.frame
     assert contract.sheet.numbers["arm_base"].values == (-0.6, 0.0, 0.0)

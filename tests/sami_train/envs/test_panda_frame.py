@@ -105,15 +105,15 @@ def test_euler_angles_turn_about_the_fixed_x_then_y_then_z(robot, bullet):
 
 
 def test_displacements_count_from_the_measured_pose_and_not_from_the_last_target(robot):
-    """Against the drives' lag: ten times 5 cm from the last target would be half a metre, and no reach ends that soon."""
+    """The drives lag: a target 5 cm from the last one would run ahead of the hand."""
     before, after = moved(robot, [1, 0, 0, 0])
     first = after["ee_position"][0] - before["ee_position"][0]
     assert 0.02 < first < 0.05
     targets = []
     own = robot.env.unwrapped.robot
     solve = own.inverse_kinematics
-    own.inverse_kinematics = lambda link, position, orientation: targets.append(position) or solve(
-        link=link, position=position, orientation=orientation
+    own.inverse_kinematics = lambda link, position, orientation: (
+        targets.append(position) or solve(link=link, position=position, orientation=orientation)
     )
     try:
         robot.reset(seed=1)
