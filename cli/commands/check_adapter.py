@@ -38,7 +38,8 @@ def check_adapter(
 ) -> None:
     """Check an adapter law by law, before a policy drives it: signals, stamps, buffers, what it says it executed.
 
-    Numbers are compared with those that training saw. The adapter is reset, read and stopped. Exits with 4 if it breaks a law.
+    Numbers are compared with those that training saw. The adapter is reset, read and stopped. Exits with 4 if it
+    breaks a law.
     """
     from sami_runtime.checks.check_adapter import check_adapter as check
     from sami_runtime.clock import MonotonicClock

@@ -52,8 +52,8 @@ PANDA_ACTION = Signal(
 PANDA_SHEET = DataSheet(
     frame=(
         "table's frame: z up, its surface at z = 0, x away from the arm, whose base stands on it at x = -0.6 m "
-        "(panda-gym). The position of the hand is that of the point between the fingertips (panda_grasptarget), and the hand always "
-        "points down: its z axis along -z, its x axis along x"
+        "(panda-gym). The position of the hand is that of the point between the fingertips (panda_grasptarget), and "
+        "the hand always points down: its z axis along -z, its x axis along x"
     ),
     home=(
         "the joints at home_joints, fingers closed, at rest; the cube lies on the table within 0.15 m of the origin in "

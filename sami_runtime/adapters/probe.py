@@ -22,8 +22,8 @@ def probe(act: Act, rest: Array, element: int, size: float, ticks: int, settle: 
 
     It rests for `settle` ticks, adds `size` to the element for `ticks` ticks, rests, takes `size` away for `ticks`
     ticks, and rests. The answer to a side is how far the observation lay, over these ticks and the resting ones after
-    them, from where it was before: a mean over time, so that a delay of some ticks changes it little. Half the difference between
-    the sides is the response; what drifts anyway is in both, and falls out.
+    them, from where it was before: a mean over time, so that a delay of some ticks changes it little. Half the
+    difference between the sides is the response; what drifts anyway is in both, and falls out.
 
     Args:
         act: Writes an action and reads one tick later.

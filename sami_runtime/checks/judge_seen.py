@@ -18,7 +18,7 @@ When = Literal["signals", "begin"]
 ALLOWED = 2.0
 """Deviations beyond all that training saw from which a number is another robot's."""
 LEAST = 0.5
-"""Least deviation of an element, as a share of the largest among its signal's: what never changed may differ a little."""
+"""Least deviation of an element, as a share of its signal's largest: what never changed may differ a little."""
 HOME = 1.0
 """Deviations beyond where training's episodes began from which an episode's beginning is worth a note."""
 SHOWN = 3
@@ -61,7 +61,7 @@ def strays(contract: Contract, values: Mapping[str, NDArray[np.floating]]) -> li
 
 
 def accustomed(trial: Trial) -> str | None:
-    """Refuse observations that are not such as training saw; return where the episode began elsewhere than those did."""
+    """Refuse observations that are not such as training saw; return where the episode began elsewhere than there."""
     values = {
         signal.name: np.stack([np.asarray(seen.values[signal.name], np.float64) for seen in trial.seen])
         for signal in trial.contract.observation
@@ -117,8 +117,8 @@ def _sentence(stray: Stray, contract: Contract) -> str:
     assert contract.seen is not None
     signal, spread, at = stray.signal, contract.seen.signals[stray.signal.name], stray.element
     return (
-        f"read {stray.step} gave {signal.name}.{signal.elements[at]} = {stray.value:.4g} {signal.unit}, and training saw "
-        f"{spread.lowest[at]:.3g} to {spread.highest[at]:.3g} (mean {spread.mean[at]:.3g}, deviation "
+        f"read {stray.step} gave {signal.name}.{signal.elements[at]} = {stray.value:.4g} {signal.unit}, and training "
+        f"saw {spread.lowest[at]:.3g} to {spread.highest[at]:.3g} (mean {spread.mean[at]:.3g}, deviation "
         f"{spread.deviation[at]:.2g}): {stray.deviations:.1f} deviations beyond"
     )
 

@@ -92,8 +92,8 @@ def begins_anew(trial: Trial) -> None:
     if stamp < trial.begun - FUTURE_S or stamp < trial.ready - RESET_S:
         raise AdapterError(
             f"the first observation of the episode was measured {trial.ready - stamp:.3g} s before reset() was done, "
-            f"which took {trial.ready - trial.begun:.3g} s: it tells of what was before. Throw away in reset() what was "
-            "measured until its end, and wait in the first read() for what comes after it"
+            f"which took {trial.ready - trial.begun:.3g} s: it tells of what was before. Throw away in reset() what "
+            "was measured until its end, and wait in the first read() for what comes after it"
         )
 
 
