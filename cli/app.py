@@ -14,7 +14,7 @@ import typer
 
 from .judging import adapt, compare, gather, robustness
 from .judging import eval as evaluate
-from .model_files import atlas, export, inspect, models, verify
+from .model_files import atlas, describe, export, inspect, models, verify
 from .robot import bench, check_adapter, doctor, replay, run
 from .training import sweep, train
 
@@ -65,6 +65,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Model file": {
         "export": export.export,
         "atlas": atlas.atlas,
+        "describe": describe.describe,
         "inspect": inspect.inspect,
         "verify": verify.verify,
         "models": models.models,

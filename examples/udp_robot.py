@@ -3,6 +3,7 @@
 python examples/udp_robot.py &     # a robot to try it on: a hand that goes where it is told
 cd examples
 sami check-adapter udp_robot:make --model ../models/panda-satesac.onnx --limits limits.toml --write
+sami check-adapter udp_robot:make --model ../models/panda-satesac.onnx --limits limits.toml --probe
 sami run --adapter udp_robot:make --model ../models/panda-satesac.onnx --dry-run
 sami run --adapter udp_robot:make --model ../models/panda-satesac.onnx --watchdog 0.12
 
@@ -121,7 +122,9 @@ class Hand:
             self.told_at = time.monotonic()
             self.ignored += self.stopped
             if not self.stopped:
-                self.go(0.05 / 0.04 * np.array(told["action"])[:3], "action")
+                *moved, opened = told["action"]
+                self.go(0.05 / 0.04 * np.array(moved), "action")
+                self.seen["gripper_width"] = np.clip(self.seen["gripper_width"] + 0.2 * opened, 0.0, 0.08)
         else:
             self.stopped |= "emergency_stop" in told
             self.go(np.zeros(3), "emergency stop" if "emergency_stop" in told else "stop")

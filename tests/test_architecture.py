@@ -35,7 +35,7 @@ FLOORS = {
         "safety watchdog",
         "loop",
         "checks recording",
-        "run",
+        "run testing",
         "__init__",
     ),
     "sami_train": (

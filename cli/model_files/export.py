@@ -17,6 +17,10 @@ def export(
     atlas_episodes: Annotated[
         int, typer.Option(min=0, help="Episodes of each training task for the atlas of contexts; 0 leaves it out.")
     ] = 20,
+    seen_episodes: Annotated[
+        int,
+        typer.Option(min=0, help="Episodes, in all training tasks, to measure what training saw; 0 leaves it out."),
+    ] = 120,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a trained run as one ONNX file, once it has agreed with torch."""
@@ -56,8 +60,13 @@ def export(
     spec = environment(folder.config().env)
     tasks = known_tasks(facts, spec)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-        shown = bar.add_task("measuring contexts", total=atlas_episodes * len(tasks), visible=atlas_episodes > 0)
-        contract = write(agent, out, facts, evaluation, atlas_episodes, lambda done: bar.advance(shown, done), spec)
+        total = atlas_episodes * len(tasks) + seen_episodes
+        shown = bar.add_task("measuring contexts", total=total, visible=total > 0)
+
+        def on_round(done: int) -> None:
+            bar.advance(shown, done)
+
+        contract = write(agent, out, facts, evaluation, atlas_episodes, on_round, spec, seen_episodes)
     print(
         f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
         if contract.golden
@@ -67,6 +76,8 @@ def export(
         print(f"it carries no evaluation: run `sami eval --run {run}` first to have them inside")
     if contract.atlas is None:
         print(f"it carries no atlas of its contexts: `sami atlas {out}` adds one")
+    if contract.seen is None:
+        print(f"it does not tell what training saw: `sami describe {out}` adds that")
     if card:
         for path in write_card(RunRecord.of_folder(run), contract, out):
             print(f"wrote {path}")

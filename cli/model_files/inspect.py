@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..drive.model_file import Model
+from ..show.signals import signal_lines
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
@@ -23,7 +24,7 @@ def inspect(
     golden: Annotated[Path | None, typer.Option(help="Also write the golden steps, as CSV.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the contract as JSON.")] = False,
 ) -> None:
-    """Show a model's contract: signals, units, rate, training, evaluation."""
+    """Show a model's contract: signals, bounds, what training saw, frame and home, rate, training, evaluation."""
     from sami_runtime.model.artifact import read_artifact
 
     contract = read_artifact(model).contract
@@ -36,6 +37,9 @@ def inspect(
         print(json_module.dumps(document, indent=2))
         return
     print(contract)
+    print()
+    print(*signal_lines(contract), sep="\n")
+    print()
     print(f"weights sha256 {contract.weights_sha256}")
     for name, value in contract.training.items():
         print(f"training {name}: {_short(value)}")

@@ -27,11 +27,20 @@ def check_adapter(
         bool,
         typer.Option("--write", help="Also write the rest of --limits, which moves nothing."),
     ] = False,
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe",
+            help="Also MOVE each element of the action a little from the rest of --limits, within them, after a reset "
+            "for each: does the right thing answer, the right way and as far as in simulation?",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check an adapter law by law, before a policy drives it: signals, stamps, buffers, what it says it executed.
 
-    The adapter is reset, read and stopped. Exits with 4 if it breaks a law.
+    Numbers are compared with those that training saw. The adapter is reset, read and stopped. Exits with 4 if it
+    breaks a law.
     """
     from sami_runtime.checks.check_adapter import check_adapter as check
     from sami_runtime.clock import MonotonicClock
@@ -51,14 +60,19 @@ def check_adapter(
         print(f"{'BROKEN' if verdict.fault else 'ok':<8}{verdict.law}")
         if verdict.fault:
             print(f"{'':<8}-> {verdict.fault}")
+        if verdict.note:
+            print(f"{'':<8}note: {verdict.note}")
 
-    verdicts = check(robot, contract, clock, allowed, ticks, write, on_verdict=None if json else tell)
+    verdicts = check(robot, contract, clock, allowed, ticks, write, probe, on_verdict=None if json else tell)
     broken = sum(bool(verdict.fault) for verdict in verdicts)
     if json:
         laws = [verdict._asdict() for verdict in verdicts]
         print(json_module.dumps({"adapter": adapter, "broken": broken, "laws": laws}))
     else:
-        written = "" if write else "; nothing was written, --write checks that, too"
+        written = "" if write or probe else "; nothing was written, --write checks that, too"
+        if contract.seen is None:
+            written += f"; {model} does not tell what training saw, so frames and units were not judged "
+            written += "(sami describe)"
         print(f"{adapter}: {broken} of {len(verdicts)} laws broken{written}")
     if broken:
         raise typer.Exit(CheckFailed.exit_code)

@@ -12,7 +12,9 @@ from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, mode
 from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ContractError
 from sami_runtime.model.atlas import Atlas
+from sami_runtime.model.data_sheet import DataSheet
 from sami_runtime.model.golden import Golden, GoldenSteps
+from sami_runtime.model.seen import Seen
 from sami_runtime.signals import Name, Signal, _Model
 
 CONTRACT_VERSION = 1
@@ -21,7 +23,7 @@ METADATA_KEY = "sami.contract"
 """The key of the ONNX `metadata_props` entry that holds the contract."""
 HASH_KEY = "sami.contract.sha256"
 """The key of the entry that holds the hash of this text."""
-OPTIONAL = ("extra_outputs",)
+OPTIONAL = ("extra_outputs", "seen", "sheet")
 """Entries that the first files of version 1 did not have; where they are empty, a contract is written without them."""
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"
@@ -77,6 +79,10 @@ class Contract(_Model):
     evaluation: dict[str, Any] | None = None
     atlas: Atlas | None = None
     """Where the contexts of the training tasks lie; None where it was not measured."""
+    seen: Seen | None = None
+    """What training saw, element by element; None where it was not measured."""
+    sheet: DataSheet | None = None
+    """Frame and home pose of the robot; None where nobody told."""
     golden: Golden | None = None
     weights_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the serialized graph, the bytes of the file's GraphProto."""
@@ -94,6 +100,9 @@ class Contract(_Model):
                 raise ValueError(f"{kind} name used twice: {', '.join(twice)}")
         if self.atlas is not None and self.atlas.size != self.context_size:
             raise ValueError(f"the atlas has contexts of size {self.atlas.size}, the policy of {self.context_size}")
+        if self.seen is not None:
+            sizes = {signal.name: signal.size for signal in (*self.observation, self.action)}
+            self.seen.require_fit(sizes, self.action.name)
         return self
 
     @model_serializer(mode="wrap")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sami_runtime.model.data_sheet import DataSheet
 from sami_runtime.signals import Signal
 from sami_train.envs.goals import Goal
 from sami_train.envs.layout import Layout
@@ -53,6 +54,8 @@ class EnvironmentSpec:
     """Skills that it labels, the rarest first: an episode is named after the first of them that it shows."""
     same_sensor: Mapping[str, str] = field(default_factory=dict)
     """Signals that come from another one's sensor, by name."""
+    sheet: DataSheet | None = None
+    """Frame and home pose, which its model files tell; None where nobody wrote them down."""
 
     @property
     def signals(self) -> tuple[Signal, ...]:

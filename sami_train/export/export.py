@@ -19,6 +19,7 @@ from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.contexts.fit_atlas import require_enough
 from sami_train.contexts.make_atlas import known_tasks, measure
+from sami_train.contexts.make_seen import measure_seen
 from sami_train.envs.layout import flat_size
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
@@ -40,6 +41,7 @@ def export(
     atlas_episodes: int = 0,
     on_round: OnRound | None = None,
     spec: EnvironmentSpec | None = None,
+    seen_episodes: int = 0,
 ) -> Contract:
     """Write a trained agent as one model file.
 
@@ -50,8 +52,9 @@ def export(
         evaluation: success by task set, for the contract; None where it was not measured.
         atlas_episodes: of each training task, that the atlas is made of; 0 leaves it out, and so does a policy without
             a context.
-        on_round: called now and then with how many episodes of the atlas are done since it was called last.
+        on_round: called now and then with how many of these episodes are done since it was called last.
         spec: the environment that it was trained in; needed where that is not in the catalogue.
+        seen_episodes: in all training tasks together, that what training saw is measured over; 0 leaves it out.
 
     Raises:
         SamiError: nobody says what the environment's signals are, they do not fit the agent, or there are too few
@@ -82,6 +85,9 @@ def export(
         if atlas_episodes:  # which the file itself drives
             atlas = measure(file, spec, atlas_episodes, on_round=on_round)
             contract = write_model(file, graph, contract.model_copy(update={"atlas": atlas}))
+        if seen_episodes:
+            seen = measure_seen(file, spec, seen_episodes, on_round=on_round)
+            contract = write_model(file, graph, contract.model_copy(update={"seen": seen}))
     return contract
 
 

@@ -41,6 +41,7 @@ def fill_contract(
         episode_steps=spec.episode_steps,
         training=dict(training),
         evaluation=None if evaluation is None else dict(evaluation),
+        sheet=spec.sheet,
         weights_sha256=NO_GRAPH,
     )
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import onnx
 
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.contract import Contract
+from sami_runtime.model.seen import Seen
+from sami_runtime.signals import Signal
+from sami_train.envs.spec import EnvironmentSpec
 from sami_train.machine.files import unfinished
 
 
@@ -30,6 +35,28 @@ def attach(model: Path, atlas: Atlas | None) -> Contract:
     Raises:
         ArtifactError, ContractError: the file, or what would become of it, is not valid.
     """
+    return _tell(model, {"atlas": atlas})
+
+
+def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:
+    """Put what training saw into a model file, and what its environment tells of signals, frame and home pose.
+
+    Graph, weights and golden steps stay as they are, to the bit; so do names, sizes, units and bounds of the signals.
+
+    Raises:
+        ArtifactError, ContractError: the file, or what would become of it, is not valid.
+    """
+    contract = read_artifact(model).contract
+    meanings = {signal.name: signal.meaning for signal in (*spec.signals, spec.action)}
+
+    def told(signal: Signal) -> Signal:
+        return signal.model_copy(update={"meaning": meanings[signal.name]})
+
+    observation, action = tuple(map(told, contract.observation)), told(contract.action)
+    return _tell(model, {"observation": observation, "action": action, "seen": seen, "sheet": spec.sheet})
+
+
+def _tell(model: Path, changes: Mapping[str, Any]) -> Contract:
     artifact = read_artifact(model)
     graph = onnx.load_from_string(artifact.model_bytes)
-    return write_model(model, graph, artifact.contract.model_copy(update={"atlas": atlas}))
+    return write_model(model, graph, artifact.contract.model_copy(update=changes))

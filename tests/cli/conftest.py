@@ -63,7 +63,7 @@ def trained(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         assert call(patch, "train", "--steps", 700, *settings(), "--out", run, "-q") == 0
         assert call(patch, "eval", "--run", run, "--episodes", 1, "--workers", 1, "--json") == 0
-        assert call(patch, "export", "--run", run, "--out", model, "--atlas-episodes", 0) == 0
+        assert call(patch, "export", "--run", run, "--out", model, "--atlas-episodes", 0, "--seen-episodes", 0) == 0
     return Trained(run, model)
 
 

@@ -47,6 +47,19 @@ def make(clock):
     return Still(clock)
 
 
+def far(clock):
+    robot = Still(clock)
+    near = robot.read
+
+    def read():
+        seen = near()
+        seen.values["ee_position"][0] += 0.6
+        return seen
+
+    robot.read = read
+    return robot
+
+
 def wall_clock(clock):
     import time
 
@@ -107,7 +120,8 @@ def robot(sami, monkeypatch):
 def test_a_good_adapter_passes_and_nothing_is_written_unless_asked_for(sami, trained):
     done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--ticks", 3)
     assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines()[-1].endswith("0 of 11 laws broken; nothing was written, --write checks that, too")
+    assert "0 of 12 laws broken; nothing was written, --write checks that, too; " in done.out.splitlines()[-1]
+    assert "tiny.onnx does not tell what training saw, so frames and units were not judged" in done.out
     assert not Path("written.txt").exists()
     done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--ticks", 3, "--write")
     assert (done.code, Path("written.txt").exists()) == (1, False)
@@ -115,7 +129,7 @@ def test_a_good_adapter_passes_and_nothing_is_written_unless_asked_for(sami, tra
     Path("limits.toml").write_text("rest = 0.0")
     options = ("--ticks", 3, "--write", "--limits", "limits.toml")
     done = sami("check-adapter", "my_robot:make", "--model", trained.model, *options)
-    assert done.out.splitlines()[-1] == "my_robot:make: 0 of 12 laws broken"
+    assert done.out.splitlines()[-1].startswith("my_robot:make: 0 of 13 laws broken; ")
     assert Path("written.txt").read_text() == "0.0 0.0 0.0 0.0\n" * 3
 
 
@@ -123,10 +137,42 @@ def test_a_broken_law_is_told_and_exits_with_4(sami, trained):
     done = sami("check-adapter", "my_robot:wall_clock", "--model", trained.model, "--ticks", 3)
     assert done.code == 4
     assert "BROKEN  stamps observations with the loop's clock" in done.out
-    assert "1 of 11 laws broken" in done.out
+    assert "1 of 12 laws broken" in done.out
     done = sami("check-adapter", "my_robot:wall_clock", "--model", trained.model, "--ticks", 3, "--json")
     told = json.loads(done.out)
-    assert (done.code, told["broken"], len(told["laws"])) == (4, 1, 11)
+    assert (done.code, told["broken"], len(told["laws"])) == (4, 1, 12)
+
+
+def test_numbers_are_judged_by_what_training_saw_and_answers_by_moving_a_little(sami):
+    robot = ("check-adapter", "my_robot:make", "--model", "panda-satesac", "--ticks", 3)
+    done = sami(*robot)
+    assert (done.code, done.out.splitlines()[-1].split(": ")[1]) == (
+        0,
+        "0 of 13 laws broken; nothing was written, --write checks that, too",
+    )
+    assert "note: the episode began elsewhere than those of training" in done.out
+    far = sami("check-adapter", "my_robot:far", "--model", "panda-satesac", "--ticks", 3)
+    assert (far.code, "BROKEN  gives numbers such as training saw" in far.out) == (4, True)
+    assert "gave ee_position.x = 0.7 m, and training saw" in far.out
+    assert "Probably another frame" in far.out
+    assert not Path("written.txt").exists()
+    refused = sami(*robot, "--probe")
+    assert (refused.code, "the limits have no rest" in refused.err) == (1, True)
+    Path("limits.toml").write_text("rest = 0.0")
+    done = sami(*robot, "--probe", "--limits", "limits.toml", "--json")
+    told = json.loads(done.out)
+    assert (done.code, told["broken"], len(told["laws"])) == (4, 1, 15)
+    [fault] = [law["fault"] for law in told["laws"] if law["fault"]]
+    assert "dx moved ee_position.x by 0 m for each 1, in simulation by 0.12" in fault
+    assert "it hardly moves" in fault
+    assert max(abs(float(number)) for number in Path("written.txt").read_text().split()) == pytest.approx(0.1)
+
+
+def test_a_robot_is_not_moved_for_a_model_that_does_not_tell_what_answers(sami, trained):
+    Path("limits.toml").write_text("rest = 0.0")
+    done = sami("check-adapter", "my_robot:make", "--model", trained.model, "--probe", "--limits", "limits.toml")
+    assert (done.code, Path("written.txt").exists()) == (1, False)
+    assert "Measure it with: sami describe FILE" in done.err
 
 
 def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, trained):
@@ -189,7 +235,7 @@ def test_observations_of_a_robot_age(sami, trained):
         ("leaves:make", "leaves of leaves:make cannot be imported: SystemExit: 0. Correct the module."),
         (
             "my_robot:mak",
-            "unknown factory 'mak'. Did you mean 'make'? Valid: Dying, Retreat, Still, fails, make, ",
+            "unknown factory 'mak'. Did you mean 'make'? Valid: Dying, Retreat, Still, fails, far, make, ",
         ),
         ("my_robot:fails", "my_robot:fails(clock) failed: OSError: no such bus: can0."),
         ("my_robot:unfinished", "made a object, which lacks observation, action, reset, read, write, stop, close."),

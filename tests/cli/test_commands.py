@@ -13,7 +13,7 @@ import pytest
 PANELS = {
     "Train": ["train", "sweep"],
     "Judge": ["eval", "robustness", "gather", "compare", "adapt"],
-    "Model file": ["export", "atlas", "inspect", "verify", "models"],
+    "Model file": ["export", "atlas", "describe", "inspect", "verify", "models"],
     "Robot": ["run", "check-adapter", "replay", "bench", "doctor"],
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
@@ -70,7 +70,7 @@ def test_evaluation_without_json_is_a_table(sami, trained):
 
 
 def test_export_writes_a_card_and_says_what_it_compared(sami, trained):
-    done = sami("export", "--run", trained.run, "--out", "again.onnx", "--atlas-episodes", 0)
+    done = sami("export", "--run", trained.run, "--out", "again.onnx", "--atlas-episodes", 0, "--seen-episodes", 0)
     assert done.code == 0
     assert "parity with torch within 1e-5 over 64 steps" in done.out
     card = Path("again.md").read_text()

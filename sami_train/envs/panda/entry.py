@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sami_runtime.adapters.panda import PANDA_SOURCES
-from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_RATE_HZ
+from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_RATE_HZ, PANDA_SHEET
 from sami_train.envs.goals import Goal
 from sami_train.envs.layout import Layout
 from sami_train.envs.measure import SUCCESS
@@ -37,4 +37,5 @@ PANDA = EnvironmentSpec(
     training_options=("reward", "end_on_fall"),
     skills=(Skill("pick_and_place", column="lifted"), Skill("other"), Skill("push")),
     same_sensor={"achieved_goal": "cube_position"},
+    sheet=PANDA_SHEET,
 )

@@ -1,0 +1,58 @@
+"""Small moves of one element of the action, and how the observation answers: the same in simulation and on a robot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.errors import AdapterError
+
+Array = NDArray[np.float32]
+Act = Callable[[Array], tuple[Array, NDArray[np.float64]]]
+"""Takes an action (A,) and returns what was executed of it (A,), and what was observed one tick later (D,)."""
+
+LEAST_EXECUTED = 0.1
+"""Share of the move that must be executed for an answer to be one."""
+
+
+def probe(act: Act, rest: Array, element: int, size: float, ticks: int, settle: int) -> NDArray[np.float64]:
+    """Move one element to one side of rest and back, and return how the observation answered.
+
+    It rests for `settle` ticks, adds `size` to the element for `ticks` ticks, rests, takes `size` away for `ticks`
+    ticks, and rests. The answer to a side is how far the observation lay, over these ticks and the resting ones after
+    them, from where it was before: a mean over time, so that a delay of some ticks changes it little. Half the
+    difference between the sides is the response; what drifts anyway is in both, and falls out.
+
+    Args:
+        act: Writes an action and reads one tick later.
+        rest: The action that moves nothing (A,).
+        element: Index of the element.
+        size: How far it is moved, in the action's unit.
+        ticks: Of each move.
+        settle: Ticks at rest before and after each move.
+
+    Returns:
+        (D,): the response to one unit of the action, executed for `ticks` ticks.
+
+    Raises:
+        AdapterError: Limits left too little of the move to judge by.
+    """
+    moved = rest.copy()
+    answers, pushes = [], []
+    for _ in range(settle):
+        _, before = act(rest)
+    for side in (size, -size):
+        moved[element] = rest[element] + side
+        done = [act(action) for action in (*[moved] * ticks, *[rest] * settle)]
+        pushes.append(sum(float(executed[element] - rest[element]) for executed, _ in done) / ticks)
+        answers.append(np.mean([seen for _, seen in done], axis=0) - before)
+        before = done[-1][1]
+    pushed = (pushes[0] - pushes[1]) / 2
+    if not pushed >= LEAST_EXECUTED * size:
+        raise AdapterError(
+            f"of a move of {size:g} to either side {pushed:.3g} was executed, which is too little to judge by; let the "
+            "limits allow more, or correct what write() says it executed"
+        )
+    return np.asarray((answers[0] - answers[1]) / 2 / pushed)

@@ -1,0 +1,132 @@
+"""What training saw: the numbers that a policy knows by element, and how the observation answers to the action.
+
+A robot that gives other numbers (another frame, another unit) or answers otherwise (a flipped sign, swapped axes) is
+not the one that the policy learned on, however well its signals' names and sizes fit. `sami check-adapter` judges it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Numbers = tuple[Number, ...]
+
+DIGITS = 6
+"""Significant digits that are kept: more than any sensor has."""
+RARE = (0.1, 99.9)
+"""Percentiles beyond which a number was rare."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+
+class Spread(_Part):
+    """How the numbers of one signal were spread, in its unit: each (size,)."""
+
+    mean: Numbers
+    deviation: Annotated[tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...], Field(min_length=1)]
+    lowest: Numbers
+    rare_low: Numbers
+    """The 0.1st percentile."""
+    rare_high: Numbers
+    """The 99.9th percentile."""
+    highest: Numbers
+
+    @model_validator(mode="after")
+    def _same_sizes(self) -> Spread:
+        if len({len(value) for value in dict(self).values()}) != 1:
+            raise ValueError("the numbers of a spread are not all of one size")
+        return self
+
+    @property
+    def size(self) -> int:
+        """How many numbers the signal has."""
+        return len(self.mean)
+
+    @classmethod
+    def of(cls, values: NDArray[np.floating]) -> Spread:
+        """Return the spread of a signal's values (T, size).
+
+        >>> Spread.of(np.array([[0.0], [1.0]])).mean
+        (0.5,)
+        """
+        rare_low, rare_high = np.percentile(values, RARE, axis=0)
+        return cls(
+            mean=rounded(values.mean(axis=0, dtype=np.float64)),
+            deviation=rounded(values.std(axis=0, dtype=np.float64)),
+            lowest=rounded(values.min(axis=0)),
+            rare_low=rounded(rare_low),
+            rare_high=rounded(rare_high),
+            highest=rounded(values.max(axis=0)),
+        )
+
+
+class Response(_Part):
+    """How one signal answers to each element of the action, in its unit for a unit of the action: each (A, size)."""
+
+    mean: tuple[Numbers, ...]
+    deviation: tuple[Numbers, ...]
+    """From task to task and start to start, and how much of it is the robot's own motion."""
+
+
+class Responses(_Part):
+    """How observations answered to small moves of each element of the action; see `adapters.probe` for the moves."""
+
+    size: Annotated[tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...], Field(min_length=1)]
+    """(A,): how far each element was moved from rest, in the action's unit."""
+    ticks: int = Field(ge=1)
+    """Ticks of the policy that it was moved for, to either side."""
+    settle: int = Field(ge=1)
+    """Ticks at rest after each."""
+    starts: int = Field(ge=2)
+    """Starts, in all tasks together, that these come from."""
+    signals: dict[str, Response]
+    """By the name of the observation's signal."""
+
+
+class Seen(_Part):
+    """What training saw, element by element."""
+
+    measured: str = Field(min_length=1)
+    """How it was measured, for people."""
+    steps: int = Field(ge=1)
+    episodes: int = Field(ge=1)
+    signals: dict[str, Spread]
+    """By signal, the action included: over all steps."""
+    begin: dict[str, Spread]
+    """By signal of the observation: over the first steps of the episodes, where the robot is at home."""
+    responses: Responses | None = None
+
+    def require_fit(self, sizes: dict[str, int], action: str) -> None:
+        """Refuse what belongs to other signals.
+
+        Args:
+            sizes: Of the observation's signals and of the action, by name.
+            action: Name of the action.
+
+        Raises:
+            ValueError: A signal is not the contract's, or has another size.
+        """
+        observed = {name: size for name, size in sizes.items() if name != action}
+        for what, spreads, valid in (("signals", self.signals, sizes), ("begin", self.begin, observed)):
+            if (given := {name: spread.size for name, spread in spreads.items()}) != valid:
+                raise ValueError(f"seen.{what} tells of {given}; the contract has {valid}")
+        if self.responses is None:
+            return
+        if len(self.responses.size) != sizes[action]:
+            raise ValueError(f"seen.responses has {len(self.responses.size)} moves for {sizes[action]} elements")
+        for name, size in observed.items():
+            response = self.responses.signals.get(name)
+            shape = (sizes[action], size)
+            if response is None or {np.shape(response.mean), np.shape(response.deviation)} != {shape}:
+                raise ValueError(f"seen.responses tells nothing of the shape {shape} for {name!r}")
+
+
+def rounded(values: ArrayLike) -> Numbers:
+    """Return numbers (size,) with as many digits as are kept."""
+    return tuple(float(f"{value:.{DIGITS}g}") for value in np.asarray(values, np.float64))

@@ -1,0 +1,113 @@
+"""Laws of adapters as a pytest class to inherit, for whoever writes one; nothing else here needs pytest.
+
+```python
+from my_arm import MyArm
+from sami_runtime import Limits
+from sami_runtime.testing import AdapterLaws
+
+
+class TestMyArm(AdapterLaws):
+    model = "model.onnx"
+    limits = Limits(rest=0.0)
+
+    def make(self, clock):
+        return MyArm(clock)
+```
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from sami_runtime.adapters.base import Adapter
+from sami_runtime.checks.check_adapter import (
+    CLOSING,
+    FOUNDATIONS,
+    MOVING,
+    READING,
+    SEEING,
+    STOPPING,
+    WRITING,
+    Verdict,
+    check_adapter,
+)
+from sami_runtime.clock import Clock, MonotonicClock
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.contract import Contract
+from sami_runtime.safety.limits import Limits
+
+LAWS = (*FOUNDATIONS, *READING, *SEEING, *WRITING, *MOVING, STOPPING, CLOSING)
+
+
+class AdapterLaws:
+    """Tests an adapter law by law, as `sami check-adapter` does: the adapter is made once, and then each law is a test.
+
+    Set `model`, define `make`, and name the class Test...: pytest does the rest. A law that cannot be judged, because
+    nothing is written or the model file does not tell, is skipped; one that was not reached fails.
+    """
+
+    model: ClassVar[str | Path | Contract]
+    """The model that is to drive the adapter: its file, or its contract."""
+    limits: ClassVar[Limits] = Limits()
+    """What may be written; `rest` is what `write` writes."""
+    ticks: ClassVar[int] = 25
+    """Ticks of the policy that are read."""
+    write: ClassVar[bool] = True
+    """Whether rest is written."""
+    probe: ClassVar[bool] = False
+    """Whether each element of the action is moved a little."""
+    _verdicts: ClassVar[dict[str, Verdict] | None] = None
+
+    def make(self, clock: Clock) -> Adapter:
+        """Return the adapter; the clock stamps its observations."""
+        raise NotImplementedError(f"define make(self, clock) in {type(self).__name__}, which returns your adapter")
+
+    def make_clock(self) -> Clock:
+        """Return the loop's clock; override it for a world whose time stands still unless it is stepped."""
+        return MonotonicClock()
+
+    @pytest.mark.parametrize("law", [law.sentence for law in LAWS])
+    def test_law(self, law: str) -> None:
+        """Check one law."""
+        verdict = self._judged().get(law)
+        if verdict is None:
+            reason = self._why_not(law)
+            if reason:
+                pytest.skip(reason)
+            pytest.fail(
+                "it was not reached: a law that it builds on is broken, see the first that failed", pytrace=False
+            )
+        if verdict.fault:
+            pytest.fail(f"{type(self).__name__}: it is broken that an adapter {law}. {verdict.fault}", pytrace=False)
+
+    def test_it_is_stopped_however_the_check_ends(self) -> None:
+        """Check that nothing else went wrong, such as a stop at the end that failed."""
+        known = {law.sentence for law in LAWS}
+        assert [verdict for name, verdict in self._judged().items() if name not in known] == []
+
+    def _judged(self) -> dict[str, Verdict]:
+        """Return the verdicts on this class's adapter, which is made once."""
+        kind = type(self)
+        if "_verdicts" not in vars(kind) or kind._verdicts is None:
+            clock = self.make_clock()
+            options = {"limits": self.limits, "ticks": self.ticks, "write": self.write, "probe": self.probe}
+            verdicts = check_adapter(self.make(clock), self._contract(), clock, **options)  # type: ignore[arg-type]
+            kind._verdicts = {verdict.law: verdict for verdict in verdicts}
+        assert kind._verdicts is not None
+        return kind._verdicts
+
+    def _contract(self) -> Contract:
+        return self.model if isinstance(self.model, Contract) else read_artifact(self.model).contract
+
+    def _why_not(self, law: str) -> str | None:
+        """Return why nobody can judge a law, or None where somebody could."""
+        if any(law == each.sentence for each in WRITING) and not (self.write or self.probe):
+            return "nothing is written: write = False"
+        if any(law == each.sentence for each in MOVING) and not self.probe:
+            return "nothing is moved: probe = False"
+        if any(law == each.sentence for each in SEEING) and self._contract().seen is None:
+            return "the model file does not tell what training saw: sami describe adds it"
+        return None

@@ -1,0 +1,61 @@
+"""`sami describe` and `sami inspect`: what training saw is measured, put into the file, and printed."""
+
+import json
+import shutil
+from pathlib import Path
+
+from sami_runtime.model.artifact import read_artifact
+
+SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
+
+
+def test_a_file_is_described_once_and_then_tells_what_training_saw(sami, trained, tmp_path):
+    path = Path(shutil.copy(trained.model, tmp_path / "copy.onnx"))
+    said = sami("inspect", path).out
+    assert "seen: not told; `sami describe` measures what training saw" in said
+    assert "frame: table's frame" in said, "export tells what the environment knows"
+    done = sami("describe", path, "--episodes", 6, "--starts", 2)
+    assert (done.code, done.err) == (0, "")
+    assert "copy.onnx tells what training saw, over " in done.out
+    assert done.out.endswith("steps of 6 episodes, and its frame and home pose\n")
+    before, after = read_artifact(trained.model).contract, read_artifact(path).contract
+    assert after.model_copy(update={"seen": None}) == before
+    assert sami("verify", path).code == 0
+    content = path.read_bytes()
+    refused = sami("describe", path)
+    assert (refused.code, refused.out) == (1, "")
+    assert "--force measures it anew" in refused.err
+    assert path.read_bytes() == content
+    # The same episodes give the same numbers.
+    assert sami("describe", path, "--episodes", 6, "--starts", 2, "--force").code == 0
+    assert path.read_bytes() == content
+
+
+def test_export_measures_it_as_well(sami, trained):
+    arguments = ("export", "--run", trained.run, "--out", "new.onnx", "--no-card", "--atlas-episodes", 0)
+    done = sami(*arguments, "--seen-episodes", 6)
+    assert (done.code, "sami describe" in done.out) == (0, False)
+    contract = read_artifact("new.onnx").contract
+    assert contract.seen.episodes == 6
+    assert contract.seen.responses is not None
+    assert contract.sheet == read_artifact(trained.model).contract.sheet is not None
+
+
+def test_inspect_prints_bounds_what_training_saw_meanings_frame_and_home(sami):
+    lines = sami("inspect", SHIPPED).out.splitlines()
+    [row] = [line.split() for line in lines if line.startswith("desired_goal.z")]
+    assert row == ["desired_goal.z", "m", "-10", "10", "0.02", "0", "0.02", "0.02", "0.02", "to", "0.02"]
+    [row] = [line.split() for line in lines if line.startswith("ee_displacement_and_gripper.dx")]
+    assert (row[1:4], row[-1]) == (["1", "-1", "1"], "-")
+    starts = ("seen: 2,0", "response to 1 of dx, moved by 0.1 for 5 ticks: ee_position.x +0.1", "meaning ee_position: ")
+    for start in (*starts, "frame: table's frame", "home: the joints at home_joints", "arm_base: -0.6, 0, 0 m"):
+        assert any(line.startswith(start) for line in lines), start
+    told = json.loads(sami("inspect", SHIPPED, "--json").out)
+    assert told["seen"]["signals"]["desired_goal"]["mean"][2] == 0.02
+    assert told["sheet"]["numbers"]["arm_base"] == {"unit": "m", "values": [-0.6, 0.0, 0.0]}
+
+
+def test_a_robot_whose_frame_nobody_wrote_down_says_so(sami):
+    said = sami("inspect", SHIPPED.with_name("hopper-satesac.onnx")).out
+    assert "frame: not told" in said
+    assert "response to 1 of leg_joint, moved by 0.1 for 5 ticks: nothing answered clearly" in said

@@ -1,0 +1,108 @@
+"""What training saw stands in the contract, belongs to its signals, and is absent where it was not measured."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION, PANDA_SHEET
+from sami_runtime.errors import ContractError
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.contract import Contract
+from sami_runtime.model.data_sheet import DataSheet, Quantity
+from sami_runtime.model.seen import Response, Responses, Seen, Spread
+from sami_runtime.model.shipped import shipped_models
+
+
+def spread(size, steps=1000):
+    return Spread.of(np.random.default_rng(size).normal(size=(steps, size)))
+
+
+def responses(**changes):
+    signals = {
+        name: Response(mean=((0.1,) * size,) * 2, deviation=((0.0,) * size,) * 2) for name, size in SIZES.items()
+    }
+    return Responses(**({"size": (0.1, 0.1), "ticks": 5, "settle": 5, "starts": 2, "signals": signals} | changes))
+
+
+SIZES = {"position": 2, "goal": 1}
+
+
+def seen(**changes):
+    begin = {name: spread(size) for name, size in SIZES.items()}
+    fields = {"measured": "by hand", "steps": 1000, "episodes": 2, "signals": {**begin, "force": spread(2)}}
+    return Seen(**(fields | {"begin": begin, "responses": responses()} | changes))
+
+
+@pytest.fixture
+def contract(make):
+    sheet = DataSheet(frame="the table's", home="upright", numbers={"base": Quantity(unit="m", values=(0.0, 1.0))})
+    return make.contract_of(make.recurrent(), seen=seen(), sheet=sheet)
+
+
+def test_a_spread_is_that_of_its_values():
+    values = np.arange(1001.0)[:, None] * [1.0, -1.0]
+    found = Spread.of(values)
+    assert found.size == 2
+    assert (found.mean, found.lowest, found.highest) == ((500.0, -500.0), (0.0, -1000.0), (1000.0, 0.0))
+    assert (found.rare_low, found.rare_high) == ((1.0, -999.0), (999.0, -1.0))
+    assert found.deviation == pytest.approx(np.std(values, axis=0), rel=1e-5)
+
+
+def test_it_survives_json_with_the_sheet(contract):
+    again = Contract.parse(contract.dumps(), "model.onnx")
+    assert again == contract
+    assert str(again.sheet.numbers["base"]) == "0, 1 m"
+
+
+def test_a_contract_that_does_not_tell_is_written_as_ever(make):
+    document = json.loads(make.contract_of(make.recurrent()).dumps())
+    assert {"seen", "sheet"}.isdisjoint(document)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda s: s["signals"].pop("goal"), "seen.signals tells of"),
+        (lambda s: s["begin"].update(goal=s["begin"]["position"]), "seen.begin tells of"),
+        (lambda s: s["signals"]["goal"].update(mean=[0.0, 1.0]), "the numbers of a spread are not all of one size"),
+        (lambda s: s["signals"]["goal"].update(deviation=[-1.0]), "greater than or equal to 0"),
+        (lambda s: s["responses"].update(size=[0.1]), "seen.responses has 1 moves for 2 elements"),
+        (lambda s: s["responses"]["signals"].pop("goal"), "seen.responses tells nothing of the shape"),
+        (lambda s: s["responses"]["signals"]["goal"].update(mean=[[0.1]]), "seen.responses tells nothing of the shape"),
+        (lambda s: s.update(steps=0), "contract field 'seen.steps'"),
+    ],
+)
+def test_what_belongs_to_other_signals_is_refused(contract, edit, message):
+    document = json.loads(contract.dumps())
+    edit(document["seen"])
+    with pytest.raises(ContractError, match=message):
+        Contract.parse(json.dumps(document), "m.onnx")
+
+
+@pytest.mark.parametrize("name", shipped_models())
+def test_every_shipped_model_tells_what_training_saw(name):
+    contract = read_artifact(shipped_models()[name]).contract
+    assert contract.seen.episodes >= 100
+    for signal in (*contract.observation, contract.action):
+        found = contract.seen.signals[signal.name]
+        assert (np.array(found.lowest) <= found.rare_low).all()
+        assert (np.array(found.rare_high) <= found.highest).all()
+        low = [-np.inf if bound is None else bound for bound in signal.low]
+        if signal is contract.action:
+            assert (np.array(found.lowest) >= low).all()
+    # Golden steps come from training tasks, too.
+    golden = contract.golden_steps().observation
+    for signal in contract.observation:
+        found, value = contract.seen.signals[signal.name], golden[signal.name]
+        margin = 2 * max(found.deviation) + 1e-6
+        assert (value >= np.array(found.lowest) - margin).all(), signal.name
+        assert (value <= np.array(found.highest) + margin).all(), signal.name
+
+
+def test_pandas_file_tells_its_frame_and_what_each_signal_means():
+    contract = read_artifact(shipped_models()["panda-satesac"]).contract
+    assert (contract.observation, contract.action) == (PANDA_OBSERVATION, PANDA_ACTION)
+    assert contract.sheet == PANDA_SHEET
+    assert "base stands on it at x = -0.6 m" in contract.sheet.frame
+    assert contract.sheet.numbers["arm_base"].values == (-0.6, 0.0, 0.0)
