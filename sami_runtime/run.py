@@ -135,6 +135,7 @@ class Run:
         if fallback is not None:
             self._facts["fallback"] = type(fallback).__name__
         self._recorder: Recorder | None = None
+        self._ticked = False
         self._watching: list[OnStep] = []
         self._closing: ExitStack | None = None
 
@@ -174,6 +175,8 @@ class Run:
             self._handover.end()
             self._thread = None
             self._resting.set()
+            self._ticked = False
+        self._ticked = report.loop.ticks > 0
         self.conclude(report.ended, report.success)
         return report
 
@@ -213,10 +216,12 @@ class Run:
     def conclude(self, ended: Ending, success: bool | None) -> None:
         """Have the recording say what came of the episode that ran last. `episode` does; a person may know better.
 
+        An episode that ended before its first tick, or by an error, is left alone: there is nothing to say it of.
+
         Raises:
             RecordingError: The recording cannot be written.
         """
-        if self._recorder is not None:
+        if self._recorder is not None and self._ticked:
             self._recorder.conclude(RecordedEpisode(ended, success))
 
     @property

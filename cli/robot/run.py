@@ -253,9 +253,7 @@ def run(
             shadow=follower,
             watchdog=dog,
             loop_hz=loop_hz,
-            fallback=load_fallback(fallback, clock, session.contract, read_settings(adapter_config))
-            if fallback
-            else None,
+            fallback=load_fallback(fallback, clock, session.contract, settings) if fallback else None,
             pilot=pilot,
         )
         if not json:

@@ -59,7 +59,7 @@ def row_of(
     row |= {
         "ended": report.ended.value,
         "return": total and round(total, 3),
-        "context": [round(float(c), 4) for c in report.contexts[-1]],
+        "context": [round(float(c), 4) for c in (report.contexts[-1] if report.steps else ())],
         "telemetry": telemetry.summary(),
         "infer_us": round(1e6 * loop.times["infer"].mean, 1),
         "outcomes": {outcome.value: count for outcome, count in loop.outcomes.items()},

@@ -95,7 +95,7 @@ class AtTerminal:
 
 @pytest.fixture
 def terminal():
-    """The class; nothing of a test that failed is left running."""
+    """Makes them; nothing of a test that failed is left running."""
     made = []
     yield lambda *arguments: made.append(AtTerminal(*arguments)) or made[-1]
     for at in made:
@@ -175,17 +175,19 @@ def test_an_episode_is_repeated_judged_afterwards_and_the_next_one_waits_for_ent
     assert read_recording("r.mcap").episodes == {0: ("redo", None), 1: ("failure", False), 2: ("steps", None)}
 
 
-def test_rows_for_programs_hold_what_a_person_said():
-    options = ("--steps", 8, "--episodes", 2, "--json", "--keys", "--pause", 0.5)
+def test_rows_for_programs_hold_what_a_person_said(terminal):
+    options = ("--steps", 8, "--episodes", 2, "--json", "--keys", "--pause", 0.5, "--record", "r.mcap")
     at = terminal("run", "--adapter", "still:make", "--model", MODEL, *options)
     at.wait_for("keys: no pause and no take-over, because --limits has no rest, s or → success")
     at.wait_for("in 0.5 s, or at Enter, begins the next episode")
     at.press("s")
-    at.wait_for("reset with seed 1")
+    first = re.search(r"\{.*\}", at.wait_for("reset with seed 1"))
     at.press("q")
     assert at.end() == 0
-    shown = [json.loads(row) for row in re.findall(r"\{.*\}", at.shown)]
-    assert shown[-1]["ended"] == "stop"
+    second = re.search(r"\{.*\}", at.shown)
+    said = [(row["episode"], row["ended"], row["success"]) for row in map(json.loads, (first[0], second[0]))]
+    assert said == [(0, "success", True), (1, "stop", None)]
+    assert read_recording("r.mcap").episodes[0] == ("success", True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])

@@ -108,6 +108,17 @@ def test_a_person_ends_an_episode_before_anything_more_is_written(session, arm, 
     assert replay(recording, Session.load(session.artifact.path)).same
 
 
+def test_an_episode_that_ended_before_its_first_tick_says_nothing_of_the_one_before(session, arm, tmp_path):
+    clock, pilot = ManualClock(), Scripted()
+    with Run(session, arm(clock), clock, record=tmp_path / "r.mcap", pilot=pilot) as driving:
+        driving.episode(0)
+        pilot.script[0] = Request(end=Ending.STOP)
+        report = driving.episode(0)
+        driving.conclude(Ending.FAILURE, False)
+    assert (report.ended, report.steps, report.contexts.shape) == (Ending.STOP, 0, (0, 2))
+    assert read_recording(tmp_path / "r.mcap").episodes == {0: (Ending.STEPS, None)}
+
+
 def test_what_the_world_says_of_success_is_recorded(session, arm, tmp_path):
     class Judge(arm):
         def write(self, action):
