@@ -7,7 +7,7 @@ import pytest
 PUBLIC = {
     "sami_runtime": {
         *("Contract", "Session", "SessionState", "Signal", "Step", "read_artifact", "shipped_models"),
-        *("Run", "run_episode", "EpisodeReport", "LoopReport", "Outcome", "StepRecord"),
+        *("Run", "run_episode", "EpisodeReport", "LoopReport", "Outcome", "StepRecord", "Swapped"),
         *("Clock", "ManualClock", "MonotonicClock"),
         *("Adapter", "Executed", "Observation", "DryRun", "FakeAdapter", "Gapped", "GymnasiumAdapter", "PandaAdapter"),
         *("SignalSource", "GapProfile", "Limits", "SafetyGate", "Phase", "Reading", "Telemetry"),

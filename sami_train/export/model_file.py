@@ -47,10 +47,10 @@ def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:
         ArtifactError, ContractError: the file, or what would become of it, is not valid.
     """
     contract = read_artifact(model).contract
-    meanings = {signal.name: signal.meaning for signal in (*spec.signals, spec.action)}
+    declared = {signal.name: signal for signal in (*spec.signals, spec.action)}
 
     def told(signal: Signal) -> Signal:
-        return signal.model_copy(update={"meaning": meanings[signal.name]})
+        return signal.model_copy(update={name: getattr(declared[signal.name], name) for name in ("meaning", "moves")})
 
     observation, action = tuple(map(told, contract.observation)), told(contract.action)
     return _tell(model, {"observation": observation, "action": action, "seen": seen, "sheet": spec.sheet})
