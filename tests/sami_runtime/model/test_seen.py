@@ -102,7 +102,7 @@ def test_every_shipped_model_tells_what_training_saw(name):
 
 def test_pandas_file_tells_its_frame_and_what_each_signal_means():
     contract = read_artifact(shipped_models()["panda-satesac"]).contract
-    # Bounds stay as they were trained: the file's turning speed of a cube is bound as panda-gym's space says, too tightly.
+    # Bounds stay as the file was trained with: panda-gym's own, too tight for how fast a cube turns.
     told = [signal.model_dump(exclude={"low", "high"}) for signal in (*contract.observation, contract.action)]
     assert told == [signal.model_dump(exclude={"low", "high"}) for signal in (*PANDA_OBSERVATION, PANDA_ACTION)]
     assert contract.sheet == PANDA_SHEET
