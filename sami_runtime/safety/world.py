@@ -225,7 +225,8 @@ class World:
             if [part.dtype for part in parts] == self._float32:
                 row = np.frombuffer(b"".join(parts), np.float32)  # half the time of concatenate
             else:
-                row = np.concatenate(parts, dtype=np.float32, casting="unsafe")
+                with np.errstate(over="ignore"):  # a number beyond float32 becomes infinity, as in the session
+                    row = np.concatenate(parts, dtype=np.float32, casting="unsafe")
         except (LookupError, TypeError, ValueError, AttributeError, BufferError):
             return self._converted(observation)
         return row if row.shape == (self._size,) else None
@@ -233,7 +234,8 @@ class World:
     def _converted(self, observation: Observation) -> Array | None:
         """Return the same of numbers that are no arrays yet."""
         try:
-            parts = [np.asarray(observation.values[name], np.float32).reshape(-1) for name in self._names]
+            with np.errstate(over="ignore"):
+                parts = [np.asarray(observation.values[name], np.float32).reshape(-1) for name in self._names]
         except (LookupError, TypeError, ValueError):
             return None
         row = np.concatenate(parts)

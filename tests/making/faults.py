@@ -13,7 +13,7 @@ NONE2, NONE1 = (None, None), (None,)
 READ = (
     *("raises", "raises another error", "returns nothing", "stalls a little", "stalls for periods", "is old"),
     *("goes back in time", "is of the future", "has no time", "NaN", "infinity", "beyond float32", "wrong shape"),
-    *("signal missing", "text", "list", "float64", "trips"),
+    *("signal missing", "text", "list", "float64", "beyond the bounds", "trips"),
 )
 WRITE = (
     *("raises", "raises when done", "stalls a little", "stalls for periods", "executes less", "executes more"),
@@ -74,10 +74,12 @@ class FaultyArm:
         if fault == "trips":
             self._trip()
         for value in self._buffers.values():
-            value[:] = self.random.uniform(-1.5, 1.5, value.shape)
+            value[:] = self.random.uniform(-1.0, 1.0, value.shape)
         values = dict(self._buffers)
         if fault in ("NaN", "infinity", "beyond float32"):
             values["position"] = np.array([0.1, {"NaN": math.nan, "infinity": -math.inf}.get(fault, 1e300)])
+        elif fault == "beyond the bounds":
+            values["position"] = np.float32([0.1, -1.5])
         elif fault == "wrong shape":
             values["goal"] = np.zeros(3, np.float32)
         elif fault == "signal missing":
@@ -87,7 +89,7 @@ class FaultyArm:
         elif fault == "list":
             values["position"] = values["position"].tolist()
         elif fault == "float64":
-            values["position"] = self.random.uniform(-1.5, 1.5, 2)
+            values["position"] = self.random.uniform(-1.0, 1.0, 2)
         self.values = {name: np.array(value) for name, value in values.items()}
         since = {"is old": 1.0, "goes back in time": 0.06, "is of the future": -1.0, "has no time": math.nan}
         return Observation(values, self.clock.now() - since.get(fault, 0.0))

@@ -31,7 +31,7 @@ class ByHand:
     def follow(self, record):
         if record.step == 0:
             self.session.reset()
-        if record.acted:
+        if record.stepped:
             self.session.step({name: self.arm.values[name] for name in SIGNALS})
         if self.observer.told is not None:
             self.tell(self.observer.told)

@@ -66,7 +66,7 @@ def by_hand(path, records, begin=0):
             yield session.digest, answer
         else:
             yield None, None
-        made += record.acted
+        made += record.stepped
 
 
 @pytest.mark.parametrize("loop_hz", [25.0, 75.0])
@@ -83,13 +83,13 @@ def test_in_the_middle_it_acts_as_if_it_had_driven_from_the_beginning_to_the_las
     at = next(each for each, record in enumerate(outcome.records) if record.swapped)
     assert at > 60
     assert outcome.swapped == outcome.records[at].swapped
-    before = sum(record.acted for record in outcome.records[:at])
+    before = sum(record.stepped for record in outcome.records[:at])
     assert (outcome.swapped.fed_from, outcome.swapped.fed) == (0, before)
     assert outcome.swapped.path == str(paths[1])
     assert sum(record.outcome in ("held", "refused") for record in outcome.records) >= 9
     fed = list(by_hand(paths[1], outcome.records))
     assert [record.state for record in outcome.records[at:]] == [digest for digest, _ in fed[at:]]
-    acted = [(record, answer) for record, (_, answer) in zip(outcome.records, fed, strict=True) if record.acted]
+    acted = [(record, answer) for record, (_, answer) in zip(outcome.records, fed, strict=True) if record.stepped]
     alike = [record.action.tobytes() == answer.action.tobytes() for record, answer in acted]
     assert (any(alike[:before]), all(alike[before:])) == (False, True)
     assert report.contexts[before:].any()

@@ -21,7 +21,7 @@ def test_whatever_the_robot_does_what_is_written_is_allowed_and_what_is_reported
     assert {f"read {fault}" for fault in READ} | {f"write {fault}" for fault in WRITE} < counts["faults"].keys()
     assert set(counts["ended"]) >= {"SafetyStop", "AdapterError", "OSError", "SignalError"}
     assert min(counts["outcomes"][outcome] for outcome in ("acted", "held", "late", "refused")) > 10
-    assert min(counts["reasons"][reason] for reason in ("age", "order", "late", "refused")) > 10
+    assert min(counts["reasons"][reason] for reason in ("age", "order", "bounds", "late", "refused")) > 10
     assert counts["swaps"] > 10
 
 
