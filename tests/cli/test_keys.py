@@ -63,7 +63,10 @@ class AtTerminal:
         program = "import sys; from sami_cli.app import main; sys.argv[0] = 'sami'; main()"
         command = [sys.executable, "-c", program, *map(str, arguments)]
         # As a shell does: the terminal is the session's, and its keys go to this process.
-        attach = "import os, sys, fcntl, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        attach = (
+            "import fcntl, os, signal, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+            "[signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGQUIT)]; "
+        )
         start = [sys.executable, "-c", attach + "os.execv(sys.argv[1], sys.argv[1:])", *command]
         self.process = subprocess.Popen(start, stdin=self.tty, stdout=self.tty, stderr=self.tty)
         self.shown = ""

@@ -67,7 +67,7 @@ def test_what_the_command_does_a_run_does_in_python(rows, trained):
     options = {"gap": GapProfile.load("gap.toml"), "limits": Limits.load("limits.toml"), "simulator": True}
     facts = {"env": "panda", "seed": 4}
     with (
-        closing(simulator(environment("panda"), "all", {}, None).make(clock)) as panda,
+        closing(simulator(environment("panda"), "all", {}, None).make(clock, session.contract)) as panda,
         Run(session, panda, clock, record="python.mcap", facts=facts, **options) as run,
     ):
         for row in told:
