@@ -96,7 +96,8 @@ def test_the_example_of_the_documentation_runs(path, arm, tmp_path, monkeypatch,
     page = Path(__file__).parents[2] / "docs" / "embedding.md"
     if not page.is_file():
         pytest.skip("the documentation lies in a checkout, not beside the wheel")
-    example = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    blocks = [block.split("```")[0] for block in page.read_text(encoding="utf-8").split("```python\n")[1:]]
+    example = next(block for block in blocks if "Run(" in block)
     (tmp_path / "model.onnx").write_bytes(path.read_bytes())
     (tmp_path / "limits.toml").write_text("rest = 0.0\nrate = 5.0\n")
     robots = []

@@ -1,5 +1,6 @@
 """A loop that is watched, and a stop that reaches the robot while the loop's thread is blocked."""
 
+import math
 import threading
 import time
 
@@ -86,7 +87,7 @@ class ByItself:
 @pytest.mark.parametrize("method", ["read", "write"])
 def test_a_blocked_driver_stops_the_robot_and_latches_the_gate(session, blocking, stops, method):
     robot, seen = blocking(method, 4 * WITHIN), []
-    gate = SafetyGate(robot, session.contract)
+    gate = SafetyGate(robot, session.contract, Limits(max_pause_s=math.inf))  # else the gate finds the pause as well
     with Watchdog(NAME, WITHIN) as dog:
         with pytest.raises(SafetyStop, match=r"got no beat within 0\.15 s and stopped the robot by .*is re-armed"):
             run_episode(session, robot, clock=robot.clock, gate=gate, watchdog=dog, on_step=seen.append)
