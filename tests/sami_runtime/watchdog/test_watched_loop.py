@@ -11,6 +11,7 @@ from sami_runtime import (
     DryRun,
     Gapped,
     GapProfile,
+    Limits,
     MonotonicClock,
     Run,
     SafetyGate,
