@@ -72,11 +72,7 @@ def refuse_simulator_options(given: Mapping[str, Any]) -> None:
     Raises:
         SamiError: with the first that was given.
     """
-    from sami_runtime.errors import SamiError
-
-    for option, value in given.items():
-        if value is not None:
-            raise SamiError(f"--{option} {value} is for simulators; --adapter drives a robot. Leave one of them out.")
+    _refuse(given, "simulators; --adapter drives a robot. Leave one of them out.")
 
 
 def refuse_robot_options(given: Mapping[str, Any]) -> None:
@@ -85,11 +81,15 @@ def refuse_robot_options(given: Mapping[str, Any]) -> None:
     Raises:
         SamiError: with the first that was given.
     """
+    _refuse(given, "robots; name yours with --adapter, or leave it out.")
+
+
+def _refuse(given: Mapping[str, Any], meant_for: str) -> None:
     from sami_runtime.errors import SamiError
 
     for option, value in given.items():
         if value is not None:
-            raise SamiError(f"--{option} {value} is for robots; name yours with --adapter, or leave it out.")
+            raise SamiError(f"--{option} {value} is for {meant_for}")
 
 
 def parts(text: str | None) -> Any:
