@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from .judging import adapt, compare, gather, robustness
+from .judging import adapt, compare, contrast, gather, robustness
 from .judging import eval as evaluate
 from .model_files import atlas, describe, export, inspect, models, verify
 from .robot import bench, check_adapter, doctor, replay, run
@@ -60,6 +60,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "robustness": robustness.robustness,
         "gather": gather.gather,
         "compare": compare.compare,
+        "contrast": contrast.contrast,
         "adapt": adapt.adapt,
     },
     "Model file": {

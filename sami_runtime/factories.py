@@ -1,4 +1,4 @@
-"""What users name as MODULE:FACTORY: their adapters, and what stops their robot in an emergency."""
+"""What users name as MODULE:NAME: their adapters, their environments, what stops their robot in an emergency."""
 
 from __future__ import annotations
 
@@ -6,9 +6,29 @@ import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from sami_runtime.errors import SamiError, UnknownName
+
+
+def load_named(name: str, kind: str, example: str) -> Any:
+    """Return `OBJECT` of `MODULE`, which may lie in the current folder.
+
+    Args:
+        name: MODULE:OBJECT, e.g. `my_robots:ARM`.
+        kind: What it is, for messages: `"environment"`.
+        example: What to write instead of a name that is none.
+
+    Raises:
+        SamiError: It is no such name, or the module cannot be imported.
+        UnknownName: The module has nothing of that name.
+    """
+    module, module_name, object_name = _module_of(name, kind, example, "OBJECT")
+    if not hasattr(module, object_name):
+        own = [key for key in vars(module) if not key.startswith("_")]
+        raise UnknownName(kind, object_name, own, f"{module_name} does not have it.")
+    return getattr(module, object_name)
 
 
 def load_factory(name: str, kind: str, example: str) -> Callable[..., Any]:
@@ -23,16 +43,7 @@ def load_factory(name: str, kind: str, example: str) -> Callable[..., Any]:
         SamiError: It is no such name, or the module cannot be imported.
         UnknownName: The module has no such factory.
     """
-    module_name, colon, factory_name = name.partition(":")
-    if not (module_name and colon and factory_name):
-        raise SamiError(f"the {kind} is {name!r}; write MODULE:FACTORY, e.g. {example}.")
-    if (folder := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        told = f"{type(error).__name__}: {error}. {_advice(module_name, error)}"
-        raise SamiError(f"{module_name} of {name} cannot be imported: {told}") from error
+    module, module_name, factory_name = _module_of(name, kind, example, "FACTORY")
     factory = getattr(module, factory_name, None)
     if not callable(factory):
         own = [(key, value) for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
@@ -62,6 +73,20 @@ def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, shown:
         raise SamiError(
             f"{name}({shown}) failed: {type(error).__name__}: {error}. Correct it, or what it needs."
         ) from error
+
+
+def _module_of(name: str, kind: str, example: str, what: str) -> tuple[ModuleType, str, str]:
+    """Return the module of MODULE:NAME, and both names."""
+    module_name, colon, own_name = name.partition(":")
+    if not (module_name and colon and own_name):
+        raise SamiError(f"the {kind} is {name!r}; write MODULE:{what}, e.g. {example}.")
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(module_name), module_name, own_name
+    except (Exception, SystemExit) as error:
+        told = f"{type(error).__name__}: {error}. {_advice(module_name, error)}"
+        raise SamiError(f"{module_name} of {name} cannot be imported: {told}") from error
 
 
 def _advice(module_name: str, error: BaseException) -> str:

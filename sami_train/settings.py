@@ -37,6 +37,7 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, description="lie
 
 # Sequences are written as lists, which a strict tuple would refuse.
 Numbers = Annotated[tuple[int, ...], Field(strict=False)]
+Texts = Annotated[tuple[str, ...], Field(strict=False)]
 Layers = Annotated[
     tuple[Annotated[int, Field(ge=1)], ...],
     Field(strict=False, min_length=1, description="list at least one layer's units"),

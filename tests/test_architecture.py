@@ -22,8 +22,12 @@ MAX_TEST_LINES = 360
 
 TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
-BRIDGE = ("errors", "signals", "distribution", "clock", "model", "session", "adapters", "gap", "checks.verify")
-"""Rooms of the runtime that training may use: the file's format, what judges its own exports, the gap to reality."""
+BRIDGE = (
+    *("errors", "signals", "distribution", "clock", "documents", "factories", "model", "session", "adapters", "gap"),
+    *("checks.verify", "recording.reader"),
+)
+"""Rooms of the runtime that training may use: the file's format, what judges its own exports, the gap to reality,
+and recordings, which it learns from."""
 
 FLOORS = {
     "sami_runtime": (
@@ -42,7 +46,7 @@ FLOORS = {
         "machine settings __init__",
         "envs",
         "episodes",
-        "methods evaluation",
+        "methods evaluation given",
         "config contexts",
         "agent",
         "runs",

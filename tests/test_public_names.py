@@ -19,7 +19,10 @@ PUBLIC = {
     "sami_runtime.session": {"Session", "SessionState", "Step"},
     "sami_train.agent": {"ContextSAC"},
     "sami_train.config": {"TrainConfig", "resolve"},
-    "sami_train.envs": {"ENVIRONMENTS", "EnvironmentSpec", "environment"},
+    "sami_train.envs": {
+        *("ENVIRONMENTS", "EnvironmentSpec", "environment", "Range", "signal", "task_space"),
+        *("Feature", "Goal", "Layout", "TaskSpace"),
+    },
 }
 
 

@@ -72,8 +72,7 @@ def _agent(contract: Contract, run: Path | None) -> tuple[Any, str]:
     settings = contract.training.get("config")
     if not isinstance(settings, dict):
         raise SamiError("the contract carries no training configuration to make a policy of the same shape by.")
-    learning = {**settings.get("learning", {}), "buffer_episodes": 1}
-    config = from_dict({**settings, "learning": learning})
+    config = from_dict(settings)
     agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
     return agent, (
         "torch and predict step a policy of the same shape, made from the contract's configuration with new weights "

@@ -27,7 +27,15 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
     name = own if env is None else env
     if name is None:
         raise SamiError(f"model {contract.name!r} does not say what it was trained in; name it with --env.")
-    spec = environment(str(name))
+    try:
+        spec = environment(str(name))
+    except SamiError as error:
+        if env is not None:
+            raise
+        raise SamiError(
+            f"model {contract.name!r} was trained in {name}, which is not found here: {error} Go to its folder or "
+            "install it, or name an environment with the same signals with --env."
+        ) from error
     signals = {signal.name for signal in spec.signals}
     if own not in (None, name) and not {signal.name for signal in contract.observation} <= signals:
         raise SamiError(
@@ -62,15 +70,21 @@ def model_and_environment(model: Path | None, env: str | None) -> tuple[Path, En
     return shipped[name], spec
 
 
-def task_set_names(tasks: str) -> list[str]:
-    """Names of task sets, comma-separated.
+def task_set_names(tasks: str | None, spec: EnvironmentSpec) -> list[str]:
+    """Names of task sets, comma-separated; all that the environment has if None.
 
     Raises:
         SamiError: there is none.
+        UnknownName: the environment does not have one of them.
     """
-    from sami_runtime.errors import SamiError
+    from sami_runtime.errors import SamiError, UnknownName
 
+    if tasks is None:
+        return list(spec.tasks.sets)
     names = list(dict.fromkeys(name.strip() for name in tasks.split(",") if name.strip()))
     if not names:
         raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate,extreme.")
+    for name in names:
+        if name not in spec.tasks.sets:
+            raise UnknownName("task set", name, spec.tasks.sets)
     return names

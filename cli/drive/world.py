@@ -89,7 +89,22 @@ def _refuse(given: Mapping[str, Any], meant_for: str) -> None:
 
     for option, value in given.items():
         if value is not None:
+            value = " ".join(value) if isinstance(value, list) else value
             raise SamiError(f"--{option} {value} is for {meant_for}")
+
+
+def fixed(texts: Sequence[str] | None) -> dict[str, Any]:
+    """Return the features that are given as NAME=VALUE; text that is no number is left for the task's own check.
+
+    Raises:
+        SamiError: there is no `=`.
+    """
+    from sami_runtime.errors import SamiError
+
+    pairs = [text.partition("=") for text in texts or ()]
+    if wrong := ["".join(pair) for pair in pairs if not (pair[0].strip() and pair[1])]:
+        raise SamiError(f"--fix {wrong[0]} is not NAME=VALUE, e.g. --fix length=0.8.")
+    return {name.strip(): _number(value.strip()) for name, _, value in pairs}
 
 
 def parts(text: str | None) -> Any:
@@ -98,6 +113,13 @@ def parts(text: str | None) -> Any:
         return text and []
     try:
         return [int(number) for number in text.replace("+", ",").split(",")]
+    except ValueError:
+        return text
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
     except ValueError:
         return text
 

@@ -48,6 +48,7 @@ def adapt(
 
     seed = SEED if seed is None else seed
     model, spec = model_and_environment(model, env)
+    spec.require_changes()
     changes = [Change.parse(text, spec.tasks, spec.episode_steps) for text in change]
     files = findings(out, "adaptation", force)
     weights = read_artifact(model).contract.weights_sha256

@@ -15,16 +15,18 @@ def evaluate(
     run: Annotated[Path | None, typer.Option(help="Run folder to evaluate.")] = None,
     model: Annotated[Path | None, typer.Option(help=f"{MODEL_HELP}, instead of a run.")] = None,
     env: Annotated[str | None, typer.Option(help="Environment of --model; the model's own if left out.")] = None,
-    tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training,moderate,extreme",
+    tasks: Annotated[
+        str | None, typer.Option(help="Task sets, comma-separated; all that the environment has if left out.")
+    ] = None,
     episodes: Annotated[
         int,
-        typer.Option(min=1, help="Episodes per task; on MuJoCo per set, whose tasks come in turn, as in the paper."),
+        typer.Option(
+            min=1, help="Episodes per task; where returns count, per set, whose tasks come in turn, as in the paper."
+        ),
     ] = 100,
     workers: Annotated[
         int,
-        typer.Option(
-            min=0, help="Cores: processes, on MuJoCo threads of the simulation (one alone behind a --gap); 0 takes all."
-        ),
+        typer.Option(min=0, help="Cores: processes, or threads of a simulation that has them; 0 takes all."),
     ] = 0,
     gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
@@ -59,7 +61,7 @@ def evaluate(
         assert model is not None
         # Refuses here what a worker process would refuse with less grace.
         source, spec = model_and_environment(model_file(model), env)
-    names = task_set_names(tasks)
+    names = task_set_names(tasks, spec)
     profile = GapProfile.load(gap) if gap else None
     if profile is not None:
         profile.require_fit(spec.signals)

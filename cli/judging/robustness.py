@@ -23,7 +23,7 @@ def robustness(
     kinds: Annotated[str | None, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point.")] = 10,
     workers: Annotated[
-        int, typer.Option(min=0, help="Cores: processes (on MuJoCo one alone behind a gap); 0 takes all.")
+        int, typer.Option(min=0, help="Cores: processes, or threads of a simulation that has them; 0 takes all.")
     ] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
@@ -44,7 +44,7 @@ def robustness(
 
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
-    names = task_set_names(tasks)
+    names = task_set_names(tasks, spec)
     chosen = measuring.kinds(None if kinds is None else [name.strip() for name in kinds.split(",")])
     files = findings(out, "robustness", force)
     total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))

@@ -62,6 +62,8 @@ def _short(value: Any) -> str:
 
 
 def _atlas(contract: Contract) -> str:
+    if contract.context is None:
+        return "none, because the policy infers no context"
     if (atlas := contract.atlas) is None:
         return "none; `sami atlas` adds one"
     return (

@@ -63,6 +63,10 @@ def run(
             help="Fix the crippled joints or legs, e.g. 3 or 0+4 or none (MuJoCo).", rich_help_panel=HIDDEN_TASK
         ),
     ] = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Fix any feature of the task.", rich_help_panel=HIDDEN_TASK),
+    ] = None,
     seed: Annotated[
         int,
         typer.Option(min=0, help="Seed of the first episode; the next ones count on.", rich_help_panel=HIDDEN_TASK),
@@ -202,14 +206,15 @@ def run(
 
     render = renderer(render, gif, dry_run)
     fixed = {"mass": mass, "friction": friction, "damping": damping}
+    named = worlds.fixed(fix)
     settings = read_settings(adapter_config)
     if adapter is None:
         worlds.refuse_robot_options({"adapter-config": adapter_config, "loop-hz": loop_hz, "fallback": fallback})
         model, spec = model_and_environment(model, env)
         mode = "rgb_array" if render == "gif" else render
-        world = worlds.simulator(spec, tasks or "all", {**fixed, "crippled": worlds.parts(cripple)}, mode)
+        world = worlds.simulator(spec, tasks or "all", {**fixed, "crippled": worlds.parts(cripple), **named}, mode)
     else:
-        given = {"env": env, "tasks": tasks, **fixed, "cripple": cripple, "render": render}
+        given = {"env": env, "tasks": tasks, **fixed, "cripple": cripple, "fix": fix, "render": render}
         worlds.refuse_simulator_options(given)
         if model is None:
             raise SamiError(f"which model is to drive {adapter}? Name its file with --model.")

@@ -82,14 +82,15 @@ def header(world: World, telemetry: Telemetry, hopeless: Sequence[Mapping[str, A
     names = " ".join(f"{name:>8}" for name in world.features)
     known = "" if telemetry.atlas is None else "  phase        score "
     outcome = "  success" if world.success else "    return"
-    return f"{note}{names}  {'skill          ' if world.skills else ''}steps{outcome}{known}  context moves"
+    moves = "  context moves" if telemetry.size else ""
+    return f"{note}{names}  {'skill          ' if world.skills else ''}steps{outcome}{known}{moves}"
 
 
 def line(row: Mapping[str, Any], world: World, report: EpisodeReport, hopeless: Sequence[Mapping[str, Any]]) -> str:
     """Return an episode in one line, marked where its task is one of the `hopeless`."""
     import numpy as np
 
-    speed = np.linalg.norm(np.diff(report.contexts, axis=0), axis=1)
+    speed = np.linalg.norm(np.diff(report.contexts, axis=0), axis=1) if report.contexts.size else np.zeros(0)
     # A long episode is shown in stretches of equal length.
     speed = np.array([part.mean() for part in np.array_split(speed, min(len(speed), SPARKS_SHOWN) or 1) if len(part)])
     scale = max(float(speed.max(initial=0.0)), 1e-9)
@@ -105,7 +106,7 @@ def line(row: Mapping[str, Any], world: World, report: EpisodeReport, hopeless: 
         outcome = f"{earned:>8}"
     said = f"  {row['ended']}" if row["ended"] in SAID else ""
     skill = f"{row['skill']:<14} " if world.skills else ""
-    return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}{said}"
+    return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}{said}".rstrip()
 
 
 def successes(rows: Sequence[Row]) -> str:

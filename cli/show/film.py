@@ -66,7 +66,8 @@ class Film:
             left = 10 + i * (BAR + 4)
             height = HEIGHT * float(value) / self._largest
             draw.rectangle((left, base - max(height, 0.0), left + BAR, base - min(height, 0.0)), fill=(80, 160, 240))
-        draw.text((10, frame.height - 60 - 12), "context", fill=(120, 120, 130))
+        if len(record.context):
+            draw.text((10, frame.height - 60 - 12), "context", fill=(120, 120, 130))
         self.frames += [frame] * (HOLD if won else 1)
 
     def save(self) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 def evaluation_table(result: Evaluation, task_set: str) -> Table:
     """Return what was measured in each task of one set, with the mean."""
+    from sami_train.envs.catalog import environment
     from sami_train.envs.measure import SUCCESS
     from sami_train.envs.tasks import shown
 
@@ -36,11 +37,14 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
         cells = [(str(row.episodes), measure.show(row.ret)) for row in rows]
         error = measure.show(result.ret_error(task_set))
         means = [str(total), f"{measure.show(result.ret(task_set))} ± {error}"]
+    if task_set in environment(result.env).tasks.drawn:
+        title += f"; these {len(environment(result.env).tasks.sets[task_set])} tasks stand for all that may be drawn"
     table = Table(title=f"{task_set} ({title})", title_justify="left")
-    for name in (*features, *told):
+    for name in (*(features or ["task"]), *told):
         table.add_column(name, justify="right")
     for row, numbers in zip(rows, cells, strict=True):
-        table.add_row(*(shown(row.task[name]) for name in features), *numbers, f"{row.steps:.1f}")
+        task = [shown(row.task[name]) for name in features] or ["the one"]
+        table.add_row(*task, *numbers, f"{row.steps:.1f}")
     table.add_section()
     table.add_row("mean", *[""] * (len(features) - 1), *means, style="bold")
     if measure is not SUCCESS:

@@ -29,7 +29,7 @@ COLORS = {"done": "green", "failed": "red", "stopped": "yellow", "waiting": "dim
 def sweep(
     context: typer.Context,
     out: Annotated[Path | None, typer.Option(help="Folder of the sweep, with a run folder for each cell.")] = None,
-    env: Annotated[str, typer.Option(help="Environments, comma-separated.")] = "panda",
+    env: Annotated[str, typer.Option(help="Environments, comma-separated; also your own, as MODULE:SPEC.")] = "panda",
     method: Annotated[str, typer.Option(help="Methods, comma-separated.")] = "satesac",
     preset: Annotated[str, typer.Option(help="Sets of hyperparameters, comma-separated.")] = "fast-cpu",
     seed: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "0",
@@ -44,7 +44,7 @@ def sweep(
         typer.Option("--deterministic", help="As in `sami train`: the same cell gives the same weights, bit for bit."),
     ] = False,
     episodes: Annotated[
-        int, typer.Option(min=1, help="Evaluation episodes per task; on MuJoCo per set of tasks.")
+        int, typer.Option(min=1, help="Evaluation episodes per task; where returns count, per set.")
     ] = 100,
     resume: Annotated[
         Path | None, typer.Option(metavar="SWEEP", help="Go on with a sweep: what is not done runs, from checkpoints.")

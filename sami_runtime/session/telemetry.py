@@ -8,7 +8,8 @@ Phases, with the numbers of the model's atlas (see `Atlas`), of the mean over it
 - `re-adapting`, when an adapted mean leaves: it is quicker than `fast`, or there is an alarm. It ends as exploring
   does.
 
-Between `slow` and `fast` the phase stays as it is, so that it does not flicker.
+Between `slow` and `fast` the phase stays as it is, so that it does not flicker. A policy that has not learned (its
+contract tells of 0 updates) explores for ever: a random context at rest has adapted to nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ class Telemetry:
     """
 
     def __init__(self, contract: Contract) -> None:
+        self.size = contract.context_size
+        """C; 0 for a policy that infers no context, which tells nothing."""
         self.atlas = contract.atlas
+        self._learned = contract.training.get("updates") != 0  # files of early versions do not say
         self._locate = None if contract.atlas is None else Locator(contract.atlas)
         window = 1 if contract.atlas is None else contract.atlas.window
         self._recent = np.zeros((window, contract.context_size))  # step t in row t % W
@@ -150,6 +154,8 @@ class Telemetry:
     def _phase(self, drift: float, alarm: bool) -> Phase:
         assert self.atlas is not None
         assert self.now.phase is not None
+        if not self._learned:
+            return Phase.EXPLORING
         if alarm or drift > self.atlas.fast:
             return Phase.EXPLORING if self.now.phase is Phase.EXPLORING else Phase.READAPTING
         return Phase.ADAPTED if drift <= self.atlas.slow else self.now.phase

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -13,20 +14,22 @@ from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from torch import Tensor
 
 from sami_train.agent.contrast import Contrast
+from sami_train.agent.contrast_record import ContrastRecord
 from sami_train.agent.features import feature_layout
 from sami_train.agent.learner import Learner
 from sami_train.agent.policy import ContextPolicy
-from sami_train.agent.requirements import horizon, require_tasks, single_envs, unit_box
+from sami_train.agent.requirements import horizon, require_tasks, single_envs, task_code, unit_box
+from sami_train.agent.saved import optimizers_of, read_agent, write_agent
 from sami_train.config.schema import TrainConfig
-from sami_train.envs.catalog import find
+from sami_train.envs.catalog import spec_of
 from sami_train.envs.layout import flat_size
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.episodes.buffer import EpisodeBuffer
-from sami_train.episodes.collectors import InStep, Processes, Source
+from sami_train.episodes.collectors import Source, make_source
 from sami_train.episodes.episode import Episode
 from sami_train.episodes.numpy_policy import NumpyPolicy
-from sami_train.episodes.rollout import Rollout
+from sami_train.episodes.rollout import with_states
 from sami_train.episodes.task_record import TaskRecord
 from sami_train.episodes.windows import WindowPlan
 from sami_train.methods.methods import method
@@ -38,7 +41,7 @@ MAX_BACKLOG = 500
 
 
 class ContextSAC(BaseAlgorithm):
-    """SAC whose actor and critics read a context that an encoder infers within the episode: all five methods.
+    """SAC whose actor and critics read a context that an encoder infers within the episode: all methods, and baselines.
 
     Collection goes by whole episodes. With `config.collection.collectors` 0 it happens in step with learning and the
     same seed gives the same weights; otherwise processes of their own collect while this one learns.
@@ -80,8 +83,10 @@ class ContextSAC(BaseAlgorithm):
         )
         self.rng: np.random.Generator | None = None
         self._updates_before = 0
+        self._began_at = 0
         self._last_scalars: dict[str, Tensor] = {}
         self.task_record = TaskRecord()
+        self.contrast_record = ContrastRecord()
         if _init_setup_model:
             self._setup_model()
 
@@ -111,20 +116,21 @@ class ContextSAC(BaseAlgorithm):
             hidden_size=net.hidden_size,
             encoder_units=net.encoder_units,
             context_size=net.context_size,
+            history_steps=net.history_steps,
+            told=task_code(self.env, self.config, self.environment) if self.method.is_told else None,
             net_arch=net.net_arch,
             layer_norm=net.layer_norm,
             initial_temperature=self.config.learning.initial_temperature,
         ).to(self.device)
-        estimator = self.method.estimator
+        estimator = None if self.config.init.keep_encoder else self.method.estimator
         contrast = Contrast(self.policy, estimator, self.config.contrast) if estimator else None
-        self.learner = Learner(self.policy, self.config.learning, contrast)
+        self.learner = Learner(self.policy, self.config.learning, contrast, self.config.init)
         self.buffer: EpisodeBuffer | None = None
 
     def _find_environment(self) -> EnvironmentSpec | None:
         if self.env is None:
-            return getattr(self, "environment", None)
-        spec = single_envs(self.env)[0].spec
-        return find(spec.id) if spec is not None else None
+            return getattr(self, "environment", None)  # of the file that it was loaded from
+        return spec_of(single_envs(self.env)[0])
 
     def make_buffer(self) -> EpisodeBuffer:
         """Make the episode buffer, or return it where it is made: acting needs none."""
@@ -140,8 +146,11 @@ class ContextSAC(BaseAlgorithm):
         return self.buffer
 
     def _window_plan(self) -> WindowPlan | None:
-        cfg = self.config.learning
-        return WindowPlan(cfg.window, cfg.burn_in, self.policy.encoder.state) if cfg.window else None
+        cfg, state = self.config.learning, self.policy.encoder.state
+        if cfg.window:
+            return WindowPlan(cfg.window, cfg.burn_in, state)
+        # Whole episodes begin with a state of zeros, but for those whose policy is told something at their start.
+        return None if self.policy.told is None else WindowPlan(horizon(single_envs(self.env)[0]), 0, state)
 
     def learn(
         self: Self,
@@ -201,35 +210,25 @@ class ContextSAC(BaseAlgorithm):
         return self
 
     def _source(self) -> Source:
-        collection, exploration = self.config.collection, self.config.exploration
-        reach = self.environment.reach if self.environment else None
-        weights, envs, plan = self.policy.numpy_weights(), single_envs(self.env), self._window_plan()
-        state_every = plan.stride if plan else 0
-        if collection.collectors == 0:
-            policy = NumpyPolicy(weights, len(envs))
-            rollout = Rollout(envs, policy, int(self.seed or 0), exploration, reach, state_every=state_every)
-            return InStep(rollout, policy, self.policy.numpy_weights, self._episode_num)
-        return Processes(
-            envs[0].spec,
-            collection.envs,
-            collection.collectors,
-            weights,
+        collection, plan = self.config.collection, self._window_plan()
+        return make_source(
+            single_envs(self.env),
+            self.policy.numpy_weights,
             int(self.seed or 0),
-            exploration,
-            reach,
+            self.config.exploration,
+            self.environment.reach if self.environment else None,
             self._episode_num,
-            state_every,
+            plan.stride if plan else 0,
+            collection.collectors,
+            collection.envs,
         )
 
     def _due(self) -> int:
         """Return how many updates are owed for the environment steps since the counter began."""
-        cfg = self.config.learning
-        past_warmup = max(0, self.num_timesteps - self.config.exploration.warmup_steps)
-        return past_warmup // cfg.train_every * cfg.gradient_steps - (self._n_updates - self._updates_before)
+        return self.config.updates_after(self.num_timesteps - self._began_at) - (self._n_updates - self._updates_before)
 
     def _store(self, buffer: EpisodeBuffer, episode: Episode) -> None:
-        buffer.add(episode)
-        self.policy.features.update(episode.observations)
+        self._take(buffer, episode)
         self.num_timesteps += len(episode)
         self._episode_num += 1
         self.task_record.add(episode)
@@ -238,10 +237,27 @@ class ContextSAC(BaseAlgorithm):
         self.ep_info_buffer.append({"r": episode.ret, "l": len(episode), "t": 0.0})
         self.ep_success_buffer.append(float(episode.success))
 
+    def _take(self, buffer: EpisodeBuffer, episode: Episode) -> None:
+        buffer.add(episode)
+        if not self.config.init.keeps_statistics:
+            self.policy.features.update(episode.observations)
+
+    def take_recorded(self, episodes: Iterable[Episode]) -> None:
+        """Put recorded episodes into the buffer; none is counted. Their encoder states are those of today's encoder."""
+        buffer, plan = self.make_buffer(), self._window_plan()
+        policy = NumpyPolicy(self.policy.numpy_weights(), 1)
+        for episode in episodes:
+            self._take(buffer, with_states(episode, policy, plan.stride) if plan else episode)
+
     def _update(self, buffer: EpisodeBuffer, source: Source) -> None:
         assert self.rng is not None
-        contrast = self.learner.contrast is not None and self._n_updates % self.config.contrast.every == 0
-        self._last_scalars |= self.learner.update(buffer, self.rng, contrast)
+        only_critics = self._n_updates < self.config.init.critic_updates
+        contrasts = self.learner.contrast is not None and not only_critics
+        contrasting = contrasts and self._n_updates % self.config.contrast.every == 0
+        scalars = self.learner.update(buffer, self.rng, contrasting, only_critics)
+        if contrasting:
+            self.contrast_record.add(scalars)
+        self._last_scalars |= scalars
         self._n_updates += 1
         if self._n_updates % self.config.collection.publish_every == 0:
             source.publish(self.policy.numpy_weights())
@@ -258,6 +274,8 @@ class ContextSAC(BaseAlgorithm):
         record("time/total_timesteps", self.num_timesteps)
         for name, scalar in self._last_scalars.items():
             record(f"train/{name}", float(scalar))
+        for name, value in self.contrast_record.scalars().items():
+            record(name, value)
         self.logger.dump(self.num_timesteps)
 
     @property
@@ -273,9 +291,21 @@ class ContextSAC(BaseAlgorithm):
         """Read back what `save_buffer` wrote."""
         self.make_buffer().restore(path)
 
-    def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "buffer", "learner", "method", "_last_scalars"]
+    def save(self, path: str | Path) -> None:  # type: ignore[override] # a pickle's options mean nothing here
+        """Write the agent without its buffer, see `saved`; `.zip` is added to a name without an ending."""
+        write_agent(Path(path), self)
+
+    @classmethod
+    def load(  # type: ignore[override]
+        cls: type[Self], path: str | Path, env: GymEnv | None = None, device: torch.device | str = "auto"
+    ) -> Self:
+        """Return the agent that `save` wrote; to go on learning it needs an environment, to act it needs none."""
+        saved = read_agent(Path(path))
+        agent = cls("ContextPolicy", env, saved.config, None, 0, saved.facts["seed"], device, False)
+        saved.set_spaces(agent)
+        agent._setup_model()
+        saved.restore(agent)
+        return agent
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
-        optimizers = ["actor_optimizer", "critic_optimizer", "temperature_optimizer"]
-        return ["policy", *[f"learner.{name}" for name in optimizers]], []
+        return ["policy", *[f"learner.{name}" for name in optimizers_of(self.learner)]], []

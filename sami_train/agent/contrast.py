@@ -12,10 +12,15 @@ from sami_train.config.schema import ContrastConfig
 from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch
 from sami_train.methods.estimators import Estimator
 from sami_train.methods.losses import ContrastiveLoss, contrastive_loss
+from sami_train.methods.ranking import rank_by
 
 
 class Contrast:
-    """Compares trajectories by their embeddings (paper, figure 5): queries by psi, keys by the momentum encoder psi*.
+    """Compares trajectories by their embeddings (paper, figure 5): queries by psi, keys by psi or its momentum psi*.
+
+    With keys of psi* (the paper's) no gradient reaches the negatives: a step pulls the queries towards good skills, and
+    takes bad ones, which the same network reads, along. Alone on a buffer, that learns and forgets in turn
+    (docs/contrast.md). With keys of psi itself both sides move apart.
 
     Args:
         policy: whose encoders these are.
@@ -30,25 +35,34 @@ class Contrast:
         """Return the loss on newly drawn trajectories; its gradient reaches psi alone.
 
         Returns:
-            None while the buffer holds nothing to compare: a single task for InfoNCE, only equal returns for SaNCE.
+            None while the buffer holds nothing to compare: a single task for InfoNCE; for SaNCE only equal scores, or
+            in the draw a single one above the others.
         """
         config = self.config
 
         def score(where: np.ndarray) -> np.ndarray:
-            return buffer.returns[where] if config.ranking == "return" else self._values(sequences(where))
+            if config.ranking == "value":
+                return self._values(sequences(where))
+            return rank_by(config.ranking, buffer, where, rng)
 
         def sequences(where: np.ndarray) -> SequenceBatch:
             return buffer.sequences(buffer.windows(where, rng))
 
-        drawn = self.estimator.strategy(buffer, config.trajectories, rng, score)
+        drawn = self.estimator.strategy(buffer, config.trajectories, rng, score, config.stretch)
         if drawn is None:
             return None
-        queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
-        with torch.no_grad():
-            # A query's positive is another good trajectory, not the query's own embedding.
-            partners = drawn.positives[np.roll(np.arange(len(drawn.positives)), 1)]
-            positives = self._embed(self.policy.momentum_encoder, sequences(partners), rng)
-            negatives = self._embed(self.policy.momentum_encoder, sequences(drawn.negatives), rng)
+        # A query's positive is another good trajectory, not the query's own embedding.
+        partners = np.roll(np.arange(len(drawn.positives)), 1)
+        if config.keys == "momentum":
+            queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
+            with torch.no_grad():
+                keys = self.policy.momentum_encoder
+                positives = self._embed(keys, sequences(drawn.positives[partners]), rng)
+                negatives = self._embed(keys, sequences(drawn.negatives), rng)
+        else:
+            queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
+            negatives = self._embed(self.policy.encoder, sequences(drawn.negatives), rng)
+            positives = queries if config.pairing == "all_steps" else queries[partners]
         if config.pairing == "all_steps":
             # As many positives as there are queries: the partners' steps, in random order and repeated as needed.
             positives = positives[rng.permutation(np.arange(len(queries)) % len(positives))]

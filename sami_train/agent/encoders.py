@@ -1,7 +1,10 @@
 """Context encoders: what was seen and done so far in the episode, to the context c_t = psi(tau_0:t).
 
-Both read, at each step, features of the observation and the action executed before it, and carry a state of named
-tensors from step to step that is zero at the start of an episode. Neither reads the reward: a robot has none.
+All read, at each step, features of the observation and the action executed before it, and carry a state of named
+tensors from step to step that is zero at the start of an episode. None reads the reward: a robot has none.
+
+The last three learn nothing; they are what the baselines give their policies in the place of a context: nothing, the
+last steps as they were, the task itself.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
 
+from sami_runtime.errors import SamiError
 from sami_train.agent.networks import mlp
 from sami_train.episodes.numpy_policy import SMALLEST_VARIANCE, EncoderKind
 
@@ -28,7 +32,27 @@ class Inference(NamedTuple):
     """KL divergence from the prior, (B, T); None where contexts are no random variables."""
 
 
-class LSTMEncoder(nn.Module):
+class _Encoder(nn.Module):
+    """What encoders have in common."""
+
+    kind: ClassVar[EncoderKind]
+    infers: ClassVar[bool] = True
+    """Whether what it gives the policy is a context, which a model file answers and telemetry reads."""
+    state: dict[str, tuple[int, ...]]
+    """Shapes of the tensors that it carries from step to step, by name."""
+    size: int
+    """How many numbers it gives the policy beside the features of the observation, C."""
+
+    def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
+        """Return the contexts of windows (B, T, features + A); deterministic."""
+        return Inference(self(x, state)[0], None)
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Return the weights that its likeness in `numpy_policy` needs."""
+        return {}
+
+
+class LSTMEncoder(_Encoder):
     """LSTM, then one linear layer (paper, appendix "Encoder architecture").
 
     Args:
@@ -39,11 +63,10 @@ class LSTMEncoder(nn.Module):
     """
 
     kind: ClassVar[EncoderKind] = "lstm"
-    state: dict[str, tuple[int, ...]]
 
     def __init__(self, features: int, actions: int, hidden_size: int, context_size: int) -> None:
         super().__init__()
-        self.state = {"hidden": (1, hidden_size), "cell": (1, hidden_size)}
+        self.state, self.size = {"hidden": (1, hidden_size), "cell": (1, hidden_size)}, context_size
         self.lstm = nn.LSTM(features + actions, hidden_size, batch_first=True)
         self.head = nn.Linear(hidden_size, context_size)
 
@@ -61,17 +84,13 @@ class LSTMEncoder(nn.Module):
         hidden, (h, c) = self.lstm(x, before)
         return self.head(torch.relu(hidden)), (h.transpose(0, 1), c.transpose(0, 1))
 
-    def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
-        """Return the contexts of windows (B, T, features + A); deterministic."""
-        return Inference(self(x, state)[0], None)
-
     def arrays(self) -> dict[str, Tensor]:
         """Return the weights that `numpy_policy.LSTM` needs."""
         named = {name.removesuffix("_l0"): weight for name, weight in self.lstm.named_parameters()}
         return named | {"head.weight": self.head.weight, "head.bias": self.head.bias}
 
 
-class GaussianEncoder(nn.Module):
+class GaussianEncoder(_Encoder):
     """PEARL's encoder: a product of Gaussian factors, one for each transition (Rakelly et al. 2019, equation 2).
 
     q(z | tau_0:t) is proportional to N(z; 0, 1) times N(z; mu(s, a, s'), sigma(s, a, s')^2) of every transition so
@@ -84,11 +103,10 @@ class GaussianEncoder(nn.Module):
     """
 
     kind: ClassVar[EncoderKind] = "gaussians"
-    state: dict[str, tuple[int, ...]]
 
     def __init__(self, features: int, actions: int, context_size: int, units: tuple[int, ...]) -> None:
         super().__init__()
-        self.features = features
+        self.features, self.size = features, context_size
         self.state = {
             "precision": (context_size,),
             "weighted_mean": (context_size,),
@@ -131,6 +149,68 @@ class GaussianEncoder(nn.Module):
         linears = [module for module in self.factor if isinstance(module, nn.Linear)]
         named = {f"factor.weight_{i}": linear.weight for i, linear in enumerate(linears)}
         return named | {f"factor.bias_{i}": linear.bias for i, linear in enumerate(linears)}
+
+
+class NoEncoder(_Encoder):
+    """Nothing: the policy of memoryless SAC reads the observation alone."""
+
+    kind: ClassVar[EncoderKind] = "none"
+    infers: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state, self.size = {}, 0
+
+    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Return contexts without numbers, (B, T, 0); arguments as those of `LSTMEncoder.forward`."""
+        return x[..., :0], ()
+
+
+class HistoryEncoder(_Encoder):
+    """The last k steps as they were, end to end and the newest last; zeros before the first (Mnih et al. 2015).
+
+    A step is what every encoder reads at it: features of the observation, and the action executed before.
+
+    Args:
+        features, actions: as `LSTMEncoder`.
+        steps: k, at least 2.
+    """
+
+    kind: ClassVar[EncoderKind] = "history"
+    infers: ClassVar[bool] = False
+
+    def __init__(self, features: int, actions: int, steps: int) -> None:
+        super().__init__()
+        self.steps, self.size = steps, steps * (features + actions)
+        self.state = {"history": (steps - 1, features + actions)}
+
+    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Return the steps that each step can see, (B, T, k (features + A)); as `LSTMEncoder.forward`."""
+        before = x.new_zeros(len(x), *self.state["history"]) if state is None else state[0]
+        steps = torch.cat([before, x], 1)  # (B, k - 1 + T, features + A)
+        if x.shape[1] == 1:  # one step, which exports to fewer operators
+            return steps.flatten(1).unsqueeze(1), (steps[:, 1:],)
+        return steps.unfold(1, self.steps, 1).transpose(2, 3).flatten(2), (steps[:, x.shape[1] :],)
+
+
+class ToldEncoder(_Encoder):
+    """The task itself, which the state holds from an episode's start to its end: an oracle, as no robot has one.
+
+    Args:
+        size: how many numbers tell a task, see `TaskCode`.
+    """
+
+    kind: ClassVar[EncoderKind] = "told"
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.state, self.size = {"task": (size,)}, size
+
+    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Return the task at every step, (B, T, C); as `LSTMEncoder.forward`, but never without a state."""
+        if state is None:
+            raise SamiError("an oracle is told the task by the encoder's state, and none was given.")
+        return state[0].unsqueeze(1).expand(-1, x.shape[1], -1), state
 
 
 def _running_sum(parts: Tensor) -> Tensor:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,10 +14,12 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 
 from sami_train.agent.contrast import Contrast
 from sami_train.agent.encoders import Inference
+from sami_train.agent.networks import Actor
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import LearningConfig
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.episodes.windows import Windows
+from sami_train.given.init import InitConfig
 from sami_train.methods.losses import ContrastiveLoss
 
 
@@ -51,10 +54,15 @@ class Learner:
         policy: what is trained.
         learning: hyperparameters.
         contrast: the method's contrastive loss, if it has one.
+        init: what stays near what it was at first, where the policy was trained before.
     """
 
-    def __init__(self, policy: ContextPolicy, learning: LearningConfig, contrast: Contrast | None) -> None:
-        self.policy, self.learning, self.contrast = policy, learning, contrast
+    def __init__(
+        self, policy: ContextPolicy, learning: LearningConfig, contrast: Contrast | None, init: InitConfig
+    ) -> None:
+        self.policy, self.learning, self.contrast, self.init = policy, learning, contrast, init
+        self.first_actor: Actor | None = None
+        """What the actor is anchored to, see `InitConfig.anchor`; None where nothing is."""
         self.device = policy.device
         self.noise = torch.Generator(device=self.device)
         fused = self.device.type in ("cpu", "cuda")
@@ -69,6 +77,18 @@ class Learner:
         self.temperature_optimizer = torch.optim.Adam(
             [policy.log_temperature], lr=learning.temperature_rate, fused=fused
         )
+        self.contrast_optimizer = (
+            torch.optim.Adam(policy.encoder.parameters(), lr=contrast.config.rate, fused=fused)
+            if contrast is not None and contrast.config.rate > 0
+            else None
+        )
+        """Of the contrastive loss alone; None where it has none, or shares the critics' step."""
+
+    def anchor(self, actor: Mapping[str, Tensor] | None = None) -> None:
+        """Anchor the actor where the configuration says so: to these weights, or to what it is now."""
+        if self.init.anchor > 0:
+            self.first_actor = copy.deepcopy(self.policy.actor).requires_grad_(False)
+            self.first_actor.load_state_dict(actor or self.policy.actor.state_dict())
 
     def set_progress(self, done: float) -> None:
         """Set the learning rates for a share `done` of the run in [0, 1]."""
@@ -85,14 +105,20 @@ class Learner:
             (self.temperature_optimizer.param_groups[0], cfg.temperature_rate),
         ):
             group["lr"] = rate * left
+        if self.contrast is not None and self.contrast_optimizer is not None:
+            self.contrast_optimizer.param_groups[0]["lr"] = self.contrast.config.rate * left
 
-    def update(self, buffer: EpisodeBuffer, rng: np.random.Generator, with_contrast: bool) -> dict[str, Tensor]:
+    def update(
+        self, buffer: EpisodeBuffer, rng: np.random.Generator, contrasting: bool, only_critics: bool = False
+    ) -> dict[str, Tensor]:
         """Take gradient steps on one draw of windows: the encoder one, actor, critics and temperature `steps_per_draw`.
 
         Args:
             buffer: where episodes are drawn from.
             rng: the only source of randomness: the same state gives the same step.
-            with_contrast: whether the contrastive loss takes part.
+            contrasting: whether the contrastive loss takes part; never with `only_critics`.
+            only_critics: leave encoder, actor and temperature as they are: critics that begin anew know nothing yet
+                that these could learn from.
 
         Returns:
             Scalars for the log, of the last step.
@@ -104,13 +130,21 @@ class Learner:
         with torch.no_grad():
             target_contexts = self.policy.momentum_encoder(x, state)[0]  # (B, L + 1, C)
         scalars: dict[str, Tensor] = {}
+        shared = contrasting and self.contrast_optimizer is None
+        if only_critics or self.init.keep_encoder:
+            inference = Inference(inference.contexts.detach(), None)
         for _ in range(self.learning.steps_per_draw):
             batch = self._transitions(buffer, windows, rng)
-            contrastive = self.contrast.loss(buffer, rng) if self.contrast is not None and with_contrast else None
-            scalars |= self._step(batch, inference, target_contexts, contrastive)
+            contrastive = self.contrast.loss(buffer, rng) if self.contrast is not None and shared else None
+            scalars |= self._step(batch, inference, target_contexts, contrastive, only_critics)
             # The encoder has learned from these windows; the steps that follow take its contexts as data.
-            inference, with_contrast = Inference(inference.contexts.detach(), None), False
-        _soft_update(self.policy.momentum_encoder, self.policy.encoder, self.learning.momentum_rate)
+            inference, shared = Inference(inference.contexts.detach(), None), False
+        if self.contrast is not None and self.contrast_optimizer is not None and contrasting:
+            contrastive = self.contrast.loss(buffer, rng)
+            if contrastive is not None:
+                _descend(self.contrast_optimizer, contrastive.loss)
+                scalars |= _told(contrastive)
+        soft_update(self.policy.momentum_encoder, self.policy.encoder, self.learning.momentum_rate)
         return scalars
 
     def _transitions(self, buffer: EpisodeBuffer, windows: Windows, rng: np.random.Generator) -> _Batch:
@@ -119,16 +153,23 @@ class Learner:
         return _Batch(*(torch.from_numpy(array).to(self.device) for array in batch))
 
     def _step(
-        self, batch: _Batch, inference: Inference, target_contexts: Tensor, contrastive: ContrastiveLoss | None
+        self,
+        batch: _Batch,
+        inference: Inference,
+        target_contexts: Tensor,
+        contrastive: ContrastiveLoss | None,
+        only_critics: bool,
     ) -> dict[str, Tensor]:
         """Take one gradient step of everything: the inner loop of Algorithm 1, phi with L_RL, psi with L_SaNCE too."""
         seen = self._seen(batch, inference, target_contexts)
         temperature = self.policy.log_temperature.detach().exp()
         target = self._target(batch, seen, temperature)
         critics = self._update_critics_and_encoder(batch, inference, seen.state, target, contrastive)
-        actor = self._update_actor(seen.state.detach(), temperature)
-        self._update_temperature(actor["entropy"])
-        _soft_update(self.policy.critic_target, self.policy.critic, self.learning.critic_target_rate)
+        actor: dict[str, Tensor] = {}
+        if not only_critics:
+            actor = self._update_actor(seen.state.detach(), temperature)
+            self._update_temperature(actor["entropy"])
+        soft_update(self.policy.critic_target, self.policy.critic, self.learning.critic_target_rate)
         return critics | actor
 
     def _seen(self, batch: _Batch, inference: Inference, target_contexts: Tensor) -> _Seen:
@@ -176,12 +217,12 @@ class Learner:
         scalars: dict[str, Tensor] = {}
         if self.contrast is not None and contrastive is not None:
             loss = loss + self.contrast.config.coefficient * contrastive.loss
-            scalars |= {f"contrast_{name}": value for name, value in contrastive._asdict().items() if name != "loss"}
+            scalars |= _told(contrastive)
         if inference.divergence is not None:  # PEARL's, in place of L_SaNCE
             divergence = inference.divergence[batch.rows, batch.steps].mean()
             loss = loss + cfg.divergence_coefficient * divergence
             scalars["divergence"] = divergence.detach()
-        _descend(self.critic_optimizer, loss, self.policy.encoder.parameters(), cfg.encoder_clip)
+        _descend(self.critic_optimizer, loss, list(self.policy.encoder.parameters()), cfg.encoder_clip)
         return scalars | {"critic_loss": critic_loss.detach()}
 
     def _critic_loss(self, state: Tensor, actions: Tensor, target: Tensor) -> Tensor:
@@ -198,6 +239,10 @@ class Learner:
             actions, log_prob = policy.actor.sample(state, self.noise)
             q1, q2 = policy.critic(torch.cat([state, actions], -1))
         loss = (temperature * log_prob - torch.minimum(q1, q2)).mean()
+        if self.first_actor is not None:
+            with torch.no_grad():
+                first = torch.tanh(self.first_actor(state)[0])
+            loss = loss + self.init.anchor * ((torch.tanh(policy.actor(state)[0]) - first) ** 2).sum(-1).mean()
         _descend(self.actor_optimizer, loss)
         policy.critic.requires_grad_(True)
         return {
@@ -221,8 +266,12 @@ class Learner:
         return torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled)
 
 
+def _told(contrastive: ContrastiveLoss) -> dict[str, Any]:
+    return {f"contrast_{name}": value for name, value in contrastive._asdict().items() if name != "loss"}
+
+
 def _descend(
-    optimizer: torch.optim.Optimizer, loss: Tensor, clipped: Iterable[Tensor] = (), largest_norm: float = 0.0
+    optimizer: torch.optim.Optimizer, loss: Tensor, clipped: Sequence[Tensor] = (), largest_norm: float = 0.0
 ) -> None:
     """Take one step of an optimiser down a loss; the gradient of `clipped` is cut to a largest norm, 0 cuts none."""
     optimizer.zero_grad(set_to_none=True)
@@ -233,6 +282,8 @@ def _descend(
 
 
 @torch.no_grad()
-def _soft_update(target: torch.nn.Module, source: torch.nn.Module, rate: float) -> None:
+def soft_update(target: torch.nn.Module, source: torch.nn.Module, rate: float) -> None:
     """Move target <- rate * source + (1 - rate) * target (appendix, "Encoder architecture", the momentum update)."""
-    torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), rate)
+    parameters: list[Tensor] = list(target.parameters())
+    if parameters:  # a baseline's encoder has none
+        torch._foreach_lerp_(parameters, list(source.parameters()), rate)

@@ -114,4 +114,12 @@ class TwinCritic(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Map inputs (N, F + C + A) to two values, (N,) each."""
-        return self.q1(x).squeeze(-1).float(), self.q2(x).squeeze(-1).float()
+        return _value(self.q1, x), _value(self.q2, x)
+
+
+def _value(q: nn.Sequential, x: Tensor) -> Tensor:
+    """Return Q (N,); its last layer in float32, since bfloat16 tells values of 500 apart by steps of 2."""
+    hidden = q[:-1](x).float()
+    with torch.autocast(x.device.type, enabled=False):
+        value: Tensor = q[-1](hidden).squeeze(-1)
+    return value

@@ -11,12 +11,16 @@ from gymnasium import spaces
 from stable_baselines3.common.policies import BasePolicy
 from torch import Tensor, nn
 
-from sami_train.agent.encoders import GaussianEncoder, LSTMEncoder, State
+from sami_runtime.errors import SamiError
+from sami_train.agent.encoders import GaussianEncoder, HistoryEncoder, LSTMEncoder, NoEncoder, State, ToldEncoder
 from sami_train.agent.features import FeatureLayout
 from sami_train.agent.networks import CLIP, Actor, Features, TwinCritic
 from sami_train.envs.layout import flatten
 from sami_train.episodes.buffer import SequenceBatch
 from sami_train.episodes.numpy_policy import EncoderKind, Weights
+from sami_train.episodes.task_code import TaskCode
+
+AnyEncoder = LSTMEncoder | GaussianEncoder | NoEncoder | HistoryEncoder | ToldEncoder
 
 
 class ContextPolicy(BasePolicy):
@@ -29,7 +33,9 @@ class ContextPolicy(BasePolicy):
         encoder: which kind (see `encoders`).
         hidden_size: of the LSTM.
         encoder_units: of the hidden layers of PEARL's encoder.
-        context_size: of the encoder.
+        context_size: of an encoder that learns one.
+        history_steps: that a policy with a history reads.
+        told: how a policy that is told the task is told it.
         net_arch: units of the MLPs' hidden layers.
         layer_norm: LayerNorm in the critics.
         initial_temperature: SAC's alpha at the start.
@@ -46,23 +52,34 @@ class ContextPolicy(BasePolicy):
         hidden_size: int = 128,
         encoder_units: Sequence[int] = (200, 200, 200),
         context_size: int = 6,
+        history_steps: int = 10,
+        told: TaskCode | None = None,
         net_arch: Sequence[int] = (256, 256),
         layer_norm: bool = True,
         initial_temperature: float = 1.0,
     ) -> None:
         super().__init__(observation_space, action_space, squash_output=True)
         actions = int(np.prod(action_space.shape))
-        self.layout, self.context_size, self.action_size = layout, context_size, actions
+        self.layout, self.action_size, self.told, self._history_steps = layout, actions, told, history_steps
         self.features = Features(layout)
 
-        def make_encoder() -> LSTMEncoder | GaussianEncoder:
+        def make_encoder() -> AnyEncoder:
             columns = layout.encoder_columns
-            if encoder == GaussianEncoder.kind:
+            if encoder == "gaussians":
                 return GaussianEncoder(columns, actions, context_size, tuple(encoder_units))
+            if encoder == "none":
+                return NoEncoder()
+            if encoder == "history":
+                return HistoryEncoder(columns, actions, history_steps)
+            if encoder == "told":
+                assert told is not None
+                return ToldEncoder(told.size)
             return LSTMEncoder(columns, actions, hidden_size, context_size)
 
         self.encoder, self.momentum_encoder = make_encoder(), make_encoder()
-        inputs = self.features.size + context_size
+        self.context_size = self.encoder.size if self.encoder.infers else 0
+        """C of the context that it answers; 0 where it infers none."""
+        inputs = self.features.size + self.encoder.size
         self.actor = Actor(inputs, actions, net_arch)
         self.critic = TwinCritic(inputs + actions, net_arch, layer_norm)
         self.critic_target = TwinCritic(inputs + actions, net_arch, layer_norm)
@@ -95,10 +112,10 @@ class ContextPolicy(BasePolicy):
             state: of the encoder, (B, ...) each.
 
         Returns:
-            Action (B, A), context (B, C), then the encoder's next state.
+            Action (B, A), context (B, C) unless it infers none, then the encoder's next state.
         """
         (mean, _), context, state = self._advance(observation, previous_action, state)
-        return torch.tanh(mean), context, *state
+        return torch.tanh(mean), *((context,) if self.context_size else ()), *state
 
     def _advance(
         self, observation: Tensor, previous_action: Tensor, state: State
@@ -107,7 +124,8 @@ class ContextPolicy(BasePolicy):
         features = self.features(observation)
         context, state = self.encoder(self.encoder_input(features, previous_action).unsqueeze(1), state)
         context = context.squeeze(1)
-        return self.actor(torch.cat([features, context], -1)), context, state
+        seen = torch.cat([features, context], -1) if self.encoder.size else features
+        return self.actor(seen), context, state
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         raise NotImplementedError("a recurrent policy acts with predict(observation, state, episode_start)")
@@ -130,7 +148,15 @@ class ContextPolicy(BasePolicy):
         Returns:
             Actions in the action space, batched as the observation was, and the next state: the encoder's, then the
             action executed last, which the caller replaces where another one was executed than predicted.
+
+        Raises:
+            SamiError: the policy is told the task, and the state that holds it is missing.
         """
+        if self.told is not None and (state is None or (episode_start is not None and np.any(episode_start))):
+            raise SamiError(
+                "an oracle is told the task, which predict() does not know. Evaluate it with sami eval --run RUN, or "
+                "give predict() the state: what told.tell(tasks) returns, then a previous action of zeros."
+            )
         flat, batched = self._flat(observation)
         n = len(flat)
         if state is None:
@@ -168,4 +194,11 @@ class ContextPolicy(BasePolicy):
         for i, linear in enumerate(linears):
             tensors[f"actor.weight_{i}"], tensors[f"actor.bias_{i}"] = linear.weight, linear.bias
         arrays = {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in tensors.items()}
-        return Weights(self.encoder.kind, self.layout.encoder_columns, CLIP, arrays)
+        return Weights(
+            self.encoder.kind,
+            self.layout.encoder_columns,
+            CLIP,
+            arrays,
+            history_steps=self._history_steps,
+            told=self.told,
+        )

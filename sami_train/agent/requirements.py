@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import gymnasium as gym
 import numpy as np
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from sami_runtime.errors import SamiError
+from sami_train.config.schema import TrainConfig
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Feature
 from sami_train.episodes.rollout import tasks_of
+from sami_train.episodes.task_code import TaskCode
 from sami_train.methods.methods import Method
 
 
@@ -60,3 +66,28 @@ def require_tasks(env: gym.Env, method: Method) -> None:
             f"{method.title} compares tasks with one another, and this environment draws from {tasks}; it "
             f"needs at least {method.least_tasks}. Give it more tasks, or take another --method, e.g. satesac."
         )
+
+
+def task_code(env: VecEnv | None, config: TrainConfig, spec: EnvironmentSpec | None) -> TaskCode:
+    """Return how a policy is told its task: by the extremes of the tasks that it learns from.
+
+    Args:
+        env: what it learns in; None where it only acts, and learned from the configuration's tasks.
+        config: of the run.
+        spec: what is known of the environment; without one, what its tasks name are numbers.
+
+    Raises:
+        SamiError: the tasks name nothing that could be told, or are not known.
+    """
+    if env is None and spec is None:
+        raise SamiError("an oracle of an environment that is not in the catalogue is loaded with it: env=...")
+    tasks = config.training_tasks() if env is None else tasks_of(single_envs(env)[0])
+    if spec is not None and not any(tasks):  # each episode has a new one
+        tasks = spec.tasks.sets["training"]
+    features = spec.tasks.features if spec else [Feature(name, "1", low=-math.inf) for name in tasks[0]]
+    if not features:
+        raise SamiError(
+            "the oracle is told the task, and this environment's tasks name nothing to tell. Declare the features that "
+            "change from task to task, or take another --method."
+        )
+    return TaskCode.of(features, tasks)

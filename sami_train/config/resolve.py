@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from sami_runtime.errors import UnknownName
-from sami_train.config.schema import ConfigError, TrainConfig, keys
+from sami_train.config.fine_tuning import fine_tuned
+from sami_train.config.preset import Follows, load_preset
+from sami_train.config.refusal import ConfigError
+from sami_train.config.schema import TrainConfig, keys
 from sami_train.envs.catalog import environment
 
 if sys.version_info >= (3, 11):
@@ -16,39 +18,13 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_PRESETS = files("sami_train.config").joinpath("presets")
 
+class Resolved(NamedTuple):
+    """A configuration, and what in it is not the same for every environment."""
 
-def presets(family: str) -> list[str]:
-    """Return the names of the presets that come with the package for a family of environments."""
-    return sorted(p.name[: -len(".toml")] for p in _PRESETS.joinpath(family).iterdir() if p.name.endswith(".toml"))
-
-
-def load_preset(name: str, env: str, episode_steps: int | None = None) -> dict[str, Any]:
-    """Return the values of a preset for an environment.
-
-    Args:
-        name: of the preset.
-        env: the environment.
-        episode_steps: as `CollectionConfig.episode_steps`, if it is not to be the preset's; how many episodes a buffer
-            holds follows from it.
-
-    Raises:
-        UnknownName: there is no such environment, or no such preset for it; lists those that there are.
-    """
-    spec = environment(env)
-    if name not in presets(spec.family):
-        raise UnknownName("preset", name, presets(spec.family))
-    values = tomllib.loads(_PRESETS.joinpath(spec.family, f"{name}.toml").read_text(encoding="utf-8"))
-    follows, own = values.pop("follows", None), values.pop("environments", {}).get(spec.name, {})
-    for key, value in own.items():
-        values[key] = {**values.get(key, {}), **value} if isinstance(value, dict) else value
-    if follows:
-        if episode_steps is None:
-            episode_steps = values["collection"].get("episode_steps", 0)
-        values["learning"]["buffer_episodes"] = follows["buffer_transitions"] // (episode_steps or spec.episode_steps)
-        values["learning"]["target_entropy"] = follows["entropy_per_motor"] * spec.action.size
-    return values
+    config: TrainConfig
+    follows: tuple[Follows, ...]
+    """In the order of the configuration's keys."""
 
 
 def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
@@ -58,22 +34,36 @@ def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainCon
         preset: its name.
         overrides: values by dotted key, e.g. `{"env": "hopper", "learning.discount": 0.97}`.
 
-    A preset means what suits the family of the environment: `fast-cpu` is one thing for Panda, another for MuJoCo.
+    A preset means what suits the environment: what follows from its fields, and what it asks for itself.
 
     Raises:
-        ConfigError, UnknownName: a key or value is not valid.
+        ConfigError, UnknownName: a key or value is not valid, or nothing would be learned in so few steps.
     """
+    return explain(preset, overrides).config
+
+
+def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved:
+    """Return a preset's configuration with the reasons for its values; arguments and errors as `resolve`."""
     overrides = overrides or {}
     shorter = overrides.get("collection.episode_steps")
     shorter = shorter if isinstance(shorter, int) and shorter >= 0 else None  # what else it may be is refused below
-    values = load_preset(preset, str(overrides.get("env", TrainConfig().env)), shorter)
-    values["preset"] = preset
-    for key, value in overrides.items():
+    spec = environment(str(overrides.get("env", TrainConfig().env)))
+    chosen, follows = load_preset(preset, spec, shorter)
+    if overrides.get("init.source"):
+        follows += fine_tuned(chosen, {"method": TrainConfig().method, **overrides}, spec)
+        chosen |= {follow.key: follow.value for follow in follows}
+    values: dict[str, Any] = {}
+    for key, value in {**chosen, "preset": preset, **overrides}.items():
         section, _, name = key.rpartition(".")
         if section and not isinstance(values.setdefault(section, {}), dict):
             raise UnknownName("config key", key, keys())
         (values[section] if section else values)[name] = value
-    return from_dict(values)
+    config = from_dict(values)
+    _require_updates(config)
+    held, reasons = config.by_key(), {follow.key: follow.why for follow in follows}
+    else_held = {**TrainConfig().by_key(), **chosen, "preset": preset}
+    reasons |= {key: "given" for key, value in overrides.items() if value != else_held.get(key)}
+    return Resolved(config, tuple(Follows(key, held[key], reasons[key]) for key in keys() if key in reasons))
 
 
 def from_dict(values: Mapping[str, Any]) -> TrainConfig:
@@ -83,6 +73,22 @@ def from_dict(values: Mapping[str, Any]) -> TrainConfig:
         ConfigError, UnknownName: as `resolve`.
     """
     return TrainConfig.model_validate(values)
+
+
+def _require_updates(config: TrainConfig) -> None:
+    """Refuse a run that is over before its first update; one is the least that a run may have.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if config.updates_after(config.steps) > 0:
+        return
+    steps, warmup, every = config.steps, config.exploration.warmup_steps, config.learning.train_every
+    shorter = f", or an exploration.warmup_steps of at most {steps - every:,}" if steps >= every else ""
+    raise ConfigError(
+        f"steps is {steps:,} and exploration.warmup_steps {warmup:,}: this would teach nothing, for the first update "
+        f"comes after {warmup + every:,} steps (the warm-up, then learning.train_every). Give at least that{shorter}."
+    )
 
 
 def parse_override(text: str) -> tuple[str, Any]:

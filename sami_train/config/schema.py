@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
-from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
+from sami_train.config.refusal import ConfigError, explained, keys_of
+from sami_train.config.suitability import misfit
 from sami_train.envs.catalog import environment
-from sami_train.envs.tasks import Task, label
+from sami_train.envs.tasks import Task
 from sami_train.episodes.exploration import Exploration
+from sami_train.given.init import InitConfig
 from sami_train.methods.methods import method
-from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Whole
-
-
-class ConfigError(SamiError):
-    """A configuration that cannot be used."""
+from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Texts, Whole
 
 
 class NetworkConfig(Settings):
@@ -30,6 +27,8 @@ class NetworkConfig(Settings):
     """Numbers in the context embedding (paper: 6)."""
     encoder_units: Layers = (200, 200, 200)
     """Units of the hidden layers of PEARL's encoder (its authors: three of 200)."""
+    history_steps: Annotated[Whole, Field(ge=2, description="be at least 2")] = 10
+    """Steps that the method sac-history stacks: observations, each with the action executed before it."""
     net_arch: Layers = (256, 256)
     """Units of the hidden layers of actor and critics."""
     layer_norm: bool = True
@@ -64,7 +63,7 @@ class LearningConfig(Settings):
     divergence_coefficient: NotNegative = 0.1
     """Weight of the KL divergence of PEARL's context from its prior (its authors: 0.1)."""
     target_entropy: float = -2.0
-    """Entropy that SAC's temperature steers towards; presets for MuJoCo set it by the number of motors."""
+    """Entropy that SAC's temperature steers towards; presets set it by the size of actions."""
     initial_temperature: Positive = 0.135
     minimum_temperature: float = 0.005
     batch_episodes: Count = 16
@@ -89,9 +88,10 @@ class LearningConfig(Settings):
     """Environment steps that `gradient_steps` updates wait for (an update is one draw of windows)."""
     gradient_steps: Count = 1
     buffer_episodes: Count = 24_000
-    """Episodes kept; presets for MuJoCo set it by how many transitions an episode has."""
-    bf16: bool = True
-    """Actor and critics in bfloat16 while learning on a CPU (the encoder stays in float32)."""
+    """Episodes kept; presets set it by how many transitions an episode has."""
+    bf16: bool = False
+    """Actor and critics in bfloat16 while learning on a CPU (the encoder and the critics' last layer stay in float32).
+    Faster only on CPUs that multiply it (avx512_bf16, amx); three times slower on others."""
 
     @model_validator(mode="after")
     def _leave_something_to_learn(self) -> LearningConfig:
@@ -108,21 +108,38 @@ class LearningConfig(Settings):
         return self
 
 
+Ranking = Literal["return", "advantage", "value", "shuffled", "recency"]
+RANKINGS: tuple[str, ...] = get_args(Ranking)
+
+
 class ContrastConfig(Settings):
     """The contrastive loss (methods that have one)."""
 
     coefficient: NotNegative = 0.05
-    """Weight alpha of the contrastive loss."""
+    """Weight alpha of the contrastive loss in the critics' step; without effect where `rate` gives it its own."""
+    rate: NotNegative = 0.0
+    """Learning rate of an Adam of its own, which takes a step of the encoder for every loss, unclipped; 0 adds the loss
+    to the critics', whose gradient and whose clip are then its own."""
     trajectories: Annotated[Whole, Field(ge=4, description="be at least 4")] = 64
     """Trajectories that one loss compares: half queries and positive keys, half negatives (K is half of it plus 1)."""
     pairing: Literal["last", "prefix", "all_steps"] = "last"
-    """Where trajectories are compared: at their "last" step, at a random "prefix" of each, or at "all_steps"."""
-    ranking: Literal["return", "value"] = "return"
-    """What tells good skills from bad: the "return", or the "value" that the critic gives to what was done."""
+    """Where trajectories are compared: at their "last" step, at a random "prefix" of each, or at "all_steps". Where
+    episodes are learned from in windows, a trajectory is a random window of its episode, and its last step is that
+    window's."""
+    ranking: Ranking = "return"
+    """What tells good skills from bad: the "return", the "advantage" (return less what start, goal and the policy's age
+    explain), the "value" that the critic gives to what was done; "shuffled" and "recency" are controls that know
+    nothing of skills, see `methods.ranking`."""
+    stretch: Natural = 0
+    """How many of a task's episodes, collected one after the other, a loss draws from: policies of about the same age;
+    0 draws from all."""
     hardness: NotNegative = 0.0
     """How much more those negatives weigh that resemble the query; 0 weighs all alike."""
     temperature: Positive = 0.1
     """beta."""
+    keys: Literal["momentum", "encoder"] = "momentum"
+    """Which network embeds positives and negatives: the "momentum" encoder psi*, as in the paper, without gradient; or
+    the "encoder" psi itself, so that the loss moves both sides apart."""
     every: Count = 4
     """Updates between contrastive losses."""
     unit_length: bool = True
@@ -140,6 +157,11 @@ class CollectionConfig(Settings):
     """Updates between new weights for the collectors."""
     tasks: Numbers = ()
     """Which of the environment's training tasks to learn from, by number from 0; empty takes them all."""
+    recordings: Texts = ()
+    """Recordings of `sami run --record` whose episodes are in the buffer from the beginning."""
+    draws: Natural = 32
+    """How many tasks to learn from where the training set has no end (ranges, a function): drawn once, by the seed, and
+    visited in turn. 0 draws a new one in each episode; a method that compares episodes of one task cannot."""
     episode_steps: Natural = 0
     """Longest episode to learn from; 0 is the environment's own length, which every evaluation has. A robot that falls
     and cannot get up, as an ant on its back, teaches little after it: shorter episodes begin anew more often."""
@@ -163,6 +185,7 @@ class TrainConfig(Settings):
     device: str = "auto"
     gap: str = ""
     """The gap to reality that training goes on behind: a `GapProfile` as JSON, so that the run needs no other file."""
+    init: InitConfig = InitConfig()
     network: NetworkConfig = NetworkConfig()
     learning: LearningConfig = LearningConfig()
     contrast: ContrastConfig = ContrastConfig()
@@ -175,39 +198,13 @@ class TrainConfig(Settings):
         try:
             return handler(values)
         except ValidationError as error:
-            raise explained(error, values) from None
+            raise explained(error, values, TrainConfig) from None
 
     @model_validator(mode="after")
     def _suit_the_environment(self) -> TrainConfig:
-        spec, collection, learning = environment(self.env), self.collection, self.learning
-        known = spec.tasks.sets["training"]
-        if len(set(collection.tasks)) < len(collection.tasks) or not set(collection.tasks) <= set(range(len(known))):
-            numbered = ", ".join(f"{number} ({label(task)})" for number, task in enumerate(known))
-            raise ConfigError(
-                f"collection.tasks is {list(collection.tasks)}; it must list training tasks of {self.env} by number, "
-                f"each once. There are {numbered}."
-            )
-        if collection.episode_steps > spec.episode_steps:
-            raise ConfigError(
-                f"collection.episode_steps is {collection.episode_steps}; an episode of {self.env} has "
-                f"{spec.episode_steps} steps, so give one from 1 to {spec.episode_steps}, or 0 for all of them."
-            )
-        if spec.goal is None:
-            cost_to_go = {
-                "learning.hindsight": learning.hindsight > 0,
-                "learning.clip_targets": learning.clip_targets,
-                "collection.end_on_fall": collection.end_on_fall,
-            }
-            if wrong := [key for key, on in cost_to_go.items() if on]:
-                raise ConfigError(
-                    f"{', '.join(wrong)}: for environments with goals, and {self.env} has none. "
-                    "Leave them as its presets have them: 0, false and false."
-                )
-        if learning.reward_offset and spec.ends_early:
-            raise ConfigError(
-                f"learning.reward_offset is {learning.reward_offset}, and episodes of {self.env} end early: it would "
-                "change what is worth ending them for. Set learning.reward_offset=0."
-            )
+        spec = environment(self.env)
+        if told := misfit(self, spec):
+            raise ConfigError(told)
         if self.gap_profile is not None:
             self.gap_profile.require_fit(spec.signals)
         return self
@@ -238,10 +235,22 @@ class TrainConfig(Settings):
         """The gap to reality that training goes on behind; None without one."""
         return GapProfile.loads(self.gap) if self.gap else None
 
+    def updates_after(self, steps: int) -> int:
+        """Return how many updates so many environment steps owe: none before the warm-up ends."""
+        past_warmup = max(0, steps - self.exploration.warmup_steps)
+        return past_warmup // self.learning.train_every * self.learning.gradient_steps
+
     def training_tasks(self) -> list[Task]:
         """Return the tasks that the run learns from."""
-        tasks = environment(self.env).tasks.sets["training"]
+        space = environment(self.env).tasks
+        # Where each episode has a new one, those that stand for the set.
+        tasks = space.sets["training"] if self.new_tasks else space.training_tasks(self.collection.draws, self.seed)
         return [tasks[number] for number in self.collection.tasks or range(len(tasks))]
+
+    @property
+    def new_tasks(self) -> bool:
+        """Whether a new task is drawn in each episode."""
+        return "training" in environment(self.env).tasks.drawn and not self.collection.draws
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as they are written to config.json."""
@@ -252,40 +261,6 @@ class TrainConfig(Settings):
         return {key: functools.reduce(getattr, key.split("."), self) for key in keys()}
 
 
-def keys(table: Any = TrainConfig, prefix: str = "") -> list[str]:
+def keys() -> list[str]:
     """Return every dotted key of the configuration."""
-    listed: list[str] = []
-    for name, field in table.model_fields.items():
-        is_table = hasattr(field.annotation, "model_fields")
-        listed += keys(field.annotation, f"{prefix}{name}.") if is_table else [prefix + name]
-    return listed
-
-
-def explained(error: ValidationError, values: Mapping[str, Any]) -> SamiError:
-    """Return what is wrong with a configuration: its first wrong key, the value there, and what would be valid.
-
-    Args:
-        error: what pydantic has to say.
-        values: what should have become a `TrainConfig`.
-    """
-    problem = error.errors(include_url=False)[0]
-    # Numbers in it count within a list, which is shown as a whole.
-    names = [name for name in problem["loc"] if isinstance(name, str)]
-    key = ".".join(names)
-    if problem["type"] == "extra_forbidden":
-        return UnknownName("config key", key, keys())
-    kind: Any = TrainConfig
-    value: Any = values
-    valid = ""
-    for name in names:
-        field = kind.model_fields[name]
-        kind, value, valid = field.annotation, value[name], field.description
-    if problem["type"] == "literal_error":
-        return UnknownName(key, str(value), get_args(kind))
-    if hasattr(kind, "model_fields"):
-        valid = "be a table of values"
-    elif problem["type"].endswith("_type"):
-        valid = "be a list of whole numbers" if get_origin(kind) is tuple else f"be of type {kind.__name__}"
-    elif kind is float:
-        value = float(value)  # out of range, as it would have been held
-    return ConfigError(f"{key or 'the configuration'} is {value!r}; it must {valid}.")
+    return keys_of(TrainConfig)

@@ -63,11 +63,13 @@ class ChangedEpisodes:
         rows: n, episodes stepped together, at least 2.
 
     Raises:
-        SamiError: the model infers no context, or the file is not valid.
+        SamiError: the environment's dynamics cannot change within an episode, the model infers no context, or the file
+            is not valid.
         AdapterError: the model reads or writes other signals than the environment has.
     """
 
     def __init__(self, model: Path, spec: EnvironmentSpec, rows: int) -> None:
+        spec.require_changes()
         artifact = read_artifact(model)
         self.contract = artifact.contract
         require_compatible(self.contract, spec.signals, spec.action, f"environment {spec.name!r}")

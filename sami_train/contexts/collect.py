@@ -24,9 +24,9 @@ class KeptContexts(SessionPolicy):
         self.rounds: list[list[np.ndarray]] = []
         """The contexts (n, C) of every step of every round so far."""
 
-    def reset(self) -> None:
+    def reset(self, tasks: Sequence[Task] = ()) -> None:
         """Begin new episodes in all rows."""
-        super().reset()
+        super().reset(tasks)
         self.rounds.append([])
 
     def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -39,10 +39,13 @@ def measure(
         SamiError: the model infers no context, there are too few episodes, or none is long enough for the window.
     """
     contract = read_artifact(model).contract
+    if not contract.context_size:
+        raise SamiError(
+            f"{model} infers no context, so there is nothing to make an atlas of. Policies of the methods sac and "
+            "sac-history never have one."
+        )
     tasks = known_tasks(contract.training, spec)
     require_enough(episodes, len(tasks))
-    if not contract.context_size:
-        raise SamiError(f"{model} infers no context, so there is nothing to make an atlas of.")
     contexts = collect_contexts(model, spec, tasks, episodes, seed, on_round)
     half = (episodes + 1) // 2
     return fit([task[:half] for task in contexts], [task[half:] for task in contexts], tasks, window)

@@ -33,6 +33,8 @@ SHARE = 0.1
 """Of half the action's range: how far its elements are moved to see what answers."""
 TICKS, SETTLE = 5, 5
 """Ticks of a move, and of rest after it."""
+TRIES = 10
+"""Starts that are tried for each that is wanted: at some the episode is over before the moves are."""
 
 
 class Watched(SessionPolicy):
@@ -45,9 +47,9 @@ class Watched(SessionPolicy):
         self._low, self._high = _bounds(spec.action)
         self._rng = np.random.default_rng(SEED)
 
-    def reset(self) -> None:
+    def reset(self, tasks: Sequence[Task] = ()) -> None:
         """Begin new episodes in all rows."""
-        super().reset()
+        super().reset(tasks)
         self.rounds.append([])
 
     def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -110,8 +112,10 @@ def measure_seen(
     )
 
 
-def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int, seed: int = SEED) -> Responses:
+def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int, seed: int = SEED) -> Responses | None:
     """Return how observations answer to small moves of each element of the action.
+
+    None where hardly an episode lasts as long as the moves take: a robot that falls while it rests.
 
     Args:
         spec: the environment.
@@ -125,13 +129,16 @@ def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int,
     robot = make_adapter(spec, make(spec, tasks=list(tasks), max_episode_steps=1_000_000))
     answers: list[np.ndarray] = []
     try:
-        while len(answers) < starts:
-            seed += 1
-            answer = _answers(robot, rest, size, seed)
+        for number in range(TRIES * starts):
+            answer = _answers(robot, rest, size, seed + 1 + number)
             if answer is not None:
                 answers.append(answer)
+            if len(answers) == starts or (number >= starts and not answers):
+                break
     finally:
         robot.close()
+    if len(answers) < 2:
+        return None
     moved, drifted = np.split(np.stack(answers), [len(rest)], axis=1)  # (starts, A, D), (starts, 1, D)
     # What drifts by itself tells as little of the action as what differs from start to start.
     noise = np.sqrt(moved.var(axis=0) + (drifted**2).mean(axis=0))
@@ -141,7 +148,7 @@ def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int,
         size=rounded(size),
         ticks=TICKS,
         settle=SETTLE,
-        starts=starts,
+        starts=len(answers),
         signals={
             signal.name: Response(mean=tuple(map(rounded, mean[at])), deviation=tuple(map(rounded, deviation[at])))
             for at, signal in enumerate(spec.signals)

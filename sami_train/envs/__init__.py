@@ -1,18 +1,25 @@
-"""Environments, registered with Gymnasium on import."""
+"""Environments: those that come along, registered with Gymnasium on import, and what users make their own of."""
 
-from gymnasium.envs.registration import register
-
-from sami_train.envs.catalog import ENVIRONMENTS, environment
+from sami_train.envs.catalog import ENVIRONMENTS, environment, make_known
+from sami_train.envs.goals import Goal
+from sami_train.envs.layout import Layout
+from sami_train.envs.own.ranges import Range, task_space
+from sami_train.envs.own.signals import signal
 from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Feature, TaskSpace
 
 for _spec in ENVIRONMENTS.values():
-    register(
-        id=_spec.id,
-        entry_point=_spec.entry_point,
-        vector_entry_point=_spec.vector_entry_point,
-        kwargs=dict(_spec.arguments),
-        max_episode_steps=_spec.episode_steps,
-        disable_env_checker=True,
-    )
+    make_known(_spec)
 
-__all__ = ["ENVIRONMENTS", "EnvironmentSpec", "environment"]
+__all__ = [
+    "ENVIRONMENTS",
+    "EnvironmentSpec",
+    "Feature",
+    "Goal",
+    "Layout",
+    "Range",
+    "TaskSpace",
+    "environment",
+    "signal",
+    "task_space",
+]

@@ -2,29 +2,104 @@
 
 from __future__ import annotations
 
-from sami_runtime.errors import UnknownName
+import dataclasses
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from gymnasium.envs.registration import registry
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.factories import load_named
 from sami_train.envs.mujoco.entries import MUJOCO
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.spec import EnvironmentSpec
 
 ENVIRONMENTS = {spec.name: spec for spec in (PANDA, *MUJOCO)}
+"""Those that come along."""
+GROUP = "sami.environments"
+"""Entry points by which installed packages bring theirs: a name, and MODULE:SPEC."""
+OWN = "Your own: MODULE:SPEC, e.g. my_robots:ARM, or the .toml file of a robot."
+
+_found: dict[tuple[str, ...], EnvironmentSpec] = {}
+"""Those of users that were found, by name and by what else decides what that is."""
 
 
 def environment(name: str) -> EnvironmentSpec:
-    """Look an environment up by its name or its Gymnasium id.
+    """Find an environment.
+
+    Args:
+        name: of the catalogue, or its Gymnasium id; of an entry point in the group `sami.environments`; MODULE:SPEC, an
+            `EnvironmentSpec` in a module that is installed or lies in the current folder; or the path of a robot's
+            `.toml` file.
 
     Raises:
         UnknownName: there is none; lists those that there are.
+        SamiError: the module or file cannot be read, or holds something else.
     """
     for spec in ENVIRONMENTS.values():
         if name in (spec.name, spec.id):
             return spec
-    raise UnknownName("environment", name, list(ENVIRONMENTS))
+    key = (name, *_where(name))
+    if key not in _found:
+        spec = dataclasses.replace(_find(name), name=name)
+        if spec.own is not None:  # whose id is only that of what it is made of
+            spec = dataclasses.replace(spec, id=f"sami/{spec.short_name}-v0")
+        make_known(spec)
+        _found[key] = spec
+    return _found[key]
 
 
-def find(name: str) -> EnvironmentSpec | None:
-    """As `environment`, but None where there is none: agents also learn on environments that are not ours."""
-    try:
-        return environment(name)
-    except UnknownName:
-        return None
+def is_found(spec: EnvironmentSpec) -> bool:
+    """Whether `environment` finds this very one by its name."""
+    return any(spec is known for known in (*ENVIRONMENTS.values(), *_found.values()))
+
+
+def spec_of(env: Any) -> EnvironmentSpec | None:
+    """Return the specification of an environment that was made; None where it has none: agents also learn on such."""
+    own = getattr(env.unwrapped, "environment", None)
+    if isinstance(own, EnvironmentSpec):
+        return own
+    made = env.spec
+    for spec in () if made is None else (*ENVIRONMENTS.values(), *_found.values()):
+        if made.id == spec.id and all(made.kwargs.get(key) == value for key, value in spec.arguments.items()):
+            return spec
+    return None
+
+
+def _where(name: str) -> tuple[str, ...]:
+    """Return what a user's name depends on besides itself: the folder, and when its file was written."""
+    path = Path(name)
+    written = str(path.stat().st_mtime_ns) if path.suffix == ".toml" and path.is_file() else ""
+    return str(Path.cwd()), written
+
+
+def _find(name: str) -> EnvironmentSpec:
+    if name.endswith(".toml"):
+        from sami_train.envs.mjcf.load import load_robot
+
+        return load_robot(Path(name))
+    installed: dict[str, EntryPoint] = {each.name: each for each in entry_points(group=GROUP)}
+    if name in installed:
+        return _spec(installed[name].load(), f"entry point {name}")
+    if ":" in name:
+        return _spec(load_named(name, "environment", "my_robots:ARM"), name)
+    raise UnknownName("environment", name, [*ENVIRONMENTS, *installed], OWN)
+
+
+def _spec(found: Any, name: str) -> EnvironmentSpec:
+    """Return what was found under a name, if it is an environment.
+
+    Only a specification is: a model file names its environment, and what a file names must not be called.
+    """
+    if not isinstance(found, EnvironmentSpec):
+        raise SamiError(
+            f"{name} is a {type(found).__name__}; it must be an EnvironmentSpec, e.g. what "
+            "EnvironmentSpec.from_gymnasium returns."
+        )
+    return found
+
+
+def make_known(spec: EnvironmentSpec) -> None:
+    """Let `gymnasium.make` make an environment by its id."""
+    registry[spec.id] = spec.for_gymnasium

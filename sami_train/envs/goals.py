@@ -17,12 +17,12 @@ class Goal:
     """Columns of the desired goal [m]."""
     threshold: float
     """A goal is reached when the distance to it is below this [m]."""
-    height: float
-    """Third coordinate of every goal [m]: the paper's goals lie on the table."""
-    lowest: float
-    """Below this height [m] the cube has fallen: its position is no goal."""
+    height: float | None = None
+    """Third coordinate of every goal [m], where all have the same: the paper's goals lie on the table."""
+    lowest: float | None = None
+    """Below this third coordinate [m] the cube has fallen: its position is no goal. None where every one is."""
 
     def reached(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-        """Whether `achieved` (..., 3) is at `desired` (..., 3): bool (...)."""
+        """Whether `achieved` (..., G) is at `desired` (..., G): bool (...)."""
         distance = np.linalg.norm(achieved.astype(np.float64) - desired, axis=-1)
         return distance < self.threshold

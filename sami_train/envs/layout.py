@@ -15,13 +15,19 @@ from sami_runtime.errors import SamiError
 from sami_runtime.signals import Signal
 
 FLAT_KEYS = ("observation", "achieved_goal", "desired_goal")
-"""Order in which the parts of a goal environment's observation are laid into one flat vector."""
+"""Entries of a dictionary that are laid into one flat vector before all others, in this order: Gymnasium's goals."""
+
+
+def keys_in_order(keys: Iterable[str]) -> list[str]:
+    """Return the entries of a dictionary as they are laid into one flat vector: goals', then the others by name."""
+    return sorted(keys, key=lambda key: (FLAT_KEYS.index(key) if key in FLAT_KEYS else len(FLAT_KEYS), key))
 
 
 def flatten(observation: Any) -> np.ndarray:
-    """Lay an observation (array, or Gymnasium's goal dictionary) into float32 vectors, ``(..., D)``."""
+    """Lay an observation (an array, or a dictionary of them) into float32 vectors, ``(..., D)``."""
     if isinstance(observation, dict):
-        return np.concatenate([observation[key] for key in FLAT_KEYS], -1).astype(np.float32, copy=False)
+        parts = [observation[key] for key in keys_in_order(observation)]
+        return np.concatenate(parts, -1).astype(np.float32, copy=False)
     return np.asarray(observation, dtype=np.float32)
 
 
@@ -29,17 +35,15 @@ def flat_size(space: spaces.Space) -> int:
     """Length D of a flat observation.
 
     Raises:
-        SamiError: a dictionary that is no goal environment's.
+        SamiError: it is neither an array nor a dictionary of arrays.
     """
-    if isinstance(space, spaces.Dict):
-        missing = [key for key in FLAT_KEYS if key not in space.spaces]
-        if missing or len(space.spaces) != len(FLAT_KEYS):
-            raise SamiError(
-                f"the observation has {sorted(space.spaces)}; a dictionary must have exactly {sorted(FLAT_KEYS)}."
-            )
-        return sum(int(np.prod(space[key].shape or ())) for key in FLAT_KEYS)
-    assert space.shape is not None
-    return int(np.prod(space.shape))
+    parts = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
+    if strange := [part for part in parts if not isinstance(part, spaces.Box)]:
+        raise SamiError(
+            f"the observation is {space}; it must be a Box or a Dict of them, and holds {strange[0]}. Wrap the "
+            "environment, e.g. in gymnasium.wrappers.FlattenObservation."
+        )
+    return sum(int(np.prod(part.shape or ())) for part in parts)
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class Layout:
         return {name: flat[..., self._indices[name]] for name in (self._indices if names is None else names)}
 
     def unflatten(self, flat: np.ndarray) -> Any:
-        """Return what the environment observes where `flatten` gives (D,): an array, or a goal dictionary."""
+        """Return what the environment observes where `flatten` gives (D,): an array, or a dictionary of them."""
         sizes = self._part_sizes
         if None in sizes:
             return flat
@@ -99,7 +103,8 @@ class Layout:
         ends: dict[str | None, list[int]] = {}
         for source in self.sources:
             ends.setdefault(source.key, []).append(source.start + source.signal.size)
-        return {key: max(ends[key]) for key in (None, *FLAT_KEYS) if key in ends}
+        order: list[str | None] = [None] if None in ends else [*keys_in_order(key for key in ends if key is not None)]
+        return {key: max(ends[key]) for key in order}
 
     @cached_property
     def _indices(self) -> dict[str, list[int]]:

@@ -15,6 +15,7 @@ from sami_runtime.clock import Clock
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import AdapterError
 from sami_runtime.gap.profile import GapProfile
+from sami_train.envs.catalog import ENVIRONMENTS
 from sami_train.envs.gapped_env import GappedEnv
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -47,7 +48,8 @@ def make(spec: EnvironmentSpec, gap: GapProfile | None = None, **arguments: Any)
         UnknownName, SamiError: the gap names a signal that is not there, or does not fit it.
     """
     with _simulator(spec):
-        env = gymnasium.make(spec.id, **arguments)
+        # By its id where that means this one: another folder's may have been given the same.
+        env = gymnasium.make(spec.id if spec is ENVIRONMENTS.get(spec.name) else spec.for_gymnasium, **arguments)
     return env if gap is None else GappedEnv(env, spec, gap)
 
 
@@ -80,6 +82,7 @@ def _simulator(spec: EnvironmentSpec) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise AdapterError(
-            f"environment {spec.name!r} needs the package {error.name}; install it with: {install_hint(spec.family)}."
-        ) from error
+        brought = (
+            f"install it with: {install_hint(spec.extra)}" if spec.extra else "install it here: no extra brings it"
+        )
+        raise AdapterError(f"environment {spec.name!r} needs the package {error.name}; {brought}.") from error

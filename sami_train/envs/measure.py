@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from sami_runtime.errors import UnknownName
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,10 @@ class Measure:
     """Digits after the point that a mean is shown with."""
     bounds: tuple[float, float] | None = None
     """Smallest and largest value; None where it has no bounds."""
+
+    def __reduce__(self) -> Any:
+        """Stay the one that there is of each name, also in a copy: it is known by that."""
+        return measure, (self.name,)
 
     def show(self, value: float | None, coarse: bool = False, sign: bool = False) -> str:
         """Short text for a value, or a dash for None and NaN.
@@ -41,3 +48,15 @@ def known(value: float) -> float | None:
 
 SUCCESS = Measure("success", "success", "task", "rollout/success", 3, (0.0, 1.0))
 RETURN = Measure("return", "ret", "set", "rollout/ep_rew_mean", 0)
+
+
+def measure(name: str) -> Measure:
+    """Look a measure up by its name, `"success"` or `"return"`.
+
+    Raises:
+        UnknownName: there is none.
+    """
+    known = {each.name: each for each in (SUCCESS, RETURN)}
+    if name not in known:
+        raise UnknownName("measure", name, known)
+    return known[name]

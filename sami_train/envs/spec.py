@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
+from sami_runtime.errors import SamiError
 from sami_runtime.model.data_sheet import DataSheet
 from sami_runtime.signals import Signal
 from sami_train.envs.goals import Goal
@@ -16,13 +20,26 @@ from sami_train.envs.measure import Measure
 from sami_train.envs.skills import Skill
 from sami_train.envs.tasks import TaskSpace
 
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+    from sami_train.envs.own.env import Own, SetTask
+    from sami_train.envs.own.ranges import TaskSet
+    from sami_train.envs.own.signals import Told
+
+Reach = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+"""Scripted exploration: flat observation (D,) -> action (A,)."""
+
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """One environment: its names, its tasks and its layout. It holds no simulator; `envs.make` makes one."""
+    """One environment: its names, its tasks and its layout. It holds no simulator; `envs.make` makes one.
+
+    Those that come along are written out, field by field; `from_gymnasium` fills the fields in for a user's own.
+    """
 
     name: str
-    """Name on the command line."""
+    """Name on the command line, and in the files of models: what `environment` finds it by."""
     id: str
     """Gymnasium id."""
     entry_point: str
@@ -38,10 +55,8 @@ class EnvironmentSpec:
     """Whether an episode may be over before its last step: the world terminates it."""
     goal: Goal | None
     """How goals are reached and relabelled; None where the environment has none."""
-    reach: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None
-    """Scripted exploration: flat observation -> action; None where there is none."""
-    family: str
-    """What its presets and the extra that brings its simulator are named after."""
+    reach: Reach | None
+    """Scripted exploration; None where there is none."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """What Gymnasium's id fills in when it makes the environment."""
     vector_entry_point: str | None = None
@@ -54,8 +69,131 @@ class EnvironmentSpec:
     """Skills that it labels, the rarest first: an episode is named after the first of them that it shows."""
     same_sensor: Mapping[str, str] = field(default_factory=dict)
     """Signals that come from another one's sensor, by name."""
+    extra: str | None = None
+    """The extra of this package that brings its simulator; None where no extra does."""
+    hyperparameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What it asks for beside what a preset makes of the fields above: values by preset and by dotted key."""
     sheet: DataSheet | None = None
     """Frame and home pose, which its model files tell; None where nobody wrote them down."""
+    own: Own | None = None
+    """The user's plain environment and functions; None where `entry_point` makes one that knows tasks by itself."""
+    can_change: bool = True
+    """Whether its environments have `set_dynamics(task)`, which changes the dynamics within an episode."""
+
+    @classmethod
+    def from_gymnasium(
+        cls,
+        plain: str | Callable[..., gym.Env[Any, Any]],
+        *,
+        tasks: Mapping[str, TaskSet] | TaskSpace | None = None,
+        set_task: SetTask | None = None,
+        name: str | None = None,
+        signals: Told = None,
+        action: Signal | None = None,
+        rate_hz: float | None = None,
+        episode_steps: int | None = None,
+        measure: str | None = None,
+        goal: float | Goal | None = None,
+        reach: Reach | None = None,
+        set_dynamics: SetTask | None = None,
+        batch: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        ends_early: bool = True,
+        hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> EnvironmentSpec:
+        """Return the specification of any Gymnasium environment with continuous actions, and what is hidden in it.
+
+        >>> from sami_train.envs import EnvironmentSpec, Range
+        >>> def set_mass(env, task):
+        ...     env.unwrapped.m = task["mass"]
+        >>> spec = EnvironmentSpec.from_gymnasium(
+        ...     "Pendulum-v1", tasks={"training": {"mass": Range(0.5, 2.0)}}, set_task=set_mass
+        ... )
+        >>> spec.rate_hz, spec.episode_steps, spec.action.meaning
+        (20.0, 200, '-1 to 1 stands for -2 to 2')
+
+        Args:
+            plain: its id, or a function that makes it; it is made once, to see its spaces.
+            tasks: sets of tasks by name, see `task_space`; `"training"` must be there, `"moderate"` and `"extreme"` are
+                what the paper calls its test sets. None where nothing is hidden.
+            set_task: called with the environment and a task before each reset: it changes the physics.
+            name: in messages, until it is found by the name of its module.
+            signals: what the observation holds, see `signal`: a list for a Box, by key for a Dict; what is not told is
+                taken from the spaces, without units.
+            action: the action in its own units. A policy acts from -1 to 1, and the meaning tells what that stands for.
+            rate_hz: actions a second; by the environment's `dt` or its frames a second if None.
+            episode_steps: longest episode; the id's own if None.
+            measure: `"return"`, or `"success"` (then `info["is_success"]` must tell it); with a goal, success.
+            goal: the distance within which Gymnasium's `achieved_goal` is at its `desired_goal`, or a `Goal`. Hindsight
+                rewrites rewards as -1 or 0, so the reward must be that too.
+            reach: scripted exploration.
+            set_dynamics: as `set_task`, but in the middle of an episode; often the same function.
+            batch: MODULE:CLASS of a `Batch` that steps many of them.
+            arguments: of the id, or of the function.
+            ends_early: whether the environment may terminate an episode.
+            hyperparameters: what it asks for beside a preset's values, see `hyperparameters`.
+
+        Raises:
+            SamiError: something that has to be known is not, or the spaces are not those that policies can have.
+        """
+        from sami_train.envs.own.from_gymnasium import from_gymnasium
+
+        return from_gymnasium(
+            plain,
+            tasks=tasks,
+            set_task=set_task,
+            name=name,
+            signals=signals,
+            action=action,
+            rate_hz=rate_hz,
+            episode_steps=episode_steps,
+            measure=measure,
+            goal=goal,
+            reach=reach,
+            set_dynamics=set_dynamics,
+            batch=batch,
+            arguments=arguments,
+            ends_early=ends_early,
+            hyperparameters=hyperparameters,
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Cross processes and files by name where it is found by one: not every function of a user's could."""
+        from sami_train.envs.catalog import environment, is_found
+
+        return (environment, (self.name,)) if is_found(self) else super().__reduce_ex__(protocol)
+
+    def require_changes(self) -> None:
+        """Refuse to change the dynamics within an episode where that is not possible.
+
+        Raises:
+            SamiError: it is not.
+        """
+        if not self.tasks.features:
+            raise SamiError(f"environment {self.name!r} has no tasks, so there are no dynamics that could change.")
+        if not self.can_change:
+            raise SamiError(
+                f"environment {self.name!r} has no set_dynamics, so its dynamics cannot change within an episode; give "
+                "EnvironmentSpec.from_gymnasium(set_dynamics=...) a function of the environment and a task."
+            )
+
+    @property
+    def for_gymnasium(self) -> EnvSpec:
+        """What Gymnasium makes it by, also in another process."""
+        return EnvSpec(
+            id=self.id,
+            entry_point=self.entry_point,
+            vector_entry_point=self.vector_entry_point,
+            kwargs={**self.arguments, **({} if self.own is None else {"spec": self})},
+            max_episode_steps=self.episode_steps,
+            disable_env_checker=True,
+        )
+
+    @property
+    def short_name(self) -> str:
+        """Its name as folders and files have it: without a path, and of letters, digits, dots and dashes."""
+        name = PurePath(self.name).stem if self.name.endswith(".toml") else self.name
+        return re.sub(r"[^\w.]+", "-", name).strip("-")
 
     @property
     def signals(self) -> tuple[Signal, ...]:

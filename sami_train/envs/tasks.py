@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,8 @@ class Feature:
     """Whether ``low`` itself is refused."""
     default: float | None = None
     """Value in a task that does not name the feature; None where a task has to."""
+    high: float = math.inf
+    """Largest value that is accepted."""
 
     def check(self, value: Any) -> float:
         """Return the value as a float.
@@ -43,10 +45,15 @@ class Feature:
             number = float(value)
         except (TypeError, ValueError):
             number = math.nan
-        if not math.isfinite(number) or number < self.low or (self.low_open and number == self.low):
-            relation = "greater than" if self.low_open else "at least"
-            raise TaskError(f"{self.name} is {value!r}; it must be a number {relation} {self.low:g} {self.unit}.")
+        if not self.low <= number <= self.high or not math.isfinite(number) or (self.low_open and number == self.low):
+            raise TaskError(f"{self.name} is {value!r}; it must be a number{self._bounds()}.")
         return number
+
+    def _bounds(self) -> str:
+        relation = "greater than" if self.low_open else "at least"
+        low = "" if self.low == -math.inf else f" {relation} {self.low:g}"
+        high = "" if self.high == math.inf else f"{' and' * bool(low)} at most {self.high:g}"
+        return low + high + (f" {self.unit}" if self.unit and (low or high) else "")
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,19 @@ class TaskSpace:
     """The paper's sets: ``training``, ``moderate``, ``extreme``."""
     hint: str = ""
     """What to do where parts cannot be crippled."""
+    drawn: Mapping[str, Callable[[np.random.Generator], Task]] = field(default_factory=dict)
+    """What draws a task of those sets that have no end; `sets` holds so many of each, always the same."""
+
+    def training_tasks(self, count: int, seed: int) -> tuple[Task, ...]:
+        """Return what a run learns from: the training set, or so many tasks drawn from it by the run's seed.
+
+        Episodes of one task have to be told from those of another, and compared with one another, while learning: so
+        tasks without end become `count` tasks, which are visited in turn as the paper's are.
+        """
+        if "training" not in self.drawn:
+            return self.sets["training"]
+        rng = np.random.default_rng((seed, count))
+        return tuple(self.check(self.drawn["training"](rng)) for _ in range(count))
 
     def check(self, task: Task) -> Task:
         """Return the task with every feature given, numbers as floats.
@@ -141,4 +161,4 @@ def shown(value: Any) -> str:
 
 def label(task: Task) -> str:
     """Short text for a task, e.g. ``mass 10, friction 0.1``."""
-    return ", ".join(f"{name} {shown(value)}" for name, value in task.items())
+    return ", ".join(f"{name} {shown(value)}" for name, value in task.items()) or "the one task"

@@ -120,6 +120,8 @@ class EpisodeBuffer:
         # failing must not rank above trying until the end.
         lost = self.goal is not None and episode.terminated and not episode.success
         self.returns[slot] = episode.ret + (float(episode.rewards[-1]) * (self.horizon - n) if lost else 0.0)
+        if not episode.terminated:  # one that was cut off, as recordings are, counts as if it had gone on as it went
+            self.returns[slot] *= self.horizon / n
         for stored, states in zip(self.states, episode.states, strict=True):
             stored[slot, : len(states)] = states
         self.added += 1
@@ -127,6 +129,19 @@ class EpisodeBuffer:
     def of_task(self, task: int) -> np.ndarray:
         """Return the positions of the episodes of a task."""
         return np.flatnonzero(self.tasks[: len(self)] == task)
+
+    def of(self, where: np.ndarray) -> EpisodeBuffer:
+        """Return a buffer of copies of the episodes at these positions, as if they had been added in this order."""
+        _, _, observation_size = self.observations.shape
+        part = EpisodeBuffer(len(where), self.horizon, observation_size, self.actions.shape[2], self.goal, self.plan)
+        for (_, copied), (_, array) in zip(part._arrays(), self._arrays(), strict=True):
+            copied[:] = array[where]
+        part.added = len(where)
+        return part
+
+    def numbers(self, where: np.ndarray) -> np.ndarray:
+        """Return how many episodes had been added before each of those at these positions, (n,): their policy's age."""
+        return self.added - 1 - (self.added - 1 - where) % self.capacity
 
     def task_indices(self) -> np.ndarray:
         """Return the tasks that have at least one episode, ascending."""
@@ -194,8 +209,11 @@ class EpisodeBuffer:
             goal = self._goal()
             later = steps + 1 + (rng.random(len(flat)) * (self.lengths[slots] - steps)).astype(np.int64)
             new_goal = self.observations[slots, later][:, goal.achieved].copy()
-            relabel = (rng.random(len(flat)) < hindsight) & (new_goal[:, 2] > goal.lowest)
-            new_goal[:, 2] = goal.height
+            relabel = rng.random(len(flat)) < hindsight
+            if goal.lowest is not None:
+                relabel &= new_goal[:, 2] > goal.lowest
+            if goal.height is not None:
+                new_goal[:, 2] = goal.height
             observations[relabel, goal.desired] = new_goal[relabel]
             following[relabel, goal.desired] = new_goal[relabel]
             already = goal.reached(observations[:, goal.achieved], new_goal)

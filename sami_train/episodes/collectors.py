@@ -217,6 +217,28 @@ class Processes:
                 )
 
 
+def make_source(
+    envs: Sequence[gym.Env],
+    newest: Callable[[], Weights],
+    seed: int,
+    exploration: Exploration,
+    reach: Reach | None,
+    next_index: int,
+    state_every: int,
+    collectors: int,
+    envs_each: int,
+) -> Source:
+    """Return what collects: in step where there are no collectors, else processes with `envs_each` environments each.
+
+    Environments like `envs` are made in the processes; `newest` is as `InStep` takes it, all else as `Processes` does.
+    """
+    if collectors == 0:
+        policy = NumpyPolicy(newest(), len(envs))
+        rollout = Rollout(envs, policy, seed, exploration, reach, state_every=state_every)
+        return InStep(rollout, policy, newest, next_index)
+    return Processes(envs[0].spec, envs_each, collectors, newest(), seed, exploration, reach, next_index, state_every)
+
+
 def _without_monitor(spec: Any) -> Any:
     """Return the spec of an environment without stable-baselines3's Monitor, which a spec cannot make again."""
     kept = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")

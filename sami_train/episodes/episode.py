@@ -8,6 +8,9 @@ import numpy as np
 
 from sami_train.envs.tasks import Task
 
+DRAWN = -1
+"""Position of a task that no other episode has."""
+
 
 @dataclass(frozen=True)
 class Episode:
@@ -17,7 +20,7 @@ class Episode:
     """Number of the episode in its run; with the run's seed it determines the episode's randomness."""
     task: Task
     task_index: int
-    """Position of the task in the set that training draws from."""
+    """Position of the task in the set that training draws from; `DRAWN` where that has no end."""
     observations: np.ndarray
     """Flat observations, (T + 1, D) float32: one before each step and one after the last."""
     actions: np.ndarray

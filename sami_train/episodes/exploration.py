@@ -20,7 +20,9 @@ class Exploration(Settings):
     Held ones bring the arm and the cube into places from which the policy has to learn to recover.
     """
     warmup_steps: Natural = 0
-    """Environment steps at the start of a run that act uniformly at random."""
+    """Environment steps at the start of a run before anything is learned; they act uniformly at random."""
+    warmup_by_policy: bool = False
+    """Act with the policy in the warm-up: where it was trained before, see `fine_tuning`."""
     reach_episodes: Share = 0.0
     """Share of episodes, at the start of a run, that begin with a scripted reach."""
     reach_until: Count = 1
@@ -53,7 +55,7 @@ class _Explorer:
         reach: Reach | None,
     ) -> None:
         self.rng, self._low, self._high, self._reach = rng, low, high, reach
-        warm = steps_done >= plan.warmup_steps
+        warm = plan.warmup_by_policy or steps_done >= plan.warmup_steps
         self._hold = plan.random_hold if warm else (1, 1)
         # A held action lasts h steps on average, so it has to begin less often for the same share of steps.
         share, h = plan.random_action, sum(self._hold) / 2

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-EncoderKind = Literal["lstm", "gaussians"]
-"""The LSTM of the paper, or PEARL's product of Gaussians."""
+from sami_runtime.errors import SamiError
+from sami_train.envs.tasks import Task
+from sami_train.episodes.task_code import TaskCode
+
+EncoderKind = Literal["lstm", "gaussians", "none", "history", "told"]
+"""The LSTM of the paper, PEARL's product of Gaussians; or what baselines have in its place: nothing, the last steps as
+they were, the task itself."""
 Arrays = Mapping[str, np.ndarray]
 """Weights by name."""
 
@@ -25,6 +30,15 @@ class Weights:
     clip: float
     """Features are clipped to this many standard deviations."""
     arrays: Arrays
+    history_steps: int = 0
+    """How many steps a policy with a history reads."""
+    told: TaskCode | None = None
+    """How a policy that is told the task is told it."""
+
+    @property
+    def actions(self) -> int:
+        """Size of the action, A."""
+        return int(self.arrays["actor.log_std.weight"].shape[0])
 
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
@@ -43,11 +57,11 @@ class LSTM:
     """`encoders.LSTMEncoder` in numpy, for n episodes at once.
 
     Args:
-        arrays: the policy's.
-        features: how many the encoder reads.
+        weights: the policy's.
     """
 
-    def __init__(self, arrays: Arrays, features: int) -> None:
+    def __init__(self, weights: Weights) -> None:
+        arrays = weights.arrays
         # One product for both halves of the gates: [x, h] @ W.
         halves = [arrays["encoder.weight_ih"], arrays["encoder.weight_hh"]]
         self._gates = np.ascontiguousarray(np.concatenate(halves, axis=1).T)
@@ -71,9 +85,9 @@ class LSTM:
 class Gaussians:
     """`encoders.GaussianEncoder` in numpy, for n episodes at once; arguments and methods as those of `LSTM`."""
 
-    def __init__(self, arrays: Arrays, features: int) -> None:
-        self._layers = _layers(arrays, "encoder.factor")
-        self._features = features
+    def __init__(self, weights: Weights) -> None:
+        self._layers = _layers(weights.arrays, "encoder.factor")
+        self._features = weights.encoder_columns
 
     def start(self, rows: int) -> State:
         """Return the state before any transition or observation."""
@@ -90,7 +104,62 @@ class Gaussians:
         return weighted / (1.0 + precision), (precision, weighted, features, np.ones_like(begun))
 
 
-ENCODERS: Mapping[EncoderKind, type[LSTM] | type[Gaussians]] = {"lstm": LSTM, "gaussians": Gaussians}
+class Nothing:
+    """`encoders.NoEncoder` in numpy; arguments and methods as those of `LSTM`."""
+
+    def __init__(self, weights: Weights) -> None:
+        pass
+
+    def start(self, rows: int) -> State:
+        """Return no state."""
+        return ()
+
+    def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
+        """Return a context without numbers, (n, 0)."""
+        return features[:, :0], ()
+
+
+class History:
+    """`encoders.HistoryEncoder` in numpy, for n episodes at once; arguments and methods as those of `LSTM`."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._shape = (weights.history_steps - 1, weights.encoder_columns + weights.actions)
+
+    def start(self, rows: int) -> State:
+        """Return a history of zeros."""
+        return (np.zeros((rows, *self._shape), np.float32),)
+
+    def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
+        """Return the last steps end to end, the newest last, and the history without its oldest step."""
+        newest = np.concatenate([features, action], axis=1)[:, None]
+        steps = np.concatenate([state[0], newest], axis=1)
+        return steps.reshape(len(steps), -1), (steps[:, 1:],)
+
+
+class Told:
+    """`encoders.ToldEncoder` in numpy, for n episodes at once; arguments and methods as those of `LSTM`."""
+
+    def __init__(self, weights: Weights) -> None:
+        assert weights.told is not None
+        self._size = weights.told.size
+
+    def start(self, rows: int) -> State:
+        """Return the state of those who were told nothing yet; `NumpyPolicy.reset` tells them."""
+        return (np.zeros((rows, self._size), np.float32),)
+
+    def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
+        """Return the task as the context, and as the state."""
+        return state[0], state
+
+
+Encoder = LSTM | Gaussians | Nothing | History | Told
+ENCODERS: Mapping[EncoderKind, type[Encoder]] = {
+    "lstm": LSTM,
+    "gaussians": Gaussians,
+    "none": Nothing,
+    "history": History,
+    "told": Told,
+}
 
 
 def _layers(arrays: Arrays, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -115,23 +184,42 @@ class NumpyPolicy:
         rows: number of episodes n stepped together.
     """
 
+    state: State
+    """The encoder's, (n, ...) each, shaped as `encoders` shapes it."""
+
     def __init__(self, weights: Weights, rows: int) -> None:
         self.load(weights)
         self.rows = rows
-        self.reset()
+        self._begin()
 
     def load(self, weights: Weights) -> None:
         """Take new weights; the recurrent state stays."""
         self._w = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.arrays.items()}
-        self._encoder = ENCODERS[weights.encoder](self._w, weights.encoder_columns)
-        self._encoder_columns, self._clip = weights.encoder_columns, weights.clip
+        self._encoder = ENCODERS[weights.encoder](replace(weights, arrays=self._w))
+        self._encoder_columns, self._clip, self._told = weights.encoder_columns, weights.clip, weights.told
         self._actor = _layers(self._w, "actor")
-        self.action_size = self._w["actor.log_std.weight"].shape[0]
+        self.action_size = weights.actions
 
-    def reset(self) -> None:
-        """Forget everything: zero state and zero previous action in every row."""
+    def reset(self, tasks: Sequence[Task] = ()) -> None:
+        """Forget everything: zero state and zero previous action in every row.
+
+        Args:
+            tasks: the one that each row is in, (n,), for a policy that is told it; no other one reads them.
+
+        Raises:
+            SamiError: the policy is told the task, and these are not as many as there are rows.
+        """
+        self._begin()
+        if self._told is not None:
+            if len(tasks) != self.rows:
+                raise SamiError(
+                    f"this policy is told the task of each of its {self.rows} episodes, and was given {len(tasks)}. "
+                    "Give reset() the tasks, as a rollout does."
+                )
+            self.state = (self._told.tell(tasks),)
+
+    def _begin(self) -> None:
         self.state = self._encoder.start(self.rows)
-        """The encoder's, (n, ...) each, shaped as `encoders` shapes it."""
         self.previous_action = np.zeros((self.rows, self.action_size), np.float32)
 
     def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ No torch here: collectors run this in processes of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -16,7 +17,7 @@ import numpy as np
 
 from sami_train.envs.layout import flatten
 from sami_train.envs.tasks import Task
-from sami_train.episodes.episode import Episode
+from sami_train.episodes.episode import DRAWN, Episode
 from sami_train.episodes.exploration import Exploration, Reach, _Explorer
 
 
@@ -30,15 +31,15 @@ class Policy(Protocol):
     def state(self) -> tuple[np.ndarray, ...]:
         """The encoder's state, (n, ...) each; read only by rollouts that keep states."""
 
-    def reset(self) -> None:
-        """Begin new episodes in all rows."""
+    def reset(self, tasks: Sequence[Task] = ()) -> None:
+        """Begin new episodes in all rows, each in its task; only a baseline that is told it may read it."""
 
     def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return actions (n, A) and contexts (n, C) for flat observations (n, D); see `NumpyPolicy.step`."""
 
 
 def tasks_of(env: gym.Env) -> Sequence[Task]:
-    """Return the tasks that an environment draws from; one empty task where it has none."""
+    """Return the tasks that an environment draws from; one empty task where it has none, or draws without end."""
     return getattr(env.unwrapped, "tasks", None) or ({},)
 
 
@@ -91,7 +92,7 @@ class Rollout:
             The episodes, in the order of the environments.
         """
         recorders = [self._begin(env, k, steps_done) for env, k in zip(self.envs, indices, strict=True)]
-        self.policy.reset()
+        self.policy.reset([recorder.truth for recorder in recorders])
         running = list(range(len(self.envs)))
         observation = np.stack([recorder.observations[-1] for recorder in recorders])
         noise = None
@@ -117,7 +118,9 @@ class Rollout:
         task_index = index % len(self.tasks)
         task = self.tasks[task_index]
         options = {"task": dict(task)} if task else None
-        observation, _ = env.reset(seed=start, options=options)
+        observation, info = env.reset(seed=start, options=options)
+        if not task and info.get("task"):  # which the environment drew, of many without end
+            task, task_index = info["task"], DRAWN
         explorer = _Explorer(
             self.exploration or Exploration(),
             np.random.default_rng(explore),
@@ -126,16 +129,24 @@ class Rollout:
             self._high,
             self._reach,
         )
-        return _Recorder(index, task, task_index, explorer, [flatten(observation)])
+        return _Recorder(index, task, task_index, explorer, [flatten(observation)], info.get("task", task))
 
 
 class _Recorder:
     """What an episode has seen and done so far."""
 
     def __init__(
-        self, index: int, task: Task, task_index: int, explorer: _Explorer, observations: list[np.ndarray]
+        self,
+        index: int,
+        task: Task,
+        task_index: int,
+        explorer: _Explorer,
+        observations: list[np.ndarray],
+        truth: Task,
     ) -> None:
         self.index, self.task, self.task_index = index, task, task_index
+        self.truth = truth
+        """The task that the environment says it is in: that of `task`, with every feature, where it draws none."""
         self.explorer, self.observations = explorer, observations
         self.actions: list[np.ndarray] = []
         self.rewards: list[float] = []
@@ -173,3 +184,21 @@ class _Recorder:
             skills=frozenset(self.skills),
             states=tuple(np.stack(part) for part in zip(*self.states, strict=True)),
         )
+
+
+def with_states(episode: Episode, policy: Policy, every: int) -> Episode:
+    """Return an episode with the encoder states that a rollout of this policy would have kept, see `Rollout`.
+
+    Args:
+        episode: what was observed and executed.
+        policy: of one row; begun anew here.
+        every: steps between two states.
+    """
+    policy.reset([episode.task])
+    states: list[tuple[np.ndarray, ...]] = []
+    for step, action in enumerate(episode.actions):
+        if step % every == 0:
+            states.append(tuple(part[0].copy() for part in policy.state))
+        policy.step(episode.observations[step : step + 1])
+        policy.previous_action = action[None]
+    return replace(episode, states=tuple(np.stack(part) for part in zip(*states, strict=True)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.tasks import shown
-from sami_train.episodes.episode import Episode
+from sami_train.episodes.episode import DRAWN, Episode
 
 WINDOW = 50
 """Episodes of each task that are averaged over."""
@@ -27,10 +28,29 @@ class TaskRecord:
 
     def add(self, episode: Episode) -> None:
         """Take an episode into its task's windows."""
-        name = " ".join(f"{feature}={shown(value)}" for feature, value in episode.task.items()) or "all"
+        named = [] if episode.task_index == DRAWN else episode.task.items()
+        name = " ".join(f"{feature}={shown(value)}" for feature, value in named) or "all"
         self._success.setdefault(name, deque(maxlen=WINDOW)).append(float(episode.success))
         self._skills.setdefault(name, deque(maxlen=WINDOW)).append(episode.skills)
         self._returns.setdefault(name, deque(maxlen=RETURN_WINDOW)).append(episode.ret)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the windows as JSON has them."""
+        skills = {name: [sorted(seen) for seen in window] for name, window in self._skills.items()}
+        return {
+            "success": {name: list(window) for name, window in self._success.items()},
+            "skills": skills,
+            "returns": {name: list(window) for name, window in self._returns.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> TaskRecord:
+        """Return the record that `to_dict` wrote."""
+        record = cls()
+        record._success = {name: deque(window, WINDOW) for name, window in plain["success"].items()}
+        record._skills = {name: deque(map(frozenset, window), WINDOW) for name, window in plain["skills"].items()}
+        record._returns = {name: deque(window, RETURN_WINDOW) for name, window in plain["returns"].items()}
+        return record
 
     @property
     def success(self) -> dict[str, float]:

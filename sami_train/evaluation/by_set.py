@@ -6,13 +6,23 @@ The paper runs 100 episodes on each set, not on each task: a set has up to 240 t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
+from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import Source, policy_of
-from sami_train.evaluation.play import SEED, Gaps, Play, playing
+from sami_train.evaluation.play import (
+    ROWS,
+    SEED,
+    Gaps,
+    Play,
+    playing,
+    playing_in_processes,
+    plays_in_batch,
+)
 from sami_train.evaluation.results import OnTask, TaskResult
 
 
@@ -31,7 +41,7 @@ def evaluate_sets(
     task_sets: Sequence[str],
     gaps: Gaps,
     episodes: int,
-    threads: int,
+    cores: int,
     on_task: OnTask | None,
 ) -> list[tuple[TaskResult, ...]]:
     """Run so many episodes over each of some sets, behind each gap: the results of each gap.
@@ -42,13 +52,13 @@ def evaluate_sets(
         task_sets: names of sets.
         gaps: see `evaluate_gaps`.
         episodes: in each set, whose tasks come in turn.
-        threads: of the simulation; behind a gap there is one.
+        cores: threads of the simulation where it has a batch, else processes.
         on_task: called with each task's result as it arrives.
     """
     found = []
     for gap in gaps:
         results: list[TaskResult] = []
-        with playing(spec, lambda rows: policy_of(source, spec, rows), episodes, threads, gap) as (play, _):
+        with _stage(source, spec, episodes, cores, gap) as play:
             for task_set in task_sets:
                 for result in measure_returns(play, task_set, spec.tasks.resolve(task_set), episodes, SEED):
                     results.append(result)
@@ -56,6 +66,17 @@ def evaluate_sets(
                         on_task(result)
         found.append(tuple(results))
     return found
+
+
+@contextmanager
+def _stage(source: Source, spec: EnvironmentSpec, episodes: int, cores: int, gap: GapProfile | None) -> Iterator[Play]:
+    """Set the fastest stage that the environment has."""
+    if cores > 1 and episodes > ROWS and not plays_in_batch(spec, gap):
+        with playing_in_processes(source, spec, episodes, cores, gap) as play:
+            yield play
+        return
+    with playing(spec, lambda rows: policy_of(source, spec, rows), episodes, cores, gap) as (play, _):
+        yield play
 
 
 def measure_returns(play: Play, task_set: str, tasks: Sequence[Task], episodes: int, seed: int) -> Iterator[TaskResult]:

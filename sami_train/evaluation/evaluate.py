@@ -4,8 +4,8 @@ An environment's measure says where episodes are counted (`Measure.per`), and th
 
           "task" (success)                                   "set" (return)
 episodes  in each task; the k-th begins alike in every task  in each set; its tasks come in turn
-cores     so many processes, which share the tasks           so many threads of the simulation; behind a gap, which
-                                                             lies between a policy and one environment, a single core
+cores     so many processes, which share the tasks           so many threads of a simulation that has a batch; else,
+                                                             and behind a gap, processes, which share the episodes
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from sami_runtime.adapters.base import require_compatible
 from sami_runtime.session.session import Session
 from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Task
 from sami_train.episodes.numpy_policy import NumpyPolicy, Weights
 from sami_train.episodes.rollout import Policy
 
@@ -46,8 +48,8 @@ class SessionPolicy:
         """The encoder's state, (n, ...) each."""
         return tuple(self._session.state.tensors.values())
 
-    def reset(self) -> None:
-        """Begin new episodes in all rows."""
+    def reset(self, tasks: Sequence[Task] = ()) -> None:
+        """Begin new episodes in all rows; a model file is told no task."""
         self._session.reset()
         self._acted = False
 

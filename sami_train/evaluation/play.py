@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing as mp
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
@@ -14,6 +15,8 @@ from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import Policy, Rollout, beginning
+from sami_train.evaluation.model_policy import Source, policy_of
+from sami_train.machine.cores import one_thread
 
 SEED = 1_000_003
 """Starts of evaluation episodes; no training run uses it unless asked to."""
@@ -37,6 +40,11 @@ def side_by_side(episodes: int, most: int = ROWS) -> int:
     return max(2, min(most, episodes))
 
 
+def plays_in_batch(spec: EnvironmentSpec, gap: GapProfile | None) -> bool:
+    """Whether native threads step the episodes: the environment has a batch, and nothing ends one before the others."""
+    return spec.batch_entry_point is not None and not spec.ends_early and gap is None
+
+
 @contextmanager
 def playing(
     spec: EnvironmentSpec,
@@ -56,7 +64,7 @@ def playing(
         gap: to reality; it lies between a policy and one environment, so behind it there is no batch.
         on_round: told of the progress.
     """
-    in_batch = spec.batch_entry_point is not None and not spec.ends_early and gap is None
+    in_batch = plays_in_batch(spec, gap)
     rows = side_by_side(episodes, BATCH_ROWS if in_batch else ROWS)
     policy = make_policy(rows)
     if in_batch:
@@ -98,10 +106,60 @@ def _in_envs(envs: Sequence[gym.Env], policy: Policy, on_round: OnRound | None) 
     return play
 
 
+@contextmanager
+def playing_in_processes(
+    source: Source, spec: EnvironmentSpec, episodes: int, processes: int, gap: GapProfile | None = None
+) -> Iterator[Play]:
+    """Set a stage of several processes, which share the rounds: what is played is what `playing` plays, to the bit.
+
+    Args:
+        source: the policy.
+        spec: the environment, which has no batch.
+        episodes: about how many will be played at a time.
+        processes: how many.
+        gap: to reality.
+    """
+    rows = side_by_side(episodes)
+    arguments, most = (source, spec, gap, rows), -(-episodes // rows)
+    with one_thread(), mp.get_context("spawn").Pool(min(processes, most), _begin_process, arguments) as pool:
+
+        def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
+            jobs = [(list(tasks), seed, first) for first in range(0, len(tasks), rows)]
+            played = [episode for found in pool.imap(_run_round, jobs) for episode in found][: len(tasks)]
+            return np.array([ret for ret, _ in played]), np.array([length for _, length in played])
+
+        yield play
+
+
+_arguments: tuple[Source, EnvironmentSpec, GapProfile | None, int]
+_stage: tuple[list[gym.Env], Policy] | None = None
+"""Of this process, where it is a pool's: its environments and its policy."""
+
+
+def _begin_process(*arguments: object) -> None:
+    """Tell a process of a pool what it will work on."""
+    global _arguments, _stage
+    _arguments, _stage = arguments, None  # type: ignore[assignment] # a pool's initializer is not typed
+
+
+def _run_round(job: tuple[Sequence[Task], int, int]) -> list[tuple[float, int]]:
+    """Play one round, and return the return and the length of each episode."""
+    global _stage
+    source, spec, gap, rows = _arguments
+    if _stage is None:
+        # Not in the pool's initializer: an error there respawns workers for ever, here it reaches the caller.
+        envs = [make(spec, gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
+        _stage = envs, policy_of(source, spec, rows)
+    envs, policy = _stage
+    tasks, seed, first = job
+    played = Rollout(envs, policy, seed, tasks=tasks).round(range(first, first + rows))
+    return [(episode.ret, len(episode)) for episode in played]
+
+
 def _round(batch: Batch, policy: Policy, tasks: Sequence[Task], seeds: Sequence[int]) -> np.ndarray:
     """Return the returns (n,) of one episode in each row; all end together, by time."""
     observations = batch.reset(seeds, tasks)
-    policy.reset()
+    policy.reset(tasks)
     rewards = np.empty((batch.rows, batch.episode_steps), np.float32)
     for step in range(batch.episode_steps):
         actions, _ = policy.step(observations)

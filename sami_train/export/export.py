@@ -57,10 +57,17 @@ def export(
         seen_episodes: in all training tasks together, that what training saw is measured over; 0 leaves it out.
 
     Raises:
-        SamiError: nobody says what the environment's signals are, they do not fit the agent, or there are too few
-            episodes for an atlas.
+        SamiError: the policy is told the task, nobody says what the environment's signals are, they do not fit the
+            agent, or there are too few episodes for an atlas.
         CheckFailed: the file would differ from torch by more than 1e-5.
     """
+    if agent.policy.told is not None:
+        told = ", ".join(feature.name for feature in agent.policy.told.features)
+        raise SamiError(
+            f"a policy of the method {agent.method.name} is told the task ({told}), and nobody tells it to a robot: "
+            "there is no model file of it. Evaluate its run with sami eval --run RUN; export one of a method that "
+            "finds the task out, e.g. satesac."
+        )
     spec = _fitting(agent, spec)
     atlas_episodes = atlas_episodes if agent.policy.context_size else 0
     if atlas_episodes:

@@ -27,7 +27,7 @@ def fill_contract(
     Args:
         name: of the model.
         policy: trained.
-        spec: the environment that it acts in.
+        spec: the environment that it acts in, which is what the contract says of it.
         training: as in `export`.
         evaluation: as in `export`.
     """
@@ -37,9 +37,9 @@ def fill_contract(
         observation=spec.signals,
         action=spec.action,
         state=tuple(StateTensor(name=name, shape=shape) for name, shape in policy.encoder.state.items()),
-        context=Context(size=policy.context_size),
+        context=Context(size=policy.context_size) if policy.context_size else None,
         episode_steps=spec.episode_steps,
-        training=dict(training),
+        training={**training, "env": spec.name},
         evaluation=None if evaluation is None else dict(evaluation),
         sheet=spec.sheet,
         weights_sha256=NO_GRAPH,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ GOLDEN_STEPS = 64
 GOLDEN_RESET = 31
 """Step of the golden steps at which a new episode begins."""
 CLOSED_LOOP_STEPS = 300
+TRIES = 20
+"""Episodes that are tried for one that is long enough; where episodes are shorter, several take its place."""
 
 Row = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]
 """One step: the flat observation (D,), the executed action (A,), the answers by output."""
@@ -60,27 +63,47 @@ class TorchSession:
 def record(policy: ContextPolicy, spec: EnvironmentSpec, contract: Contract, seed: int = 0) -> GoldenSteps:
     """Record golden steps in the environment: two beginnings of episodes, acting at random every other step.
 
-    Random actions keep the episodes from ending early, and make executed and proposed actions differ.
+    Random actions keep the episodes from ending early, and make executed and proposed actions differ. Where episodes
+    are over too soon all the same, there are more beginnings.
     """
     env = make(spec)
     rng = np.random.default_rng(seed)
-    lengths = (GOLDEN_RESET, GOLDEN_STEPS - GOLDEN_RESET)
     rows: list[Row] = []
+    resets: list[int] = []
     episode = 0
-    for length in lengths:
-        begun: list[Row] = []
-        while len(begun) < length:
+    for length in (GOLDEN_RESET, GOLDEN_STEPS - GOLDEN_RESET):
+
+        def run(length: int = length) -> list[Row]:
+            nonlocal episode
             episode += 1
-            begun = _steps(env, TorchSession(policy, contract), length, rng, seed + episode)
-        rows += begun
+            return _steps(env, TorchSession(policy, contract), length, rng, seed + episode)
+
+        for steps in _lasting(run, length):
+            resets.append(len(rows))
+            rows += steps
     env.close()
     seen, executed, answers = zip(*rows, strict=True)
     return GoldenSteps(
         observation=spec.layout.by_name(np.stack(seen)),
         executed=np.stack(executed).astype(np.float32),
         answers={name: np.stack([row[name] for row in answers]) for name in contract.answers},
-        resets=(0, GOLDEN_RESET),
+        resets=tuple(resets),
     )
+
+
+def _lasting(run: Callable[[], list[Row]], length: int) -> list[list[Row]]:
+    """Return one episode of so many steps; where none lasts so long, the longest of some, so many steps together."""
+    shorter: list[list[Row]] = []
+    while len(shorter) < TRIES or sum(map(len, shorter)) < length:
+        steps = run()
+        if len(steps) == length:
+            return [steps]
+        shorter.append(steps)
+    taken: list[list[Row]] = []
+    for steps in sorted(shorter, key=len, reverse=True):
+        if left := length - sum(map(len, taken)):
+            taken.append(steps[:left])
+    return taken
 
 
 def _steps(env: Any, session: TorchSession, length: int, rng: np.random.Generator, seed: int) -> list[Row]:

@@ -15,11 +15,13 @@ class Estimator:
     """Name in the paper."""
     strategy: Strategy
     """Which trajectories are compared."""
+    ranks: bool = True
+    """Whether better trajectories are told from worse."""
     soft: bool = True
     """Whether the soft weight of section 4.3 weighs the bound."""
 
 
-INFO_NCE = Estimator("InfoNCE", other_tasks, soft=False)
+INFO_NCE = Estimator("InfoNCE", other_tasks, ranks=False, soft=False)
 """Equation 1: the current task against the others."""
 SANCE = Estimator("SaNCE", same_task)
 """Equation 3: high returns of the current task against its low returns."""

@@ -1,4 +1,4 @@
-"""The five methods: the same SAC, buffer and budget, another encoder (PEARL) or another contrastive loss."""
+"""The methods: the same SAC, buffer and budget, another encoder or another contrastive loss; and three baselines."""
 
 from __future__ import annotations
 
@@ -11,17 +11,27 @@ from sami_train.methods.estimators import INFO_NCE, SA_INFO_NCE, SANCE, Estimato
 
 @dataclass(frozen=True)
 class Method:
-    """One method of the paper (section 5.1)."""
+    """A method of the paper (section 5.1), or a baseline that infers nothing."""
 
     name: str
     """Name on the command line."""
     title: str
-    """Name in the paper."""
+    """Name in the paper, or in texts."""
     encoder: EncoderKind = "lstm"
     estimator: Estimator | None = None
     """What its contrastive loss estimates; None has no such loss."""
     least_tasks: int = 1
     """How many tasks an environment must have for it."""
+
+    @property
+    def memoryless(self) -> bool:
+        """Whether its policy reads the observation alone: what adaptation is worth is measured from here."""
+        return self.encoder == "none"
+
+    @property
+    def is_told(self) -> bool:
+        """Whether its policy is told the task, as no robot is: what adaptation is worth is measured up to here."""
+        return self.encoder == "told"
 
 
 METHODS = {
@@ -32,8 +42,12 @@ METHODS = {
         Method("ccm", "CCM", estimator=INFO_NCE, least_tasks=2),
         Method("satesac", "SaTESAC", estimator=SANCE),
         Method("saccm", "SaCCM", estimator=SA_INFO_NCE),
+        Method("sac", "SAC", encoder="none"),
+        Method("sac-history", "SAC with history", encoder="history"),
+        Method("oracle", "Oracle", encoder="told"),
     )
 }
+"""The paper's five, then the baselines."""
 
 
 def method(name: str) -> Method:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,17 +26,35 @@ class Trajectories(NamedTuple):
 
 Score = Callable[[np.ndarray], np.ndarray]
 """Buffer positions (n,) to what ranks them (n,), higher is better."""
-Strategy = Callable[[EpisodeBuffer, int, np.random.Generator, Score], Trajectories | None]
-"""Draws trajectories; None where there are none to compare yet."""
 
 
-def same_task(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score) -> Trajectories | None:
+class Strategy(Protocol):
+    """Which trajectories are compared."""
+
+    def __call__(
+        self, buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score, stretch: int = 0
+    ) -> Trajectories | None:
+        """Draw up to `count` trajectories; None where there are none to compare yet.
+
+        Args:
+            buffer: where they are.
+            count: of both sides together.
+            rng: source of randomness.
+            score: what ranks them.
+            stretch: how many of a task's episodes, collected one after the other, they are drawn from; 0 is all.
+        """
+
+
+def same_task(
+    buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score, stretch: int = 0
+) -> Trajectories | None:
     """Set high returns of the current task against low returns of the same task (SaNCE)."""
-    split = _split(buffer, _current(buffer, rng), count, rng, score)
-    return None if split is None or len(split.positives) < 2 else split
+    return _split(buffer, _current(buffer, rng), count, rng, score, stretch)
 
 
-def other_tasks(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score) -> Trajectories | None:
+def other_tasks(
+    buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score, stretch: int = 0
+) -> Trajectories | None:
     """Set the current task against the others, whatever the returns (InfoNCE)."""
     current = _current(buffer, rng)
     positives = _draw(buffer.of_task(current), count // 2, rng)
@@ -45,17 +63,17 @@ def other_tasks(buffer: EpisodeBuffer, count: int, rng: np.random.Generator, sco
 
 
 def low_returns_of_all_tasks(
-    buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score
+    buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score, stretch: int = 0
 ) -> Trajectories | None:
     """Set high returns of the current task against low returns of every task, in equal shares (Sa+InfoNCE)."""
     current = _current(buffer, rng)
-    current_split = _split(buffer, current, count, rng, score)
-    if current_split is None or len(current_split.positives) < 2:
+    current_split = _split(buffer, current, count, rng, score, stretch)
+    if current_split is None:
         return None
     tasks = buffer.task_indices()
     share = math.ceil(count // 2 / len(tasks))
-    others = [split for task in tasks if task != current and (split := _split(buffer, task, 2 * share, rng, score))]
-    low = np.concatenate([current_split.negatives[-share:], *(split.negatives for split in others)])
+    splits = [_split(buffer, task, 2 * share, rng, score, stretch, least=1) for task in tasks if task != current]
+    low = np.concatenate([current_split.negatives[-share:], *(split.negatives for split in splits if split)])
     return Trajectories(current_split.positives, _draw(low, count // 2, rng))
 
 
@@ -67,17 +85,36 @@ def _draw(where: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray
     return rng.choice(where, min(count, len(where)), replace=False)
 
 
-def _split(buffer: EpisodeBuffer, task: int, count: int, rng: np.random.Generator, score: Score) -> Trajectories | None:
+def _of_one_time(buffer: EpisodeBuffer, where: np.ndarray, stretch: int, rng: np.random.Generator) -> np.ndarray:
+    """Return `stretch` of these episodes that were collected one after the other; all of them for 0, or if fewer."""
+    if not 0 < stretch < len(where):
+        return where
+    by_age = where[np.argsort(buffer.numbers(where))]
+    first = int(rng.integers(len(where) - stretch + 1))
+    return by_age[first : first + stretch]
+
+
+def _split(
+    buffer: EpisodeBuffer,
+    task: int,
+    count: int,
+    rng: np.random.Generator,
+    score: Score,
+    stretch: int,
+    least: int = 2,
+) -> Trajectories | None:
     """Rank `count` trajectories of a task and part the better from the worse, at most half of `count` each.
 
-    They part where the score changes, as near to the middle as it does: equal scores never stand on both sides.
-    None where all are equal, and nothing tells a good skill from a bad one.
+    They part where the score changes, as near to the middle as it does: equal scores never stand on both sides. At
+    least `least` are better; two of the current task, where a query's positive is another one. None where that cannot
+    be: all scores are equal, or too few are above the others to tell what good trajectories have in common.
     """
-    drawn = _draw(buffer.of_task(task), count, rng)
+    drawn = _draw(_of_one_time(buffer, buffer.of_task(task), stretch, rng), count, rng)
     values = score(drawn)
     order = np.argsort(-values, kind="stable")
     ranked, values = drawn[order], values[order]
     changes = np.flatnonzero(values[:-1] > values[1:]) + 1
+    changes = changes[changes >= least]
     if not len(changes):
         return None
     parting = changes[np.abs(changes - len(ranked) / 2).argmin()]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sami_runtime.model.contract import Contract
 from sami_train.envs.catalog import environment
@@ -13,7 +14,7 @@ from sami_train.envs.tasks import label
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.report.figures.training import draw_training
 from sami_train.report.paper import reported
-from sami_train.runs.record import RunRecord
+from sami_train.runs.record import RealisedContrast, RunRecord
 
 MOST_LISTED = 30
 """Most tasks of a set that a card lists one by one."""
@@ -34,6 +35,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         f"steps and {training['updates'] * each:,} gradient steps in {training['minutes']} minutes "
         f"on {training['cpus']} cores.",
         "",
+        *([] if training["updates"] else ["**It has not learned: 0 updates.** It acts at random.", ""]),
         "Made with:",
         "",
         "```",
@@ -50,6 +52,8 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     if draw_training(run, measure, model.with_suffix(".png")):
         lines += [f"![{measure.name.capitalize()} while exploring]({model.stem}.png)", ""]
         written.append(model.with_suffix(".png"))
+    if run.contrast is not None:
+        lines += [_contrast(run.contrast, training["config"]["contrast"]), ""]
     if contract.evaluation is not None:
         lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
     lines += [
@@ -58,6 +62,14 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     ]
     written[0].write_text("\n".join(lines), encoding="utf-8")
     return written
+
+
+def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:
+    what = "mean over the run, averaged over many losses" if contrast.averaged else "mean over single logged losses"
+    return (
+        f"Contrast: {contrast} ({what}; a constant encoder has 0). Ranked by {config['ranking']}, keys of the "
+        f"{config.get('keys', 'momentum')}, {config['trajectories']} trajectories."
+    )
 
 
 def _atlas_option(contract: Contract) -> str:
@@ -82,8 +94,9 @@ def _returns(result: Evaluation, title: str) -> list[str]:
     for name in result.sets:
         cell = reported(result.env, title, name)
         theirs = " ± ".join(map(show, cell)) if cell else ""
+        drawn = " drawn" if name in environment(result.env).tasks.drawn else ""
         lines.append(
-            f"| {name} | {len(result.of(name))} | {show(result.ret(name))} ± {show(result.ret_error(name))} "
+            f"| {name} | {len(result.of(name))}{drawn} | {show(result.ret(name))} ± {show(result.ret_error(name))} "
             f"| {show(result.ret_std(name))} | {theirs} |"
         )
     lines += ["", "| task set | task | episodes | return |", "|---|---|---|---|"]

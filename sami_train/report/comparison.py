@@ -18,6 +18,7 @@ from sami_train.report.estimates import (
     aggregate,
     paired_t_test,
     probability_of_improvement,
+    welch_t_test,
 )
 from sami_train.report.evaluated import ComparisonError, EvaluatedRun
 from sami_train.report.groups import Group, comparable, differences_between, group_runs, shown_value
@@ -51,6 +52,8 @@ class Contest:
     improvement: Interval
     """P(X > Y)."""
     test: PairedTest
+    welch_p: float | None
+    """Of Welch's test, which pairs no seeds; None with fewer than two on a side."""
     equal_budget: bool
 
 
@@ -159,6 +162,7 @@ class Comparison:
                 task_set,
                 probability_of_improvement(x.scores(task_set), y.scores(task_set)),
                 paired_t_test(_by_seed(x, task_set), _by_seed(y, task_set)),
+                welch_t_test(*(list(_by_seed(group, task_set).values()) for group in (x, y))),
                 _alike([run.steps for run in (*x.runs, *y.runs)]),
             )
             for x, y in pairs

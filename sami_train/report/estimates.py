@@ -14,7 +14,7 @@ answer different doubts:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -135,6 +135,64 @@ def paired_t_test(x: Mapping[int, float], y: Mapping[int, float]) -> PairedTest:
     if difference.low == difference.high:
         return PairedTest(seeds, difference, None)
     return PairedTest(seeds, difference, float(stats.ttest_rel(ours, theirs).pvalue))
+
+
+def welch_t_test(x: Sequence[float], y: Sequence[float]) -> float | None:
+    """Return the two-sided p of Welch's t-test of x - y, which pairs no seeds; None with fewer than two on a side.
+
+    Runs of one seed share their first weights and the tasks' order, and no more: in practice their results hardly
+    correlate, and a paired test then spends half of its degrees of freedom on nothing.
+    """
+    if min(len(x), len(y)) < 2:
+        return None
+    ours, theirs = ((float(np.mean(side)), float(np.std(side, ddof=1)), len(side)) for side in (x, y))
+    if max(ours[1], theirs[1]) < 1e-12:
+        return None
+    return float(stats.ttest_ind_from_stats(*ours, *theirs, equal_var=False).pvalue)
+
+
+def holm(p: Sequence[float | None]) -> list[float | None]:
+    """Return p corrected for their number (Holm 1979): below 0.05, no false finding among all with probability 0.95."""
+    from statsmodels.stats.multitest import multipletests
+
+    tested = [value for value in p if value is not None]
+    corrected = iter(multipletests(tested, method="holm")[1].tolist() if tested else [])
+    return [None if value is None else next(corrected) for value in p]
+
+
+def welch(x: np.ndarray, y: np.ndarray) -> Interval:
+    """Mean of x less that of y, by seed but not paired, (seeds,) each: with Welch's t interval (Welch 1947)."""
+    value = float(x.mean() - y.mean())
+    if min(len(x), len(y)) == 1:
+        return Interval(value)
+    a, b = float(x.var(ddof=1)) / len(x), float(y.var(ddof=1)) / len(y)
+    if math.sqrt(a + b) < 1e-12:
+        return Interval(value, value, value)
+    freedom = (a + b) ** 2 / (a**2 / (len(x) - 1) + b**2 / (len(y) - 1))
+    low, high = stats.t.interval(CONFIDENCE, freedom, loc=value, scale=math.sqrt(a + b))
+    return Interval(value, float(low), float(high))
+
+
+def share_of_gap(own: np.ndarray, low: np.ndarray, high: np.ndarray) -> Interval:
+    """(own - low) / (high - low), of means over seeds; interval by the bootstrap, the seeds of each drawn anew.
+
+    Args:
+        own: means of a set by seed, (seeds,), of what is judged.
+        low: the same of where the gap begins.
+        high: of where it ends; its mean differs from that of `low`.
+    """
+
+    def share(*drawn: np.ndarray) -> np.ndarray:
+        own, low, high = (part.mean() for part in drawn)
+        gap = high - low
+        return np.array([(own - low) / gap if gap else math.nan])
+
+    value = float(share(own, low, high)[0])
+    if min(len(own), len(low), len(high)) == 1:
+        return Interval(value)
+    (lower,), (upper,) = _stratified(share, own, low, high)
+    # A draw without any gap has no share: then no interval has an end.
+    return Interval(value, lower, upper) if math.isfinite(lower) and math.isfinite(upper) else Interval(value)
 
 
 def least_difference(seeds: int) -> float:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sami_train.envs.measure import SUCCESS, Measure, known
 from sami_train.report import paper
 from sami_train.report.comparison import Comparison, Contest, Standing, span
-from sami_train.report.estimates import Interval, least_difference, least_sign_flip_p
+from sami_train.report.estimates import Interval, holm, least_difference, least_sign_flip_p
+from sami_train.report.worth import Worth, worths
+from sami_train.runs.record import RealisedContrast
 
 NONE = "-"
 
@@ -24,11 +27,11 @@ class Table:
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """All tables, in the order of reading: a table for each set of tasks, then whether SaNCE helps."""
+    """All tables, in the order of reading: one for each set of tasks, what a context is worth, whether SaNCE helps."""
     standings = [standings_table(comparison, task_set) for task_set in comparison.task_sets]
     standings[-1].notes.extend(standings_notes(comparison))
-    contests = contests_table(comparison)
-    return [*standings, contests] if contests else standings
+    more = (worth_table(comparison), contests_table(comparison), contrast_table(comparison))
+    return [*standings, *(table for table in more if table)]
 
 
 def standings_table(comparison: Comparison, task_set: str) -> Table:
@@ -74,20 +77,101 @@ def contests_table(comparison: Comparison) -> Table | None:
     """Whether SaNCE helps: each method with it against the same without; None where no such pair was given."""
     if not comparison.contests:
         return None
-    rows = [_contest(comparison.env, comparison.measure, contest) for contest in comparison.contests]
+    paired = holm([contest.test.p for contest in comparison.contests])
+    welch = holm([contest.welch_p for contest in comparison.contests])
+    rows = [
+        _contest(comparison.env, comparison.measure, *each)
+        for each in zip(comparison.contests, paired, welch, strict=True)
+    ]
     place = "a task" if comparison.measure is SUCCESS else "an episode"
     tests = sum(contest.test.p is not None for contest in comparison.contests)
     counts = sorted({len(contest.test.seeds) for contest in comparison.contests})
     notes = [what_seeds_show(count) for count in counts]
     if tests:
         notes.insert(
-            0, f"p: two-sided paired t-test, as in the paper's appendix, not corrected for the {tests} tests here."
+            0,
+            "p: two-sided t-tests, paired by seed as in the paper's appendix, and Welch's, which pairs nothing; in "
+            f"brackets corrected for the {tests} tests here (Holm). *: below 0.05 once corrected.",
         )
     notes.append(
         f"P(X > Y): how often a run of X beats one of Y in {place}, ties half; interval by the stratified bootstrap."
     )
-    columns = ("pair", "set", "seeds", "difference [95 % t]", "p", "P(X > Y) [95 % bootstrap]", "paper's p")
+    columns = (
+        "pair",
+        "set",
+        "seeds",
+        "difference [95 % t]",
+        "p, paired",
+        "p, Welch",
+        "P(X > Y) [95 % bootstrap]",
+        "paper's p",
+    )
     return Table("Does SaNCE help? Differences paired by seed", columns, rows, notes)
+
+
+def contrast_table(comparison: Comparison) -> Table | None:
+    """Return what the contrastive losses reached, by group; None where no run had one."""
+    reached = {group.label: [run.record.contrast for run in group.runs] for group in comparison.groups}
+    with_contrast = {label: [each for each in runs if each] for label, runs in reached.items() if any(runs)}
+    if not with_contrast:
+        return None
+    rows = [(label, *_contrast(runs)) for label, runs in with_contrast.items()]
+    notes = ["bound: mean over the run, lowest to highest seed; a constant encoder has 0, none passes log K."]
+    if not all(each.averaged for runs in with_contrast.values() for each in runs):
+        notes.append("~: of single losses, as logs had them before they averaged over many.")
+    return Table("Contrast: what the loss reached, nats", ("group", "runs", "bound", "log K", "attempts"), rows, notes)
+
+
+def _contrast(runs: Sequence[RealisedContrast]) -> tuple[str, ...]:
+    bounds, log_k, shares = (
+        [value for each in runs if (value := getattr(each, name)) is not None] for name in ("bound", "log_k", "share")
+    )
+    mark = "" if all(each.averaged for each in runs) else "~"
+    bound = (
+        mark + " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(bounds), max(bounds)))) if bounds else NONE
+    )
+    return (
+        str(len(runs)),
+        bound if bounds else "nothing to compare",
+        number(sum(log_k) / len(log_k), 2) if log_k else NONE,
+        f"{sum(shares) / len(shares):.0%}" if shares else NONE,
+    )
+
+
+def worth_table(comparison: Comparison) -> Table | None:
+    """Return how far each group gets from SAC, which has no memory, to the oracle, which is told the task.
+
+    None where runs of either are missing.
+    """
+    found, measure = worths(comparison), comparison.measure
+    if not found:
+        return None
+    several = len({(worth.memoryless.label, worth.told.label) for worth in found}) > 1
+    rows = [_worth(worth, measure, several) for worth in found]
+    notes = [
+        f"less SAC's: mean {measure.name} less that of SAC, which has no memory; Welch's t over seeds, not paired. The "
+        "oracle is told the task: its row is the gap that there is to close.",
+        "share: of that gap, what the group closes; interval by drawing seeds anew, too narrow with few of them.",
+    ]
+    for task_set in dict.fromkeys(worth.task_set for worth in found if not worth.gap_counts):
+        notes.append(
+            f"{task_set}: the gap is not above 0 by its interval. These runs do not show that it helps to know the "
+            "task, so a share of the gap means nothing."
+        )
+    if any(worth.gap.bounds is None for worth in found):
+        notes.append("One seed of SAC or of the oracle: nothing tells the gap from chance.")
+    columns = ("group", "set", "less SAC's [95 % t]", "share of the gap [95 % bootstrap]")
+    return Table("What is a context worth? From SAC to the oracle", columns, rows, notes)
+
+
+def _worth(worth: Worth, measure: Measure, several: bool) -> tuple[str, ...]:
+    between = f" (from {worth.memoryless.label} to {worth.told.label})" if several else ""
+    return (
+        worth.group.label + between + ("" if worth.equal_budget else " (UNEQUAL BUDGET)"),
+        worth.task_set,
+        f"{measure.show(worth.above.value, sign=True)} {_shown_bounds(measure, worth.above)}",
+        NONE if worth.share is None else f"{number(worth.share.value, 2)} {bounds(worth.share, 2)}",
+    )
 
 
 def what_seeds_show(seeds: int) -> str:
@@ -131,7 +215,15 @@ def _shown_bounds(measure: Measure, interval: Interval) -> str:
     return f"[{measure.show(interval.low)}, {measure.show(interval.high)}]" if interval.bounds else "no interval"
 
 
-def _contest(env: str, measure: Measure, contest: Contest) -> tuple[str, ...]:
+def _p(p: float | None, corrected: float | None) -> str:
+    if p is None or corrected is None:
+        return NONE
+    return f"{p:.3g} ({corrected:.2g})" + (" *" if corrected < 0.05 else "")
+
+
+def _contest(
+    env: str, measure: Measure, contest: Contest, paired: float | None, welch: float | None
+) -> tuple[str, ...]:
     test, better = contest.test, contest.improvement
     theirs = paper.reported_p(env, contest.x.method.title, contest.y.method.title, contest.task_set)
     return (
@@ -141,7 +233,8 @@ def _contest(env: str, measure: Measure, contest: Contest) -> tuple[str, ...]:
         NONE
         if not test.seeds
         else f"{measure.show(test.difference.value, sign=True)} {_shown_bounds(measure, test.difference)}",
-        NONE if test.p is None else f"{test.p:.3g}" + (" *" if test.p < 0.05 else ""),
+        _p(test.p, paired),
+        _p(contest.welch_p, welch),
         f"{number(better.value, 2)} {bounds(better, 2)}",
         NONE if theirs is None else f"{theirs:.3g}",
     )
@@ -167,9 +260,11 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
                 "gradient_steps": [run.updates for run in group.runs],
                 "seconds": [run.facts.get("seconds") for run in group.runs],
                 "commits": [run.commit for run in group.runs],
+                "contrast": [run.record.contrast and run.record.contrast._asdict() for run in group.runs],
             }
             for group in comparison.groups
         ],
+        "worth": [worth.to_dict() for worth in worths(comparison)],
         "results": [_result(comparison.env, standing) for standing in comparison.standings],
         "contests": [
             _verdict(comparison.env, contest, claimed)
@@ -203,6 +298,7 @@ def _verdict(env: str, contest: Contest, claimed: bool) -> dict[str, Any]:
         "claimed_by_the_paper": claimed,
         "equal_budget": contest.equal_budget,
         "improvement": contest.improvement._asdict(),
+        "welch_p": contest.welch_p,
         "paired_t_test": {
             "seeds": test.seeds,
             "difference": test.difference._asdict() if test.seeds else None,

@@ -4,8 +4,9 @@ config.json       the resolved configuration
 run.json          versions, git state, machine, state of the run (running, stopped, finished)
 metrics.jsonl     one line of numbers for each stretch of the run
 tensorboard/      the same for TensorBoard
-checkpoints/N/    agent.zip and buffer.npz after N environment steps; complete or absent
+checkpoints/N/    agent.zip, weights.safetensors and buffer.npz after N environment steps; complete or absent
 agent.zip         the trained agent, once the run has finished
+weights.safetensors    its weights, which --init starts from
 evaluation.json   success or returns by task, once `sami eval` has run
 lock              held by the process that trains here
 """
@@ -22,6 +23,7 @@ from typing import Any
 from sami_runtime.errors import SamiError
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
+from sami_train.given.find import WEIGHTS_FILE
 from sami_train.machine.cores import usable_cores
 from sami_train.machine.files import read_json, unfinished, write_json
 from sami_train.machine.locks import locked
@@ -118,9 +120,30 @@ class RunFolder:
         write_json(self.evaluation, result | {"agent_steps": agent_steps})
 
     @property
+    def weights(self) -> Path:
+        """The trained agent's weights."""
+        return self.path / WEIGHTS_FILE
+
+    @property
     def agent(self) -> Path:
         """The trained agent."""
         return self.path / "agent.zip"
+
+    def finish(self, agent: Any) -> None:
+        """Write the trained agent: a last checkpoint, which more steps could go on from, and the agent itself."""
+        from sami_train.runs.weights import keep_weights
+
+        self.checkpoint(agent.num_timesteps, agent)
+        with unfinished(self.weights) as beside:
+            keep_weights(beside, agent)
+        with unfinished(self.agent) as beside:
+            agent.save(beside)
+
+    def reopen(self, config: TrainConfig) -> None:
+        """Make a finished run an unfinished one with another configuration; what was measured of it goes."""
+        write_json(self.path / "config.json", config.to_dict())
+        for path in (self.agent, self.weights, self.evaluation):
+            path.unlink(missing_ok=True)
 
     def newest_agent(self) -> Path:
         """Return the trained agent, or the newest checkpoint's.
@@ -157,11 +180,14 @@ class RunFolder:
             steps: environment steps done.
             agent: a `ContextSAC`.
         """
+        from sami_train.runs.weights import keep_weights  # torch, which readers of a run need not have
+
         folder = self.path / "checkpoints"
         target = folder / str(steps)
         with unfinished(target) as beside:
             beside.mkdir(parents=True)
             agent.save(beside / "agent.zip")
+            keep_weights(beside / WEIGHTS_FILE, agent)
             agent.save_buffer(beside / "buffer.npz")
         for other in folder.iterdir():
             if other != target:

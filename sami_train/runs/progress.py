@@ -53,13 +53,14 @@ class Progress:
     ) -> None:
         self._live.stop()
 
-    def update(self, steps: int, updates: int, record: TaskRecord) -> None:
+    def update(self, steps: int, updates: int, record: TaskRecord, contrast: str = "") -> None:
         """Show where the run is.
 
         Args:
             steps: environment steps done.
             updates: updates done.
             record: of the last episodes.
+            contrast: what the contrastive loss reached, in words; empty where there is none.
         """
         now = time.monotonic()
         self._history.append((now, steps, updates))
@@ -76,6 +77,7 @@ class Progress:
             f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} updates/s, "
             f"{left:.1f} min left; "
             f"{measure.name} while exploring {measure.show(record.mean(measure), coarse=True)}"
+            f"{'; ' * bool(contrast)}{contrast}"
         )
         by_task = record.by_task(measure).items()
         tasks = "   ".join(f"{name} {measure.show(value, coarse=True)}" for name, value in by_task)

@@ -4,13 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.machine.files import read_json, read_json_lines
 from sami_train.runs.folder import RunError, RunFolder
+
+
+class RealisedContrast(NamedTuple):
+    """What a run's contrastive loss reached; means over the lines of its log."""
+
+    bound: float | None
+    """Mean of the estimator [nats]; None where there was never anything to compare."""
+    log_k: float | None
+    """log K [nats], which no bound passes."""
+    share: float | None
+    """Share of the attempts that had something to compare; None in logs that do not tell it."""
+    averaged: bool
+    """Whether each line is a mean over many losses; of old logs it is a single one's."""
+
+    def __str__(self) -> str:
+        if self.bound is None or self.log_k is None:
+            return "nothing to compare"
+        told = f"{self.bound:.2f} nats of {self.log_k:.2f}"
+        return told + (f", in {self.share:.0%} of attempts" if self.share is not None and self.share < 0.995 else "")
 
 
 @dataclass(frozen=True)
@@ -59,6 +80,20 @@ class RunRecord:
     def title_of_evaluation(self) -> str:
         """What a message calls the evaluation."""
         return f"{self.folder / 'evaluation.json'}" if self.study is None else f"the evaluation of {self.address}"
+
+    @property
+    def contrast(self) -> RealisedContrast | None:
+        """What its contrastive loss reached; None where it had none."""
+
+        def mean(column: str) -> float | None:
+            values = [row[column] for row in self.metrics if column in row]
+            return float(np.mean(values)) if values else None
+
+        share, k = mean("contrast/share"), mean("contrast/k")
+        if share is not None:
+            return RealisedContrast(mean("contrast/bound"), None if k is None else float(np.log(k)), share, True)
+        bound = mean("train/contrast_bound")
+        return None if bound is None else RealisedContrast(bound, mean("train/contrast_log_k"), None, False)
 
     def train_config(self) -> TrainConfig:
         """Return the resolved configuration.

@@ -16,12 +16,13 @@ from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputF
 
 from sami_runtime.errors import UnknownName
 from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.machine.cores import share_of_cores
-from sami_train.machine.files import unfinished
 from sami_train.machine.interrupts import on_signals
+from sami_train.runs.beginning import facts_of, recordings_of, start_from
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.metrics import MetricsFile
 from sami_train.runs.progress import Progress
@@ -59,7 +60,7 @@ class _Keeper(BaseCallback):
         agent = self.model
         assert isinstance(agent, ContextSAC)
         agent.logger.record("time/seconds", self.seconds)
-        self.progress.update(agent.num_timesteps, agent._n_updates, agent.task_record)
+        self.progress.update(agent.num_timesteps, agent._n_updates, agent.task_record, agent.contrast_record.told())
         if agent.num_timesteps >= self._next or self.stop_requested:
             self._next += self.config.checkpoint_every
             self.run.checkpoint(agent.num_timesteps, agent)
@@ -88,46 +89,85 @@ def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[st
     """
     prepare_torch(config)
     # Everything that can fail, fails before anything is written.
+    recorded = recordings_of(config)
     agent = ContextSAC("ContextPolicy", make_env(config), config, device=config.device)
+    if config.init.source:
+        start_from(agent, config)
+    agent.take_recorded(recorded)
     run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
+    run.update(**facts_of(config, recorded))
     with run.locked():
         return _run(run, config, agent, show)
 
 
-def resume(out: Path, *, show: bool = True) -> ContextSAC:
-    """Go on with an interrupted run from its newest checkpoint; buffer, optimisers and random states come back.
+def resume(out: Path, *, steps: int | None = None, show: bool = True) -> ContextSAC:
+    """Go on with a run from its newest checkpoint; buffer, optimisers and random states come back.
+
+    Args:
+        out: the run.
+        steps: how long the run is from now on; as long as it was, if left out. Learning rates fall as in a run of that
+            length from the beginning.
+        show: whether to draw the progress display.
 
     Raises:
-        RunError: there is no such run, it has finished, has no checkpoint, or is in use.
+        RunError: there is no such run, it has done these steps, has no checkpoint, or is in use.
     """
     run = RunFolder.open(out)
     config = run.config()
-    if run.agent.is_file():
-        raise RunError(f"{out} has finished its {config.steps} steps; evaluate it with: sami eval --run {out}")
+    if run.agent.is_file() and steps is None:
+        raise RunError(
+            f"{out} has finished its {config.steps} steps; evaluate it with: sami eval --run {out}, or give it more "
+            "of them by --steps."
+        )
     checkpoint = run.newest_checkpoint()
-    if checkpoint is None:
+    if checkpoint is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
+    if steps is not None:
+        config = from_dict(config.to_dict() | {"steps": steps})
     prepare_torch(config)
     with run.locked():
-        env = make_env(config)
-        with _readable(checkpoint / "agent.zip"):
-            agent = ContextSAC.load(checkpoint / "agent.zip", env=env, device=config.device)
-        with _readable(checkpoint / "buffer.npz"):
-            agent.load_buffer(checkpoint / "buffer.npz")
+        agent = _agent_of(run, checkpoint, config)
+        if agent.num_timesteps >= config.steps and steps is not None:
+            raise RunError(f"{out} has done {agent.num_timesteps} steps; --steps {steps} adds none to them.")
+        if steps is not None:
+            run.reopen(config)
         run.update(state="running")
         run.evaluation.unlink(missing_ok=True)  # it measured an agent that is about to change
         return _run(run, config, agent, show)
 
 
-def load_agent(run: RunFolder) -> ContextSAC:
-    """Return the newest agent of a run, for acting only.
+def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig) -> ContextSAC:
+    """Return the agent of a checkpoint (of a finished run that has none left: its last) with what its buffer held."""
+    file = run.agent if checkpoint is None else checkpoint / "agent.zip"
+    buffer = run.path / "buffer.npz" if checkpoint is None else checkpoint / "buffer.npz"
+    with _readable(file):
+        agent = ContextSAC.load(file, env=make_env(config), device=config.device)
+    agent.config = config
+    if buffer.is_file():
+        with _readable(buffer):
+            agent.load_buffer(buffer)
+    else:
+        agent.take_recorded(recordings_of(config))
+        # The buffer is empty, and the agent is not: as in a warm-up it collects before it learns.
+        agent._began_at = agent.num_timesteps
+        agent._updates_before = agent._n_updates
+        print(
+            f"{run.path} kept no buffer: what it had collected is lost. It goes on from its agent, and learns again "
+            f"after {config.exploration.warmup_steps:,} steps.",
+            file=sys.stderr,
+        )
+    return agent
+
+
+def load_agent(run: RunFolder, env: Any = None) -> ContextSAC:
+    """Return the newest agent of a run; for acting only, unless it gets an environment.
 
     Raises:
         RunError: the run has none, or its file cannot be read.
     """
     path = run.newest_agent()
     with _readable(path):
-        return ContextSAC.load(path, device="cpu")
+        return ContextSAC.load(path, env, device="cpu")
 
 
 @contextmanager
@@ -145,7 +185,8 @@ def make_env(config: TrainConfig) -> Any:
     options = {name: getattr(collection, name) for name in spec.training_options}
     steps = collection.episode_steps or spec.episode_steps
     gap = config.gap_profile
-    return make(spec, gap, tasks=config.training_tasks(), max_episode_steps=steps, **options)
+    tasks = "training" if config.new_tasks else config.training_tasks()
+    return make(spec, gap, tasks=tasks, max_episode_steps=steps, **options)
 
 
 def prepare_torch(config: TrainConfig) -> None:
@@ -180,8 +221,7 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
     finally:
         agent.logger.close()
     if agent.finished:
-        with unfinished(run.agent) as beside:
-            agent.save(beside)
+        run.finish(agent)
     run.update(
         state="finished" if agent.finished else "stopped",
         seconds=keeper.seconds,

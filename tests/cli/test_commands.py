@@ -12,7 +12,7 @@ import pytest
 
 PANELS = {
     "Train": ["train", "sweep"],
-    "Judge": ["eval", "robustness", "gather", "compare", "adapt"],
+    "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt"],
     "Model file": ["export", "atlas", "describe", "inspect", "verify", "models"],
     "Robot": ["run", "check-adapter", "replay", "bench", "doctor"],
 }
@@ -73,9 +73,26 @@ def test_export_writes_a_card_and_says_what_it_compared(sami, trained):
     done = sami("export", "--run", trained.run, "--out", "again.onnx", "--atlas-episodes", 0, "--seen-episodes", 0)
     assert done.code == 0
     assert "parity with torch within 1e-5 over 64 steps" in done.out
+    assert "again.safetensors: " in done.out
     card = Path("again.md").read_text()
     assert card.startswith("# again\n\nSaTESAC on `panda`, seed 0")
     assert "| training |" in card
+
+
+def test_a_run_starts_from_what_export_wrote_and_learns_from_what_run_recorded(sami, trained, small, tmp_path):
+    weights = trained.model.with_suffix(".safetensors")
+    recorded = sami("run", "--model", trained.model, "--episodes", 2, "--record", "own.mcap", "--json")
+    assert recorded.code == 0
+    words = ("train", "--init", weights, "--recordings", "own.mcap", "--steps", 60, "--out", "fine", "-q")
+    done = sami(*words, *small(exploration__warmup_steps=20, learning__train_every=20))
+    assert (done.code, done.err) == (0, "")
+    config, facts = (json.loads(Path("fine", name).read_text()) for name in ("config.json", "run.json"))
+    assert (config["env"], config["init"]["critic_updates"]) == ("panda", 0)
+    assert 1 <= facts["recordings"]["episodes"] <= 2
+    assert facts["updates"] >= 2
+    refused = sami("train", "--resume", "fine", "--init", weights)
+    assert refused.code == 1
+    assert "leave out --init and --recordings" in refused.err
 
 
 def test_inspect_shows_signals_and_training(sami, trained):
@@ -183,7 +200,7 @@ main()
 
 
 def test_learning_rates_that_never_fall_train_to_the_end(nothing_leaks, sami, small):
-    done = sami("train", "--steps", 310, *small(learning__decay_from=1.0), "--out", "never", "-q")
+    done = sami("train", "--steps", 360, *small(learning__decay_from=1.0), "--out", "never", "-q")
     assert (done.code, done.err) == (0, "")
 
 

@@ -1,6 +1,7 @@
 """What the command line refuses: one message that says what would be valid, and nothing changed."""
 
 import json
+import shutil
 
 import pytest
 
@@ -132,6 +133,7 @@ def test_a_damaged_run_is_refused_and_left_as_it_was(
 @pytest.mark.parametrize("command", ["eval --run RUN", "export --run RUN --out x.onnx"])
 def test_a_truncated_or_missing_agent_is_refused(sami, run_copy, contents, tmp_path, command):
     words = command.replace("RUN", str(run_copy)).split()
+    shutil.rmtree(run_copy / "checkpoints")
     agent = run_copy / "agent.zip"
     agent.write_bytes(agent.read_bytes()[:1000])
     before = contents(tmp_path)
@@ -144,7 +146,7 @@ def test_a_truncated_or_missing_agent_is_refused(sami, run_copy, contents, tmp_p
 def test_a_taken_out_folder_is_refused_and_left_as_it_was(sami, run_copy, contents, small):
     before = contents(run_copy)
     message = refused(sami("train", "--steps", 700, *small(), "--out", run_copy, "-q"))
-    assert "exists and is not empty; please choose another --out." in message
+    assert "exists and is not empty; go on with it by --resume, or choose another --out." in message
     assert "has finished its 700 steps; evaluate it with: " in refused(sami("train", "--resume", run_copy))
     assert contents(run_copy) == before
 
@@ -241,6 +243,7 @@ def test_what_cannot_work_is_refused_before_anything_is_done(
 
 @pytest.mark.parametrize("name", ["agent.zip", "buffer.npz"])
 def test_resuming_from_a_damaged_checkpoint_says_which_file(nothing_leaks, sami, run_copy, contents, name):
+    shutil.rmtree(run_copy / "checkpoints")
     checkpoint = run_copy / "checkpoints" / "300"
     checkpoint.mkdir(parents=True)
     agent = (run_copy / "agent.zip").rename(checkpoint / "agent.zip")

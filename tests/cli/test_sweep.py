@@ -283,7 +283,7 @@ def test_a_contradicting_sweep_is_refused_with_what_differs(sami, swept, content
 
 def test_a_run_with_other_settings_in_a_cells_place_is_refused(sami, swept, tmp_path):
     shutil.copytree(swept[0] / "panda-tesac-0", tmp_path / "panda-tesac-0")
-    done = sami("sweep", "--out", tmp_path, "--method", "tesac", "--steps", 700)
+    done = sami("sweep", "--out", tmp_path, "--method", "tesac", "--steps", 700, *OPTIONS[2:])
     assert done.code == 1
     assert "holds a run with steps = 600, and the sweep's has 700" in done.err
 

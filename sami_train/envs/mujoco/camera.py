@@ -15,7 +15,7 @@ import numpy as np
 from sami_runtime.errors import SamiError
 
 CAMERA = "track"
-"""A camera that every model has, and that follows the robot."""
+"""A camera that follows the robot, which the benchmark's models have."""
 FLOOR = 2000.0
 """How far the drawn floor reaches [m]; the models' ends within a few seconds of running."""
 
@@ -44,7 +44,9 @@ def open_camera(model: mujoco.MjModel, data: mujoco.MjData, mode: str, size: tup
     """
     floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
     model.geom_size[floor, :2] = FLOOR
-    model.mat_texrepeat[model.geom_matid[floor]] = FLOOR  # a square each metre or two
+    model.mat_texrepeat[[material for material in model.geom_matid[floor] if material >= 0]] = (
+        FLOOR  # squares of a metre
+    )
     return Window(model, data) if mode == "human" else Offscreen(model, data, size)
 
 
@@ -99,9 +101,7 @@ class Offscreen:
         # They take two thirds of the time where the processor draws.
         for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
             self._scene.flags[flag] = 0
-        self._view = mujoco.MjvCamera()
-        self._view.type = mujoco.mjtCamera.mjCAMERA_FIXED
-        self._view.fixedcamid = model.camera(CAMERA).id
+        self._view = _view(model)
 
     def take(self) -> np.ndarray:
         """Render an image (H, W, 3) uint8."""
@@ -121,6 +121,17 @@ class Offscreen:
             self._context.free()
             self._gl.free()
             self._gl = None
+
+
+def _view(model: mujoco.MjModel) -> mujoco.MjvCamera:
+    """Return the camera that follows the robot, else the model's first one, else one from which all of it is seen."""
+    view = mujoco.MjvCamera()
+    follows = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA)
+    if model.ncam:
+        view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, max(0, follows)
+    else:
+        mujoco.mjv_defaultFreeCamera(model, view)
+    return view
 
 
 def _opengl(size: tuple[int, int]) -> Any:

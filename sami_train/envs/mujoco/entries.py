@@ -31,7 +31,8 @@ def _entry(row: Row) -> EnvironmentSpec:
         ends_early=False,
         goal=None,
         reach=None,
-        family="mujoco",
+        extra="mujoco",
+        hyperparameters=row.hyperparameters,
     )
 
 

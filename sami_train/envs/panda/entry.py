@@ -33,7 +33,7 @@ PANDA = EnvironmentSpec(
         lowest=0.0,
     ),
     reach=reach_action,
-    family="panda",
+    extra="panda",
     training_options=("reward", "end_on_fall"),
     skills=(Skill("pick_and_place", column="lifted"), Skill("other"), Skill("push")),
     same_sensor={"achieved_goal": "cube_position"},

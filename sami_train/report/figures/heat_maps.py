@@ -28,12 +28,16 @@ MOST_WITH_NUMBERS = 6
 
 
 def heat_maps(comparison: Comparison) -> Figure | None:
-    """Mean over seeds in each task, or in all tasks that agree in two features; None where there are not two."""
+    """Mean over seeds in each task, or in all tasks that agree in two features.
+
+    None where there are not two, or tasks are drawn, which agree in none.
+    """
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    features = [item for item in environment(comparison.env).tasks.features if isinstance(item, Feature)]
-    if len(features) != 2:
+    space = environment(comparison.env).tasks
+    features = [item for item in space.features if isinstance(item, Feature)]
+    if len(features) != 2 or space.drawn:
         return None
     across, down = features
     groups = comparison.groups
@@ -121,4 +125,4 @@ def _limits(groups: Sequence[Group]) -> tuple[float, float]:
 
 
 def _axis(name: str, unit: str) -> str:
-    return f"{name} {unit}" if unit.startswith("(") else f"{name} [{unit}]"
+    return f"{name} {unit}".rstrip() if not unit or unit.startswith("(") else f"{name} [{unit}]"

@@ -1,4 +1,4 @@
-"""How plots look. Colours are Okabe and Ito's, which colour-blind readers can tell apart."""
+"""How plots look. Colours are Okabe and Ito's, which colour-blind readers can tell apart; two spare ones are Tol's."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ from sami_train.methods.methods import METHODS, Method
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLOURS = {"PEARL": "#6b6b6b", "TESAC": "#0072B2", "CCM": "#009E73", "SaTESAC": "#D55E00", "SaCCM": "#CC79A7"}
+_COLOURS = {
+    "PEARL": "#6b6b6b",
+    "TESAC": "#0072B2",
+    "CCM": "#009E73",
+    "SaTESAC": "#D55E00",
+    "SaCCM": "#CC79A7",
+    "SAC": "#E69F00",
+    "SAC with history": "#56B4E9",
+    "Oracle": "#000000",
+}
 """A method's own colour, by its title."""
-_SPARE = ("#E69F00", "#56B4E9", "#000000", "#F0E442")
+_SPARE = ("#F0E442", "#332288", "#882255")
 """For methods without one."""
 GREY = "#444444"
 STYLES = ("-", "--", ":", "-.")

@@ -144,6 +144,13 @@ def test_unknown_dynamics_are_explored_and_never_adapted_to(contract):
     assert [reading.alarm for reading in readings] == [False, False, True, True, True, True]
 
 
+def test_a_policy_that_has_not_learned_never_adapts(contract):
+    for training, phase in (({"updates": 0}, Phase.EXPLORING), ({"updates": 1}, Phase.ADAPTED), ({}, Phase.ADAPTED)):
+        telemetry = Telemetry(contract.model_copy(update={"training": training}))
+        assert told(telemetry, 0.0, 0.0, 0.0, 0.0)[-1].phase is phase
+        assert (telemetry.adapted_at is None) == (phase is Phase.EXPLORING)
+
+
 def test_a_reset_forgets_everything(contract):
     telemetry = Telemetry(contract)
     told(telemetry, 20.0, 20.0, 20.0, 4.0, 4.0, 0.0)

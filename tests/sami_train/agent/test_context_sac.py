@@ -212,7 +212,7 @@ def test_callbacks_see_every_round_and_can_stop_the_run():
 
 
 def test_it_has_finished_with_the_steps_it_was_asked_for_and_their_updates_whatever_its_run_is_for():
-    trained = agent(steps=5)
+    trained = agent(steps=200)
     trained.learn(240, Stop(240))
     assert trained.num_timesteps == 240
     assert not trained.finished  # the updates that the last round owes

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sami_train.agent.contrast import embeddings_of
-from sami_train.agent.encoders import GaussianEncoder, LSTMEncoder
+from sami_train.agent.encoders import GaussianEncoder, HistoryEncoder, LSTMEncoder, NoEncoder
 from sami_train.agent.features import feature_layout
 from sami_train.agent.policy import ContextPolicy
 from sami_train.episodes.numpy_policy import NumpyPolicy
@@ -15,6 +15,8 @@ FEATURES, ACTIONS, CONTEXT = 19, 4, 6
 ENCODERS = {
     "lstm": lambda: LSTMEncoder(FEATURES, ACTIONS, 128, CONTEXT),
     "gaussians": lambda: GaussianEncoder(FEATURES, ACTIONS, CONTEXT, (32, 32)),
+    "none": NoEncoder,
+    "history": lambda: HistoryEncoder(FEATURES, ACTIONS, 10),
 }
 
 
@@ -139,7 +141,7 @@ def test_the_numpy_policy_equals_torch_over_a_whole_episode_and_after_a_reset(na
             assert np.abs(action - expected).max() < 1e-5
             executed = rng.uniform(-1, 1, action.shape).astype(np.float32)
             numpy_policy.previous_action, state = executed, (*state[:-1], executed)
-        assert context.shape == (3, CONTEXT)
+        assert context.shape == (3, policy.encoder.size)
 
 
 def test_embeddings_stand_for_whole_trajectories_for_prefixes_or_for_every_step():

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from sami_runtime.errors import SamiError, UnknownName
-from sami_train.config.resolve import from_dict, parse_override, presets, resolve
-from sami_train.config.schema import ConfigError, LearningConfig, TrainConfig, keys
+from sami_train.config.preset import presets
+from sami_train.config.refusal import ConfigError
+from sami_train.config.resolve import from_dict, parse_override, resolve
+from sami_train.config.schema import LearningConfig, TrainConfig, keys
 from sami_train.envs.catalog import ENVIRONMENTS, environment
 from sami_train.runs.train import make_env
 
@@ -62,30 +64,39 @@ def test_the_papers_table_holds_for_mujoco_too_with_its_own_contrast():
 
 @pytest.mark.parametrize("env", ENVIRONMENTS)
 def test_every_preset_fits_every_environment_without_any_override(env):
-    spec = ENVIRONMENTS[env]
-    assert presets(spec.family) == ["fast-cpu", "paper"]
-    for name in presets(spec.family):
+    assert presets() == ["fast-cpu", "paper"]
+    for name in presets():
         config = resolve(name, {"env": env, "seed": 3})
         assert from_dict(config.to_dict()) == config
         assert (config.preset, config.env) == (name, env)
 
 
 @pytest.mark.parametrize(
-    ("env", "episodes", "entropy"),
+    ("env", "paper", "fast", "entropy"),
     [
-        ("half-cheetah", 100, -6.0),
-        ("crippled-half-cheetah", 50, -6.0),
-        ("ant", 100, -8.0),
-        ("slim-humanoid-cadm", 200, -17.0),
+        # 100,000 and 1,000,000 transitions, but at least 12 and 16 trajectories of each of the tasks.
+        ("half-cheetah", 25 * 12, 1000, -6.0),
+        ("crippled-half-cheetah", 75 * 12, 75 * 16, -6.0),
+        ("walker", 9 * 12, 500, -6.0),
+        ("slim-humanoid-cadm", 25 * 12, 2000, -17.0),
     ],
 )
-def test_buffer_and_target_entropy_follow_from_the_robot_unless_they_are_given(env, episodes, entropy):
+def test_buffer_and_target_entropy_follow_from_the_robot_unless_they_are_given(env, paper, fast, entropy):
     learning = resolve("paper", {"env": env}).learning
-    assert learning.buffer_episodes == episodes
+    assert learning.buffer_episodes == paper
     assert learning.target_entropy == entropy
-    assert resolve("fast-cpu", {"env": env}).learning.buffer_episodes == 10 * episodes
-    given = resolve("paper", {"env": env, "learning.buffer_episodes": 7, "learning.target_entropy": -1.5}).learning
-    assert (given.buffer_episodes, given.target_entropy) == (7, -1.5)
+    assert resolve("fast-cpu", {"env": env}).learning.buffer_episodes == fast
+    given = resolve("paper", {"env": env, "learning.buffer_episodes": 700, "learning.target_entropy": -1.5}).learning
+    assert (given.buffer_episodes, given.target_entropy) == (700, -1.5)
+
+
+@pytest.mark.parametrize("method", ["ccm", "satesac", "saccm"])
+def test_a_buffer_that_leaves_a_contrast_nothing_to_compare_is_refused(method):
+    few = {"env": "crippled-ant", "learning.buffer_episodes": 499}
+    with pytest.raises(ConfigError, match=r"499, and crippled-ant has 125 training tasks.* at least 500 .*1500"):
+        resolve("paper", few | {"method": method})
+    resolve("paper", few | {"method": "tesac"})
+    resolve("paper", few | {"method": method, "collection.tasks": [0, 1]})
 
 
 def test_panda_keeps_the_target_entropy_that_it_was_trained_with():
@@ -116,7 +127,10 @@ def test_overrides_change_one_key():
         ({"env": 3}, "unknown environment '3'"),
         ({"env": "hopper", "follows.entropy_per_motor": 1}, "unknown config key 'follows'"),
         ({"contrast.pairing": "first"}, "unknown contrast.pairing 'first'.*Valid: all_steps, last, prefix"),
-        ({"method": "sac"}, "unknown method 'sac'.*Valid: ccm, pearl, saccm, satesac, tesac"),
+        (
+            {"method": "maml"},
+            "unknown method 'maml'.*Valid: ccm, oracle, pearl, sac, sac-history, saccm, satesac, tesac",
+        ),
     ],
 )
 def test_unknown_names_are_answered_with_the_nearest(overrides, message):
@@ -197,7 +211,9 @@ def test_an_error_in_what_is_built_by_hand_is_explained_too():
 
 
 @pytest.mark.parametrize("written", one_of_each_kind())
-def test_what_earlier_versions_wrote_is_read_as_it_was_meant(written):
+def test_what_earlier_versions_wrote_is_read_as_it_was_meant(written, monkeypatch):
+    # A robot of one's own is named by its path from where the command ran.
+    monkeypatch.chdir(ROOT / "examples/own_environment")
     config = from_dict(written)
     there, here = leaves(written), leaves(config.to_dict())
     assert {key: here[key] for key in there} == there
@@ -280,13 +296,13 @@ def test_a_run_may_learn_from_shorter_episodes_of_which_its_buffer_then_holds_mo
     assert environment("hopper").episode_steps == 1000  # what every evaluation has
 
 
-def test_a_preset_may_suit_one_environment_better_than_its_family():
+def test_an_environment_may_ask_for_values_of_its_own():
     hopper, ant = (resolve("fast-cpu", {"env": env}) for env in ("hopper", "crippled-ant"))
     assert (hopper.collection.episode_steps, ant.collection.episode_steps) == (0, 400)
     assert (hopper.learning.buffer_episodes, ant.learning.buffer_episodes) == (1000, 2500)
     assert ant.learning.train_every == hopper.learning.train_every
     whole = resolve("fast-cpu", {"env": "sami/CrippledAnt-v0", "collection.episode_steps": 0})
-    assert (whole.collection.episode_steps, whole.learning.buffer_episodes) == (0, 500)
+    assert (whole.collection.episode_steps, whole.learning.buffer_episodes) == (0, 125 * 16)
 
 
 @pytest.mark.parametrize("steps", [-1, 51, "long"])

@@ -79,7 +79,7 @@ def test_the_stored_action_is_the_command():
     class Fixed:
         previous_action, state = np.zeros((1, 6), np.float32), ()
 
-        def reset(self):
+        def reset(self, tasks):
             pass
 
         def step(self, observation, noise=None):

@@ -19,13 +19,19 @@ RNG = np.random.default_rng
 STEPS, BURN_IN = 5, 2
 
 
-@pytest.fixture(params=["lstm", "gaussians"])
+@pytest.fixture(params=["lstm", "gaussians", "history"])
 def policy(request):
     torch.manual_seed(0)
     env = gym.make("sami-tests/HiddenSign-v0")
     layout = feature_layout(3, None, encoder_reads_goal=True, relative_goal=False, normalize=True)
     return ContextPolicy(
-        env.observation_space, env.action_space, layout=layout, encoder=request.param, net_arch=(16,), hidden_size=8
+        env.observation_space,
+        env.action_space,
+        layout=layout,
+        encoder=request.param,
+        net_arch=(16,),
+        hidden_size=8,
+        history_steps=4,
     )
 
 
@@ -107,7 +113,7 @@ def test_an_episode_without_states_is_refused(buffer):
 class _Idle:
     state = ()
 
-    def reset(self):
+    def reset(self, tasks):
         pass
 
     def step(self, observation, noise=None):

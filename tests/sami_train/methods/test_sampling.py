@@ -159,8 +159,11 @@ def test_the_same_state_of_the_generator_draws_the_same():
         assert not np.array_equal(np.sort(first.negatives), np.sort(third.negatives))
 
 
-def test_the_methods_are_those_of_the_paper():
-    assert [m.title for m in METHODS.values()] == ["PEARL", "TESAC", "CCM", "SaTESAC", "SaCCM"]
+def test_the_methods_are_those_of_the_paper_and_three_baselines_that_infer_nothing():
+    assert [m.title for m in METHODS.values()][:5] == ["PEARL", "TESAC", "CCM", "SaTESAC", "SaCCM"]
+    assert [m.title for m in METHODS.values()][5:] == ["SAC", "SAC with history", "Oracle"]
+    assert [name for name, m in METHODS.items() if m.memoryless] == ["sac"]
+    assert [name for name, m in METHODS.items() if m.is_told] == ["oracle"]
     assert [name for name, m in METHODS.items() if m.encoder == "gaussians"] == ["pearl"]
     estimators = {name: m.estimator for name, m in METHODS.items() if m.estimator}
     assert {name: (e.name, e.strategy, e.soft) for name, e in estimators.items()} == {
@@ -170,3 +173,25 @@ def test_the_methods_are_those_of_the_paper():
     }
     with pytest.raises(UnknownName, match="maml"):
         method("maml")
+
+
+def test_three_trajectories_are_two_good_ones_and_a_bad_one():
+    buffer = buffer_of({0: [3.0, 2.0, 1.0]})
+    drawn = draw(same_task, buffer)
+    assert sorted(buffer.returns[drawn.positives]) == [2.0, 3.0]
+    assert len(drawn.negatives) == 1
+
+
+def test_a_single_success_has_nothing_in_common_with_another():
+    assert draw(same_task, buffer_of({0: [-5.0] + [-50.0] * 11})) is None
+
+
+def test_a_stretch_holds_episodes_that_were_collected_one_after_the_other():
+    buffer = buffer_of({task: 1.0 * np.random.default_rng(task).permutation(200) for task in (0, 1)})
+    for seed in range(30):
+        good, bad = same_task(buffer, 12, RNG(seed), lambda where: buffer.returns[where], 20)
+        numbers = buffer.numbers(np.concatenate([good, bad]))
+        assert np.ptp(numbers) < 20
+        assert len(numbers) == 12
+    whole = same_task(buffer, 12, RNG(0), lambda where: buffer.returns[where])
+    assert np.ptp(buffer.numbers(np.concatenate(whole))) > 20

@@ -100,7 +100,9 @@ def test_every_shipped_model_has_its_run_and_models_holds_nothing_else():
         assert Evaluation.from_dict(contract.evaluation) == Evaluation.from_dict(run.evaluation)
         assert contract.training["steps"] == run.facts["steps"]
     held = {path.name for path in (ROOT / "models").iterdir() if path.is_file()}
-    assert held == {"__init__.py"} | {f"{path.stem}.{kind}" for path in MODELS for kind in ("onnx", "md", "png")}
+    assert held == {"__init__.py"} | {
+        f"{path.stem}.{kind}" for path in MODELS for kind in ("onnx", "md", "png", "safetensors")
+    }
 
 
 def test_git_holds_no_folder_a_run():

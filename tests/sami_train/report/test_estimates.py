@@ -7,7 +7,14 @@ import pytest
 from scipy import stats
 
 from sami_train.report import estimates, paper
-from sami_train.report.estimates import aggregate, iqm, paired_t_test, probability_of_improvement
+from sami_train.report.estimates import (
+    aggregate,
+    holm,
+    iqm,
+    paired_t_test,
+    probability_of_improvement,
+    welch_t_test,
+)
 
 
 def test_the_interquartile_mean_leaves_out_the_lowest_and_the_highest_quarter():
@@ -166,3 +173,19 @@ def test_the_papers_numbers_can_be_looked_up():
     assert paper.reported("mars", "TESAC", "extreme") is None
     assert paper.reported("panda", "TESAC", "all") is None
     assert paper.reported_p("panda", "TESAC", "CCM", "extreme") is None
+
+
+def test_welchs_test_is_the_textbook_formula_and_pairs_nothing():
+    x, y = [0.6, 0.7, 0.9], [0.5, 0.55]
+    means, variances = (np.mean(x), np.mean(y)), (np.var(x, ddof=1) / 3, np.var(y, ddof=1) / 2)
+    t = (means[0] - means[1]) / math.sqrt(sum(variances))
+    freedom = sum(variances) ** 2 / (variances[0] ** 2 / 2 + variances[1] ** 2 / 1)
+    assert welch_t_test(x, y) == pytest.approx(2 * stats.t.sf(t, freedom))
+    assert welch_t_test(x[::-1], y) == pytest.approx(welch_t_test(x, y))
+    assert welch_t_test([0.5], y) is None
+
+
+def test_holms_correction_by_hand():
+    # Sorted 0.01, 0.03, 0.04 times 3, 2, 1, and never below the one before: 0.03, 0.06, 0.06.
+    assert holm([0.04, None, 0.01, 0.03]) == [pytest.approx(0.06), None, pytest.approx(0.03), pytest.approx(0.06)]
+    assert holm([]) == []

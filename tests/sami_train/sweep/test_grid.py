@@ -7,8 +7,8 @@ import pytest
 from sami_cli.app import app
 from typer.main import get_command
 
+from sami_train.config.refusal import ConfigError
 from sami_train.config.resolve import resolve
-from sami_train.config.schema import ConfigError
 from sami_train.sweep.grid import Grid, GridError, parse_axis
 
 AXES = {
@@ -61,7 +61,7 @@ def test_only_what_varies_enters_a_name():
         ("network.net_arch=[32,32],[64]", ["net_arch=32x32", "net_arch=64"]),
         ("learning.discount=0.9, 0.95", ["discount=0.9", "discount=0.95"]),
         ("learning.bf16=true,false", ["bf16=true", "bf16=false"]),
-        ("steps=2e5,1000", ["steps=200000", "steps=1000"]),
+        ("steps=2e5,10000", ["steps=200000", "steps=10000"]),
         ("device=cpu,cuda:0", ["device=cpu", "device=cuda_0"]),
     ],
 )

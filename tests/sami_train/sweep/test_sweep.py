@@ -19,7 +19,8 @@ from sami_train.sweep.grid import Grid
 from sami_train.sweep.launcher import Launcher
 from sami_train.sweep.sweep import Sweep
 
-GRID = Grid({"env": ["panda"], "method": ["tesac"], "seed": [0, 1, 2, 3], "steps": [100]})
+AXES = {"env": ["panda"], "method": ["tesac"], "seed": [0, 1, 2, 3], "steps": [100], "exploration.warmup_steps": [50]}
+GRID = Grid(AXES)
 EPISODES = 2
 
 

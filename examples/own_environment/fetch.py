@@ -1,0 +1,104 @@
+"""Fetch pushes a cube of hidden mass over a table of hidden friction: `sami train --env fetch:PUSH`.
+
+Gymnasium-Robotics' environment as it is: `pip install gymnasium-robotics`, or the extra `robotics` of this package.
+"""
+
+import gymnasium
+import gymnasium_robotics
+import numpy as np
+from gymnasium_robotics.utils import mujoco_utils
+
+from sami_train.envs import EnvironmentSpec, Goal, Range, signal
+
+gymnasium.register_envs(gymnasium_robotics)
+
+# Gymnasium-Robotics 1.4.2 asks for kinds of joints in a way that MuJoCo 4 answers no to; these ask for none.
+for _field in ("qpos", "qvel"):
+
+    def _get(model, data, name, field=_field):
+        return getattr(data.joint(name), field).copy()
+
+    def _set(model, data, name, value, field=_field):
+        getattr(data.joint(name), field)[:] = value
+
+    setattr(mujoco_utils, f"get_joint_{_field}", _get)
+    setattr(mujoco_utils, f"set_joint_{_field}", _set)
+
+
+def set_task(env, task):
+    """Give the cube a mass [kg], its inertia with it, and a friction; called before each reset, and within an episode.
+
+    MuJoCo's `mj_setConst`, which should follow a change of mass, would undo the weld that the gripper hangs on.
+    """
+    model = env.unwrapped.model
+    cube = model.body("object0")
+    cube.inertia[:] *= task["mass"] / cube.mass[0]
+    cube.mass[0] = task["mass"]
+    geom = model.geom("object0")
+    model.geom_priority[geom.id] = 1  # otherwise the larger friction of cube and table counts
+    geom.friction[0] = task["friction"]
+
+
+def reach(observation, rng):
+    """Push the cube towards its goal by a script, with noise: what half of the first episodes explore by.
+
+    Above the place behind the cube, down to it, then slowly on. It succeeds in half of its episodes, without learning.
+
+    Args:
+        observation: flat, (31,).
+        rng: where the noise comes from.
+
+    Returns:
+        The action (4,).
+    """
+    gripper, cube, goal = observation[0:3], observation[3:6], observation[28:31]
+    way = (goal - cube) * [1.0, 1.0, 0.0]
+    left = max(float(np.linalg.norm(way)), 1e-6)
+    way /= left
+    behind = cube - 0.08 * way
+    aside = float(np.linalg.norm((gripper - behind)[:2]))
+    if aside < 0.06 and gripper[2] < cube[2] + 0.03:
+        move = 0.3 * (cube + way * (min(left, 0.03) - 0.05) - gripper)
+    else:
+        move = behind + [0.0, 0.0, 0.0 if aside < 0.03 else 0.1] - gripper
+    noisy = np.clip(move / 0.05, -1.0, 1.0) + rng.normal(0.0, 0.15, 3)
+    return np.append(noisy, 0.0).clip(-1.0, 1.0).astype(np.float32)
+
+
+def _xyz(name, unit, meaning=""):
+    return signal(name, unit, ["x", "y", "z"], meaning=meaning)
+
+
+PUSH = EnvironmentSpec.from_gymnasium(
+    "FetchPush-v4",
+    tasks={
+        "training": {"mass": Range(0.5, 4.0, log=True), "friction": Range(0.1, 1.0, log=True)},
+        "moderate": {"mass": [0.3, 6.0], "friction": [0.07, 1.3]},
+        "extreme": {"mass": [0.2, 8.0], "friction": [0.05, 1.6]},
+    },
+    set_task=set_task,
+    set_dynamics=set_task,
+    signals={
+        "observation": [
+            _xyz("gripper_position", "m"),
+            _xyz("cube_position", "m"),
+            _xyz("cube_from_gripper", "m"),
+            signal("fingers", "m", ["right", "left"]),
+            _xyz("cube_rotation", "rad"),
+            _xyz("cube_motion", "m", "moved in one step, relative to the gripper"),
+            _xyz("cube_turn", "rad", "turned in one step"),
+            _xyz("gripper_motion", "m", "moved in one step"),
+            signal("fingers_motion", "m", ["right", "left"], meaning="moved in one step"),
+        ],
+        "achieved_goal": [_xyz("achieved_goal", "m")],
+        "desired_goal": [_xyz("desired_goal", "m")],
+    },
+    action=signal(
+        "gripper_move", "1", ["dx", "dy", "dz", "fingers"], meaning="dx, dy, dz times 0.05 m; fingers stay shut"
+    ),
+    goal=Goal(
+        slice(25, 28), slice(28, 31), threshold=0.05, lowest=0.4
+    ),  # 5 cm; below 40 cm it has fallen off the table
+    reach=reach,
+    ends_early=False,
+)

@@ -1,0 +1,113 @@
+"""A preset: hyperparameters for any environment, each with the reason why it has this value there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from sami_runtime.errors import UnknownName
+from sami_train.config.conditions import CONDITIONS, tell
+from sami_train.envs.spec import EnvironmentSpec
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_PRESETS = files("sami_train.config").joinpath("presets")
+_FORESIGHT = (10, 100)
+"""Fewest and most steps that a discount looks ahead."""
+
+
+class Follows(NamedTuple):
+    """A value that is not the same everywhere, and why it is this one."""
+
+    key: str
+    """Dotted key of the configuration."""
+    value: Any
+    why: str
+    """From what it follows."""
+
+
+def presets() -> list[str]:
+    """Return the names of the presets that come with the package."""
+    return sorted(file.name.removesuffix(".toml") for file in _PRESETS.iterdir() if file.name.endswith(".toml"))
+
+
+def load_preset(
+    name: str, spec: EnvironmentSpec, episode_steps: int | None = None
+) -> tuple[dict[str, Any], list[Follows]]:
+    """Return the values of a preset for an environment by dotted key, and those that follow from the environment.
+
+    Args:
+        name: of the preset.
+        spec: the environment.
+        episode_steps: as `CollectionConfig.episode_steps`, if it is not to be the preset's; how many episodes a buffer
+            holds follows from it.
+
+    Raises:
+        UnknownName: there is no such preset; lists those that there are.
+    """
+    if name not in presets():
+        raise UnknownName("preset", name, presets())
+    table = tomllib.loads(_PRESETS.joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    parts = table.pop("part", [])
+    values = dict(_by_key(table))
+    follows: dict[str, Follows] = {}
+
+    def take(changes: Mapping[str, Any], why: str) -> None:
+        values.update(changes)
+        follows.update({key: Follows(key, value, why) for key, value in changes.items()})
+
+    for part in parts:
+        when, why = part.pop("when"), part.pop("why")
+        if all(CONDITIONS[condition].holds(spec) for condition in when):
+            take(dict(_by_key(part)), f"{tell(spec, *when)}: {why}")
+    own = spec.hyperparameters.get(name, {})
+    take(own, f"what {spec.name} asks for")
+    if episode_steps is None:
+        episode_steps = values.get("collection.episode_steps", 0)
+    inputs = {key: values.pop(key) for key in list(values) if key.startswith("follows.")}
+    worked_out = _worked_out(inputs, spec, episode_steps or spec.episode_steps, values["contrast.trajectories"])
+    for key, value, why in worked_out:
+        if key not in own:
+            take({key: value}, why)
+    return values, [follow for key, follow in follows.items() if key in values]
+
+
+def _worked_out(
+    inputs: Mapping[str, Any], spec: EnvironmentSpec, learned_steps: int, compared: int
+) -> Iterator[Follows]:
+    """Work out what follows from numbers of an environment.
+
+    Args:
+        inputs: the preset's `follows`, by key.
+        spec: the environment.
+        learned_steps: of an episode that is learned from; the spec's are those that policies are judged on.
+        compared: trajectories that a contrastive loss compares.
+    """
+    transitions, entropy = inputs["follows.buffer_transitions"], inputs["follows.entropy_per_motor"]
+    episodes, why = (
+        max(1, transitions // learned_steps),
+        f"{transitions:,} transitions, {learned_steps:,} steps an episode",
+    )
+    tasks = len(spec.tasks.sets["training"])
+    if tasks > 1 and episodes < tasks * compared:
+        episodes, why = tasks * compared, f"{compared} trajectories of each of {tasks} tasks, for a contrast to compare"
+    yield Follows("learning.buffer_episodes", episodes, why)
+    why = f"{entropy:g} for each number of an action, of which there are {spec.action.size}"
+    yield Follows("learning.target_entropy", entropy * spec.action.size, why)
+    if share := inputs.get("follows.foresight"):
+        steps = min(max(share * spec.episode_steps, _FORESIGHT[0]), _FORESIGHT[1])
+        why = f"looks {steps:g} steps ahead: {share:g} of an episode, from {_FORESIGHT[0]} to {_FORESIGHT[1]}"
+        yield Follows("learning.discount", round(1.0 - 1.0 / steps, 4), why)
+
+
+def _by_key(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _by_key(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

@@ -1,0 +1,244 @@
+"""The TOML file that makes an environment of an MJCF model, as people write it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
+
+from sami_runtime.documents import read_document
+from sami_runtime.errors import SamiError, UnknownName
+from sami_train.settings import Count, Natural, Positive, Settings
+
+Number = Annotated[float, Field(allow_inf_nan=False, description="be a finite number")]
+ModelField = Literal["body_mass", "dof_damping", "geom_friction", "actuator_gear"]
+
+
+def _names(value: Any) -> Any:
+    if value == "all":
+        return value
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError('it must be a list of names, or "all"')
+    return tuple(value)
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _spread(value: Any) -> Any:
+    numbers = list(value.values()) if isinstance(value, dict) else [value]
+    if not all(_number(number) and number >= 0 for number in numbers):
+        raise ValueError("it must be a number of at least 0, or a table of them by joint")
+    return value
+
+
+def _target(value: Any) -> Any:
+    if isinstance(value, list) and len(value) == 3 and all(map(_number, value)):
+        return tuple(map(float, value))
+    if not isinstance(value, str):
+        raise ValueError("it must be the name of a site or body, or a point [x, y, z]")
+    return value
+
+
+def _listed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+_FUNCTION, _TERMS = "function", "terms"
+
+
+def _kind_of_reward(value: Any) -> str:
+    return _FUNCTION if isinstance(value, str) else _TERMS
+
+
+Names = Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_names)]
+ByJoint = Annotated[float | dict[str, float], BeforeValidator(_spread)]
+
+
+class Observation(Settings):
+    """What the policy reads."""
+
+    qpos: Names = "all"
+    """Joints whose positions it reads."""
+    qvel: Names = "all"
+    """Joints whose velocities it reads."""
+    sensors: Names = "all"
+    """Sensors of the model."""
+
+
+class Reset(Settings):
+    """Where an episode begins."""
+
+    keyframe: str | None = None
+    """The model's keyframe; its initial pose (`qpos0`) if left out."""
+    qpos_noise: ByJoint = 0.0
+    """Most that is added to positions or taken from them, uniformly, in the joints' units; for all, or by joint."""
+    qvel_noise: ByJoint = 0.0
+    """The same for velocities."""
+
+
+class Change(Settings):
+    """A hidden feature: what of the model a task changes."""
+
+    sets: ModelField | None = None
+    """The task's value is the field's."""
+    scales: ModelField | None = None
+    """The field is the model's own times the task's value."""
+    of: Names = "all"
+    """Bodies, joints, geoms or actuators, as the field has them."""
+
+    @model_validator(mode="after")
+    def _either(self) -> Change:
+        if (self.sets is None) == (self.scales is None):
+            raise ValueError('a feature either sets or scales a field of the model, e.g. sets = "body_mass"')
+        return self
+
+    @property
+    def field(self) -> ModelField:
+        """The field of the model that changes."""
+        field = self.sets or self.scales
+        assert field is not None
+        return field
+
+
+class Quantity(Settings):
+    """A number that is measured after each step: exactly one of the first seven keys says what."""
+
+    distance: str | None = None
+    """A site or body: how far [m] it is from `to`."""
+    position: str | None = None
+    """A site or body: where it is along `axis` [m]."""
+    velocity: str | None = None
+    """A site or body: its speed along `axis` of the world [m/s]."""
+    upright: str | None = None
+    """A site or body: the cosine of its z axis to the world's: 1 upright, -1 upside down."""
+    sensor: str | None = None
+    """A sensor of the model: its number `element`, counted from 0."""
+    effort: Literal[True] | None = None
+    """The sum of the squared actions."""
+    alive: Literal[True] | None = None
+    """1."""
+    to: Annotated[str | tuple[float, float, float], BeforeValidator(_target)] | None = None
+    """For `distance`: another site or body, or a point [m]."""
+    axis: Literal["x", "y", "z"] | None = None
+    """For `position` and `velocity`."""
+    element: Natural = 0
+    """For `sensor`."""
+
+    @property
+    def kind(self) -> str:
+        """Which quantity it is."""
+        return next(key for key in KINDS if getattr(self, key) is not None)
+
+    @model_validator(mode="after")
+    def _one(self) -> Quantity:
+        given = [key for key in KINDS if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ValueError(f"exactly one of {', '.join(KINDS)} must be given, here are {', '.join(given) or 'none'}")
+        kind = given[0]
+        if (self.to is not None) != (kind == "distance"):
+            raise ValueError("`to` belongs to distance, and distance needs it")
+        if (self.axis is not None) != (kind in ("position", "velocity")):
+            raise ValueError("`axis` belongs to position and velocity, and they need it")
+        return self
+
+
+KINDS = ("distance", "position", "velocity", "upright", "sensor", "effort", "alive")
+
+
+class Term(Quantity):
+    """A part of the reward: the quantity after each step, times its weight."""
+
+    weight: Number
+
+
+class End(Quantity):
+    """What ends an episode before its time: the quantity leaves its bounds."""
+
+    below: Number | None = None
+    above: Number | None = None
+
+    @model_validator(mode="after")
+    def _bounded(self) -> End:
+        if self.below is None and self.above is None:
+            raise ValueError("an end needs below = NUMBER, above = NUMBER, or both")
+        return self
+
+
+class Description(Settings):
+    """The whole file."""
+
+    model: str
+    """The MJCF file; a relative path is looked up from the folder of this one."""
+    name: str | None = None
+    """What runs and models are called after; the file's own name if left out."""
+    rate_hz: Positive | None = None
+    """Actions a second, a whole number of simulation steps each; or give `frame_skip`."""
+    frame_skip: Count | None = None
+    """Simulation steps for each action."""
+    episode_steps: Count
+    observation: Observation = Observation()
+    reset: Reset = Reset()
+    features: dict[str, Change]
+    tasks: dict[str, Any]
+    """By set: a table of lists and ranges by feature, or a list of tasks."""
+    reward: Annotated[
+        Annotated[str, Tag(_FUNCTION)] | Annotated[tuple[Term, ...], BeforeValidator(_listed), Tag(_TERMS)],
+        Discriminator(_kind_of_reward),
+    ]
+    """Terms, or `"MODULE:FUNCTION"`, which is called with MuJoCo's model and data after each step."""
+    end: Annotated[tuple[End, ...], BeforeValidator(_listed)] = ()
+
+    @model_validator(mode="after")
+    def _complete(self) -> Description:
+        if (self.rate_hz is None) == (self.frame_skip is None):
+            raise ValueError("give either rate_hz or frame_skip")
+        if not self.features:
+            raise ValueError("[features] is empty; name at least one hidden feature that tasks differ in")
+        if not self.reward:
+            raise ValueError("reward is empty; give terms, or MODULE:FUNCTION")
+        return self
+
+
+def read_description(path: Path) -> Description:
+    """Read and check a file, all but what only the model can tell.
+
+    Raises:
+        SamiError: it cannot be read, or a value is wrong.
+        UnknownName: a key that is none.
+    """
+    try:
+        return Description.model_validate(read_document(path, "robots"))
+    except ValidationError as error:
+        raise _explained(error, path) from None
+
+
+def _explained(error: ValidationError, path: Path) -> SamiError:
+    """Return the first thing that is wrong with a file."""
+    problem = error.errors(include_url=False)[0]
+    parts = [part for part in problem["loc"] if part not in (_FUNCTION, _TERMS)]
+    key = "".join(f" {part + 1}" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
+    if problem["type"] == "extra_forbidden":
+        where = f"It stands in {key.rpartition('.')[0]} of {path}." if len(parts) > 1 else f"It stands in {path}."
+        return UnknownName("key", str(parts[-1]), _valid_beside(parts), where)
+    if problem["type"] == "missing":
+        return SamiError(f"{path} lacks {key}. Add it; docs/own-environment.md shows a whole file.")
+    message = problem["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    shown = "" if isinstance(problem["input"], (dict, list, tuple)) else f" is {problem['input']!r}"
+    return SamiError(f"{path}: {key or 'the file'}{shown}: {message}. Correct it.")
+
+
+def _valid_beside(parts: list[int | str]) -> list[str]:
+    """Return the keys that exist where an unknown one was given."""
+    tables: dict[str, type[Settings]] = {
+        "observation": Observation,
+        "reset": Reset,
+        "features": Change,
+        "reward": Term,
+        "end": End,
+    }
+    return list((tables.get(str(parts[0]), Description) if len(parts) > 1 else Description).model_fields)

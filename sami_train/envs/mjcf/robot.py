@@ -1,0 +1,158 @@
+"""A robot of a user's: its compiled model, and all that its TOML file says about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.factories import load_factory
+from sami_train.envs.mjcf.description import ByJoint, Description, read_description
+from sami_train.envs.mjcf.features import Dynamics
+from sami_train.envs.mjcf.names import element, positions, velocities
+from sami_train.envs.mjcf.quantities import Measure, ending_of, reward_of
+from sami_train.envs.mjcf.signals import action_signal, readings
+from sami_train.envs.own.ranges import Range, TaskSet, task_space
+from sami_train.envs.tasks import Feature, TaskSpace
+
+_WHOLE = 1e-6
+"""How far the steps of an action may be from a whole number, relatively: rates are written in decimals."""
+
+
+class MjcfRobot:
+    """What the TOML file and its model come to: what the catalogue's entry and the environment are made of.
+
+    Args:
+        path: of the TOML file.
+
+    Raises:
+        SamiError, UnknownName: something in the file or in the model is not valid; names it, and what would be.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.described = described = read_description(path)
+        self.name = described.name or path.stem
+        self.model = model = _compile(path.parent / described.model, path)
+        self.frame_skip = _frame_skip(described, model.opt.timestep, path)
+        self.rate_hz = 1.0 / (self.frame_skip * model.opt.timestep)
+        self.readings = readings(model, described.observation)
+        self.action = action_signal(model)
+        self.dynamics = Dynamics(model, described.features)
+        self.tasks = _tasks(described.tasks, self.dynamics.features)
+        self.reward = _reward(described, model, path)
+        self.is_over = ending_of(model, described.end)
+        self._qpos, self._qvel = _pose(model, described.reset.keyframe)
+        self._qpos_noise = _spread(model, described.reset.qpos_noise, positions, "reset.qpos_noise")
+        self._qvel_noise = _spread(model, described.reset.qvel_noise, velocities, "reset.qvel_noise")
+        low, high = model.actuator_ctrlrange.T
+        self._middle, self._half = (high + low) / 2.0, (high - low) / 2.0
+
+    def start(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
+        """Begin an episode: the pose of the file, with its noise."""
+        mujoco.mj_resetData(self.model, data)
+        data.qpos[:] = self._qpos + rng.uniform(-1.0, 1.0, self.model.nq) * self._qpos_noise
+        data.qvel[:] = self._qvel + rng.uniform(-1.0, 1.0, self.model.nv) * self._qvel_noise
+        mujoco.mj_normalizeQuat(self.model, data.qpos)
+        mujoco.mj_forward(self.model, data)
+
+    def observe(self, data: mujoco.MjData) -> np.ndarray:
+        """Return what the policy reads, (D,) float32."""
+        parts = [getattr(data, reading.field)[reading.indices] for reading in self.readings]
+        return np.concatenate(parts).astype(np.float32)
+
+    def control(self, action: np.ndarray) -> np.ndarray:
+        """Return MuJoCo's control (A,) for an action (A,) from -1 to 1."""
+        return self._middle + self._half * action
+
+
+def _compile(path: Path, described_in: Path) -> mujoco.MjModel:
+    if not path.is_file():
+        raise SamiError(
+            f"{described_in}: model is {str(path)!r}, which is no file. Give its path from this file's folder."
+        )
+    try:
+        return mujoco.MjModel.from_xml_path(str(path))
+    except ValueError as error:
+        raise SamiError(f"MuJoCo cannot read {path}: {' '.join(str(error).split())}. Correct the model.") from None
+
+
+def _frame_skip(described: Description, timestep: float, path: Path) -> int:
+    if described.frame_skip is not None:
+        return described.frame_skip
+    assert described.rate_hz is not None
+    steps = 1.0 / (described.rate_hz * timestep)
+    whole = max(1, round(steps))
+    if abs(steps - whole) > _WHOLE * whole:
+        rates = ", ".join(
+            f"{1.0 / (n * timestep):.9g}" for n in sorted({max(1, int(steps)), int(steps) + 1}, reverse=True)
+        )
+        raise SamiError(
+            f"{path}: rate_hz is {described.rate_hz:g}, which is {steps:g} simulation steps of {timestep:g} s; they "
+            f"must be a whole number. Nearest: {rates}; or change the model's timestep."
+        )
+    return whole
+
+
+def _tasks(sets: Mapping[str, Any], features: tuple[Feature, ...]) -> TaskSpace:
+    """Return the task space of the file's sets, its features with the units and bounds of the model's fields."""
+    space = dataclasses.replace(task_space({name: _task_set(tasks) for name, tasks in sets.items()}), features=features)
+    for tasks in space.sets.values():
+        space.resolve(tasks)
+    return space
+
+
+def _task_set(tasks: Any) -> TaskSet:
+    """Return a set of tasks with ranges for tables of `low` and `high`."""
+    if not isinstance(tasks, Mapping):
+        return tasks
+    return {name: _values(f"tasks: {name}", values) for name, values in tasks.items()}
+
+
+def _values(where: str, values: Any) -> Any:
+    if isinstance(values, list):
+        return [_values(where, value) for value in values]
+    if not isinstance(values, Mapping):
+        return values
+    keys = [field.name for field in dataclasses.fields(Range)]
+    for key in values:
+        if key not in keys:
+            raise UnknownName("key", key, keys, f"{where} has it; a range is {{ low = 0.5, high = 2.0 }}.")
+    if not {"low", "high"} <= values.keys():
+        raise SamiError(f"{where} is {dict(values)}; a range is {{ low = 0.5, high = 2.0 }}. Give both ends.")
+    return Range(**values)
+
+
+def _reward(described: Description, model: mujoco.MjModel, path: Path) -> Measure:
+    if not isinstance(described.reward, str):
+        return reward_of(model, described.reward)
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.insert(0, folder)  # a module beside the file is found from wherever it is trained
+    function = load_factory(described.reward, "reward", "my_robot:reward")
+    return lambda data, action: float(function(model, data))
+
+
+def _pose(model: mujoco.MjModel, keyframe: str | None) -> tuple[np.ndarray, np.ndarray]:
+    if keyframe is None:
+        return model.qpos0.copy(), np.zeros(model.nv)
+    number = element(model, "key", keyframe, "reset.keyframe")
+    return model.key_qpos[number].copy(), model.key_qvel[number].copy()
+
+
+def _spread(
+    model: mujoco.MjModel, noise: ByJoint, where: Callable[[mujoco.MjModel, int], np.ndarray], key: str
+) -> np.ndarray:
+    """Return the most that is added to each position or velocity."""
+    indices = [where(model, joint) for joint in range(model.njnt)]
+    spread = np.zeros(sum(len(each) for each in indices))
+    if not isinstance(noise, dict):
+        return spread + noise
+    for name, most in noise.items():
+        spread[indices[element(model, "joint", name, key)]] = most
+    return spread

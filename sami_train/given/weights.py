@@ -1,0 +1,97 @@
+"""Weights of a policy as one safetensors file that says what they are of: what `--init` starts from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from sami_runtime.errors import SamiError
+
+WEIGHTS_VERSION = 1
+METADATA = "sami.weights"
+"""The key of the file's metadata that holds its header."""
+CRITIC = "critic."
+"""What the names of the critics' tensors begin with."""
+
+
+class WeightsHeader(BaseModel):
+    """What a file of weights says about itself."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version: int = WEIGHTS_VERSION
+    env: str
+    """As `--env` takes it."""
+    method: str
+    """As `--method` takes it."""
+    observation: dict[str, int]
+    """Size of each signal, in the order in which they lie in the flat observation."""
+    actions: int
+    network: dict[str, Any]
+    """A `NetworkConfig`."""
+    temperature: float | None = None
+    """SAC's, at the end; None where nothing tells it."""
+    steps: int = 0
+    """Environment steps that it was trained for."""
+    model: str = ""
+    """SHA-256 of the model file's graph, if these are the weights of one."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Named tensors of a policy, see `ContextPolicy.state_dict`, and what they are of."""
+
+    header: WeightsHeader
+    arrays: Mapping[str, NDArray[Any]]
+
+    @property
+    def has_critics(self) -> bool:
+        """Whether the critics are among them."""
+        return any(name.startswith(CRITIC) for name in self.arrays)
+
+
+def write_weights(path: Path, weights: Weights) -> None:
+    """Write a file of weights, NAME.safetensors; the same weights give the same bytes."""
+    metadata = {METADATA: weights.header.model_dump_json()}
+    safetensors.numpy.save_file(dict(sorted(weights.arrays.items())), path, metadata)
+
+
+def read_weights(path: Path) -> Weights:
+    """Read a file of weights.
+
+    Raises:
+        SamiError: it cannot be read, or is none.
+    """
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            text = (file.metadata() or {}).get(METADATA)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
+    except (OSError, safetensors.SafetensorError) as error:
+        raise SamiError(f"{path} cannot be read as weights: {error}. Copy it again, or export it again.") from error
+    if text is None:
+        raise SamiError(f"{path} does not say what its weights are of; give a file that sami train or export wrote.")
+    try:
+        header = WeightsHeader.model_validate_json(text)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        raise SamiError(f"{path} has a damaged header: {problem['loc']}: {problem['msg']}. Copy it again.") from error
+    if header.version != WEIGHTS_VERSION:
+        raise SamiError(f"{path} has weights of version {header.version}; this sami reads version {WEIGHTS_VERSION}.")
+    return Weights(header, arrays)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,56 @@
+"""`sami contrast`: what a contrastive loss could reach on what a run had collected."""
+
+import json
+import math
+
+import pytest
+
+
+def test_the_ceiling_is_told_for_each_stage_and_method_and_never_passes_log_k(sami, trained):
+    few = ("--set", "contrast.trajectories=8", "--losses", 200)
+    done = sami("contrast", trained.run, "--method", "ccm,satesac", *few, "--json", "--out", "kept.json")
+    assert done.code == 0, done.err
+    with open("kept.json") as file:
+        told = json.load(file)
+    assert told == json.loads(done.out)
+    found = told["ceilings"]
+    assert [(each["stage"], each["method"]) for each in found] == [
+        (stage, method) for stage in ("early", "middle", "late") for method in ("ccm", "satesac")
+    ]
+    assert [each["episodes"] for each in found] == sorted(each["episodes"] for each in found)
+    for each in found:
+        if each["method"] == "ccm":
+            assert each["bound"] <= each["log_k"] <= math.log(5) + 1e-6
+            assert each["losses"] == 200
+        assert each["realised"] is None  # the run's own contrast has 64 trajectories
+
+
+def test_the_table_tells_what_training_reached_beside_what_it_could(sami, trained):
+    done = sami("contrast", trained.run, "--method", "satesac", "--losses", 200)
+    assert done.code == 0, done.err
+    for word in ("early", "middle", "late", "held out", "realised", "A constant encoder has 0."):
+        assert word in done.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--method tesac", "TESAC has no contrastive loss; name some of ccm, satesac, saccm."),
+        ("--method maml", "unknown method 'maml'"),
+        ("--ranking luck", "unknown ranking 'luck'"),
+        ("--set learning.discount=0.9", "--set learning.discount: only the contrast can be changed"),
+        ("--set contrast.trajectories=2", "contrast.trajectories is 2; it must be at least 4."),
+    ],
+)
+def test_what_cannot_be_contrasted_is_refused(sami, trained, options, message):
+    done = sami("contrast", trained.run, *options.split())
+    assert done.code == 1
+    assert message in done.err
+
+
+def test_a_run_without_its_buffer_says_what_is_missing(sami, run_copy):
+    for buffer in (run_copy / "checkpoints").glob("*/buffer.npz"):
+        buffer.unlink()
+    done = sami("contrast", run_copy)
+    assert done.code == 1
+    assert "has no checkpoint with a buffer" in done.err

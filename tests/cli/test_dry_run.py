@@ -1,0 +1,66 @@
+"""`sami train --dry-run` tells what a run would be told and starts nothing; a run that learns nothing goes nowhere."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("words", ["", "--env hopper --preset paper --deterministic --set learning.discount=0.5"])
+def test_a_dry_run_shows_every_key_and_why_and_starts_nothing(sami, contents, tmp_path, words):
+    before = contents(tmp_path)
+    done = sami("train", "--dry-run", *words.split())
+    assert (done.code, done.err) == (0, "")
+    told = json.loads(sami("train", "--dry-run", "--json", *words.split()).out)
+    assert contents(tmp_path) == before
+    for section in ("network", "learning", "contrast", "collection", "exploration"):
+        assert [key for key in told["config"][section] if f" {section}.{key} " not in done.out] == []
+    for follow in told["follows"]:
+        section, _, key = follow["key"].rpartition(".")
+        assert (told["config"][section] if section else told["config"])[key] == follow["value"]
+        assert follow["why"]
+    assert f"{told['updates']:,} updates" in done.out
+    assert "Nothing was started." in done.out
+
+
+def test_a_dry_run_loads_no_torch(sami, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert sami("train", "--dry-run").code == 0
+
+
+@pytest.mark.parametrize("words", ["--json", "--dry-run --resume run", "--resume run --json"])
+def test_what_a_dry_run_does_not_go_with_is_wrong_usage(sami, words):
+    done = sami("train", *words.split())
+    assert (done.code, done.out) == (2, "")
+
+
+def test_a_run_that_teaches_nothing_is_refused_before_anything_is_made(sami, contents, tmp_path):
+    before = contents(tmp_path)
+    for command in ("train", "train --dry-run", "sweep --out sweep"):
+        done = sami(*command.split(), "--steps", 3000)
+        assert (done.code, done.out) == (1, "")
+        assert "steps is 3,000 and exploration.warmup_steps 6,000: this would teach nothing" in done.err
+    assert contents(tmp_path) == before
+
+
+def test_a_policy_that_has_not_learned_is_exported_only_with_force_and_says_so(sami, run_copy, monkeypatch):
+    from sami_train.agent.context_sac import ContextSAC
+
+    load = ContextSAC.load
+
+    def untaught(*arguments, **options):
+        agent = load(*arguments, **options)
+        agent._n_updates = 0
+        return agent
+
+    monkeypatch.setattr(ContextSAC, "load", untaught)
+    export = ("export", "--run", run_copy, "--out", "idle.onnx", "--atlas-episodes", 0, "--seen-episodes", 0)
+    done = sami(*export)
+    assert done.code == 1
+    assert "has not learned: 7" in done.err
+    assert "0 updates; it acts at random. Train it for longer, or export it all the same with --force." in done.err
+    assert not list(Path().iterdir())
+    assert sami(*export, "--force").code == 0
+    assert "**It has not learned: 0 updates.**" in Path("idle.md").read_text(encoding="utf-8")
+    assert "training updates: 0" in sami("inspect", "idle.onnx").out

@@ -1,0 +1,352 @@
+"""A user's MJCF model and TOML file: what they become, and what is said where they do not fit."""
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mujoco")
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_train.envs.mjcf.env import MjcfEnv
+from sami_train.envs.mjcf.load import load_robot
+from sami_train.envs.tasks import TaskError
+
+MODEL = """
+<mujoco>
+  <option timestep="0.01"/>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 0.1" friction="0.8 0.01 0.001"/>
+    <body name="cart" pos="0 0 1">
+      <joint name="rail" type="slide" axis="1 0 0" damping="0.5"/>
+      <geom name="box" type="box" size="0.1 0.1 0.05" mass="1"/>
+      <body name="pole">
+        <joint name="hinge" axis="0 1 0" damping="0.1"/>
+        <geom name="rod" type="capsule" fromto="0 0 0 0 0 0.5" size="0.02" mass="0.2"/>
+        <site name="top" pos="0 0 0.5"/>
+      </body>
+    </body>
+    <body name="ball" pos="2 0 1">
+      <freejoint name="ball"/>
+      <geom name="ball" size="0.1" mass="0.5" friction="0.3 0.02 0.002"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <motor name="push" joint="rail" gear="10" ctrlrange="-2 4"/>
+    <motor name="turn" joint="hinge" gear="3" ctrlrange="-1 1"/>
+  </actuator>
+  <sensor>
+    <velocimeter name="top-speed" site="top"/>
+    <jointpos name="where" joint="rail"/>
+  </sensor>
+  <keyframe><key name="leaning" qpos="0.5 0.3 2 0 1 1 0 0 0"/></keyframe>
+</mujoco>
+"""
+WHOLE = """
+model = "robot.xml"
+rate_hz = 25
+episode_steps = 50
+reward = [{ alive = true, weight = 1 }]
+[features]
+mass = { sets = "body_mass", of = ["cart"] }
+[tasks]
+training = { mass = [1.0, 2.0] }
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Writes the model and a file about it, with lines that change, and returns the file's path."""
+
+    def write(text=WHOLE, model=MODEL, name="robot.toml"):
+        (tmp_path / "robot.xml").write_text(model)
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    return write
+
+
+def with_features(**features):
+    """The file with other features, each one's training value 2."""
+    lines = [f"{name} = {table}" for name, table in features.items()]
+    values = [f"{name} = [2.0]" for name in features]
+    return WHOLE[: WHOLE.index("[features]")] + "\n".join(["[features]", *lines, "[tasks.training]", *values])
+
+
+def with_reward(*terms, more=""):
+    return WHOLE.replace("reward = [{ alive = true, weight = 1 }]", f"reward = [{', '.join(terms)}]\n{more}")
+
+
+def changed(before, after):
+    return np.flatnonzero(np.any(np.atleast_2d(before.T != after.T), axis=0)).tolist()
+
+
+def test_signals_are_named_after_joints_and_sensors_and_have_units(file):
+    spec = load_robot(file())
+    assert [(signal.name, signal.unit, signal.elements) for signal in spec.signals] == [
+        ("joint_angles", "rad", ("hinge",)),
+        ("slide_positions", "m", ("rail",)),
+        ("ball_position", "m", ("x", "y", "z")),
+        ("ball_orientation", "1", ("w", "x", "y", "z")),
+        ("joint_velocities", "rad/s", ("hinge",)),
+        ("slide_velocities", "m/s", ("rail",)),
+        ("ball_velocity", "m/s", ("x", "y", "z")),
+        ("ball_angular_velocity", "rad/s", ("x", "y", "z")),
+        ("top_speed", "m/s", ("x", "y", "z")),
+        ("where", "m", ("0",)),
+    ]
+    assert (spec.name, spec.rate_hz, spec.episode_steps) == ("robot", 25.0, 50)
+
+
+def test_each_signal_reads_what_its_name_says(file):
+    env = MjcfEnv(str(file(WHOLE + '[reset]\nkeyframe = "leaning"\n')))
+    observation, _ = env.reset(seed=0)
+    observation, *_ = env.step(np.array([0.5, -0.5]))
+    read = load_robot(env.robot.path).layout.by_name(observation)
+    assert read["joint_angles"] == pytest.approx(env.data.joint("hinge").qpos)
+    assert read["slide_positions"] == pytest.approx(env.data.joint("rail").qpos)
+    assert np.concatenate([read["ball_position"], read["ball_orientation"]]) == pytest.approx(
+        env.data.joint("ball").qpos
+    )
+    assert read["ball_velocity"] == pytest.approx(env.data.joint("ball").qvel[:3])
+    assert read["where"] == pytest.approx(read["slide_positions"]), "sensors tell of the state that was reached"
+    assert observation in env.observation_space
+
+
+def test_an_action_spans_the_range_of_its_actuator(file):
+    env = MjcfEnv(str(file()))
+    env.reset(seed=0)
+    for action, control in (([1, 1], [4, 1]), ([-1, 0], [-2, 0]), ([7, -7], [4, -1])):
+        env.step(np.array(action))
+        assert env.data.ctrl.tolist() == control
+    assert load_robot(env.robot.path).action.meaning.endswith("-2 to 4 for push; -1 to 1 for turn")
+
+
+FIELDS = {
+    "body_mass": (["cart"], [1], 1.0),
+    "dof_damping": (["rail"], [0], 0.5),
+    "geom_friction": (["floor"], [0], 0.8),
+    "actuator_gear": (["push"], [0], 10.0),
+}
+
+
+@pytest.mark.parametrize("verb", ["sets", "scales"])
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_feature_changes_the_elements_that_it_names_and_no_others(file, field, verb):
+    of, rows, own = FIELDS[field]
+    env = MjcfEnv(str(file(with_features(x=f'{{ {verb} = "{field}", of = {of} }}'))))
+    before = getattr(env.model, field).copy()
+    for _ in range(2):  # a scale multiplies the model's own value, not the one before
+        env.set_dynamics({"x": 2.0})
+    after = getattr(env.model, field)
+    assert changed(before, after) == rows
+    assert np.atleast_2d(after.T)[0, rows[0]] == pytest.approx(2.0 if verb == "sets" else 2.0 * own)
+    env.set_dynamics({})
+    assert getattr(env.model, field).tolist() == before.tolist(), "left out, a feature is as in the model"
+
+
+def test_a_mass_carries_its_inertia_and_what_mujoco_derives_of_it(file):
+    env = MjcfEnv(str(file()))
+    inertia, subtree = env.model.body("cart").inertia.copy(), env.model.body("cart").subtreemass[0]
+    env.set_dynamics({"mass": 3.0})
+    assert env.model.body("cart").inertia == pytest.approx(3.0 * inertia)
+    assert env.model.body("cart").subtreemass[0] == pytest.approx(subtree + 2.0)
+
+
+def test_a_change_within_an_episode_leaves_the_state_and_changes_what_follows(file):
+    def pushed(task):
+        env = MjcfEnv(str(file()))
+        env.reset(seed=0, options={"task": {"mass": 1.0}})
+        env.step(np.ones(2))
+        before = env.data.qpos.copy()
+        env.set_dynamics(task)
+        assert env.data.qpos.tolist() == before.tolist()
+        *_, info = env.step(np.ones(2))
+        assert info["task"] == task
+        return env.data.joint("rail").qvel[0]
+
+    assert pushed({"mass": 8.0}) < 0.8 * pushed({"mass": 1.0})
+
+
+def test_the_reward_is_the_sum_of_its_terms(file):
+    terms = {
+        '{ distance = "top", to = [0, 0, 1.5], weight = -2 }': lambda data: (
+            -2 * np.hypot(*(data.site("top").xpos[[0, 2]] - [0, 1.5]))
+        ),
+        '{ distance = "top", to = "cart", weight = 1 }': lambda data: 0.5,
+        '{ position = "top", axis = "z", weight = 3 }': lambda data: 3 * data.site("top").xpos[2],
+        '{ velocity = "cart", axis = "x", weight = 1 }': lambda data: data.joint("rail").qvel[0],
+        '{ upright = "pole", weight = 1 }': lambda data: np.cos(data.joint("hinge").qpos[0]),
+        '{ sensor = "top-speed", element = 2, weight = 1 }': lambda data: data.sensor("top-speed").data[2],
+        "{ effort = true, weight = -0.5 }": lambda data: -0.5 * (0.6**2 + 0.5**2),
+        "{ alive = true, weight = 7 }": lambda data: 7,
+    }
+    total = 0.0
+    for each in (*terms, ", ".join(terms)):
+        env = MjcfEnv(str(file(with_reward(each))))
+        env.reset(seed=0)
+        env.step(np.array([0.6, -0.5]))
+        _, reward, *_ = env.step(np.array([0.6, -0.5]))
+        expected = terms[each](env.data) if each in terms else total
+        total += expected
+        assert reward == pytest.approx(expected, abs=1e-9), each
+
+
+def test_the_reward_may_be_a_function_of_a_module_beside_the_file(file, tmp_path, monkeypatch):
+    (tmp_path / "my_mjcf_reward.py").write_text("def height(model, data):\n    return data.site('top').xpos[2]\n")
+    path = file(re.sub("reward = .*", 'reward = "my_mjcf_reward:height"', WHOLE))
+    monkeypatch.chdir("/")
+    env = MjcfEnv(str(path))
+    env.reset(seed=0)
+    _, reward, *_ = env.step(np.zeros(2))
+    assert reward == pytest.approx(env.data.site("top").xpos[2])
+
+
+def test_an_episode_ends_when_a_quantity_leaves_its_bounds(file):
+    path = file(with_reward("{ alive = true, weight = 1 }", more='end = [{ upright = "pole", below = 0.9 }]'))
+    env = MjcfEnv(str(path))
+    assert load_robot(path).ends_early
+    env.reset(seed=0)
+    over = False
+    while not over:
+        upright = np.cos(env.data.joint("hinge").qpos[0])
+        assert upright >= 0.9
+        _, _, over, _, _ = env.step(np.array([0.0, 1.0]))
+    assert np.cos(env.data.joint("hinge").qpos[0]) < 0.9
+
+
+def test_an_episode_begins_within_the_noise_of_its_joints(file):
+    env = MjcfEnv(
+        str(file(WHOLE + '[reset]\nkeyframe = "leaning"\nqpos_noise = { rail = 0.2, ball = 0.1 }\nqvel_noise = 0.3\n'))
+    )
+    starts = []
+    for _ in range(20):
+        env.reset()
+        starts.append((env.data.qpos.copy(), env.data.qvel.copy()))
+    qpos, qvel = (np.array(each) for each in zip(*starts, strict=True))
+    assert 0.3 < qpos[:, 0].min() < 0.4 < 0.6 < qpos[:, 0].max() < 0.7
+    assert set(qpos[:, 1]) == {0.3}
+    assert np.linalg.norm(qpos[:, 5:9], axis=1) == pytest.approx(np.ones(20))
+    assert 0.2 < np.abs(qvel).max() < 0.3
+
+
+def test_the_same_seed_repeats_an_episode_and_another_does_not(file):
+    env = MjcfEnv(str(file(WHOLE + "[reset]\nqpos_noise = 0.1\n")))
+
+    def episode(seed):
+        observation, info = env.reset(seed=seed)
+        return [info["task"]["mass"], *observation, *env.step(np.ones(2))[0]]
+
+    assert episode(1) == episode(1)
+    assert episode(1) != episode(2)
+
+
+def test_sets_are_grids_ranges_or_lists(file):
+    training = "[tasks]\ntraining = { mass = { low = 1, high = 2 } }\n"
+    sets = training + "moderate = { mass = [1.0, 3.0] }\nextreme = [{ mass = 5 }]\n"
+    tasks = load_robot(file(WHOLE[: WHOLE.index("[tasks]")] + sets)).tasks
+    drawn = {task["mass"] for task in tasks.sets["training"]}
+    assert len(drawn) > 10
+    assert all(1.0 <= mass <= 2.0 for mass in drawn)
+    assert tasks.sets["moderate"] == ({"mass": 1.0}, {"mass": 3.0})
+    assert tasks.sets["extreme"] == ({"mass": 5.0},)
+    with pytest.raises(TaskError, match=r"mass is 0; it must be a number greater than 0 kg"):
+        tasks.check({"mass": 0})
+
+
+def test_a_simulation_that_blows_up_begins_anew_and_says_so(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where MuJoCo writes its log
+    env = MjcfEnv(str(file()))
+    env.reset(seed=0)
+    env.data.qvel[0] = 1e12
+    observation, reward, _, _, info = env.step(np.zeros(2))
+    assert info["unstable"] is True
+    assert np.isfinite([*observation, reward]).all()
+    assert "unstable" not in env.step(np.zeros(2))[-1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            '"cart"',
+            '"crat"',
+            "unknown body 'crat'. Did you mean 'cart'? Valid: ball, cart, pole, world. features.mass names it",
+        ),
+        ('sets = "body_mass"', 'scales = "dof_damping"', "unknown joint 'cart'. Valid: ball, hinge, rail."),
+        (
+            '"body_mass"',
+            '"mass"',
+            "features.mass.sets is 'mass': input should be 'body_mass', 'dof_damping', 'geom_friction'",
+        ),
+        ('sets = "body_mass", ', "", "a feature either sets or scales a field of the model"),
+        (
+            'of = ["cart"]',
+            'off = ["cart"]',
+            "unknown key 'off'. Did you mean 'of'? Valid: of, scales, sets. It stands in features.mass of ",
+        ),
+        ('of = ["cart"]', 'of = "cart"', "features.mass.of is 'cart': it must be a list of names, or \"all\""),
+        ('of = ["cart"]', 'of = ["world"]', "world has no mass in the model"),
+        (
+            "rate_hz = 25",
+            "rate_hz = 30",
+            "rate_hz is 30, which is 3.33333 simulation steps of 0.01 s; they must be a whole",
+        ),
+        ("rate_hz = 25", "", "give either rate_hz or frame_skip"),
+        ("episode_steps = 50", "", "lacks episode_steps"),
+        ("episode_steps = 50", "episode_steps = 0", "episode_steps is 0"),
+        ("robot.xml", "robto.xml", "which is no file"),
+        ("alive = true", "alive = true, upright = 'pole'", "reward 1: exactly one of distance, position"),
+        (
+            "alive = true",
+            "upright = 'plow'",
+            "unknown site or body 'plow'. Valid: ball, cart, pole, top, world. reward 1 names it",
+        ),
+        (
+            "alive = true",
+            "sensor = 'speed'",
+            "unknown sensor 'speed'. Did you mean 'top-speed'? Valid: top-speed, where.",
+        ),
+        ("alive = true", "sensor = 'where', element = 1", "element is 1, and sensor 'where' has 1 numbers"),
+        ("alive = true", "velocity = 'pole'", "reward 1: `axis` belongs to position and velocity, and they need it"),
+        ("[features]", "[reset]\nqpos_noise = { reil = 1 }\n[features]", "unknown joint 'reil'. Did you mean 'rail'?"),
+        (
+            "[features]",
+            "[reset]\nkeyframe = 'up'\n[features]",
+            "unknown keyframe 'up'. Valid: leaning. reset.keyframe names",
+        ),
+        (
+            "[features]",
+            "[observation]\nsensors = ['gyro']\n[features]",
+            "unknown sensor 'gyro'. Valid: top-speed, where.",
+        ),
+        ("training", "trainning", "one of them must be called training"),
+        ("mass = [1.0, 2.0]", "weight = [1.0]", "unknown environmental feature 'weight'. Valid: mass."),
+        ("mass = [1.0, 2.0]", "mass = [0.0]", "mass is 0.0; it must be a number greater than 0 kg."),
+        ("mass = [1.0, 2.0]", "mass = { low = 1 }", "a range is { low = 0.5, high = 2.0 }. Give both ends"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_would_be_right(file, old, new, said):
+    assert old in WHOLE
+    with pytest.raises(SamiError) as error:
+        load_robot(file(WHOLE.replace(old, new)))
+    assert said in str(error.value)
+
+
+def test_an_actuator_without_a_range_is_named(file):
+    with pytest.raises(SamiError, match="actuators without a control range: push"):
+        load_robot(file(model=MODEL.replace(' ctrlrange="-2 4"', "")))
+
+
+def test_a_model_that_mujoco_refuses_is_told_in_its_words(file):
+    with pytest.raises(SamiError, match=r"MuJoCo cannot read .*robot\.xml: .*'unknown_thing'"):
+        load_robot(file(model=MODEL.replace("<worldbody>", "<unknown_thing/><worldbody>")))
+
+
+def test_a_strange_action_is_refused(file):
+    env = MjcfEnv(str(file()))
+    env.reset(seed=0)
+    with pytest.raises(SamiError, match="robot takes 2 finite numbers"):
+        env.step(np.array([np.nan, 0.0]))
+    with pytest.raises(UnknownName, match="unknown render mode"):
+        MjcfEnv(str(env.robot.path), render_mode="ascii")

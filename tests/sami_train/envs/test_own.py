@@ -1,0 +1,220 @@
+"""Environments of users' own: from any Gymnasium environment to a specification, and what is made of it."""
+
+import copy
+import pickle
+import sys
+from importlib.metadata import EntryPoint
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.gap.profile import GapProfile
+from sami_train.envs import EnvironmentSpec, Goal, Range, environment, signal
+from sami_train.envs import catalog as catalog_module
+from sami_train.envs.catalog import spec_of
+from sami_train.envs.layout import flat_size, flatten
+from sami_train.envs.make import make, make_adapter
+from sami_train.envs.tasks import TaskError
+from tests.making import own
+
+PENDULUM = "tests.making.own:PENDULUM"
+
+
+def test_a_module_of_the_users_is_found_by_its_name_and_crosses_processes_by_it():
+    spec = environment(PENDULUM)
+    assert (spec.name, spec.short_name) == (PENDULUM, "tests.making.own-PENDULUM")
+    assert environment(PENDULUM) is spec is pickle.loads(pickle.dumps(spec)) is copy.deepcopy(spec)
+    env = gym.make(spec.id, tasks="extreme")
+    assert spec_of(env) is spec
+    assert pickle.loads(pickle.dumps(env.spec)).kwargs["spec"] is spec
+
+
+def test_one_that_no_name_finds_crosses_by_what_it_holds():
+    spec = pickle.loads(pickle.dumps(own.PENDULUM))
+    assert spec is not own.PENDULUM
+    assert spec == own.PENDULUM
+
+
+def test_installed_packages_bring_theirs_by_an_entry_point(monkeypatch):
+    brought = EntryPoint("swing", PENDULUM, catalog_module.GROUP)
+    monkeypatch.setattr(catalog_module, "entry_points", lambda group: [brought] if group == brought.group else [])
+    assert environment("swing").own is own.PENDULUM.own
+    with pytest.raises(UnknownName, match=r"unknown environment 'swin'\. Did you mean 'swing'\?"):
+        environment("swin")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nowhere:SPEC", "nowhere of nowhere:SPEC cannot be imported: .* or a .py file in the current folder"),
+        ("tests.making.own:PENDULOM", "Did you mean 'PENDULUM'"),
+        ("tests.making.own:Tipping", "is a ABCMeta|is a type"),
+        (":SPEC", "write MODULE:OBJECT, e.g. my_robots:ARM"),
+        ("nothing", "Your own: MODULE:SPEC"),
+    ],
+)
+def test_a_name_that_finds_nothing_is_explained(name, told):
+    with pytest.raises(SamiError, match=told):
+        environment(name)
+
+
+def test_what_a_model_file_names_is_never_called(tmp_path, monkeypatch):
+    (tmp_path / "trap.py").write_text("def SPEC():\n    raise SystemExit('called')\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SamiError, match="must be an EnvironmentSpec"):
+        environment("trap:SPEC")
+    sys.modules.pop("trap")
+
+
+def test_rate_length_bounds_and_names_come_from_the_environment():
+    spec = EnvironmentSpec.from_gymnasium("Pendulum-v1")
+    assert (spec.rate_hz, spec.episode_steps, spec.measure.name) == (20.0, 200, "return")
+    (observed,) = spec.signals
+    assert (observed.name, observed.elements, observed.high) == ("observation", ("0", "1", "2"), (1.0, 1.0, 8.0))
+    assert (spec.action.low, spec.action.high, spec.action.meaning) == ((-1.0,), (1.0,), "-1 to 1 stands for -2 to 2")
+    assert spec.tasks.sets == {"training": ({},)}
+
+
+def test_a_task_is_set_before_each_reset_and_told_in_the_info():
+    env = make(own.PENDULUM)
+    task = {"mass": 1.25, "length": 0.5}
+    _, info = env.reset(seed=1, options={"task": task})
+    assert info["task"] == task
+    assert env.step(np.zeros(1, np.float32))[4]["task"] == task
+    plain = env.unwrapped.env.unwrapped
+    assert (plain.m, plain.l) == (1.25, 0.5)
+    env.unwrapped.set_dynamics({"mass": 2.0, "length": 1.0})
+    assert (plain.m, plain.l) == (2.0, 1.0)
+    with pytest.raises(TaskError, match=r"mass is 4\.0; it must be a number at least 0\.5 and at most 3"):
+        env.reset(options={"task": {"mass": 4.0, "length": 0.5}})
+
+
+def test_the_same_seed_draws_the_same_task_and_start_anew_from_a_range():
+    one, other = make(own.PENDULUM), make(own.PENDULUM)
+    begun = [one.reset(seed=seed) for seed in (3, 4, 3)]
+    again, info = other.reset(seed=3)
+    assert np.array_equal(begun[0][0], again)
+    assert begun[0][1] == begun[2][1] == info != begun[1][1]
+    assert one.unwrapped.tasks == (), "no list holds all that it may draw"
+
+
+def test_actions_from_minus_one_to_one_are_the_environments_own():
+    env = make(own.TIPPING)
+    env.reset(seed=0)
+    for action, speed in (([-1.0, 0.0], 0.0), ([1.0, 0.0], 4.0), ([0.0, 1.0], np.hypot(2.0, 3.0)), ([-1.0, 9.0], 3.0)):
+        observation, *_ = env.step(np.array(action, np.float32))
+        assert observation["speed"] == pytest.approx([speed])
+    assert own.TIPPING.action.meaning == "0: -1 to 1 stands for 0 to 4, 1: -1 to 1 stands for -3 to 3"
+
+
+def test_any_dictionary_of_numbers_is_an_observation():
+    spec, env = own.TIPPING, make(own.TIPPING)
+    assert [(s.name, s.size) for s in spec.signals] == [("place", 2), ("speed", 1)]
+    observation, _ = env.reset(seed=2)
+    flat = flatten(observation)
+    assert flat.shape == (spec.layout.size,) == (flat_size(env.observation_space),)
+    assert flatten(spec.layout.unflatten(flat)).tolist() == flat.tolist()
+    robot = make_adapter(spec, env)
+    robot.reset(2)
+    assert robot.read().values["place"].tolist() == spec.layout.by_name(flat)["place"].tolist()
+
+
+def test_a_gap_lies_between_in_an_environment_of_ones_own():
+    env = make(own.TIPPING, GapProfile.of({"noise": {"place": 0.5}}))
+    clear = make(own.TIPPING).reset(seed=5)[0]
+    seen = env.reset(seed=5)[0]
+    assert seen["speed"].tolist() == clear["speed"].tolist()
+    assert np.abs(seen["place"] - clear["place"]).max() > 0.01
+
+
+def goals():
+    box = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    env = own.Still()
+    env.observation_space = gym.spaces.Dict(dict.fromkeys(("observation", "achieved_goal", "desired_goal"), box))
+    return env
+
+
+def test_a_distance_makes_a_goal_of_gymnasiums_own():
+    spec = EnvironmentSpec.from_gymnasium(goals, goal=0.05, episode_steps=5, name="points")
+    assert spec.measure.name == "success"
+    assert spec.goal == Goal(slice(2, 4), slice(4, 6), threshold=0.05)
+    with pytest.raises(SamiError, match=r"observes no achieved_goal and desired_goal"):
+        EnvironmentSpec.from_gymnasium("Pendulum-v1", goal=0.05)
+    with pytest.raises(SamiError, match='give measure="success"'):
+        EnvironmentSpec.from_gymnasium(goals, goal=0.05, episode_steps=5, measure="return")
+
+
+def test_success_that_nobody_tells_is_refused_at_the_first_step():
+    spec = EnvironmentSpec.from_gymnasium("Pendulum-v1", measure="success", name="swing")
+    env = make(spec)
+    env.reset(seed=0)
+    with pytest.raises(SamiError, match="swing is judged by success, and its info has no is_success"):
+        env.step(np.zeros(1, np.float32))
+
+
+def limited():
+    return gym.make("Pendulum-v1", max_episode_steps=7)
+
+
+def test_a_time_limit_that_the_environment_brings_is_its_own_and_can_be_another():
+    spec = EnvironmentSpec.from_gymnasium(limited)
+    assert spec.episode_steps == 7
+    env = make(spec, max_episode_steps=9)
+    env.reset(seed=0)
+    assert [env.step(np.zeros(1, np.float32))[3] for _ in range(9)] == [False] * 8 + [True]
+
+
+def observing(space):
+    class Odd(own.Tipping):
+        observation_space = space
+
+    return Odd
+
+
+@pytest.mark.parametrize(
+    ("plain", "options", "told"),
+    [
+        ("CartPole-v1", {}, "Discrete actions are not supported: give the environment a continuous action"),
+        ("Pendulum-v9", {}, "'Pendulum-v9' cannot be made"),
+        (observing(gym.spaces.Discrete(3)), {}, "its observation is a Discrete"),
+        (observing(gym.spaces.Box(0, 255, (8, 8, 3), np.uint8)), {}, "reads vectors, no pictures"),
+        (observing(gym.spaces.Dict({"a": gym.spaces.Dict({})})), {}, "its entry 'a' is a Dict"),
+        (own.Tipping, {"episode_steps": None}, "does not say how many steps an episode has"),
+        (own.Tipping, {"signals": [signal("x")]}, "give the signals of each by its key"),
+        (own.Tipping, {"signals": {"plaice": signal("x")}}, "signals are told of plaice"),
+        (own.Tipping, {"signals": {"place": signal("x")}}, "have 1 numbers together; it has 2"),
+        (own.Tipping, {"signals": {"place": signal("x", elements=3)}}, "reaches beyond"),
+        (own.Tipping, {"signals": {"place": signal("speed", elements=2)}}, "two signals that are called speed"),
+        (own.Tipping, {"action": signal("push")}, "told of Tipping has 1 numbers; it acts by 2"),
+        (own.Tipping, {"tasks": {"training": [{"mass": 1.0}]}}, "has tasks and no set_task"),
+        (own.Tipping, {"set_task": print}, "has set_task and no tasks"),
+        (own.Tipping, {"measure": "speed"}, "unknown measure 'speed'"),
+    ],
+)
+def test_what_a_policy_cannot_have_is_refused_in_a_sentence(plain, options, told):
+    with pytest.raises(SamiError, match=told):
+        EnvironmentSpec.from_gymnasium(plain, **{"episode_steps": 9, **options})
+
+
+def test_dynamics_that_cannot_change_are_told_by_name():
+    with pytest.raises(SamiError, match="has no tasks, so there are no dynamics that could change"):
+        own.TIPPING.require_changes()
+    with pytest.raises(SamiError, match=r"has no set_dynamics, so its .*from_gymnasium\(set_dynamics=\.\.\.\)"):
+        make(own.STILL).unwrapped.set_dynamics({"wind": 0.0})
+    own.PENDULUM.require_changes()
+    environment("panda").require_changes()
+
+
+def test_a_range_holds_what_it_says():
+    rng = np.random.default_rng(0)
+    drawn = [Range(0.1, 10.0, log=True).draw(rng) for _ in range(400)]
+    assert min(drawn) >= 0.1
+    assert max(drawn) <= 10.0
+    assert np.mean(np.array(drawn) < 1.0) == pytest.approx(0.5, abs=0.08), "as many below the middle ratio as above"
+    for wrong in ((1.0, 1.0), (2.0, 1.0), (0.0, float("inf"))):
+        with pytest.raises(TaskError, match="holds no value"):
+            Range(*wrong)
+    with pytest.raises(TaskError, match="must begin above 0"):
+        Range(0.0, 1.0, log=True)

@@ -1,0 +1,166 @@
+"""Runs that begin with another's weights or with recordings, and finished runs that go on."""
+
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from sami_runtime.errors import SamiError
+from sami_train.config.resolve import resolve
+from sami_train.episodes.exploration import Exploration, _Explorer
+from sami_train.given.find import WEIGHTS_FILE
+from sami_train.given.weights import read_weights, sha256_of
+from sami_train.runs import beginning, train
+from sami_train.runs.folder import RunError, RunFolder
+from tests.sami_train.episodes.test_buffer import make_episode
+
+TINY = {
+    "steps": 260,
+    "checkpoint_every": 10_000,
+    "network.net_arch": [16],
+    "network.hidden_size": 8,
+    "learning.train_every": 20,
+    "learning.batch_transitions": 32,
+    "learning.buffer_episodes": 40,
+    "learning.decay_from": 1.0,
+    "exploration.warmup_steps": 100,
+    "contrast.every": 2,
+    "contrast.trajectories": 8,
+    "collection.collectors": 0,
+}
+FINE = {name: value for name, value in TINY.items() if not name.startswith("network")}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "source"
+    return folder, train.start(resolve("fast-cpu", TINY), folder, show=False)
+
+
+@pytest.fixture
+def copy(source, tmp_path):
+    return shutil.copytree(source[0], tmp_path / "copy")
+
+
+def weights(agent, but=()):
+    return {name: t for name, t in agent.policy.state_dict().items() if name.split(".")[0] not in but}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def test_a_run_keeps_weights_and_no_pickle(source):
+    folder, agent = source
+    kept = read_weights(folder / WEIGHTS_FILE)
+    assert {name: torch.from_numpy(array) for name, array in kept.arrays.items()}.keys() == weights(agent).keys()
+    assert (kept.header.env, kept.header.method, kept.header.steps) == ("panda", "satesac", agent.num_timesteps)
+    newest = RunFolder.open(folder).newest_checkpoint()
+    assert (newest / WEIGHTS_FILE).read_bytes() == (folder / WEIGHTS_FILE).read_bytes()
+    assert {name.split(".")[-1] for name in zipfile.ZipFile(folder / "agent.zip").namelist()} == {"json", "safetensors"}
+
+
+def test_a_run_that_starts_from_another_acts_as_it_did_before_its_first_update(source):
+    folder, before = source
+    config = resolve("fast-cpu", FINE | {"init.source": str(folder)})
+    after = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
+    beginning.start_from(after, config)
+    after.learn(60)
+    assert after._n_updates == 0 < after.num_timesteps
+    assert same(weights(before, ["log_temperature"]), weights(after, ["log_temperature"]))
+    one, other = before.policy.numpy_weights().arrays, after.policy.numpy_weights().arrays
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert (config.init.source, config.init.sha256) == (str(folder), sha256_of(folder / WEIGHTS_FILE))
+
+
+def test_critics_that_begin_anew_learn_alone_at_first(source):
+    folder, before = source
+    config = resolve("fast-cpu", FINE | {"init.source": str(folder), "init.critic_updates": 1_000})
+    agent = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
+    beginning.start_from(agent, config)
+    agent.learn(200)
+    assert agent._n_updates > 3
+    critics = ["critic", "critic_target", "momentum_encoder", "log_temperature"]
+    assert same(weights(before, critics), weights(agent, critics))
+    assert not same(weights(before), weights(agent))
+
+
+def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_path):
+    folder, before = source
+
+    def moved(anchor):
+        values = {"init.source": str(folder), "init.anchor": anchor, "init.keep_encoder": True}
+        config = resolve("fast-cpu", FINE | values | {"learning.actor_rate": 1e-2})
+        agent = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
+        beginning.start_from(agent, config)
+        agent.learn(180)
+        inputs = torch.rand(64, 31, generator=torch.Generator().manual_seed(0)) * 2.0 - 1.0
+        distance = (torch.tanh(agent.policy.actor(inputs)[0]) - torch.tanh(before.policy.actor(inputs)[0])).abs().mean()
+        return agent, float(distance.detach())
+
+    (held, near), (free, far) = moved(1_000.0), moved(0.0)
+    assert near < 0.7 * far
+    assert free.learner.first_actor is None
+    assert same(*({n: t for n, t in weights(each).items() if n.startswith("encoder.")} for each in (before, held)))
+    held.save(tmp_path / "agent.zip")
+    again = train.ContextSAC.load(tmp_path / "agent.zip", device="cpu")
+    assert same(again.learner.first_actor.state_dict(), before.policy.actor.state_dict())
+
+
+def test_a_warm_up_by_the_policy_is_not_random():
+    def acts(plan):
+        rng, low = np.random.default_rng(0), -np.ones(2, np.float32)
+        explorer = _Explorer(plan, rng, 0, low, -low, None)
+        return [explorer.act(step, np.zeros(3), np.full(2, 0.5, np.float32)).tolist() for step in range(5)]
+
+    assert acts(Exploration(warmup_steps=100, warmup_by_policy=True)) == [[0.5, 0.5]] * 5
+    assert [0.5, 0.5] not in acts(Exploration(warmup_steps=100))
+
+
+def test_a_finished_run_that_gets_more_steps_equals_one_that_had_them_from_the_beginning(source, copy, tmp_path):
+    whole = train.start(resolve("fast-cpu", TINY | {"steps": 420}), tmp_path / "whole", show=False)
+    longer = train.resume(copy, steps=420, show=False)
+    assert longer.num_timesteps == whole.num_timesteps >= 420
+    assert longer._n_updates == whole._n_updates > source[1]._n_updates
+    assert same(weights(whole), weights(longer))
+    assert RunFolder.open(copy).config().steps == 420
+    assert RunFolder.open(copy).facts()["state"] == "finished"
+    with pytest.raises(RunError, match=r"has done \d+ steps; --steps 300 adds none"):
+        train.resume(copy, steps=300, show=False)
+
+
+def test_a_run_without_its_buffer_goes_on_with_what_it_collects_anew_and_says_so(source, copy, capsys):
+    shutil.rmtree(copy / "checkpoints")
+    agent = train.resume(copy, steps=480, show=False)
+    assert "kept no buffer" in capsys.readouterr().err
+    before = source[1]
+    learned_from = agent.num_timesteps - before.num_timesteps - 100  # the warm-up, anew
+    assert agent._n_updates - before._n_updates == learned_from // 20
+
+
+def test_recorded_episodes_are_learned_from_and_not_counted(source):
+    config = resolve("fast-cpu", FINE | {"init.source": str(source[0]), "learning.window": 8, "learning.burn_in": 4})
+    agent = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
+    beginning.start_from(agent, config)
+    statistics = agent.policy.features.count.item()
+    episode = make_episode(length=20)
+    agent.take_recorded([episode])
+    assert (len(agent.buffer), agent.num_timesteps, agent._episode_num) == (1, 0, 0)
+    assert agent.policy.features.count.item() == statistics
+    # Before each window stands the state that the run's encoder has there.
+    previous = torch.tensor(np.concatenate([np.zeros((1, 4), np.float32), episode.actions]))
+    x = agent.policy.encoder_input(agent.policy.features(torch.tensor(episode.observations)), previous)
+    for window, steps in enumerate((4, 8, 12, 16), start=1):
+        expected = agent.policy.encoder(x[None, :steps])[1]
+        for stored, state in zip(agent.buffer.states, expected, strict=True):
+            assert stored[0, window] == pytest.approx(state[0].detach().numpy(), abs=1e-5)
+
+
+def test_recordings_are_refused_where_the_run_is_paid_otherwise():
+    config = resolve("paper", {"collection.recordings": ["r.mcap"]})
+    with pytest.raises(RunError, match=r"collection\.reward is 'dense', and recordings are paid -1"):
+        beginning.recordings_of(config)
+    with pytest.raises(SamiError, match=r"nothing\.mcap cannot be read"):
+        beginning.recordings_of(resolve("fast-cpu", {"collection.recordings": ["nothing.mcap"]}))
