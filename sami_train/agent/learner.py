@@ -195,7 +195,8 @@ class Learner:
             q1, q2 = self.policy.critic_target(torch.cat([seen.target_next_state, next_actions], -1))
         alive = 1.0 - batch.terminated.float()
         following = torch.minimum(q1, q2) - temperature * next_log_prob
-        target = batch.rewards - cfg.reward_offset + alive * cfg.discount * following
+        rewards = (batch.rewards - cfg.reward_offset) * cfg.reward_scale
+        target = rewards + alive * cfg.discount * following
         if not cfg.clip_targets:
             return target
         lowest = -1.0 / (1.0 - cfg.discount)

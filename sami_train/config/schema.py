@@ -80,6 +80,9 @@ class LearningConfig(Settings):
     reward_offset: float = 0.0
     """Subtracted from every reward while learning. Where no episode ends early this changes no policy, and critics need
     not learn what is always paid, such as a robot's bonus for being alive."""
+    reward_scale: Positive = 1.0
+    """What is left of a reward is multiplied by this while learning: critics take long to climb to values of many
+    thousands."""
     hindsight: Share = 0.8
     """Probability of a hindsight goal."""
     clip_targets: bool = True
@@ -104,6 +107,11 @@ class LearningConfig(Settings):
             raise ConfigError(
                 f"learning.discount is {self.discount}; with learning.clip_targets it must be below 1, since targets "
                 "are kept above -1 / (1 - discount)."
+            )
+        if self.clip_targets and self.reward_scale != 1.0:
+            raise ConfigError(
+                f"learning.reward_scale is {self.reward_scale}; learning.clip_targets counts on rewards of -1 or 0, "
+                "so leave the scale at 1 or set learning.clip_targets=false."
             )
         return self
 

@@ -181,6 +181,7 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
         ({"env": "hopper", "learning.window": 8}, "learning.burn_in is 8 and learning.window 8: the burn-in"),
         ({"learning.burn_in": 16}, "learning.burn_in is 16 and learning.window 0: the burn-in must be shorter"),
         ({"learning.reward_offset": 1.0}, "learning.reward_offset is 1.0, and episodes of panda end early"),
+        ({"learning.reward_scale": 0.1}, "learning.reward_scale is 0.1; learning.clip_targets counts on rewards of -1"),
         ({"learning.discount": 1.0}, "with learning.clip_targets it must be below 1"),
         ({"learning.clip_targets": False}, "only clipped targets give a lost episode the worst value"),
     ],
