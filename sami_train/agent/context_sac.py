@@ -86,7 +86,7 @@ class ContextSAC(BaseAlgorithm):
         self._began_at = 0
         self._last_scalars: dict[str, Tensor] = {}
         self.task_record = TaskRecord()
-        self.contrast_record = ContrastRecord()
+        self.contrast_record = ContrastRecord(self.config.contrast.patience)
         if _init_setup_model:
             self._setup_model()
 
@@ -252,7 +252,7 @@ class ContextSAC(BaseAlgorithm):
     def _update(self, buffer: EpisodeBuffer, source: Source) -> None:
         assert self.rng is not None
         only_critics = self._n_updates < self.config.init.critic_updates
-        contrasts = self.learner.contrast is not None and not only_critics
+        contrasts = self.learner.contrast is not None and not only_critics and not self.contrast_record.ended
         contrasting = contrasts and self._n_updates % self.config.contrast.every == 0
         scalars = self.learner.update(buffer, self.rng, contrasting, only_critics)
         if contrasting:

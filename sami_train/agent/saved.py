@@ -88,7 +88,7 @@ class SavedAgent:
         agent.ep_info_buffer = deque(self.facts["episodes"], agent._stats_window_size)
         agent.ep_success_buffer = deque(self.facts["successes"], agent._stats_window_size)
         agent.task_record = TaskRecord.from_dict(self.facts["task_record"])
-        agent.contrast_record = ContrastRecord.from_dict(self.facts["contrast_record"])
+        agent.contrast_record = ContrastRecord.from_dict(self.facts["contrast_record"], agent.config.contrast.patience)
 
 
 def optimizers_of(learner: Learner) -> dict[str, torch.optim.Optimizer]:

@@ -150,6 +150,9 @@ class ContrastConfig(Settings):
     the "encoder" psi itself, so that the loss moves both sides apart."""
     every: Count = 4
     """Updates between contrastive losses."""
+    patience: Natural = 0
+    """Losses in a row that may teach nothing, with a mean bound of at most 0.01 nats, before the run goes on without;
+    0 never ends them."""
     unit_length: bool = True
     """Contrast embeddings scaled to unit length."""
 

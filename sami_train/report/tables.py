@@ -119,6 +119,8 @@ def contrast_table(comparison: Comparison) -> Table | None:
     notes = ["bound: mean over the run, lowest to highest seed; a constant encoder has 0, none passes log K."]
     if not all(each.averaged for runs in with_contrast.values() for each in runs):
         notes.append("~: of single losses, as logs had them before they averaged over many.")
+    if ended := sum(1 for runs in with_contrast.values() for each in runs if each.ended):
+        notes.append(f"{ended} of the runs ended theirs, as it taught nothing; the means are of before that.")
     return Table("Contrast: what the loss reached, nats", ("group", "runs", "bound", "log K", "attempts"), rows, notes)
 
 

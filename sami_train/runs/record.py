@@ -26,12 +26,16 @@ class RealisedContrast(NamedTuple):
     """Share of the attempts that had something to compare; None in logs that do not tell it."""
     averaged: bool
     """Whether each line is a mean over many losses; of old logs it is a single one's."""
+    ended: int | None = None
+    """Environment steps after which it ended by itself, having taught nothing for long; None where it did not."""
 
     def __str__(self) -> str:
         if self.bound is None or self.log_k is None:
             return "nothing to compare"
         told = f"{self.bound:.2f} nats of {self.log_k:.2f}"
-        return told + (f", in {self.share:.0%} of attempts" if self.share is not None and self.share < 0.995 else "")
+        if self.share is not None and self.share < 0.995:
+            told += f", in {self.share:.0%} of attempts"
+        return told + (f", ended after {self.ended:,} steps, as it taught nothing" if self.ended else "")
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,9 @@ class RunRecord:
 
         share, k = mean("contrast/share"), mean("contrast/k")
         if share is not None:
-            return RealisedContrast(mean("contrast/bound"), None if k is None else float(np.log(k)), share, True)
+            ended = next((row["step"] for row in self.metrics if "contrast/ended" in row), None)
+            log_k = None if k is None else float(np.log(k))
+            return RealisedContrast(mean("contrast/bound"), log_k, share, True, ended)
         bound = mean("train/contrast_bound")
         return None if bound is None else RealisedContrast(bound, mean("train/contrast_log_k"), None, False)
 

@@ -39,6 +39,28 @@ def test_a_bound_that_stays_at_zero_says_so():
     assert ContrastRecord().told() == ""
 
 
+def test_a_contrast_that_taught_nothing_for_long_ends_and_stays_so_when_it_is_loaded():
+    patient = ContrastRecord(patience=50)
+    for losses in range(1, 400):
+        patient.add({"contrast_bound": 0.0, "contrast_log_k": 3.0})
+        assert patient.ended == (losses >= WINDOW + 49)
+    assert patient.scalars() == {"contrast/ended": 1.0}
+    assert ContrastRecord.from_dict(patient.to_dict(), 50).ended
+    assert not ContrastRecord.from_dict(patient.to_dict(), 0).ended
+    patient.add({"contrast_bound": 2.0, "contrast_log_k": 3.0})
+    assert not patient.ended  # it would have gone on, had it taught something
+
+
+def test_an_agent_whose_contrast_has_ended_draws_no_more_losses(monkeypatch):
+    trained = agent(contrast__every=1, contrast__patience=1).learn(200)
+    trained.contrast_record.in_vain = 1
+    called = []
+    monkeypatch.setattr(trained.learner.contrast, "loss", lambda *_: called.append(1))
+    trained.learn(100, reset_num_timesteps=False)
+    assert not called
+    assert "contrast/ended" in trained.contrast_record.scalars()
+
+
 @pytest.mark.parametrize("ranking", ["return", "advantage", "shuffled", "recency"])
 def test_what_a_run_logs_of_its_contrast_is_there_for_every_ranking(ranking):
     trained = agent(contrast__ranking=ranking, contrast__every=1).learn(400)
