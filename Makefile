@@ -11,8 +11,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 run: .venv/runtime  ## watch the shipped policy push and lift cubes
 	$(BIN)/sami run --env panda --episodes 20
 
-test: .venv/dev  ## the whole test suite
-	$(BIN)/python -m pytest
+test: .venv/dev  ## the whole test suite, a file at a time on each core
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-real: .venv/dev  ## what takes minutes: real processes, clocks and signals, a million ticks
 	$(BIN)/python -m pytest tests/real

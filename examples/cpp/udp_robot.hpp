@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -26,11 +27,11 @@ class UdpRobot {
   };
 
   UdpRobot() : socket_(::socket(AF_INET, SOCK_DGRAM, 0)) {
-    const sockaddr_in here = at(47002);
+    const sockaddr_in here = at(port() + 1);
     const timeval second{1, 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
     if (::bind(socket_, reinterpret_cast<const sockaddr*>(&here), sizeof here) != 0)
-      throw std::runtime_error("UDP port 47002 is taken; is another program driving the robot?");
+      throw std::runtime_error("UDP port " + std::to_string(port() + 1) + " is taken; is another program driving the robot?");
   }
   UdpRobot(const UdpRobot&) = delete;
   UdpRobot& operator=(const UdpRobot&) = delete;
@@ -90,8 +91,14 @@ class UdpRobot {
     if (!put(message.dump())) throw std::runtime_error("the robot cannot be reached");
   }
 
+  // The first of two, as in the Python example.
+  static int port() {
+    const char* told = std::getenv("UDP_ROBOT_PORT");
+    return told ? std::atoi(told) : 47001;
+  }
+
   bool put(const std::string& message) noexcept {
-    const sockaddr_in robot = at(47001);
+    const sockaddr_in robot = at(port());
     return ::sendto(socket_, message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&robot), sizeof robot) >= 0;
   }
 

@@ -1,7 +1,8 @@
-"""The C++ example, built once for all tests that run it."""
+"""The C++ example, built once for all tests that run it, and ports that no other suite on this machine has."""
 
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -33,6 +34,30 @@ def header_root():
         if any((include / folder / "onnxruntime_cxx_api.h").is_file() for folder in HEADER_FOLDERS):
             return include
     return None
+
+
+@pytest.fixture(scope="session")
+def free_ports():
+    """The first of two free UDP ports."""
+    while True:
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as first,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as second,
+        ):
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ports_of_the_robot(free_ports):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UDP_ROBOT_PORT", str(free_ports))
+        yield
 
 
 @pytest.fixture(scope="session")

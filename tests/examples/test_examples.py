@@ -122,7 +122,7 @@ def test_a_robot_behind_a_network_keeps_the_laws_and_is_driven(udp_robot):
 
 
 def test_a_robot_that_goes_silent_is_held_and_then_stopped(udp_robot):
-    udp_robot(4)
+    udp_robot(8)  # long enough for a busy machine to begin
     done = drive(["run", "--adapter"], "--steps", 1000)
     assert done.returncode == 3
     assert re.search(r"ticks in a row \(stop_after\), lastly: age: .*The robot is stopped", done.stderr)
@@ -134,23 +134,23 @@ def said_by(robot):
     return [json.loads(line) for line in robot.stdout.read().splitlines()]
 
 
-def test_the_robot_of_the_example_stops_by_itself_when_the_host_is_silent(udp_robot):
+def test_the_robot_of_the_example_stops_by_itself_when_the_host_is_silent(udp_robot, free_ports):
     robot = udp_robot(3)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as host:
-        host.sendto(b'{"action": [1, 0, 0, 0]}', ("127.0.0.1", 47001))
+        host.sendto(b'{"action": [1, 0, 0, 0]}', ("127.0.0.1", free_ports))
     moves, rests = said_by(robot)
     assert (moves["moves"], rests["rests"]) == ("action", "deadman")
     assert 0.25 < rests["time"] - moves["time"] < 0.5
 
 
-def test_the_robot_of_the_example_moves_no_more_after_an_emergency_stop_until_it_is_reset(udp_robot):
+def test_the_robot_of_the_example_moves_no_more_after_an_emergency_stop_until_it_is_reset(udp_robot, free_ports):
     robot = udp_robot(3)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as host:
         for message in ('{"action": [1, 0, 0, 0]}', '{"emergency_stop": true}', '{"action": [1, 0, 0, 0]}'):
-            host.sendto(message.encode(), ("127.0.0.1", 47001))
+            host.sendto(message.encode(), ("127.0.0.1", free_ports))
         time.sleep(0.3)
         for message in ('{"reset": 0}', '{"action": [1, 0, 0, 0]}', '{"stop": true}'):
-            host.sendto(message.encode(), ("127.0.0.1", 47001))
+            host.sendto(message.encode(), ("127.0.0.1", free_ports))
     events = [(what, each[what], each["ignored"]) for each in said_by(robot) for what in each if what in MOVEMENT]
     assert events == [
         ("moves", "action", 0), ("rests", "emergency stop", 0), ("moves", "action", 1), ("rests", "stop", 1)
@@ -168,9 +168,9 @@ def test_a_watched_run_ends_as_any_other_and_refuses_what_cannot_stop_the_robot(
 
 
 @pytest.mark.parametrize("kind", ["killed", "stopped", "write", "gil", "segfault"])
-def test_a_robot_whose_loop_fails_is_stopped_in_time(kind):
+def test_a_robot_whose_loop_fails_is_stopped_in_time(kind, free_ports):
     """On a machine that does other things as well; `make test-real` and the benchmark itself are stricter."""
-    command = ("benchmarks/watchdog_kills.py", "--kinds", kind, "--kills", 1, "--json", "--port", 47031)
+    command = ("benchmarks/watchdog_kills.py", "--kinds", kind, "--kills", 1, "--json", "--port", free_ports)
     done = call(sys.executable, *command, cwd=ROOT)
     (kill,) = json.loads(done.stdout)["kills"]
     assert (kill["by"], kill["faults"]) == ("emergency stop", [])
