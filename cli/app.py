@@ -22,6 +22,7 @@ EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
     **dict.fromkeys(("arch", "matplotlib", "scipy"), "report"),
     "mujoco": "mujoco",
+    "mink": "ik",
 }
 """The extra that brings a module; those not named here come with `train`."""
 
