@@ -153,9 +153,9 @@ def test_two_threads_may_ask_at_once(panda):
 
 
 def test_what_does_not_fit_the_model_is_refused(urdf, arm, tmp_path):
-    with pytest.raises(UnknownName, match="'turm'.*Did you mean 'turn'"):
+    with pytest.raises(UnknownName, match=r"'turm'.*Did you mean 'turn'"):
         DifferentialIK(urdf, "hand", ("turm", "bend"), HOME)
-    with pytest.raises(UnknownName, match="'hant'.*Did you mean 'hand'"):
+    with pytest.raises(UnknownName, match=r"'hant'.*Did you mean 'hand'"):
         DifferentialIK(urdf, "hant", JOINTS, HOME)
     with pytest.raises(AdapterError, match="positions of turn, bend has shape"):
         DifferentialIK(urdf, "hand", JOINTS, [0.0])

@@ -105,7 +105,7 @@ def test_what_it_gives_and_takes_are_copies(latest):
 
 
 def test_what_is_no_reading_is_refused(latest):
-    with pytest.raises(UnknownName, match="'cubes'.*Did you mean 'cube'"):
+    with pytest.raises(UnknownName, match=r"'cubes'.*Did you mean 'cube'"):
         latest.put(10.1, cubes=[1, 1, 1])
     with pytest.raises(SignalError, match="'cube' has 2 values, expected 3"):
         latest.put(10.1, cube=[1, 1])
