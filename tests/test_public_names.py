@@ -17,7 +17,8 @@ PUBLIC = {
         *("ProviderError", "RecordingError", "SafetyStop", "SignalError", "UnknownName"),
     },
     "sami_runtime.kit": {
-        *("ClockSync", "DifferentialIK", "Differentiator", "Frame", "Gripper", "Latest", "Motion", "Rename", "Scale"),
+        *("ClockSync", "Datagrams", "DifferentialIK", "Differentiator", "Frame", "Gripper", "Latest", "Motion"),
+        *("Rename", "Scale"),
         *("matrix_from_rpy", "matrix_from_xyzw", "rpy_from_matrix", "xyzw_from_matrix"),
     },
     "sami_runtime.session": {"Session", "SessionState", "Step"},

@@ -1,6 +1,7 @@
 """What adapters of own arms are made of: frames, clocks, velocities, fusion, units, inverse kinematics."""
 
 from sami_runtime.kit.clock_sync import ClockSync
+from sami_runtime.kit.datagrams import Datagrams
 from sami_runtime.kit.differential_ik import DifferentialIK, Motion
 from sami_runtime.kit.differentiator import Differentiator
 from sami_runtime.kit.frame import Frame
@@ -11,6 +12,7 @@ from sami_runtime.kit.wrappers import Rename, Scale
 
 __all__ = [
     "ClockSync",
+    "Datagrams",
     "DifferentialIK",
     "Differentiator",
     "Frame",

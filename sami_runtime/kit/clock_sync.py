@@ -53,7 +53,7 @@ class ClockSync:
         self.delay_s, self.step_s, self.memory_s, self.max_drift = delay_s, step_s, memory_s, max_drift
         self.steps = 0
         """How often the clock was seen to step; each time what was learned about it was forgotten."""
-        self.drift = 0.0
+        self.drift: float = 0.0
         """Seconds that our clock gains in a second of theirs."""
         self._forget()
 
@@ -79,6 +79,20 @@ class ClockSync:
             self.steps += 1
         self._learn(theirs, received - theirs)
         return min(theirs + self._at(theirs) - self.delay_s, received)
+
+    def _forget(self) -> None:
+        self._quickest: deque[Pair] = deque()
+        """Of each slot."""
+        self._newest: float = -math.inf
+        """Of the stamps that taught something, and that of the slot's first message."""
+        self._slot: float = -math.inf
+        self._last: float = -math.inf
+        """The stamp before, which may be older, and how many of these came in a row."""
+        self._behind: int = 0
+        self._count: int = 0
+        self._foot: Pair = (math.nan, 0.0)
+        """Height of the line at some stamp."""
+        self.drift = 0.0
 
     def _stepped(self, theirs: float, later: float) -> bool:
         """Whether a message comes before it can, or a row of them tells of a time that has passed."""
@@ -123,13 +137,6 @@ class ClockSync:
         """Return how much later than its stamp the quickest message of a moment comes [s]."""
         height, middle = self._foot
         return height + self.drift * (theirs - middle)
-
-    def _forget(self) -> None:
-        self._quickest: deque[Pair] = deque()
-        self._newest, self._last, self._slot = -math.inf, -math.inf, -math.inf
-        self._count, self._behind = 0, 0
-        self._foot: Pair = (math.nan, 0.0)
-        self.drift = 0.0
 
 
 def _lower_hull(points: deque[Pair]) -> list[Pair]:

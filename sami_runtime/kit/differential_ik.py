@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sami_runtime.distribution import install_hint
 from sami_runtime.errors import AdapterError, UnknownName
 from sami_runtime.kit.frame import Frame
-from sami_runtime.kit.kinematic_model import load_kinematics, needed
 from sami_runtime.kit.rotation import Array, numbers, shown
 
+EXTRA = "ik"
+"""What brings the libraries."""
 TURN = 0.3
 """Weight of a radian that the hand is turned wrong, beside a metre that it is off: speed limits bend the path first."""
 ELBOW = 1e-3
@@ -56,10 +62,10 @@ class DifferentialIK:
         home: ArrayLike,
         speed: ArrayLike | None = None,
     ) -> None:
-        mink, mujoco = needed("mink"), needed("mujoco")
+        mink, mujoco = _needed("mink"), _needed("mujoco")
         self._alone = threading.Lock()
         self._solve_ik, self._se3 = mink.solve_ik, mink.SE3.from_matrix
-        arm, speeds = load_kinematics(model)
+        arm, speeds = _load(model)
         kinds = {arm.joint(at).name: int(arm.jnt_type[at]) for at in range(arm.njnt)}
         straight = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
         valid = [name for name, kind in kinds.items() if kind in straight]
@@ -89,6 +95,8 @@ class DifferentialIK:
             mink.ConfigurationLimit(arm),
             mink.VelocityLimit(arm, dict(zip(joints, self.speed, strict=True))),
         ]
+        self._update(self.home)
+        self._turned = self._pose().rotation
         others = sorted(set(range(arm.nv)) - set(self._dof.tolist()))
         self._still = [mink.DofFreezingTask(arm, others)] if others else []
 
@@ -113,7 +121,7 @@ class DifferentialIK:
             positions: (J,) [rad, m], of the joints, as measured.
             displacement: (3,) [m], in the base's frame.
             period: [s].
-            rotation: (3, 3), how the hand is to be turned in the base's frame; as it is, if None.
+            rotation: (3, 3), how the hand is to be turned in the base's frame; as at home, if None.
 
         Raises:
             AdapterError: An argument is not finite or of another size, or nothing was found within the limits.
@@ -123,9 +131,10 @@ class DifferentialIK:
         wanted = numbers(displacement, (3,), "a displacement")
         with self._alone:
             self._update(positions)
-            here = self._pose()
-            turned = here.rotation if rotation is None else rotation
-            self._towards.set_target(self._se3(Frame.of(here.translation + wanted, rotation=turned).matrix))
+            target = Frame.of(
+                self._pose().translation + wanted, rotation=self._turned if rotation is None else rotation
+            )
+            self._towards.set_target(self._se3(target.matrix))
             velocities = np.clip(self._solved(period, wanted)[self._dof], -self.speed, self.speed)
             return Motion(velocities, self._moved(velocities) * period)
 
@@ -177,3 +186,52 @@ class DifferentialIK:
                 "one for each joint. Give them as speed [rad/s] where the model does not have them."
             )
         return np.broadcast_to(speeds.astype(np.float64), self.home.shape).copy()
+
+
+def _load(path: str | Path) -> tuple[Any, dict[str, float]]:
+    """Return the model (`mujoco.MjModel`), and the speeds [rad/s, m/s] that a URDF allows by joint; MJCF has none.
+
+    Raises:
+        AdapterError: The file is not there or no model, or MuJoCo is not installed.
+    """
+    mujoco, file = _needed("mujoco"), Path(path)
+    try:
+        text = file.read_bytes()
+        root = ElementTree.fromstring(text)
+        if root.tag != "robot":
+            return mujoco.MjModel.from_xml_path(str(file)), {}
+        _keep_kinematics(root)
+        model = mujoco.MjModel.from_xml_string(ElementTree.tostring(root, encoding="unicode"))
+    except (OSError, ElementTree.ParseError, ValueError) as error:
+        raise AdapterError(f"{file} is no URDF or MJCF that could be read: {error}. Give the arm's own.") from error
+    speeds = {
+        str(joint.get("name")): float(limit.get("velocity", "inf"))
+        for joint in root.findall("joint")
+        if (limit := joint.find("limit")) is not None
+    }
+    return model, speeds
+
+
+def _needed(module: str) -> ModuleType:
+    """Return a module that the extra brings.
+
+    Raises:
+        AdapterError: It is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise AdapterError(
+            f"inverse kinematics needs the package {module}: {error}. Install it with: {install_hint(EXTRA)}"
+        ) from error
+
+
+def _keep_kinematics(root: ElementTree.Element) -> None:
+    """Leave out meshes, which lie where only a robot's own tools find them, and keep links that a fixed joint holds."""
+    for link in root.findall("link"):
+        for part in (*link.findall("visual"), *link.findall("collision")):
+            link.remove(part)
+    for old in root.findall("mujoco"):
+        root.remove(old)
+    settings = {"fusestatic": "false", "boundmass": "0.001", "boundinertia": "1e-6", "balanceinertia": "true"}
+    ElementTree.SubElement(ElementTree.SubElement(root, "mujoco"), "compiler", settings)

@@ -47,6 +47,12 @@ class Differentiator:
         made._between = lambda before, now: rotation_vector(now @ before.T)
         return made
 
+    def reset(self) -> None:
+        """Forget all readings: what comes next has not moved from there."""
+        self._last: Array | None = None
+        self._path: deque[tuple[float, Array]] = deque()
+        self._velocity: Array = np.zeros(0)
+
     def __call__(self, value: ArrayLike, time: float) -> NDArray[np.float64]:
         """Return the velocity, in the value's unit for a second.
 
@@ -73,12 +79,6 @@ class Differentiator:
                 self._path.popleft()
             self._velocity = self._slope()
         return self._velocity.copy()
-
-    def reset(self) -> None:
-        """Forget all readings: what comes next has not moved from there."""
-        self._last: Array | None = None
-        self._path: deque[tuple[float, Array]] = deque()
-        self._velocity: Array = np.zeros(0)
 
     def _difference(self, before: Array, now: Array) -> Array:
         moved = now - before
