@@ -22,7 +22,7 @@ from sami_runtime.kit.rotation import Array, numbers, shown
 EXTRA = "ik"
 """What brings the libraries."""
 TURN = 0.3
-"""Weight of a radian that the hand is turned wrong, beside a metre that it is off: speed limits bend the path first."""
+"""Weight of a radian that the hand is turned wrong, beside a metre that it is off: at a joint's end it turns first."""
 ELBOW = 1e-3
 """Weight of a radian that a joint is away from home: it decides where the hand does not."""
 DAMPING = 1e-5
@@ -36,7 +36,7 @@ class Motion:
     velocities: Array
     """(J,) [rad/s, m/s], within the limits."""
     displacement: Array
-    """(3,) [m]: how far the hand gets by them in the period; less than was asked for where a limit holds it."""
+    """(3,) [m]: how far the hand gets by them in the period; where joints are too slow, less far, and the same way."""
 
 
 class DifferentialIK:
@@ -91,10 +91,7 @@ class DifferentialIK:
         self._towards = mink.FrameTask(*self._hand, position_cost=1.0, orientation_cost=TURN)
         self._elbow = mink.PostureTask(arm, cost=ELBOW)
         self._elbow.set_target(self._full(self.home))
-        self._limits = [
-            mink.ConfigurationLimit(arm),
-            mink.VelocityLimit(arm, dict(zip(joints, self.speed, strict=True))),
-        ]
+        self._limits = [mink.ConfigurationLimit(arm)]
         self._update(self.home)
         self._turned = self._pose().rotation
         others = sorted(set(range(arm.nv)) - set(self._dof.tolist()))
@@ -135,7 +132,9 @@ class DifferentialIK:
                 self._pose().translation + wanted, rotation=self._turned if rotation is None else rotation
             )
             self._towards.set_target(self._se3(target.matrix))
-            velocities = np.clip(self._solved(period, wanted)[self._dof], -self.speed, self.speed)
+            found = self._solved(period, wanted)[self._dof]
+            # All joints slow down as one, so that the hand's way becomes shorter, and does not bend.
+            velocities = found / max(1.0, float((abs(found) / self.speed).max()))
             return Motion(velocities, self._moved(velocities) * period)
 
     def _solved(self, period: float, wanted: Array) -> Array:
