@@ -5,7 +5,8 @@
     sami check-adapter arm:OwnArm $set --probe        # reads, and moves each element of the action a little
     sami run --adapter arm:OwnArm $set --loop-hz 100 --episodes 12 --pause 0
 
-What is known of the arm stands in `arm.toml`; where its base stands and where an episode begins, in the model file.
+What is known of the arm stands in `arm.toml`; where its base stands, where an episode begins and how
+closely an action is followed, in the model file.
 """
 
 import numpy as np
@@ -19,12 +20,12 @@ URDF = f"{pybullet_data.getDataPath()}/franka_panda/panda.urdf"
 
 class OwnArm:
     def __init__(self, clock, contract, config):
-        self.clock, self.observation, self.action = clock, contract.observation, contract.action
-        sheet, self.period, self.reach = contract.sheet.numbers, 1.0 / contract.rate_hz, np.array(config["reach_m"])
+        self.observation, self.action, sheet = contract.observation, contract.action, contract.sheet.numbers
+        self.period, self.reach = 1.0 / contract.rate_hz, np.array(sheet["reached_displacement"].values)
         self.base, self.camera = Frame.of(sheet["arm_base"].values), Frame.fit(**config["camera"])
         self.ik = DifferentialIK(URDF, **config["kinematics"], home=sheet["home_joints"].values)
         self.gripper, self.latest = Gripper(**config["gripper"]), Latest(self.observation, clock)
-        self.clocks = {"arm": ClockSync(), "camera": ClockSync(delay_s=config["camera_delay_s"])}
+        self.clocks = {name: ClockSync(**known) for name, known in config["clocks"].items()}
         self.moves, self.turns = Differentiator(), Differentiator.of_rotations()
         self.link = Datagrams(config["here"], config["robot"], self.hear, clock)
 
@@ -42,7 +43,7 @@ class OwnArm:
 
     def reset(self, seed=None):
         self.link.send(home=seed or 0)  # it goes home, and somebody puts the cube somewhere
-        self.clock.sleep_until(self.clock.now() + 0.2)
+        self.latest.clock.sleep_until(self.latest.clock.now() + 0.2)
         self.latest.reset()
         self.latest.always(desired_goal=[*np.random.default_rng(seed).uniform(-0.15, 0.15, 2), 0.02])
 

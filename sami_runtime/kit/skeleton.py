@@ -74,7 +74,7 @@ def _sheet(contract: Contract) -> str:
         return (
             "The model does not tell frame and home pose; `sami describe` adds them where its environment knows them."
         )
-    lines = (f"Frame: {sheet.frame}.", f"Home: {sheet.home}.")
+    lines = [f"Frame: {sheet.frame}.", f"Home: {sheet.home}.", *([f"Gains: {sheet.gains}."] if sheet.gains else [])]
     return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines)
 
 

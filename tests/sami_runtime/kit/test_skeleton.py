@@ -72,6 +72,8 @@ def test_it_tells_frame_home_and_units_to_whoever_reads_it():
         "whose base stands on it at x = -0.6 m",
         '"home_joints": (0.0, 0.41, 0.0, -1.85, 0.0, 2.26, 0.79), # rad',
         "Euler angles about the fixed x, then y, then z",
+        "position servos of the joints",
+        '"reached_displacement": (0.0315, 0.0425, 0.0417), # m',
         "x -0.148 to 0.147, y -0.147 to 0.15, z 0.02 m",
         "dx, dy, dz times 0.05 m",
         "acts 25 times a second, 50 steps an episode",
