@@ -22,7 +22,7 @@ pytest.importorskip("panda_gym")
 OWN = Path(__file__).parents[2] / "examples" / "own_arm"
 SPEED, EPISODES = 0.1, 12
 TRIES = 2
-"""The policy misses about one episode in a hundred also in the simulation it was trained in, and here nothing repeats."""
+"""The policy misses one episode in a hundred or so also in its own simulation, and here no episode repeats another."""
 
 
 class SlowClock:
