@@ -63,6 +63,15 @@ def panda():
     return DifferentialIK(path, "panda_grasptarget", [f"panda_joint{number}" for number in range(1, 8)], home)
 
 
+@pytest.fixture
+def switching():
+    """Lets threads take turns as often as they can."""
+    rarely = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(rarely)
+
+
 def test_the_hand_is_where_trigonometry_says_and_as_fast(arm):
     rng = np.random.default_rng(3)
     for _ in range(20):
@@ -120,11 +129,14 @@ def test_at_a_joints_end_the_hand_only_goes_back(arm):
     assert arm.move([0.3, 0.0], [0.02, 0.0, 0.0], 0.04).velocities[1] >= -1e-9, "stretched: no further"
 
 
-def test_joints_that_are_no_part_of_the_arm_stand_still(urdf):
-    arm = DifferentialIK(urdf, "pad", JOINTS, HOME)
-    still, moved = where(*HOME), arm.move(HOME, [0.0, 0.03, 0.0], 0.04)
-    np.testing.assert_allclose(arm.pose(HOME).translation, still, atol=1e-9)
-    assert moved.velocities.shape == (2,)
+def test_joints_that_are_no_part_of_the_arm_stand_still(urdf, arm):
+    """The pad hangs at a finger that could do a part of the way, and is where the hand is."""
+    padded = DifferentialIK(urdf, "pad", JOINTS, HOME)
+    np.testing.assert_allclose(padded.pose(HOME).translation, where(*HOME), atol=1e-9)
+    for wanted in ([0.0, 0.01, 0.0], [-0.01, 0.003, 0.0]):
+        np.testing.assert_allclose(
+            padded.move(HOME, wanted, 0.04).velocities, arm.move(HOME, wanted, 0.04).velocities, atol=1e-6
+        )
 
 
 def test_an_mjcf_does_as_well_and_needs_its_speeds_said(tmp_path):
@@ -139,16 +151,17 @@ def test_an_mjcf_does_as_well_and_needs_its_speeds_said(tmp_path):
         DifferentialIK(path, "tip", JOINTS, HOME)
 
 
-def test_two_threads_may_ask_at_once(panda):
-    alone, wrong = panda.pose(panda.home).translation, []
+def test_threads_may_ask_at_once(panda, switching):
+    shifts, wrong = (0.0, 0.1, 0.2, 0.3), []
+    alone = [panda.pose(panda.home + shift).translation for shift in shifts]
 
-    def look(shift):
-        for _ in range(200):
-            moved = panda.pose(panda.home + shift).translation
-            if shift == 0.0 and not np.allclose(moved, alone):
-                wrong.append(moved)
+    def look(shift, expected):
+        for _ in range(2000):
+            found = panda.pose(panda.home + shift).translation
+            if not np.array_equal(found, expected):
+                wrong.append(found)
 
-    threads = [threading.Thread(target=look, args=(shift,)) for shift in (0.0, 0.2)]
+    threads = [threading.Thread(target=look, args=each) for each in zip(shifts, alone, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:
