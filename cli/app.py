@@ -15,13 +15,14 @@ import typer
 from .judging import adapt, compare, contrast, gather, robustness
 from .judging import eval as evaluate
 from .model_files import atlas, describe, export, inspect, models, verify
-from .robot import bench, check_adapter, doctor, replay, run
+from .robot import bench, check_adapter, doctor, new_adapter, replay, run
 from .training import sweep, train
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
     **dict.fromkeys(("arch", "matplotlib", "scipy"), "report"),
     "mujoco": "mujoco",
+    "mink": "ik",
 }
 """The extra that brings a module; those not named here come with `train`."""
 
@@ -73,6 +74,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Robot": {
         "run": run.run,
+        "new-adapter": new_adapter.new_adapter,
         "check-adapter": check_adapter.check_adapter,
         "replay": replay.replay,
         "bench": bench.bench,

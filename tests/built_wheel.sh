@@ -84,7 +84,7 @@ assert "MIT License" in distribution("sami-rl").read_text("licenses/LICENSE")
 print("licence:", about["License-Expression"])
 CHECK
 "$bin/sami" --help
-for command in train sweep eval robustness compare export atlas describe adapt inspect verify models run check-adapter replay bench doctor; do
+for command in train sweep eval robustness compare export atlas describe adapt inspect verify models run new-adapter check-adapter replay bench doctor; do
     "$bin/sami" "$command" --help >/dev/null
 done
 "$bin/sami" models

@@ -36,7 +36,7 @@ FLOORS = {
         "model",
         "session gap",
         "adapters",
-        "safety watchdog",
+        "kit safety watchdog",
         "loop",
         "checks recording",
         "run testing",

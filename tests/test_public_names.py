@@ -16,6 +16,11 @@ PUBLIC = {
         *("SamiError", "AdapterError", "ArtifactError", "CheckFailed", "ContractError", "NonFiniteError"),
         *("ProviderError", "RecordingError", "SafetyStop", "SignalError", "UnknownName"),
     },
+    "sami_runtime.kit": {
+        *("ClockSync", "Datagrams", "DifferentialIK", "Differentiator", "Frame", "Gripper", "Latest", "Motion"),
+        *("Rename", "Scale"),
+        *("matrix_from_rpy", "matrix_from_xyzw", "rpy_from_matrix", "xyzw_from_matrix"),
+    },
     "sami_runtime.session": {"Session", "SessionState", "Step"},
     "sami_train.agent": {"ContextSAC"},
     "sami_train.config": {"TrainConfig", "resolve"},

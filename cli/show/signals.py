@@ -35,6 +35,8 @@ def signal_lines(contract: Contract) -> Iterator[str]:
         return
     yield f"frame: {contract.sheet.frame}"
     yield f"home: {contract.sheet.home}"
+    if contract.sheet.gains:
+        yield f"gains: {contract.sheet.gains}"
     for name, quantity in contract.sheet.numbers.items():
         yield f"{name}: {quantity}"
 

@@ -60,6 +60,10 @@ PANDA_SHEET = DataSheet(
         "the joints at home_joints, fingers closed, at rest; the cube lies on the table within 0.15 m of the origin in "
         "x and y, not rotated, and so does the goal"
     ),
+    gains=(
+        "PyBullet's own position servos of the joints. Of the 0.05 m that an action of 1 asks for, the hand gets "
+        "reached_displacement along x, y, z in each period that it goes on; less when fast or far from home"
+    ),
     numbers={
         "arm_base": Quantity(unit="m", values=(-0.6, 0.0, 0.0)),
         "table_surface": Quantity(unit="m", values=(0.0,)),
@@ -67,6 +71,7 @@ PANDA_SHEET = DataSheet(
         "home_joints": Quantity(unit="rad", values=(0.0, 0.41, 0.0, -1.85, 0.0, 2.26, 0.79)),
         "home_ee_position": Quantity(unit="m", values=(0.0384, 0.0, 0.1974)),
         "home_gripper_width": Quantity(unit="m", values=(0.0,)),
+        "reached_displacement": Quantity(unit="m", values=(0.0315, 0.0425, 0.0417)),
         "cube_edge": Quantity(unit="m", values=(0.04,)),
     },
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -22,7 +22,7 @@ class Quantity(BaseModel):
 
 
 class DataSheet(BaseModel):
-    """Frame and home pose, in words and numbers."""
+    """Frame, home pose and gains, in words and numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
@@ -30,5 +30,11 @@ class DataSheet(BaseModel):
     """Where positions are measured from, along which axes, and of which point."""
     home: str = Field(min_length=1)
     """Where an episode begins."""
+    gains: str = ""
+    """How closely the robot follows an action; empty where nobody told, and then it is not written either."""
     numbers: dict[str, Quantity] = {}
     """What the words mean, by name."""
+
+    @model_serializer(mode="wrap")
+    def _without_gains(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in dump(self).items() if name != "gains" or value}

@@ -14,7 +14,7 @@ PANELS = {
     "Train": ["train", "sweep"],
     "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt"],
     "Model file": ["export", "atlas", "describe", "inspect", "verify", "models"],
-    "Robot": ["run", "check-adapter", "replay", "bench", "doctor"],
+    "Robot": ["run", "new-adapter", "check-adapter", "replay", "bench", "doctor"],
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
 

@@ -108,3 +108,9 @@ def test_pandas_file_tells_its_frame_and_what_each_signal_means():
     assert contract.sheet == PANDA_SHEET
     assert "base stands on it at x = -0.6 m" in contract.sheet.frame
     assert contract.sheet.numbers["arm_base"].values == (-0.6, 0.0, 0.0)
+
+
+def test_a_sheet_without_gains_is_written_as_it_was_before_there_were_any():
+    told = {"frame": "table", "home": "up", "numbers": {}}
+    assert DataSheet(**told).model_dump(mode="json") == told
+    assert DataSheet(**told, gains="stiff").model_dump(mode="json") == told | {"gains": "stiff"}

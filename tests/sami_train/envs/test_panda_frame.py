@@ -138,3 +138,14 @@ def test_the_gripper_is_told_by_its_opening_and_moves_by_a_fifth_of_a_metre_for_
 
 def test_every_signal_has_a_meaning():
     assert all(signal.meaning for signal in (*PANDA_OBSERVATION, PANDA_ACTION))
+
+
+def test_an_action_is_followed_as_far_as_the_sheet_says(robot):
+    for axis, reached in enumerate(number("reached_displacement")):
+        found = []
+        for side in (0.1, -0.1):
+            action = np.zeros(4)
+            action[axis] = side
+            before, after = moved(robot, action, ticks=5)
+            found.append((after["ee_position"] - before["ee_position"])[axis] / (5 * side))
+        assert np.mean(found) == pytest.approx(reached, abs=0.001)

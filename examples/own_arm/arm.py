@@ -1,0 +1,70 @@
+"""An arm of one's own, by the kit: joint velocities 100 times a second, a late camera with a clock of its own.
+
+    python robot.py &                                 # the arm, simulated
+    set="--model panda-satesac --adapter-config arm.toml --limits limits.toml"
+    sami check-adapter arm:OwnArm $set --probe        # reads, and moves each element of the action a little
+    sami run --adapter arm:OwnArm $set --loop-hz 100 --episodes 12 --pause 0
+
+What is known of the arm stands in `arm.toml`; where its base stands, where an episode begins and how
+closely an action is followed, in the model file.
+"""
+
+import numpy as np
+import pybullet_data
+
+from sami_runtime import Executed
+from sami_runtime.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Gripper, Latest
+
+URDF = f"{pybullet_data.getDataPath()}/franka_panda/panda.urdf"
+
+
+class OwnArm:
+    def __init__(self, clock, contract, config):
+        self.observation, self.action, sheet = contract.observation, contract.action, contract.sheet.numbers
+        self.period, self.reach = 1.0 / contract.rate_hz, np.array(sheet["reached_displacement"].values)
+        self.base, self.camera = Frame.of(sheet["arm_base"].values), Frame.fit(**config["camera"])
+        self.ik = DifferentialIK(URDF, **config["kinematics"], home=sheet["home_joints"].values)
+        self.gripper, self.latest = Gripper(**config["gripper"]), Latest(self.observation, clock)
+        self.clocks = {name: ClockSync(**known) for name, known in config["clocks"].items()}
+        self.moves, self.turns = Differentiator(), Differentiator.of_rotations()
+        self.link = Datagrams(config["here"], config["robot"], self.hear, clock)
+
+    def hear(self, told, received):
+        measured = self.clocks[told["from"]].ours(told["time"], received)
+        if told["from"] == "camera":
+            cube = self.camera @ Frame.of(told["position"], xyzw=told["xyzw"])
+            self.latest.put(measured, cube_position=cube.translation, achieved_goal=cube.translation)
+            self.latest.put(measured, cube_rotation=cube.rpy, cube_velocity=self.moves(cube.translation, measured))
+            self.latest.put(measured, cube_angular_velocity=self.turns(cube.rotation, measured))
+        else:
+            self.joints, hand = told["positions"], self.base @ self.ik.pose(told["positions"])
+            self.latest.put(measured, ee_position=hand.translation, gripper_width=[self.gripper.width(told["gripper"])])
+            self.latest.put(measured, ee_velocity=self.base.vectors(self.ik.velocity(self.joints, told["velocities"])))
+
+    def reset(self, seed=None):
+        self.link.send(home=seed or 0)  # it goes home, and somebody puts the cube somewhere
+        self.latest.clock.sleep_until(self.latest.clock.now() + 0.2)
+        self.latest.reset()
+        self.latest.always(desired_goal=[*np.random.default_rng(seed).uniform(-0.15, 0.15, 2), 0.02])
+
+    def read(self):
+        self.link.require_heard()
+        self.seen = (observation := self.latest.observation()).values
+        return observation
+
+    def write(self, action):
+        wanted = self.reach * action[:3]
+        wanted[2] = max(wanted[2], -self.seen["ee_position"][2])  # not below the table
+        motion = self.ik.move(self.joints, self.base.inverse.vectors(wanted), self.period)
+        width = self.gripper.command(self.seen["gripper_width"][0] + 0.2 * action[3])
+        self.link.send(velocities=motion.velocities.tolist(), gripper=width)
+        sent = np.append(self.base.vectors(motion.displacement) / self.reach, action[3])
+        sent = np.where(abs(sent - action) < 0.01, action, np.clip(sent, -1.0, 1.0)).astype(np.float32)
+        done = bool(np.linalg.norm(self.seen["achieved_goal"] - self.seen["desired_goal"]) < 0.05)
+        return Executed(sent, done, {"is_success": done})
+
+    def stop(self):
+        self.link.send(stop=True)
+
+    def close(self):
+        self.link.close()

@@ -1,0 +1,118 @@
+"""The newest reading of each signal, from sensors of several rates, as one observation."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import Observation
+from sami_runtime.clock import Clock
+from sami_runtime.errors import AdapterError, UnknownName
+from sami_runtime.signals import Signal
+from sami_runtime.values import fill
+
+
+class Latest:
+    """Put readings in from any thread, each with its stamp; take observations out, with the stamp of each signal.
+
+    The observation's own time is that of its oldest signal, so that a sensor that died shows beside one that lives.
+
+    Args:
+        signals: What an observation has: the adapter's.
+        clock: The loop's; stamps are times of it.
+        wait_s: How long [s] `observation` waits for signals that did not come yet, by the time of day, which no
+            clock of a simulation stops.
+    """
+
+    def __init__(self, signals: Sequence[Signal], clock: Clock, wait_s: float = 1.0) -> None:
+        self.signals, self.clock, self.wait_s = {signal.name: signal for signal in signals}, clock, wait_s
+        self._news = threading.Condition()
+        self._constant: set[str] = set()
+        self._values: dict[str, NDArray[np.float32]] = {}
+        self._times: dict[str, float] = {}
+        self._since = -math.inf
+        self._early = 0
+
+    def put(self, measured: float, /, **values: Any) -> None:
+        """Take readings of one moment; what is older than the reset, or than what is there, changes nothing.
+
+        Args:
+            measured: When they were measured [s], by the loop's clock.
+            values: By signal, each (size,).
+
+        Raises:
+            UnknownName: There is no such signal.
+            SignalError: A value is not numeric, or of another size.
+            AdapterError: The stamp is not finite.
+        """
+        if not math.isfinite(measured):
+            raise AdapterError(f"{', '.join(values)} is stamped {measured}; stamps are finite seconds.")
+        taken = {name: self._taken(name, value) for name, value in values.items()}
+        with self._news:
+            if measured < self._since:
+                self._early += 1
+                return
+            for name, value in taken.items():
+                if measured >= self._times.get(name, -math.inf):
+                    self._values[name], self._times[name] = value, measured
+            self._news.notify_all()
+
+    def always(self, **values: Any) -> None:
+        """Take what no sensor measures, such as a goal; it is as old as the observation, until the next reset.
+
+        Raises:
+            UnknownName, SignalError: As of `put`.
+        """
+        taken = {name: self._taken(name, value) for name, value in values.items()}
+        with self._news:
+            self._values |= taken
+            self._constant |= taken.keys()
+            self._news.notify_all()
+
+    def reset(self) -> None:
+        """Forget everything, also readings that come later, and were measured before now."""
+        with self._news:
+            self._values, self._times, self._constant = {}, {}, set()
+            self._since, self._early = self.clock.now(), 0
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Signals that did not come since the reset."""
+        return tuple(name for name in self.signals if name not in self._values)
+
+    def observation(self) -> Observation:
+        """Return the newest reading of each signal; wait only while one did not come yet.
+
+        Raises:
+            AdapterError: Signals never came.
+        """
+        deadline = time.monotonic() + self.wait_s
+        with self._news:
+            while self.missing:
+                if (left := deadline - time.monotonic()) <= 0.0:
+                    raise AdapterError(self._told())
+                self._news.wait(left)
+            times = {name: stamp for name, stamp in self._times.items() if name not in self._constant}
+            oldest = min(times.values(), default=self.clock.now())
+            return Observation({name: self._values[name].copy() for name in self.signals}, oldest, times)
+
+    def _taken(self, name: str, value: Any) -> NDArray[np.float32]:
+        if name not in self.signals:
+            raise UnknownName("signal", name, self.signals, "The adapter's observation does not have it.")
+        taken = np.empty((1, self.signals[name].size), np.float32)
+        fill(taken, value, self.signals[name], "observation")
+        return taken[0]
+
+    def _told(self) -> str:
+        came = ", ".join(name for name in self.signals if name not in self.missing) or "nothing"
+        early = f"; {self._early} readings came that were measured before the reset" if self._early else ""
+        return (
+            f"{', '.join(self.missing)} never came, in the {self.wait_s:g} s that were waited; {came} did{early}. "
+            "Is the sensor on, and are its stamps times of the loop's clock (ClockSync)?"
+        )

@@ -1,0 +1,168 @@
+"""Adapters around an adapter, whose signals have other names or units than the policy's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sami_runtime.adapters.base import Adapter, Executed, Observation, emergency_stop_of
+from sami_runtime.errors import AdapterError, UnknownName
+from sami_runtime.signals import Moves, Signal
+
+Array = NDArray[np.float32]
+
+
+class _Around:
+    """Passes everything on that is not about signals."""
+
+    def __init__(self, inner: Adapter, named: Iterable[str]) -> None:
+        self.inner = inner
+        names = [signal.name for signal in (*inner.observation, inner.action)]
+        for name in named:
+            if name not in names:
+                raise UnknownName("signal", name, names, f"{type(inner).__name__} does not have it.")
+
+    def reset(self, seed: int | None = None) -> None:
+        """Begins an episode of the inner adapter."""
+        self.inner.reset(seed)
+
+    def stop(self) -> None:
+        """Stop the inner adapter."""
+        self.inner.stop()
+
+    @property
+    def emergency_stop(self) -> Callable[[], object] | None:
+        """What stops the inner adapter from any thread, where it has that."""
+        return emergency_stop_of(self.inner)
+
+    def close(self) -> None:
+        """Close the inner adapter."""
+        self.inner.close()
+
+
+class Rename(_Around):
+    """An adapter whose signals are called as the policy calls them.
+
+    Args:
+        inner: The adapter.
+        names: Ours by theirs, of observations and the action: `{"tcp": "ee_position"}`.
+
+    Raises:
+        UnknownName: The adapter has no such signal.
+        AdapterError: Two signals would have one name.
+    """
+
+    def __init__(self, inner: Adapter, names: Mapping[str, str]) -> None:
+        super().__init__(inner, names)
+        self.names = dict(names)
+        self.observation = tuple(self._renamed(signal) for signal in inner.observation)
+        self.action = self._renamed(inner.action)
+        ours = [signal.name for signal in self.observation]
+        if twice := sorted({name for name in ours if ours.count(name) > 1}):
+            raise AdapterError(f"two signals would be called {', '.join(twice)}; give each a name of its own.")
+
+    def read(self) -> Observation:
+        """Return what the inner adapter observes, by our names."""
+        seen = self.inner.read()
+        times = None if seen.times is None else {self._ours(name): time for name, time in seen.times.items()}
+        return Observation({self._ours(name): value for name, value in seen.values.items()}, seen.time, times)
+
+    def write(self, action: Array) -> Executed:
+        """Pass the action on."""
+        return self.inner.write(action)
+
+    def _ours(self, name: str) -> str:
+        return self.names.get(name, name)
+
+    def _renamed(self, signal: Signal) -> Signal:
+        moves = signal.moves and {
+            element: Moves(element=f"{self._ours(name)}.{rest}", scale=moved.scale)
+            for element, moved in signal.moves.items()
+            for name, _, rest in [moved.element.rpartition(".")]
+        }
+        return signal.model_copy(update={"name": self._ours(signal.name), "moves": moves})
+
+
+class _Unit(NamedTuple):
+    factor: NDArray[np.float64]
+    unit: str
+
+
+class Scale(_Around):
+    """An adapter whose numbers are in the policy's units: ours are theirs times a factor.
+
+    Args:
+        inner: The adapter.
+        factors: By the signal's name, the factor, a number or one for each element, and our unit:
+            `{"gripper_width": (0.001, "m")}` for millimetres, `{"joints": ([1, -1], "rad")}` for a flipped axis. An
+            action is divided by it on its way out.
+
+    Raises:
+        UnknownName: The adapter has no such signal.
+        AdapterError: A factor is 0, not finite, or none for each element.
+    """
+
+    def __init__(self, inner: Adapter, factors: Mapping[str, tuple[ArrayLike, str]]) -> None:
+        super().__init__(inner, factors)
+        signals = {signal.name: signal for signal in (*inner.observation, inner.action)}
+        self._units = {name: _unit(signals[name], *given) for name, given in factors.items()}
+        self.observation = tuple(self._scaled(signal) for signal in inner.observation)
+        self.action = self._scaled(inner.action)
+
+    def read(self) -> Observation:
+        """Return what the inner adapter observes, in our units."""
+        seen = self.inner.read()
+        return Observation({name: self._out(name, value) for name, value in seen.values.items()}, seen.time, seen.times)
+
+    def write(self, action: Array) -> Executed:
+        """Pass the action on in their unit; what was executed comes back in ours."""
+        name = self.inner.action.name
+        if name not in self._units:
+            return self.inner.write(action)
+        theirs = np.asarray(action, np.float64) / self._units[name].factor
+        sent = self.inner.write(theirs.astype(np.float32))
+        return Executed(self._out(name, sent.action), sent.done, sent.info)
+
+    def _out(self, name: str, value: ArrayLike) -> Array:
+        if name not in self._units:
+            return np.asarray(value)
+        return (np.asarray(value, np.float64) * self._units[name].factor).astype(np.float32)
+
+    def _scaled(self, signal: Signal) -> Signal:
+        factor, unit = self._units.get(signal.name, _Unit(np.ones(signal.size), signal.unit))
+        ends = [
+            tuple(None if bound is None else float(bound * by) for bound, by in zip(bounds, factor, strict=True))
+            for bounds in (signal.low, signal.high)
+        ]
+        low, high = (
+            tuple(ends[first if by > 0 else not first][at] for at, by in enumerate(factor)) for first in (0, 1)
+        )
+        moves = signal.moves and {
+            element: Moves(
+                element=moved.element,
+                scale=float(moved.scale * self._factor_of(moved.element) / factor[signal.elements.index(element)]),
+            )
+            for element, moved in signal.moves.items()
+        }
+        return signal.model_copy(update={"unit": unit, "low": low, "high": high, "moves": moves})
+
+    def _factor_of(self, dotted: str) -> float:
+        """Return what an element of an observation, SIGNAL.ELEMENT, is multiplied by."""
+        name, _, element = dotted.rpartition(".")
+        signal = next((signal for signal in self.inner.observation if signal.name == name), None)
+        if signal is None or name not in self._units:
+            return 1.0
+        return float(self._units[name].factor[signal.elements.index(element)])
+
+
+def _unit(signal: Signal, factor: ArrayLike, unit: str) -> _Unit:
+    factors = np.asarray(factor, np.float64)
+    if factors.shape not in ((), (signal.size,)) or not (np.isfinite(factors).all() and factors.all()):
+        raise AdapterError(
+            f"{signal.name} is to be multiplied by {factors.tolist()}; give a number that is not 0, or one for each of "
+            f"its {signal.size} elements ({', '.join(signal.elements)})."
+        )
+    return _Unit(np.broadcast_to(factors, (signal.size,)), unit)

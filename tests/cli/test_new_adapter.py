@@ -1,0 +1,16 @@
+"""`sami new-adapter`: from a model file to a module that can be checked, in two commands."""
+
+
+def test_a_skeleton_is_written_named_after_its_model_and_checked(sami, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = sami("new-adapter", "--model", "panda-satesac", "--out", "seven_axes.py")
+    assert (done.code, done.err) == (0, "")
+    assert "Next: sami check-adapter seven_axes:make --model panda-satesac\n" in done.out
+    checked = sami("check-adapter", "seven_axes:make", "--model", "panda-satesac", "--ticks", 2)
+    assert checked.code == 4
+    assert "ok      declares the signals" in checked.out
+    assert "seven_axes.py is a skeleton; what remains:" in checked.out
+    assert "hear: cube_rotation, roll, pitch, yaw [rad]" in checked.out
+    again = sami("new-adapter", "--model", "panda-satesac", "--out", "seven_axes.py")
+    assert (again.code, "is there already" in again.err) == (1, True)
+    assert sami("new-adapter", "--model", "panda-satesac", "--out", "seven_axes.py", "--force").code == 0

@@ -1,0 +1,39 @@
+"""The arm of one's own: its adapter is short, and its calibration is that of its camera. `tests/real` drives it."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sami_runtime.documents import read_document
+from sami_runtime.kit import Frame
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.shipped import shipped_models
+from sami_runtime.safety.limits import Limits
+
+OWN = Path(__file__).parents[2] / "examples" / "own_arm"
+
+
+def test_the_adapter_has_at_most_45_lines_of_its_own():
+    """Imports, blank lines and the description are nobody's own."""
+    text = (OWN / "arm.py").read_text(encoding="utf-8")
+    about, *rest = ast.parse(text).body
+    others = (about, *(node for node in rest if isinstance(node, (ast.Import, ast.ImportFrom))))
+    left_out = {line for node in others for line in range(node.lineno, node.end_lineno + 1)}
+    lines = [line for number, line in enumerate(text.splitlines(), 1) if line.strip() and number not in left_out]
+    assert 30 < len(lines) <= 45
+
+
+def test_the_camera_is_calibrated_to_a_millimetre(monkeypatch):
+    pytest.importorskip("panda_gym")
+    monkeypatch.syspath_prepend(str(OWN))
+    truth = importlib.import_module("robot").CAMERA
+    found = Frame.fit(**read_document(OWN / "arm.toml", "settings")["camera"])
+    table = np.random.default_rng(0).uniform([-0.2, -0.2, 0.0], [0.2, 0.2, 0.2], (100, 3))
+    assert abs(found.points(truth.inverse.points(table)) - table).max() < 0.001
+
+
+def test_its_limits_fit_the_model():
+    Limits.load(OWN / "limits.toml").require_fit(read_artifact(shipped_models()["panda-satesac"]).contract)
