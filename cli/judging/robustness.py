@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def robustness(
-    model: Annotated[
-        Path | None, typer.Argument(metavar="[MODEL]", help=f"{MODEL_HELP}.", callback=model_file)
-    ] = None,
+    model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help=f"{MODEL_HELP}.", callback=model_file)] = None,
     env: Annotated[str | None, typer.Option(help="Environment; the model's own if left out.")] = None,
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training",
     kinds: Annotated[str | None, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = None,

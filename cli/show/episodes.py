@@ -65,6 +65,7 @@ def row_of(
         "outcomes": {outcome.value: count for outcome, count in loop.outcomes.items()},
         "missed": loop.missed,
         "limited": dict(loop.limited),
+        **{name: report.info[name] for name in ("zeroed",) if name in report.info},
     }
     return row if follower is None else {**row, "shadow": follower.episode.summary()}
 

@@ -108,8 +108,8 @@ class Point:
             SamiError: something is missing.
         """
         try:
-            told = [values[key] for key in ("kind", "severity", "unit", "gap")]
-            return cls(*told, Evaluation.from_dict({"env": env, "tasks": values["tasks"]}))
+            kind, severity, unit, gap = (values[key] for key in ("kind", "severity", "unit", "gap"))
+            return cls(kind, severity, unit, gap, Evaluation.from_dict({"env": env, "tasks": values["tasks"]}))
         except (KeyError, TypeError) as error:
             raise SamiError(f"a point of the measurement lacks {error}; measure again with: sami robustness.") from None
 
@@ -128,24 +128,27 @@ def kinds(names: Sequence[str] | None = None) -> list[Kind]:
 
 
 def parts_of(gap: GapProfile) -> list[Kind]:
-    """Return what a profile costs as kinds of one severity, "all of it": the whole, and each of its keys alone.
+    """Return what a profile costs as kinds of one severity: the whole, and each of its keys alone.
 
     Raises:
         SamiError: there is nothing in it.
     """
     whole = gap.to_dict()
-    shared, keys = {key: whole.pop(key) for key in ("same_as",) if key in whole}, dict(whole)
-    if "stuck_for_s" in keys:  # which says nothing without the other
-        keys["stuck_at_s"] = {"stuck_at_s": keys["stuck_at_s"], "stuck_for_s": keys.pop("stuck_for_s")}
-    if not keys:
+    shared = {"same_as": whole.pop("same_as")} if "same_as" in whole else {}
+    alone = {key: {key: value} for key, value in whole.items() if key != "stuck_for_s"}
+    if "stuck_for_s" in whole:  # says nothing without the other
+        alone["stuck_at_s"]["stuck_for_s"] = whole["stuck_for_s"]
+    if not alone:
         raise SamiError("the gap is empty: nothing lies between, so there is nothing to measure.")
-    parts = {"the whole gap": whole}
-    for key, value in keys.items():
-        parts[f"{key} alone"] = value if key == "stuck_at_s" and "stuck_for_s" in whole else {key: value}
-    return [
-        Kind(name, "of the profile", (1.0,), lambda _, share, part=part: {**shared, **part})
-        for name, part in (parts.items() if len(keys) > 1 else [*parts.items()][:1])
-    ]
+    parts = {
+        "the whole gap": whole,
+        **({f"{key} alone": part for key, part in alone.items()} if len(alone) > 1 else {}),
+    }
+    return [_part(name, {**shared, **part}) for name, part in parts.items()]
+
+
+def _part(name: str, profile: Mapping[str, Any]) -> Kind:
+    return Kind(name, "of the profile", (1.0,), lambda spec, severity: profile)
 
 
 def sweep(
