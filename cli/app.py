@@ -15,7 +15,7 @@ import typer
 from .judging import adapt, compare, contrast, gather, robustness
 from .judging import eval as evaluate
 from .model_files import atlas, describe, export, inspect, models, verify
-from .robot import bench, check_adapter, doctor, replay, run
+from .robot import bench, check_adapter, doctor, fit_gap, replay, run
 from .training import sweep, train
 
 EXTRAS = {
@@ -75,6 +75,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "run": run.run,
         "check-adapter": check_adapter.check_adapter,
         "replay": replay.replay,
+        "fit-gap": fit_gap.fit_gap,
         "bench": bench.bench,
         "doctor": doctor.doctor,
     },

@@ -41,7 +41,7 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode, and draw its gap by the same seed."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self.gap.begin(seed, self._among)
+        self.gap.begin(seed, among=self._among)
         return self._seen(observation), info
 
     def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
