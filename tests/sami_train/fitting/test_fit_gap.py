@@ -17,9 +17,10 @@ from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
 from sami_train.fitting.document import document_of
 from sami_train.fitting.fit import fit_gap
+from sami_train.fitting.sensing import copies
 from sami_train.fitting.trace import read_log
 from tests.making.servo_arm import HOME, ServoArm
-from tests.sami_runtime.conftest import Maker
+from tests.sami_runtime.conftest import Maker, contract_of
 
 PERIOD = 0.04
 KNOWN = {"position.x": HOME[0], "position.y": HOME[1], "goal.x": 0.5}
@@ -55,9 +56,7 @@ def record(model, tmp_path):
         pilot = pilot or Excitation(session.contract, allowed, seed=seed)
         profile = None if gap is None else GapProfile.of(gap)
         robot = ServoArm(session.contract, clock)
-        with Run(
-            session, robot, clock, simulator=True, limits=allowed, gap=profile, pilot=pilot, record=path
-        ) as run:
+        with Run(session, robot, clock, simulator=True, limits=allowed, gap=profile, pilot=pilot, record=path) as run:
             for episode in range(episodes):
                 run.episode(seed=100 * seed + episode, max_steps=steps)
         return path
@@ -173,15 +172,7 @@ def test_without_rest_noise_is_said_to_be_unknown(fitted):
             self._asked = max(self._asked, 12)
             return super().request(standing)
 
-    contract = Session.load
-    del contract
-
-    def at_once(session_contract):
-        return Restless(session_contract, Limits(rest=0.0))
-
-    from tests.sami_runtime.conftest import contract_of
-
-    pilot = at_once(contract_of(Maker.recurrent()))
+    pilot = Restless(contract_of(Maker.recurrent()), Limits(rest=0.0))
     found = fitted({"noise": {"position": 0.004}, "action_latency_s": PERIOD}, pilot=pilot)
     assert found.profile.action_latency_s == pytest.approx(PERIOD)
     assert ("noise", "position") not in spans(found)
@@ -189,17 +180,19 @@ def test_without_rest_noise_is_said_to_be_unknown(fitted):
 
 
 def test_a_log_that_excites_nothing_is_refused_and_told_which_motion_would_tell(fitted):
-    with pytest.raises(SamiError, match=r"excites nothing: fx and fy hardly change\. Record one in which fx and fy step"):
+    with pytest.raises(SamiError, match=r"excites nothing: fx and fy hardly change\. Record one .* fx and fy step"):
         fitted({"action_latency_s": PERIOD}, pilot=Still())
 
 
 def test_a_log_of_a_few_ticks_is_refused(fitted):
-    with pytest.raises(SamiError, match="excites nothing|motions between two readings in a row, and 40 are the fewest"):
+    with pytest.raises(
+        SamiError, match=r"excites nothing|motions between two readings in a row, and 40 are the fewest"
+    ):
         fitted({"action_latency_s": PERIOD}, episodes=1, steps=20)
 
 
 def test_stamps_of_another_clock_are_refused(record):
-    with pytest.raises(SamiError, match="position is stamped 0.96 s in the future"):
+    with pytest.raises(SamiError, match=r"position is stamped 1 s in the future\. Its clock is ahead"):
         read_log([record({"clock_offset_s": 1.0}, episodes=1)])
 
 
@@ -250,8 +243,6 @@ def test_what_actuators_made_of_commands_is_not_looked_at(record):
 
 
 def test_signals_with_one_sensor_are_found(record):
-    from sami_train.fitting.sensing import copies
-
     log = read_log([record({"noise": {"position": 0.001}}, episodes=2)])
     for trace in log.traces:
         trace.values["twin"] = trace.values["position"]
