@@ -70,8 +70,9 @@ class Gap:
                 one.
         """
         if seed is not None or self._root is None:
-            entropy = (STREAM, seed) if among is None else (STREAM, seed, among, 1)
-            self._root = np.random.SeedSequence(None if seed is None else entropy)
+            # The last number tells an episode among several from one alone: trailing zeros would count for nothing.
+            which = () if among is None else (among, 1)
+            self._root = np.random.SeedSequence(None if seed is None else (STREAM, seed, *which))
         draw = Draw(self.profile, self._where, self._root)
         for sensor in self._sensors:
             sensor.begin(draw)

@@ -114,7 +114,7 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
 
 def fit_response(traces: Sequence[Trace], told: Sequence[Answer]) -> Response:
     """Return the delay and the lag under which the motions of some episodes are what the reference would do."""
-    score = np.array([[misfit(traces, told, delay, lag) for lag in LAGS] for delay in DELAYS])
+    score = np.array([[misfit(traces, told, int(delay), lag) for lag in LAGS] for delay in DELAYS])
     best = score.min(axis=1)
     delay = int(best.argmin())
     fine = _refined(traces, told, delay, int(score[delay].argmin()))

@@ -141,7 +141,7 @@ def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float
             )
         sent[signal.name] = np.clip(ticks - late, 0, None)
         values[signal.name] = np.array([np.ravel(_seen(record).values[signal.name]) for record in reads], np.float64)
-    zeroed = next((record.info["zeroed"] for record in records if "zeroed" in record.info), {})
+    zeroed: Mapping[str, float] = next((record.info["zeroed"] for record in records if "zeroed" in record.info), {})
     return Trace(ticks, sent, values, executed, np.array([record.time for record in reads]), zeroed)
 
 

@@ -171,3 +171,16 @@ def test_a_known_value_zeroes_a_bias_in_each_episode(sami, trained, tmp_path):
     offsets = [row["zeroed"]["ee_position.z"] for row in told]
     assert all(0 < abs(offset) <= 0.0201 for offset in offsets)
     assert offsets[0] != offsets[1]
+
+
+def test_what_the_docs_say_of_zeroing_is_what_its_raw_results_say():
+    page = (ROOT / "docs" / "gap.md").read_text()
+    shares = {}
+    for name in ("zeroed", "none"):
+        raw = (ROOT / "results" / "panda-zeroing" / f"{name}.jsonl").read_text().splitlines()
+        shares[name] = [json.loads(line)["success"] for line in raw]
+    assert {len(share) for share in shares.values()} == {420}
+    zeroed, none = (sum(share) / len(share) for share in shares.values())
+    assert f"from {none:.2f} (0.75 to 0.82) to **{zeroed:.2f}** (0.90 to 0.95)" in page
+    first, others = sum(shares["zeroed"][:120]) / 120, sum(shares["zeroed"][120:]) / 300
+    assert f"The first 120 alone say {first:.2f}, the others {others:.2f}." in page
