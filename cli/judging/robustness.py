@@ -33,13 +33,13 @@ def robustness(
     force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
     read: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Measure nothing: print the tables of an earlier --out, as Markdown."),
+        typer.Option(metavar="PATH", help="Measure nothing: print the table of an earlier --out, or of its JSON."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Measure success behind latency, jitter, dropout, noise, ...: one kind of gap at a time, the rest as simulated."""
     if (model is None) == (read is None):
-        raise typer.BadParameter("give either a MODEL to measure or --read FOLDER")
+        raise typer.BadParameter("give either a MODEL to measure or --read PATH")
     if gap and kinds is not None:
         raise typer.BadParameter("--gap measures a profile and its keys; leave out --kinds")
     if read is not None:
@@ -97,12 +97,12 @@ def robustness(
         print(f"wrote {path}")
 
 
-def _read(folder: Path, json: bool) -> str:
+def _read(path: Path, json: bool) -> str:
     """Return what an earlier measurement found: a row for each kind of gap as Markdown has it, or its JSON."""
     from sami_runtime.documents import read_document
     from sami_train.evaluation.robustness import Point
 
-    document: dict[str, Any] = read_document(folder / "robustness.json", "measurements")
+    document: dict[str, Any] = read_document(path / "robustness.json" if path.is_dir() else path, "measurements")
     if json:
         return json_module.dumps(document)
     points = [Point.from_dict(each, document["env"]) for each in document["points"]]

@@ -24,6 +24,7 @@ def fit_gap(
     from sami_runtime.errors import SamiError
     from sami_train.fitting.document import document_of, told_of
     from sami_train.fitting.fit import fit_gap as fit
+    from sami_train.fitting.fit import require_excitation
     from sami_train.fitting.reference import simulated
     from sami_train.fitting.trace import read_log
 
@@ -36,6 +37,7 @@ def fit_gap(
     if reference and env is not None:
         raise typer.BadParameter("--reference takes the simulator's place; leave out --env")
     log = read_log(recordings)
+    require_excitation(log)  # before anything is simulated
     if reference:
         other = read_log(reference)
         if other.contract.observation != log.contract.observation or other.contract.action != log.contract.action:

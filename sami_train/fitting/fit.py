@@ -77,7 +77,7 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> Fitted:
     own = [signal for signal in signals if signal.name not in same_as]
     elements = [(f"{s.name}.{e}", s.name, column) for s in own for column, e in enumerate(s.elements)]
     told = answers(reference, elements)
-    _require_excitation(log, told)
+    _require_answers(log, told)
     response = fit_response(log.traces, told)
     if response.margin < MARGIN:
         raise SamiError(f"{_named(log)} does not tell one delay of its commands from another. {_advice(log)}")
@@ -248,25 +248,35 @@ def _checks(log: Log, told: Sequence[Answer]) -> dict[str, Any]:
     return checks
 
 
-def _require_excitation(log: Log, told: Sequence[Answer]) -> None:
-    """Refuse a log whose commands hardly change, or that has too few motions between readings.
+def require_excitation(log: Log) -> np.ndarray:
+    """Return which elements of the action change enough to tell anything, (A,).
 
     Raises:
-        SamiError: With the motion that is missing.
+        SamiError: None does; with the motion that would.
     """
-    if not told:
-        raise SamiError(
-            "in the reference no element of the observation is moved by the commands, so that nothing tells how late "
-            "they are followed. Give a recording of the simulator with --reference, made by sami run --excite."
-        )
     action, commands = log.contract.action, np.concatenate([trace.executed for trace in log.traces])
     low, high = (np.array([np.nan if b is None else b for b in side], float) for side in (action.low, action.high))
     spread = np.where(np.isfinite(high - low), high - low, np.ptp(commands, axis=0) + 1e-12)
     steps = np.concatenate([np.abs(np.diff(trace.executed, axis=0)) for trace in log.traces])
     excited = (commands.std(axis=0) > EXCITED * spread) & ((steps > EXCITED * spread).sum(axis=0) >= CHANGES)
-    moving = [answer for answer in told if (np.abs(answer.weights).sum(axis=0) > 0)[excited].any()]
-    if not excited.any() or not moving:
+    if not excited.any():
         raise SamiError(f"{_named(log)} excites nothing: {_listed(action.elements)} hardly change. {_advice(log)}")
+    return np.asarray(excited)
+
+
+def _require_answers(log: Log, told: Sequence[Answer]) -> None:
+    """Refuse a log of which nothing tells a delay.
+
+    Raises:
+        SamiError: Nothing answers in the reference, or there are too few motions between readings.
+    """
+    excited = require_excitation(log)
+    moving = [answer for answer in told if (np.abs(answer.weights).sum(axis=0) > 0)[excited].any()]
+    if not moving:
+        raise SamiError(
+            "in the reference no element of the observation is moved by the commands, so that nothing tells how late "
+            "they are followed. Give a recording of the simulator with --reference, made by sami run --excite."
+        )
     count = sum(len(motions(trace, moving[0].signal, moving[0].column).moved) for trace in log.traces)
     if count < MOTIONS:
         raise SamiError(

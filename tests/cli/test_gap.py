@@ -109,6 +109,19 @@ def test_the_tables_of_the_docs_are_what_is_printed_of_the_raw_results(sami, fol
     assert f"sami robustness --read results/{folder}\n\n{done.out}" in page
 
 
+def test_what_the_docs_say_of_training_behind_delays_is_what_is_printed_of_its_raw_results(sami):
+    page = (ROOT / "docs" / "gap.md").read_text()
+    folder, found = Path("results") / "panda-200k-latency", {}
+    for name in ("trained-behind-delays", "trained-without"):
+        done = sami("robustness", "--read", ROOT / folder / f"{name}.json")
+        assert f"sami robustness --read {folder}/{name}.json" in page
+        rows = [line.split(" | ") for line in done.out.splitlines()[2:]]
+        found[name] = [[cell.strip(" |").split(", ") for cell in row[2:]] for row in rows]
+    cells = [[value for row in rows for value in row[at]] for at in (0, 1) for rows in found.values()]
+    for row in zip(*cells, strict=True):
+        assert f"| {' | '.join(row)} |" in page
+
+
 def test_a_profile_is_measured_as_a_whole_and_key_by_key_and_read_again(sami, trained, gap):
     done = sami("robustness", trained.model, "--gap", gap, "--episodes", 2, "--workers", 1, "--out", "told", "--json")
     assert done.code == 0, done.err

@@ -12,7 +12,6 @@ import time
 from typing import NamedTuple
 
 import pytest
-
 from sami_cli.app import main
 
 TINY = {

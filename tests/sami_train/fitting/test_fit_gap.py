@@ -105,6 +105,23 @@ def test_delays_of_observations_and_of_commands_are_told_apart_by_stamps(fitted,
     assert (found.latency_s, found.action_latency_s) == pytest.approx((latency * PERIOD, commands * PERIOD))
 
 
+@pytest.mark.parametrize(("latency", "commands"), [(0, 0), (0, 2), (2, 0), (1, 1)])
+def test_a_robot_that_stamps_what_it_is_asked_for_is_as_fresh_as_a_simulator_that_stamps_a_period_before(
+    record, fitted, model, tmp_path, latency, commands
+):
+    session, clock = Session.load(model), ManualClock()
+    limits = Limits(rest=0.0, max_age_s=np.inf)
+    robot = ServoArm(session.contract, clock, late=commands, real=True)
+    gap = GapProfile(latency_s=latency * PERIOD)
+    pilot, path = Excitation(session.contract, limits), tmp_path / "robot.mcap"
+    with Run(session, robot, clock, limits=limits, gap=gap, pilot=pilot, record=path) as run:
+        for episode in range(8):
+            run.episode(seed=episode, max_steps=50)
+    found = fit_gap(read_log([path]), read_log([record(seed=7)]).traces).profile
+    assert (found.latency_s, found.action_latency_s) == pytest.approx((latency * PERIOD, commands * PERIOD))
+    assert found.dropout == found.actuator_lag_s == 0.0
+
+
 @pytest.mark.parametrize("dropout", [0.1, 0.3])
 def test_dropout_lies_within_its_interval(fitted, dropout):
     estimate = spans(fitted({"dropout": dropout, "latency_s": PERIOD}))["dropout", ""]
