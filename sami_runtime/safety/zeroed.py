@@ -21,8 +21,9 @@ STILL = Known(value=0.0).still
 """How far they may drift while it rests, where nothing is said of them, in these units."""
 FEWEST = 3
 """Readings that show whether something moves."""
-DOUBT = 4.0
-"""Standard errors that a drift is beyond what is allowed before it is one: noise alone does that hardly ever."""
+DOUBT = 6.0
+"""Standard errors that a drift is beyond what is allowed before it is one: with ten readings, noise alone does that in
+one of some thousand episodes."""
 
 
 class Zeroed:
@@ -146,7 +147,10 @@ class Zeroed:
         steps = np.arange(len(readings)) - (len(readings) - 1) / 2.0
         slope = steps @ readings / (steps @ steps)
         left = readings - readings.mean(axis=0) - np.outer(steps, slope)
-        drift, deviation = slope * (len(readings) - 1), np.sqrt((left**2).sum(axis=0) / (len(readings) - 2))
+        drift, variance = slope * (len(readings) - 1), (left**2).sum(axis=0) / (len(readings) - 2)
+        deviation = np.sqrt(
+            np.maximum(variance, variance.mean())
+        )  # few readings tell an element's own too low at times
         doubt = DOUBT * deviation * (len(readings) - 1) / np.sqrt(steps @ steps)
         for element, moved, unsure in zip(signal.elements, drift, doubt, strict=True):
             name = f"{signal.name}.{element}"

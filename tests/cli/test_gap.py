@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sami_runtime.gap.profile import GapProfile
+from sami_train.evaluation.results import Evaluation
 
 ROOT = Path(__file__).parents[2]
 HARSH = "latency_s = [0.0, 0.08]\nnoise = { cube_position = 0.05 }\nactuator_lag_s = 0.1\n"
@@ -197,3 +198,14 @@ def test_what_the_docs_say_of_zeroing_is_what_its_raw_results_say():
     assert f"from {none:.2f} (0.75 to 0.82) to **{zeroed:.2f}** (0.90 to 0.95)" in page
     first, others = sum(shares["zeroed"][:120]) / 120, sum(shares["zeroed"][120:]) / 300
     assert f"The first 120 alone say {first:.2f}, the others {others:.2f}." in page
+
+
+def test_what_the_docs_say_of_a_gap_that_was_found_again_is_what_its_raw_results_say():
+    page = " ".join((ROOT / "docs" / "gap.md").read_text().split())
+    folder, told = ROOT / "results" / "panda-fit-gap", []
+    for name, gap in (("true", ROOT / "examples" / "gap.toml"), ("fitted", folder / "gap.toml")):
+        found = Evaluation.from_dict(json.loads((folder / f"{name}.json").read_text()))
+        assert found.gap == GapProfile.load(gap)
+        low, high = found.interval("training")
+        told.append(f"{found.success('training'):.2f} ({low:.2f} to {high:.2f})")
+    assert f"succeeds in {told[0]} of 180 episodes, behind what 12 excited episodes told of it in {told[1]}" in page

@@ -86,8 +86,19 @@ def test_a_robot_in_motion_is_refused_whatever_it_is_that_moves(arm, name):
 
 
 def test_noise_alone_is_no_motion(arm):
-    for seed in range(50):
-        Zeroed(Gapped(arm(), GapProfile(noise={"goal": 0.005, "position": 0.02}), RATE), GOAL).reset(seed)
+    for seed in range(300):
+        Zeroed(Gapped(arm(), GapProfile(noise={"goal": 0.005, "position": 0.03}), RATE), GOAL).reset(seed)
+
+
+def test_a_motion_is_found_behind_noise(arm):
+    found = 0
+    for seed in range(20):
+        robot = Zeroed(Gapped(moving(arm, "goal", 0.01), GapProfile(noise={"goal": 0.003}), RATE), GOAL)
+        try:
+            robot.reset(seed)
+        except AdapterError as error:
+            found += "not at rest: goal.x moved by" in str(error)
+    assert found == 20
 
 
 def test_an_implausible_offset_is_refused_and_says_what_to_check(arm):
