@@ -26,6 +26,10 @@ LAGS = np.array([0.0, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.4, 2
 DROP = 3.84
 """Twice the log likelihood at the ends of a 95 % interval, doubled: neighbouring motions share a reading's noise."""
 
+SURE, SEVERAL = 15.0, 0.25
+"""By how much twice an episode's log likelihood must be higher for a delay or a lag of its own; the share of episodes
+with a lag of their own above which it differs between them."""
+
 
 class Motions(NamedTuple):
     """What moved between two readings that are a period apart, (m,), by what was written until then."""
@@ -113,23 +117,46 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
 
 
 def fit_response(traces: Sequence[Trace], told: Sequence[Answer]) -> Response:
-    """Return the delay and the lag under which the motions of some episodes are what the reference would do."""
-    score = np.array([[misfit(traces, told, int(delay), lag) for lag in LAGS] for delay in DELAYS])
-    best = score.min(axis=1)
-    delay = int(best.argmin())
-    fine = _refined(traces, told, delay, int(score[delay].argmin()))
-    lags, curve = fine
-    least = min(float(curve.min()), float(best.min()))
-    at = float(lags[curve.argmin()])
-    likely_lags = lags[curve <= least + 2 * DROP]
-    likely = DELAYS[best <= least + 2 * DROP]
+    """Return the delay and the lag under which the motions of some episodes are what the reference would do.
+
+    Where episodes tell other ones than all of them together, the ends are theirs.
+    """
+    each = np.array([[[misfit([t], told, int(d), lag) for lag in LAGS] for d in DELAYS] for t in traces])
+    pooled = each.sum(axis=0).min(axis=1)
+    delay = int(pooled.argmin())
+    # By episode, how likely each delay is, and by how much its own is likelier than that of all.
+    alone = each.min(axis=2)
+    own = np.where(alone[:, delay] - alone.min(axis=1) > SURE, alone.argmin(axis=1), delay)
+    likely = DELAYS[pooled <= pooled.min() + 2 * DROP]
+    if (own != delay).any():
+        likely, delay = own, int(np.median(own))
+    lag = _lag(traces, told, each, own)
     return Response(
-        (int(min(likely.min(initial=delay), delay)), delay, int(max(likely.max(initial=delay), delay))),
-        (float(likely_lags.min()), at, float(likely_lags.max())),
-        _gain(traces, told, delay, at),
+        (int(likely.min()), delay, int(likely.max())),
+        lag,
+        _gain(traces, told, delay, lag[1]),
         tuple(answer.name for answer in told),
-        float(np.delete(best, delay).min() - least),
+        float(np.delete(pooled, delay).min() - pooled[delay]) if (own == delay).all() else np.inf,
     )
+
+
+def _lag(
+    traces: Sequence[Trace], told: Sequence[Answer], each: np.ndarray, delays: np.ndarray
+) -> tuple[float, float, float]:
+    """Return the lag with its ends, given the delay of each episode and its misfits, (episodes, delays, lags)."""
+    curves = each[np.arange(len(traces)), delays]  # (episodes, lags)
+    at = int(curves.sum(axis=0).argmin())
+    apart = curves[:, at] - curves.min(axis=1) > SURE
+    if apart.mean() > SEVERAL:
+        lags = LAGS[curves.argmin(axis=1)]
+        return float(lags.min()), float(np.median(lags)), float(lags.max())
+    fine = np.linspace(LAGS[max(0, at - 2)], LAGS[min(len(LAGS) - 1, at + 2)], 33)
+    curve = sum(
+        np.array([misfit([trace], told, int(delay), lag) for lag in fine])
+        for trace, delay in zip(traces, delays, strict=True)
+    )
+    likely = fine[curve <= np.min(curve) + 2 * DROP]
+    return float(likely.min()), float(fine[np.argmin(curve)]), float(likely.max())
 
 
 def misfit(traces: Sequence[Trace], told: Sequence[Answer], delay: int, lag: float) -> float:
@@ -164,13 +191,6 @@ def _predicted(traces: Sequence[Trace], answer: Answer, written: Sequence[np.nda
         seen.append(moved)
     predicted, moved = np.concatenate(expected), np.concatenate(seen)
     return predicted - predicted.mean(), moved - moved.mean()
-
-
-def _refined(traces: Sequence[Trace], told: Sequence[Answer], delay: int, at: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return lags around the best of the grid, and the misfit of each."""
-    low, high = LAGS[max(0, at - 2)], LAGS[min(len(LAGS) - 1, at + 2)]
-    lags = np.linspace(low, high, 33)
-    return lags, np.array([misfit(traces, told, delay, lag) for lag in lags])
 
 
 def _gain(traces: Sequence[Trace], told: Sequence[Answer], delay: int, lag: float) -> float:

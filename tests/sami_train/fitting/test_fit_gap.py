@@ -142,6 +142,13 @@ def test_a_latency_that_each_episode_draws_is_a_range(fitted):
     assert latency == pytest.approx((0.0, 2 * PERIOD))
 
 
+def test_a_delay_and_a_lag_that_each_episode_draws_are_ranges(fitted):
+    assert fitted({"action_latency_s": (0.0, 2 * PERIOD)}).profile.action_latency_s == pytest.approx((0.0, 2 * PERIOD))
+    low, high = fitted({"actuator_lag_s": (0.02, 0.12)}, episodes=16).profile.actuator_lag_s
+    assert low == pytest.approx(0.02, abs=0.02)
+    assert high == pytest.approx(0.12, abs=0.03)
+
+
 @pytest.mark.parametrize("noise", [0.001, 0.005])
 def test_noise_lies_within_its_interval_and_says_nothing_of_other_signals(fitted, noise):
     found = spans(fitted({"noise": {"position": noise}}))
