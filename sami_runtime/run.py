@@ -28,6 +28,7 @@ from sami_runtime.recording.replay import Shadow
 from sami_runtime.safety.controller import Controller
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
+from sami_runtime.safety.zeroed import Zeroed
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
 from sami_runtime.watchdog.watchdog import Watchdog
@@ -102,8 +103,13 @@ class Run:
             watchdog.require_rate(loop_hz or contract.rate_hz)
         self.shadow = shadow
         behind: Adapter = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, loop_hz)
-        self.driven: Adapter = DryRun(behind) if dry_run else behind
-        """The adapter as the loop sees it: behind the gap, and without its write in a dry run."""
+        behind = DryRun(behind) if dry_run else behind
+        if limits is not None and limits.known:
+            limits.require_fit(contract)
+            paced = None if simulator else clock
+            behind = Zeroed(behind, limits.known, limits.known_readings, paced, 1.0 / contract.rate_hz)
+        self.driven: Adapter = behind
+        """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
         require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
         self.gate = SafetyGate(self.driven, contract, allowed, fallback)
@@ -131,7 +137,7 @@ class Run:
         self._resting.set()
         self._thread: int | None = None
         self._record = record
-        self._facts = {**(facts or {}), "dry_run": dry_run, "gap": gap and gap.to_dict()}
+        self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
         if fallback is not None:
             self._facts["fallback"] = type(fallback).__name__
         self._recorder: Recorder | None = None

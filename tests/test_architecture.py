@@ -47,7 +47,7 @@ FLOORS = {
         "envs",
         "episodes",
         "methods evaluation given",
-        "config contexts",
+        "config contexts fitting",
         "agent",
         "runs",
         "export report sweep",
@@ -69,6 +69,8 @@ TORCH_FREE = (
     "sami_train.evaluation.evaluate",
     "sami_train.contexts.make_atlas",
     "sami_train.contexts.adaptation",
+    "sami_train.fitting.fit",
+    "sami_train.fitting.reference",
     "sami_train.sweep.sweep",
     "sami_train.report.comparison",
 )

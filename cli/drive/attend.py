@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sami_runtime.loop.excitation import Excitation
     from sami_runtime.loop.run_episode import EpisodeReport
     from sami_runtime.model.contract import Contract
     from sami_runtime.run import Run
@@ -46,6 +47,24 @@ def keyboard(closing: ExitStack, contract: Contract, limits: Limits | None) -> K
     pilot = Keyboard(closing.enter_context(Terminal()), contract, limits or Limits())
     _say(pilot.keys)
     return pilot
+
+
+def excitation(
+    person: Keyboard | None, contract: Contract, limits: Limits | None, real: bool, loop_hz: float | None, seed: int
+) -> Excitation:
+    """Return what drives in the policy's place, so that a recording tells the gap; a person's keys come first.
+
+    Raises:
+        SamiError: the limits do not say what rest is; in a simulator it is 0.
+    """
+    from sami_runtime.loop.excitation import Excitation
+    from sami_runtime.safety.limits import Limits
+
+    limits = limits or Limits()
+    if not real and limits.rest is None:
+        limits = limits.model_copy(update={"rest": 0.0})
+    every = max(1, round((loop_hz or contract.rate_hz) / contract.rate_hz))
+    return Excitation(contract, limits, seed=seed, every=every, person=person)
 
 
 def status_of(pilot: Keyboard | None) -> Callable[[], str]:

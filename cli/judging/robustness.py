@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..drive.model_file import Model
+from ..drive.model_file import MODEL_HELP, model_file
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,22 +17,39 @@ if TYPE_CHECKING:
 
 
 def robustness(
-    model: Model,
+    model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help=f"{MODEL_HELP}.", callback=model_file)] = None,
     env: Annotated[str | None, typer.Option(help="Environment; the model's own if left out.")] = None,
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training",
     kinds: Annotated[str | None, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = None,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point.")] = 10,
+    gap: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Instead of the kinds: this profile, and each of its keys alone."),
+    ] = "",
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point, each with its start.")] = 50,
     workers: Annotated[
         int, typer.Option(min=0, help="Cores: processes, or threads of a simulation that has them; 0 takes all.")
     ] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
+    read: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Measure nothing: print the table of an earlier --out, or of its JSON."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Measure success behind latency, jitter, dropout, noise, ...: one kind of gap at a time, the rest as simulated."""
+    if (model is None) == (read is None):
+        raise typer.BadParameter("give either a MODEL to measure or --read PATH")
+    if gap and kinds is not None:
+        raise typer.BadParameter("--gap measures a profile and its keys; leave out --kinds")
+    if read is not None:
+        print(_read(read, json))
+        return
+    assert model is not None
     from rich.console import Console
     from rich.progress import Progress
 
+    from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
     from sami_train.evaluation import robustness as measuring
     from sami_train.evaluation.evaluate import count_results
@@ -45,7 +62,12 @@ def robustness(
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
     names = task_set_names(tasks, spec)
-    chosen = measuring.kinds(None if kinds is None else [name.strip() for name in kinds.split(",")])
+    if gap:
+        profile = GapProfile.load(gap)
+        profile.require_fit(spec.signals)
+        chosen = measuring.parts_of(profile)
+    else:
+        chosen = measuring.kinds(None if kinds is None else [name.strip() for name in kinds.split(",")])
     files = findings(out, "robustness", force)
     total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))
     with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
@@ -75,24 +97,56 @@ def robustness(
         print(f"wrote {path}")
 
 
+def _read(path: Path, json: bool) -> str:
+    """Return what an earlier measurement found: a row for each kind of gap as Markdown has it, or its JSON."""
+    from sami_runtime.documents import read_document
+    from sami_train.evaluation.robustness import Point
+
+    document: dict[str, Any] = read_document(path / "robustness.json" if path.is_dir() else path, "measurements")
+    if json:
+        return json_module.dumps(document)
+    points = [Point.from_dict(each, document["env"]) for each in document["points"]]
+    sets = points[0].evaluation.sets
+    heads = ["gap", "sizes", *(_title(points[0], name) for name in sets)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for kind in dict.fromkeys(point.kind for point in points):
+        behind = [point for point in points if point.kind == kind]
+        sizes = f"{', '.join(f'{point.severity:g}' for point in behind)} {behind[0].unit}" if kind else ""
+        cells = [", ".join(_score(point, name, 2) for point in behind) for name in sets]
+        lines.append(f"| {' | '.join([kind or 'none', sizes, *cells])} |")
+    return "\n".join(lines)
+
+
+def _title(point: Point, task_set: str) -> str:
+    results, starts = point.evaluation.of(task_set), len(point.evaluation.starts(task_set))
+    episodes = sum(result.episodes for result in results)
+    return f"{task_set} ({episodes} episodes a point{f', {starts} starts' if starts else ''})"
+
+
+def _score(point: Point, task_set: str, digits: int | None = None) -> str:
+    """Return a score with its interval, as `0.62 [0.55, 0.69]`."""
+    measure = point.evaluation.measure
+    value, interval = point.score(task_set)
+
+    def show(number: float) -> str:
+        return measure.show(number) if digits is None or not measure.bounds else f"{number:.{digits}f}"
+
+    return show(value) + (f" [{show(interval[0])}, {show(interval[1])}]" if interval else "")
+
+
 def _table(points: list[Point], task_sets: list[str]) -> Table:
     from rich.table import Table
 
-    episodes = [sum(result.episodes for result in points[0].evaluation.of(name)) for name in task_sets]
-    title = f"episodes a point: {', '.join(f'{n} {name}' for n, name in zip(episodes, task_sets, strict=True))}"
-    table = Table(title=title, title_justify="left")
+    table = Table(title="95 % intervals over starts and what their gaps drew", title_justify="left")
     for name in ("gap", "severity"):
         table.add_column(name)
     for name in task_sets:
-        table.add_column(name, justify="right")
-    measure, kind = points[0].evaluation.measure, ""
+        table.add_column(_title(points[0], name), justify="right")
+    kind = points[0].kind
     for point in points:
         if point.kind != kind:
             kind = point.kind
             table.add_section()
-        cells = []
-        for name in task_sets:
-            value, error = point.score(name)
-            cells.append(f"{measure.show(value)} ± {measure.show(error)}")
-        table.add_row(point.kind or "none", f"{point.severity:g} {point.unit}" if point.kind else "", *cells)
+        scores = [_score(point, name) for name in task_sets]
+        table.add_row(point.kind or "none", f"{point.severity:g} {point.unit}" if point.kind else "", *scores)
     return table

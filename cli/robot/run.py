@@ -15,9 +15,6 @@ from ..drive.model_file import MODEL_HELP, model_file
 
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
-    from sami_runtime.run import Run
-
-    from ..show.film import Film
 
 HIDDEN_TASK, LOOP, PERSON, OUTPUT = (
     "Hidden task of each episode, in a simulator",
@@ -161,6 +158,12 @@ def run(
     lock_memory: Annotated[
         bool, typer.Option("--lock-memory", help="Keep all memory from being swapped out.", rich_help_panel=LOOP)
     ] = False,
+    excite: Annotated[
+        bool,
+        typer.Option(
+            "--excite", help="Rest, then small steps in the policy's place, for `sami fit-gap`.", rich_help_panel=LOOP
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and infer, and write nothing.", rich_help_panel=LOOP)
     ] = False,
@@ -254,15 +257,15 @@ def run(
             dry_run=dry_run,
             prewarm_s=PREWARM_S if paced else 0.0,
             record=record,
-            facts={"env": world.name, "seed": seed},
+            facts={"env": world.name, "seed": seed, **({"excited": True} if excite else {})},
             shadow=follower,
             watchdog=dog,
             loop_hz=loop_hz,
             fallback=load_fallback(fallback, clock, session.contract, settings) if fallback else None,
-            pilot=pilot,
+            pilot=attend.excitation(pilot, session.contract, allowed, world.real, loop_hz, seed) if excite else pilot,
         )
         if not json:
-            closing.callback(lambda: print(_ending(driving, film, record), end=""))
+            closing.callback(lambda: print(told.ending(driving, film, record), end=""))
         closing.enter_context(driving)
         live = closing.enter_context(LiveLine(driving.telemetry, status=attend.status_of(pilot)))
         if film is not None:
@@ -306,14 +309,3 @@ def run(
             print(text)
         if world.features and not json and not dry_run:
             told.summary(rows, world, hopeless)
-
-
-def _ending(driving: Run, film: Film | None, record: Path | None) -> str:
-    """Return what the run came to, printed also where it was cut off; nothing if it never began."""
-    if not driving.total.ticks:
-        return ""
-    parts = [str(driving.total)]
-    if driving.shadow:
-        parts.append(f"shadow: {driving.shadow.comparison}")
-    parts += [f"wrote {path}" for path in (record, film.path if film and film.frames else None) if path]
-    return "\n".join(parts) + "\n"

@@ -61,14 +61,18 @@ class Gap:
         """Whether an episode has."""
         self._root: np.random.SeedSequence | None = None
 
-    def begin(self, seed: int | None = None) -> None:
+    def begin(self, seed: int | None = None, among: int | None = None) -> None:
         """Begin an episode, and draw what is drawn anew in each.
 
         Args:
             seed: Of the episode; if None, the stream of the last one goes on, or an arbitrary one begins.
+            among: Which of several episodes with this seed it is, each of which draws its own gap; None where there is
+                one.
         """
         if seed is not None or self._root is None:
-            self._root = np.random.SeedSequence(None if seed is None else (STREAM, seed))
+            # The last number tells an episode among several from one alone: trailing zeros would count for nothing.
+            which = () if among is None else (among, 1)
+            self._root = np.random.SeedSequence(None if seed is None else (STREAM, seed, *which))
         draw = Draw(self.profile, self._where, self._root)
         for sensor in self._sensors:
             sensor.begin(draw)

@@ -20,6 +20,7 @@ from sami_runtime.safety.world_limits import (
     ByElement,
     Inside,
     Jump,
+    Known,
     Number,
     Positive,
     Range,
@@ -80,6 +81,11 @@ class Limits(BaseModel):
     moves: dict[str, Moves] = {}
     """By element of the action, which element of an observation it moves, and how far in one period of the policy.
     The contract's hold as well, for those that are left out."""
+    known: ByElement[Known] = {}
+    """What elements of an observation are after a reset, while the robot rests at home. By how much their sensors
+    misread them is measured before each episode, and taken out of it; see `Zeroed`."""
+    known_readings: Annotated[int, Field(ge=3)] = 10
+    """How many readings at rest that is the mean of, a period of the policy apart on a robot."""
     stop_on_alarm: Alarm | None = None
     """So many of the policy's steps in a row with an out-of-distribution score above 1 stop the robot."""
     hold_ticks: Annotated[int, Field(ge=0)] = 3
@@ -200,7 +206,7 @@ class Limits(BaseModel):
     def _require_elements(self, contract: Contract) -> None:
         elements = elements_of(contract.observation)
         moved = self.moved(contract)
-        for limit in ("inside", "jump", "workspace"):
+        for limit in ("inside", "jump", "workspace", "known"):
             for name in getattr(self, limit):
                 if name not in elements:
                     raise UnknownName("element of an observation", name, elements, f"The limit {limit} names it.")

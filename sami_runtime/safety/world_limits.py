@@ -79,6 +79,17 @@ class Alarm(_Entry):
     then: Then = "stop"
 
 
+class Known(_Entry):
+    """What an element of an observation is after a reset, while the robot rests at home."""
+
+    value: Annotated[Number, Field(allow_inf_nan=False)]
+    """In its unit."""
+    most: Positive = 0.05
+    """Largest misreading that is taken for a constant bias of the sensor, in its unit."""
+    still: Positive = 0.005
+    """How far it may drift while it is measured, and how sure its mean must be, in its unit."""
+
+
 def _flat(value: Any) -> Any:
     """Return a table by `SIGNAL.ELEMENT`, which TOML nests where the key is not quoted."""
     if not isinstance(value, Mapping):

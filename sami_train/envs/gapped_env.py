@@ -24,21 +24,24 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
         env: one of this package's environments.
         spec: what the catalogue says of it.
         gap: what lies between.
+        among: see `Gap.begin`: evaluation begins an episode with the same seed in each of several tasks.
 
     Raises:
         UnknownName, SamiError: the gap names a signal that is not there, or does not fit it.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], spec: EnvironmentSpec, gap: GapProfile) -> None:
-        RecordConstructorArgs.__init__(self, spec=spec, gap=gap)
+    def __init__(
+        self, env: gym.Env[Any, Any], spec: EnvironmentSpec, gap: GapProfile, among: int | None = None
+    ) -> None:
+        RecordConstructorArgs.__init__(self, spec=spec, gap=gap, among=among)
         super().__init__(env)
         self.gap = Gap(gap, spec.signals, spec.action.size, 1.0 / spec.rate_hz)
-        self._layout = spec.layout
+        self._layout, self._among = spec.layout, among
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode, and draw its gap by the same seed."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self.gap.begin(seed)
+        self.gap.begin(seed, among=self._among)
         return self._seen(observation), info
 
     def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:

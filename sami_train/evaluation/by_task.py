@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing as mp
+import zlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -83,12 +85,17 @@ class _Worker:
     def run(self, job: Job) -> TaskResult:
         """Play the episodes of one task behind one gap."""
         gap, (task_set, task) = self.gaps[job[0]], self.tasks[job[1]]
-        envs = self.envs if gap is None else [GappedEnv(env, self.spec, gap) for env in self.envs]
+        envs = self.envs if gap is None else [GappedEnv(env, self.spec, gap, _among(task)) for env in self.envs]
         rollout = Rollout(envs, self.policy, SEED, tasks=(task,))
         played: list[Episode] = []
         for first in range(0, self.episodes, len(envs)):
             played += rollout.round(range(first, first + len(envs)))
         return _result(self.spec, task_set, task, played[: self.episodes])
+
+
+def _among(task: Task) -> int:
+    """Return what sets a task's draws of a gap apart from those of other tasks, whatever is measured beside it."""
+    return zlib.crc32(json.dumps(dict(task), sort_keys=True).encode())
 
 
 def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence[Episode]) -> TaskResult:
@@ -109,6 +116,7 @@ def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence
             column: share(skill in episode.skills for episode in episodes) for column, skill in spec.outcomes.items()
         },
         ret=float(np.mean([episode.ret for episode in episodes])),
+        successes=tuple(episode.success for episode in episodes),
     )
 
 

@@ -15,6 +15,7 @@ from sami_train.envs.catalog import environment
 from sami_train.envs.measure import RETURN, SUCCESS, Measure, known
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
+from sami_train.evaluation.intervals import interval_over_starts
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class TaskResult:
     """Mean return; None in files of before it was kept."""
     returns: tuple[float, ...] = ()
     """Return of each episode, where the return is what counts."""
+    successes: tuple[bool, ...] = ()
+    """Whether each episode succeeded, where success is what counts; the k-th began as the k-th of every other task.
+    Empty in files of before it was kept."""
 
     @property
     def above_floor(self) -> float:
@@ -51,7 +55,8 @@ class TaskResult:
         if measure is not SUCCESS:
             return {**first, **last, "returns": self.returns}
         shares = {"success": self.success, "solved_at_start": self.solved_at_start, **self.shares}
-        return {**first, **shares, **last, "above_floor": known(self.above_floor)}
+        each = {"successes": "".join("01"[success] for success in self.successes)} if self.successes else {}
+        return {**first, **shares, **last, "above_floor": known(self.above_floor), **each}
 
 
 OnTask = Callable[[TaskResult], None]
@@ -113,6 +118,20 @@ class Evaluation:
         std = self.ret_std(task_set)
         return None if std is None else std / math.sqrt(len(self.returns(task_set)))
 
+    def starts(self, task_set: str) -> np.ndarray:
+        """Return what each start scored, mean over a set's tasks, (starts,); empty in files of before it was kept.
+
+        Where returns count, each episode has a start of its own.
+        """
+        if self.measure is RETURN:
+            return self.returns(task_set)
+        each = [result.successes for result in self.of(task_set)]
+        return np.mean(each, axis=0) if len({len(one) for one in each}) == 1 else np.zeros(0)
+
+    def interval(self, task_set: str) -> tuple[float, float] | None:
+        """Return the 95 % interval of a set's score over starts, see `interval_over_starts`; None where it has none."""
+        return interval_over_starts(self.starts(task_set), self.measure.bounds)
+
     def summary(self, task_set: str) -> dict[str, float | None]:
         """Return what counts in a set: success, or the return with its deviation over episodes and standard error."""
         if self.measure is RETURN:
@@ -155,6 +174,7 @@ def _task_result(row: dict[str, Any], spec: EnvironmentSpec) -> TaskResult:
     if spec.measure is SUCCESS:
         values |= {name: row[name] for name in ("success", "solved_at_start")}
         values["shares"] = {column: row[column] for column in spec.outcomes}
+        values["successes"] = tuple(each == "1" for each in row.get("successes", ""))
     else:
         values["returns"] = tuple(row["returns"])
     return TaskResult(**values, ret=row.get("ret"))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sami_runtime.errors import UnknownName
+from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
-from sami_train.envs.measure import RETURN
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.evaluate import evaluate_gaps
 from sami_train.evaluation.model_policy import Source
@@ -48,6 +46,8 @@ def _on(key: str, units: Sequence[str], span: bool = False) -> Callable[[Environ
     return lambda spec, s: {key: dict.fromkeys(_measured(spec, units), [-s, s] if span else s)}
 
 
+STARTS = 50
+"""Starts in each task: with fewer, what a range draws by chance decides the result."""
 STUCK_FROM = 3
 """Period in which all sensors stick."""
 
@@ -82,23 +82,36 @@ class Point:
     gap: Mapping[str, Any]
     evaluation: Evaluation
 
-    def score(self, task_set: str) -> tuple[float, float | None]:
-        """Return what counts, and its standard error in a set; None for a single episode's return."""
-        evaluation = self.evaluation
-        if evaluation.measure is RETURN:
-            return evaluation.ret(task_set), evaluation.ret_error(task_set)
-        success, episodes = evaluation.success(task_set), sum(result.episodes for result in evaluation.of(task_set))
-        return success, math.sqrt(success * (1.0 - success) / episodes)
+    def score(self, task_set: str) -> tuple[float, tuple[float, float] | None]:
+        """Return what counts in a set, and its 95 % interval over starts; None where that is not known."""
+        return self.evaluation.score(task_set), self.evaluation.interval(task_set)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        sets = {}
+        sets: dict[str, Any] = {}
         for name in self.evaluation.sets:
-            value, error = self.score(name)
-            told = {self.evaluation.measure.key: value, "standard_error": error}
-            sets[name] = told | {"episodes": sum(result.episodes for result in self.evaluation.of(name))}
+            value, interval = self.score(name)
+            sets[name] = {
+                self.evaluation.measure.key: value,
+                "interval": interval,
+                "episodes": sum(result.episodes for result in self.evaluation.of(name)),
+                "starts": len(self.evaluation.starts(name)),
+            }
         facts = {"kind": self.kind, "severity": self.severity, "unit": self.unit, "gap": dict(self.gap), "sets": sets}
         return facts | {"tasks": self.evaluation.to_dict()["tasks"]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], env: str) -> Point:
+        """Back from `to_dict`, also from files of before starts were kept: their scores have no interval.
+
+        Raises:
+            SamiError: something is missing.
+        """
+        try:
+            kind, severity, unit, gap = (values[key] for key in ("kind", "severity", "unit", "gap"))
+            return cls(kind, severity, unit, gap, Evaluation.from_dict({"env": env, "tasks": values["tasks"]}))
+        except (KeyError, TypeError) as error:
+            raise SamiError(f"a point of the measurement lacks {error}; measure again with: sami robustness.") from None
 
 
 def kinds(names: Sequence[str] | None = None) -> list[Kind]:
@@ -114,12 +127,36 @@ def kinds(names: Sequence[str] | None = None) -> list[Kind]:
     return [known[name] for name in dict.fromkeys(known if names is None else names)]
 
 
+def parts_of(gap: GapProfile) -> list[Kind]:
+    """Return what a profile costs as kinds of one severity: the whole, and each of its keys alone.
+
+    Raises:
+        SamiError: there is nothing in it.
+    """
+    whole = gap.to_dict()
+    shared = {"same_as": whole.pop("same_as")} if "same_as" in whole else {}
+    alone = {key: {key: value} for key, value in whole.items() if key != "stuck_for_s"}
+    if "stuck_for_s" in whole:  # says nothing without the other
+        alone["stuck_at_s"]["stuck_for_s"] = whole["stuck_for_s"]
+    if not alone:
+        raise SamiError("the gap is empty: nothing lies between, so there is nothing to measure.")
+    parts = {
+        "the whole gap": whole,
+        **({f"{key} alone": part for key, part in alone.items()} if len(alone) > 1 else {}),
+    }
+    return [_part(name, {**shared, **part}) for name, part in parts.items()]
+
+
+def _part(name: str, profile: Mapping[str, Any]) -> Kind:
+    return Kind(name, "of the profile", (1.0,), lambda spec, severity: profile)
+
+
 def sweep(
     source: Source,
     env: str,
     task_sets: Sequence[str],
     chosen: Sequence[Kind] = KINDS,
-    episodes: int = 10,
+    episodes: int = STARTS,
     cores: int = 1,
     on_task: OnTask | None = None,
 ) -> list[Point]:
@@ -130,7 +167,7 @@ def sweep(
         env: name of the environment.
         task_sets: names of sets.
         chosen: kinds of gap.
-        episodes: see `evaluate`; the same starts for every point.
+        episodes: see `evaluate`; the same starts for every point. What a gap draws differs by start and by task.
         cores: see `evaluate`.
         on_task: see `evaluate`.
     """

@@ -54,7 +54,7 @@ def write_report(comparison: Comparison, out: Path, command: Sequence[str]) -> l
 
 
 def _write_results(comparison: Comparison, path: Path) -> None:
-    left_out = ("task_set", "task", "returns")
+    left_out = ("task_set", "task", "returns", "successes")
     keys = sorted({key for group in comparison.groups for key in group.settings})
     rows = [
         {

@@ -1,11 +1,14 @@
 """`--gap` and `sami robustness`, as a user calls them, with a model that hardly learnt."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from sami_runtime.gap.profile import GapProfile
+from sami_train.evaluation.results import Evaluation
 
+ROOT = Path(__file__).parents[2]
 HARSH = "latency_s = [0.0, 0.08]\nnoise = { cube_position = 0.05 }\nactuator_lag_s = 0.1\n"
 
 
@@ -97,3 +100,112 @@ def test_an_unknown_kind_of_gap_is_refused(sami, trained):
     done = sami("robustness", trained.model, "--kinds", "latensy")
     assert (done.code, done.out) == (1, "")
     assert "unknown kind of gap 'latensy'. Did you mean 'latency'?" in done.err
+
+
+@pytest.mark.parametrize("folder", ["panda-robustness", "panda-robustness-ten-starts"])
+def test_the_tables_of_the_docs_are_what_is_printed_of_the_raw_results(sami, folder):
+    done = sami("robustness", "--read", ROOT / "results" / folder)
+    assert done.code == 0
+    page = (ROOT / "docs" / "gap.md").read_text()
+    assert f"sami robustness --read results/{folder}\n\n{done.out}" in page
+
+
+def test_what_the_docs_say_of_training_behind_delays_is_what_is_printed_of_its_raw_results(sami):
+    page = (ROOT / "docs" / "gap.md").read_text()
+    folder, found = Path("results") / "panda-200k-latency", {}
+    for name in ("trained-behind-delays", "trained-without"):
+        done = sami("robustness", "--read", ROOT / folder / f"{name}.json")
+        assert f"sami robustness --read {folder}/{name}.json" in page
+        rows = [line.split(" | ") for line in done.out.splitlines()[2:]]
+        found[name] = [[cell.strip(" |").split(", ") for cell in row[2:]] for row in rows]
+    cells = [[value for row in rows for value in row[at]] for at in (0, 1) for rows in found.values()]
+    for row in zip(*cells, strict=True):
+        assert f"| {' | '.join(row)} |" in page
+
+
+def test_a_profile_is_measured_as_a_whole_and_key_by_key_and_read_again(sami, trained, gap):
+    done = sami("robustness", trained.model, "--gap", gap, "--episodes", 2, "--workers", 1, "--out", "told", "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    kinds = ["", "the whole gap", "actuator_lag_s alone", "latency_s alone", "noise alone"]
+    assert [point["kind"] for point in document["points"]] == kinds
+    told = document["points"][1]["sets"]["training"]
+    assert (told["episodes"], told["starts"], len(told["interval"])) == (12, 2, 2)
+    assert json.loads(sami("robustness", "--read", "told", "--json").out) == document
+    assert "training (12 episodes a point, 2 starts)" in sami("robustness", "--read", "told").out
+
+
+def test_robustness_measures_or_reads_and_not_both(sami, trained, gap):
+    assert sami("robustness").code == 2
+    assert sami("robustness", trained.model, "--read", "told").code == 2
+    assert sami("robustness", trained.model, "--gap", gap, "--kinds", "latency").code == 2
+
+
+@pytest.fixture
+def recorded(sami, trained, tmp_path):
+    """A recording of an excited Panda behind a gap, in the folder where `sami` is called."""
+    behind = tmp_path / "behind.toml"
+    behind.write_text("latency_s = 0.04\naction_latency_s = 0.08\nnoise = { cube_position = 0.003 }\n")
+    options = ("--excite", "--episodes", 4, "--gap", behind, "--record", "run.mcap", "--json")
+    done = sami("run", "--model", trained.model, *options)
+    assert done.code == 0, done.err
+    return "run.mcap"
+
+
+def test_an_excited_recording_tells_the_gap_and_the_profile_serves_where_profiles_do(sami, trained, recorded):
+    done = sami("fit-gap", recorded, "--out", "gap.toml")
+    assert done.code == 0, done.err
+    assert "wrote gap.toml" in done.out
+    found = GapProfile.load("gap.toml")
+    assert (found.latency_s, found.action_latency_s, found.dropout) == (0.04, 0.08, 0.0)
+    low, high = found.noise["cube_position"]
+    assert low < 0.003 < high
+    assert set(found.noise) == {"cube_position"}
+    assert "gap.toml exists; choose another --out" in sami("fit-gap", recorded, "--out", "gap.toml").err
+    done = sami("eval", "--model", trained.model, "--gap", "gap.toml", "--tasks", "training", "--episodes", 1, "--json")
+    assert GapProfile.loads(json.loads(done.out)["gap"]) == found
+    by_itself = json.loads(sami("fit-gap", recorded, "--reference", recorded, "--json").out)
+    assert "action_latency_s" not in by_itself["gap"]
+    assert sami("replay", recorded).code == 0
+
+
+def test_a_recording_of_a_robot_that_rests_is_refused(sami, trained, tmp_path):
+    (tmp_path / "still.toml").write_text("rest = 0.0\nlow = 0.0\nhigh = 0.0\n")
+    options = ("--episodes", 1, "--limits", tmp_path / "still.toml", "--record", "still.mcap")
+    assert sami("run", "--model", trained.model, *options).code == 0
+    done = sami("fit-gap", "still.mcap", "--out", "gap.toml")
+    assert (done.code, done.out) == (1, "")
+    assert "still.mcap excites nothing: dx, dy, dz and gripper hardly change. Record one in which" in done.err
+
+
+def test_a_known_value_zeroes_a_bias_in_each_episode(sami, trained, tmp_path):
+    (tmp_path / "bias.toml").write_text("bias = { ee_position = [-0.02, 0.02] }")
+    options = ("--episodes", 2, "--steps", 4, "--gap", tmp_path / "bias.toml", "--json")
+    told = lines(sami("run", "--model", trained.model, "--limits", ROOT / "examples" / "zeroed.toml", *options))
+    offsets = [row["zeroed"]["ee_position.z"] for row in told]
+    assert all(0 < abs(offset) <= 0.0201 for offset in offsets)
+    assert offsets[0] != offsets[1]
+
+
+def test_what_the_docs_say_of_zeroing_is_what_its_raw_results_say():
+    page = (ROOT / "docs" / "gap.md").read_text()
+    shares = {}
+    for name in ("zeroed", "none"):
+        raw = (ROOT / "results" / "panda-zeroing" / f"{name}.jsonl").read_text().splitlines()
+        shares[name] = [json.loads(line)["success"] for line in raw]
+    assert {len(share) for share in shares.values()} == {420}
+    zeroed, none = (sum(share) / len(share) for share in shares.values())
+    assert f"from {none:.2f} (0.75 to 0.82) to **{zeroed:.2f}** (0.90 to 0.95)" in page
+    first, others = sum(shares["zeroed"][:120]) / 120, sum(shares["zeroed"][120:]) / 300
+    assert f"The first 120 alone say {first:.2f}, the others {others:.2f}." in page
+
+
+def test_what_the_docs_say_of_a_gap_that_was_found_again_is_what_its_raw_results_say():
+    page = " ".join((ROOT / "docs" / "gap.md").read_text().split())
+    folder, told = ROOT / "results" / "panda-fit-gap", []
+    for name, gap in (("true", ROOT / "examples" / "gap.toml"), ("fitted", folder / "gap.toml")):
+        found = Evaluation.from_dict(json.loads((folder / f"{name}.json").read_text()))
+        assert found.gap == GapProfile.load(gap)
+        low, high = found.interval("training")
+        told.append(f"{found.success('training'):.2f} ({low:.2f} to {high:.2f})")
+    assert f"succeeds in {told[0]} of 180 episodes, behind what 12 excited episodes told of it in {told[1]}" in page

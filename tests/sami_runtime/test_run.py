@@ -80,7 +80,9 @@ def test_it_is_what_one_puts_together_by_hand(session, make, arm, tmp_path):
     clock, other = ManualClock(), Session.load(session.artifact.path)
     robot, telemetry = arm(clock), Telemetry(session.contract)
     gate = SafetyGate(robot, session.contract, limits)
-    with Recorder(tmp_path / "hand.mcap", other, limits, {"dry_run": False, "gap": None}) as recorder:
+    with Recorder(
+        tmp_path / "hand.mcap", other, limits, {"dry_run": False, "simulator": False, "gap": None}
+    ) as recorder:
         by_hand = run_episode(
             other, robot, 3, 7, clock=clock, gate=gate, loop_hz=50.0, on_step=recorder, telemetry=telemetry
         )

@@ -17,7 +17,7 @@ SET_COLOURS = ("#0072B2", "#D55E00", "#009E73")
 
 
 def draw_robustness(points: Sequence[Point], path: Path) -> None:
-    """Draw a panel for each kind of gap: the score against the severity, with one standard error.
+    """Draw a panel for each kind of gap: the score against the severity, with its 95 % interval.
 
     Args:
         points: as `sweep` gives them, the world as it is first.
@@ -57,7 +57,7 @@ def _panel(axes: Axes, clean: Point, points: Sequence[Point], task_sets: Sequenc
         axes.errorbar(
             [0.0, *(point.severity for point in points)],
             [value for value, _ in scores],
-            [error or 0.0 for _, error in scores],
+            list(zip(*(_beside(*score) for score in scores), strict=True)),
             color=colour,
             marker="o",
             ms=4,
@@ -66,3 +66,9 @@ def _panel(axes: Axes, clean: Point, points: Sequence[Point], task_sets: Sequenc
         )
     axes.set_title(points[0].kind)
     axes.set_xlabel(f"[{points[0].unit}]", fontsize=9)
+
+
+def _beside(value: float, interval: tuple[float, float] | None) -> tuple[float, float]:
+    """Return how far an interval reaches below and above a value; nowhere where there is none."""
+    low, high = interval or (value, value)
+    return max(0.0, value - low), max(0.0, high - value)

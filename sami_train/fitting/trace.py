@@ -1,0 +1,149 @@
+"""One recorded episode as arrays: what was read at each tick of the policy, when it was measured, what was executed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sami_runtime.errors import SamiError
+from sami_runtime.model.contract import Contract
+from sami_runtime.recording.reader import Recording, read_recording
+
+if TYPE_CHECKING:
+    from sami_runtime.loop.tick import StepRecord
+
+FIRST = 2
+"""First message whose stamp tells it from those before: a simulator stamps its first two alike."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """An episode of T ticks of the policy; n of them read something."""
+
+    ticks: np.ndarray
+    """At which tick each was read, (n,)."""
+    sent: Mapping[str, np.ndarray]
+    """By signal, at which tick what was read had been measured, (n,)."""
+    values: Mapping[str, np.ndarray]
+    """By signal, what was read, (n, size)."""
+    executed: np.ndarray
+    """What was executed at each tick, (T, A)."""
+    times: np.ndarray
+    """When each tick began that read something [s], (n,)."""
+    zeroed: Mapping[str, float]
+    """By element, what `Zeroed` had taken out of the values; empty where nothing did."""
+
+    def fresh(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return at which ticks a signal's messages were measured, each once and in order (m,), and their values."""
+        sent, first = np.unique(self.sent[name], return_index=True)
+        return sent, self.values[name][first]
+
+
+@dataclass(frozen=True)
+class Log:
+    """Recorded episodes of one robot."""
+
+    contract: Contract
+    traces: tuple[Trace, ...]
+    known: Mapping[str, float]
+    """By element, its value at rest after a reset, as the limits of the recordings said."""
+    rest: np.ndarray
+    """The action that moves nothing, (A,), as they said; else 0."""
+    names: tuple[str, ...]
+    """Of the recordings."""
+
+    @property
+    def period(self) -> float:
+        """Of the policy [s]."""
+        return 1.0 / self.contract.rate_hz
+
+
+def read_log(paths: Sequence[str | Path]) -> Log:
+    """Return what recordings hold.
+
+    Raises:
+        RecordingError: One cannot be read.
+        SamiError: They are of different robots, hold no episode, or their stamps are of no clock of the loop.
+    """
+    recordings = [read_recording(path) for path in paths]
+    contract, known = recordings[0].contract, {}
+    rest = np.zeros(contract.action.size)
+    for recording in recordings:
+        other = recording.contract
+        if (other.observation, other.action, other.rate_hz) != (
+            contract.observation,
+            contract.action,
+            contract.rate_hz,
+        ):
+            raise SamiError(
+                f"{recording.path} is of another robot or rate than {recordings[0].path}. Fit each robot by itself."
+            )
+        for name, entry in recording.about["limits"].get("known", {}).items():
+            known[name] = float(entry["value"])
+        told = recording.about["limits"].get("rest")
+        if told is not None and not isinstance(told, str):
+            table = told if isinstance(told, Mapping) else dict.fromkeys(contract.action.elements, told)
+            rest = np.array([float(table[element]) for element in contract.action.elements])
+    traces = tuple(trace for recording in recordings for trace in _traces(recording))
+    if not traces:
+        raise SamiError(f"{recordings[0].path} holds no episode with observations. Record one with sami run --record.")
+    return Log(contract, traces, known, rest, tuple(recording.path.name for recording in recordings))
+
+
+def _traces(recording: Recording) -> Iterator[Trace]:
+    episodes: dict[int, list[StepRecord]] = {}
+    for number, record in recording.steps:
+        episodes.setdefault(number, []).append(record)
+    for records in episodes.values():
+        trace = _trace(recording, records, _fresh_age(recording, records))
+        if trace is not None:
+            yield trace
+
+
+def _fresh_age(recording: Recording, records: Sequence[StepRecord]) -> float:
+    """Return how old a reading without any latency is, in periods: a simulator stamps when it steps, one before."""
+    told = recording.about.get("simulator")
+    if told is None:  # a recording of before it was kept
+        told = any("terminated" in record.info for record in records)
+    return 1.0 if told else 0.0
+
+
+def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float) -> Trace | None:
+    contract = recording.contract
+    period = 1.0 / contract.rate_hz
+    began = records[0].time
+    reads = [record for record in records if record.observation is not None]
+    if len(reads) < FIRST:
+        return None
+    ticks = np.array([round((record.time - began) / period) for record in reads])
+    executed = np.zeros((round((records[-1].time - began) / period) + 1, contract.action.size))
+    at, standing = -1, np.zeros(contract.action.size)
+    for record in records:
+        tick = int((record.time - began) / period + 1e-3)
+        if tick > at:  # between two ticks of the policy its action stands
+            standing = standing if record.executed is None else np.asarray(record.executed, np.float64)
+            executed[at + 1 :] = standing
+            at = tick
+    sent: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
+    for signal in contract.observation:
+        stamps = np.array([_seen(record).measured(signal.name) for record in reads])
+        ages = (np.array([record.time for record in reads]) - stamps) / period - fresh_age
+        late = np.floor(ages + 0.5 + 1e-3).astype(int)
+        if (late[1:] < 0).any():
+            raise SamiError(
+                f"{recording.path}: {signal.name} is stamped {-ages[1:].min() * period:.3g} s in the future. Its clock "
+                "is ahead of the loop's, so that no latency can be told. Stamp observations by the loop's clock."
+            )
+        sent[signal.name] = np.clip(ticks - late, 0, None)
+        values[signal.name] = np.array([np.ravel(_seen(record).values[signal.name]) for record in reads], np.float64)
+    zeroed: Mapping[str, float] = next((record.info["zeroed"] for record in records if "zeroed" in record.info), {})
+    return Trace(ticks, sent, values, executed, np.array([record.time for record in reads]), zeroed)
+
+
+def _seen(record: StepRecord) -> Any:
+    return record.observation

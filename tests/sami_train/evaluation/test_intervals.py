@@ -1,0 +1,111 @@
+"""Laws of intervals over starts, of draws by seed and task, and of what is kept for them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sami_runtime.errors import SamiError
+from sami_runtime.gap.gap import Gap
+from sami_runtime.gap.profile import GapProfile
+from sami_train.envs.catalog import environment
+from sami_train.evaluation.by_task import _among
+from sami_train.evaluation.intervals import interval_over_starts
+from sami_train.evaluation.results import Evaluation, TaskResult
+from sami_train.evaluation.robustness import KINDS, Point, parts_of
+
+RESULTS = Path(__file__).parents[3] / "results"
+
+
+def result(successes, mass=1.0):
+    return TaskResult(
+        "training", {"mass": mass}, len(successes), 20.0, float(np.mean(successes)), successes=tuple(successes)
+    )
+
+
+def test_an_interval_covers_the_mean_of_starts_that_share_their_luck():
+    """Six tasks of each start succeed together: the 300 episodes tell no more than 50."""
+    random, covered, wide = np.random.default_rng(0), 0, 0.0
+    for _ in range(200):
+        low, high = interval_over_starts((random.random(50) < 0.7).astype(float), (0.0, 1.0))
+        covered += low <= 0.7 <= high
+        wide += (high - low) / 200
+    assert covered / 200 > 0.9
+    assert wide == pytest.approx(2 * 1.96 * np.sqrt(0.21 / 50), rel=0.1)
+
+
+def test_tasks_of_a_start_are_one_draw_of_the_bootstrap():
+    luck = np.random.default_rng(1).random(50) < 0.5
+    together = Evaluation("panda", tuple(result(luck, mass) for mass in range(6)))
+    apart = Evaluation("panda", tuple(result(np.roll(luck, 7 * mass), mass) for mass in range(6)))
+    widths = [np.diff(each.interval("training"))[0] for each in (together, apart)]
+    assert widths[0] > 1.6 * widths[1]
+
+
+def test_where_all_starts_succeed_the_interval_says_how_few_they_are():
+    low, high = interval_over_starts(np.ones(50), (0.0, 1.0))
+    assert (low, high) == (pytest.approx(0.025 ** (1 / 50)), 1.0)
+    assert interval_over_starts(np.zeros(50), (0.0, 1.0)) == (0.0, pytest.approx(1 - 0.025 ** (1 / 50)))
+    assert interval_over_starts(np.ones(1)) is None
+    assert interval_over_starts(np.full(5, 3.0)) == (3.0, 3.0)
+
+
+def test_successes_survive_a_file_and_files_without_them_have_no_interval():
+    found = Evaluation("panda", (result([True, False, True]),))
+    row = found.to_dict()["tasks"][0]
+    assert row["successes"] == "101"
+    old = json.loads(json.dumps(found.to_dict())) | {"tasks": [{**row, "lifted": 0.5}]}
+    back = Evaluation.from_dict(old)
+    assert back.results[0].successes == (True, False, True)
+    del old["tasks"][0]["successes"]
+    before = Evaluation.from_dict(old)
+    assert before.interval("training") is None
+    assert "successes" not in before.to_dict()["tasks"][0]
+
+
+def test_a_gap_is_drawn_by_seed_and_task_and_a_seed_alone_draws_as_ever():
+    spec = environment("panda")
+    gap = Gap(GapProfile(bias=(-1.0, 1.0)), spec.signals, 4, 0.04)
+    zero = np.zeros(sum(signal.size for signal in spec.signals))
+
+    def drawn(seed, among=None):
+        gap.begin(seed, among=among)
+        return gap.observe(zero)[0].tobytes()
+
+    tasks = [_among(task) for task in spec.tasks.resolve("training")]
+    draws = [drawn(seed, among) for seed in (5, 6) for among in (None, 0, *tasks)]
+    assert len(set(draws)) == len(draws)
+    assert drawn(5, tasks[0]) == draws[2]
+    again = Gap(GapProfile(bias=(-1.0, 1.0)), spec.signals, 4, 0.04)
+    again.begin(5)
+    assert again.observe(zero)[0].tobytes() == draws[0]
+
+
+def test_a_task_is_the_same_draw_however_it_is_written():
+    assert _among({"mass": 1.0, "friction": 5.0}) == _among({"friction": 5.0, "mass": 1.0})
+
+
+def test_a_profile_costs_as_a_whole_and_by_each_key():
+    profile = GapProfile(latency_s=0.04, noise={"cube_position": 0.01}, same_as={"achieved_goal": "cube_position"})
+    whole, *alone = parts_of(profile)
+    spec = environment("panda")
+    assert whole.point(spec, 1.0)[2] == profile
+    assert {kind.name: kind.point(spec, 1.0)[2].to_dict() for kind in alone} == {
+        "latency_s alone": {"latency_s": 0.04, "same_as": dict(profile.same_as)},
+        "noise alone": {"noise": {"cube_position": 0.01}, "same_as": dict(profile.same_as)},
+    }
+    stuck = GapProfile(stuck_at_s=0.2, stuck_for_s=0.1, dropout=0.1)
+    assert [kind.point(spec, 1.0)[2].stuck_for_s for kind in parts_of(stuck)] == [0.1, pytest.approx(np.inf), 0.1]
+    assert len(parts_of(GapProfile(latency_s=0.04))) == 1
+    with pytest.raises(SamiError, match="the gap is empty"):
+        parts_of(GapProfile())
+
+
+def test_measurements_of_before_starts_were_kept_are_read():
+    document = json.loads((RESULTS / "panda-robustness-ten-starts" / "robustness.json").read_text())
+    points = [Point.from_dict(each, document["env"]) for each in document["points"]]
+    assert len(points) == 1 + sum(len(kind.severities) for kind in KINDS)
+    assert points[1].score("training") == (pytest.approx(0.7667, abs=1e-4), None)
+    with pytest.raises(SamiError, match="a point of the measurement lacks 'kind'"):
+        Point.from_dict({}, "panda")
