@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sami_runtime.gap.draw import Draw
-from sami_runtime.gap.lines import Actuator, Array, Line, Stamps, Times
+from sami_runtime.gap.lines import Actuator, Array, Lines, Stamps, Times
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.gap.sensors import Bias, Copies, Noise, Quantisation, Sensor, Sticking
 from sami_runtime.signals import Signal
@@ -53,7 +53,10 @@ class Gap:
         copies = [(self._where[name], self._where[source]) for name, source in profile.same_as.items()]
         self._sensors: tuple[Sensor, ...] = (Bias(), Noise(), Quantisation(), Sticking(period), Copies(copies))
         self._stamps = Stamps()
-        self._line: Line[tuple[Array, Times]] = Line(period)
+        members: dict[str, dict[int, slice]] = {}
+        for number, (name, where) in enumerate(self._where.items()):
+            members.setdefault(profile.line_of(name), {})[number] = where
+        self._lines = Lines(period, members)
         self._actuator = Actuator(action_size, write_period or period)
         self.on_actions = profile.action_latency_s != 0.0 or profile.actuator_lag_s != 0.0
         """Whether anything lies between an action and what the world gets."""
@@ -61,19 +64,21 @@ class Gap:
         """Whether an episode has."""
         self._root: np.random.SeedSequence | None = None
 
-    def begin(self, seed: int | None = None) -> None:
+    def begin(self, seed: int | None = None, size: float = 1.0) -> None:
         """Begin an episode, and draw what is drawn anew in each.
 
         Args:
             seed: Of the episode; if None, the stream of the last one goes on, or an arbitrary one begins.
+            size: Share of the profile that the gap has, 0 to 1: what is drawn is multiplied by it (of sensors that
+                stick, for how long they do).
         """
         if seed is not None or self._root is None:
             self._root = np.random.SeedSequence(None if seed is None else (STREAM, seed))
-        draw = Draw(self.profile, self._where, self._root)
+        draw = Draw(self.profile, self._where, self._root, size)
         for sensor in self._sensors:
             sensor.begin(draw)
         self._stamps.begin(draw)
-        self._line.begin(draw)
+        self._lines.begin(draw)
         self._actuator.begin(draw)
         self._tick = 0
         self.begun = True
@@ -86,13 +91,14 @@ class Gap:
             time: When they were measured [s]; or an array of times, where sensors measure at different ones.
 
         Returns:
-            (D,) what arrived last, and its stamp or stamps [s].
+            (D,) what arrived last, and its stamp or stamps [s]: where sensors have lines of their own, the oldest stamp
+            and then one for each signal.
         """
         tick, self._tick = self._tick, self._tick + 1
         said = values.astype(np.float64)
         for sensor in self._sensors:
             sensor.apply(said, tick)
-        return self._line.carry((said.astype(values.dtype), self._stamps.stamp(time)), tick)
+        return self._lines.carry(said.astype(values.dtype), self._stamps.stamp(time), tick)
 
     def actuate(self, command: Array) -> Array:
         """Write once: the command that is sent goes in, and the action (A,) that its actuator reaches comes out."""
