@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
+from torch.nn.utils import skip_init
 
 from sami_runtime.errors import SamiError
 from sami_train.agent.networks import mlp
@@ -31,7 +32,7 @@ class Inference(NamedTuple):
     divergence: Tensor | None
     """KL divergence from the prior, (B, T); None where contexts are no random variables."""
     corrections: Tensor | None = None
-    """How the present differs from what arrived, (B, T, E) in the units of `Present`; None where nobody estimates it."""
+    """How the present differs from what arrived, (B, T, E) in the units of `Present`; None where none estimates."""
 
     def detached(self) -> Inference:
         """Return the same as data, from which nothing is learned."""
@@ -83,7 +84,8 @@ class LSTMEncoder(_Encoder):
         self.state, self.size = {"hidden": (1, hidden_size), "cell": (1, hidden_size)}, context_size
         self.lstm = nn.LSTM(features + actions, hidden_size, batch_first=True)
         self.head = nn.Linear(hidden_size, context_size)
-        self.correction = nn.Linear(hidden_size, corrections) if corrections else None
+        # Made without a draw: all else begins as it does in an encoder that estimates nothing.
+        self.correction = skip_init(nn.Linear, hidden_size, corrections) if corrections else None
         if self.correction is not None:  # what arrived is the first estimate
             nn.init.zeros_(self.correction.weight)
             nn.init.zeros_(self.correction.bias)
