@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sami_runtime.errors import SamiError
 from sami_runtime.gap.draw import Draw
 from sami_runtime.gap.lines import Actuator, Array, Lines, Stamps, Times
 from sami_runtime.gap.profile import GapProfile
@@ -58,7 +59,8 @@ class Gap:
             members.setdefault(profile.line_of(name), {})[number] = where
         self._lines = Lines(period, members)
         self._actuator = Actuator(action_size, write_period or period)
-        self.on_actions = profile.action_latency_s != 0.0 or profile.actuator_lag_s != 0.0
+        self._signals, self._action_size = tuple(signals), action_size
+        self.on_actions = profile.on_actions
         """Whether anything lies between an action and what the world gets."""
         self.begun = False
         """Whether an episode has."""
@@ -80,8 +82,35 @@ class Gap:
         self._stamps.begin(draw)
         self._lines.begin(draw)
         self._actuator.begin(draw)
+        self._sent = np.zeros(self._action_size)
+        self.on_actions = self.profile.on_actions
         self._tick = 0
         self.begun = True
+
+    def change(self, profile: GapProfile) -> None:
+        """Go on as another profile has it, in the middle of an episode: what is late, lost, or follows late.
+
+        What is under way arrives when it would have. Errors of sensors and clocks stay those of the episode.
+
+        Args:
+            profile: What the gap is from now on.
+
+        Raises:
+            UnknownName, SamiError: It names a signal that is not there, or its signals arrive otherwise together.
+        """
+        profile.require_fit(self._signals)
+        if any(profile.line_of(name) != self.profile.line_of(name) for name in self._where):
+            raise SamiError(
+                "the gap would change which signals arrive together. Give both profiles the same sensors, and tables "
+                "of latency_s, jitter_s and dropout that name the same ones."
+            )
+        assert self._root is not None, "no episode has begun"
+        draw = Draw(profile, self._where, self._root)
+        self._lines.change(draw)
+        self._actuator.change(draw)
+        if profile.on_actions and not self.on_actions:
+            self._actuator.go_on_from(self._sent)
+            self.on_actions = True
 
     def observe(self, values: Array, time: Times = 0.0) -> tuple[Array, Times]:
         """Sense one tick: what the world is goes in, and what a policy gets to see of it comes out.
@@ -102,4 +131,7 @@ class Gap:
 
     def actuate(self, command: Array) -> Array:
         """Write once: the command that is sent goes in, and the action (A,) that its actuator reaches comes out."""
-        return self._actuator.follow(command) if self.on_actions else command
+        if self.on_actions:
+            return self._actuator.follow(command)
+        self._sent = np.asarray(command, np.float64)
+        return command

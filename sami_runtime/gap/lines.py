@@ -142,12 +142,20 @@ class Actuator:
 
     def begin(self, draw: Draw) -> None:
         """Begin an episode, at rest."""
-        self._latency = draw.number("action_latency_s") / self._period
-        lag = draw.number("actuator_lag_s")
-        self._left = math.exp(-self._period / lag) if lag else 0.0
         self._commands: UnderWay[Float64] = UnderWay(np.zeros(self._size))
         self._reached = np.zeros(self._size)
         self._writes = 0
+        self.change(draw)
+
+    def change(self, draw: Draw) -> None:
+        """Go on as another draw has it; commands that are under way arrive when they would have."""
+        self._latency = draw.number("action_latency_s") / self._period
+        lag = draw.number("actuator_lag_s")
+        self._left = math.exp(-self._period / lag) if lag else 0.0
+
+    def go_on_from(self, command: Float64) -> None:
+        """Stand at a command (A,) that was followed at once until now."""
+        self._commands, self._reached = UnderWay(command), command
 
     def follow(self, command: Array) -> Array:
         """Send a command (A,), and return what is reached one write later."""

@@ -243,6 +243,11 @@ class GapProfile(BaseModel):
                     "Name a signal of the same size."
                 )
 
+    @property
+    def on_actions(self) -> bool:
+        """Whether anything of it lies between an action and what the world gets."""
+        return self.action_latency_s != 0.0 or self.actuator_lag_s != 0.0
+
     def of_signal(self, key: str, name: str) -> Span:
         """Return what a key says of one signal, or of its sensor; its default where it says nothing."""
         value = getattr(self, key)

@@ -48,6 +48,10 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
         self.gap.begin(seed, size)
         return self._seen(observation, info), info
 
+    def change_gap(self, gap: GapProfile) -> None:
+        """Go on behind another gap from the next step on, see `Gap.change`."""
+        self.gap.change(gap)
+
     def step(self, action: np.ndarray) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step the environment with what the actuators make of the action (A,)."""
         observation, reward, terminated, truncated, info = self.env.step(self.gap.actuate(np.asarray(action)))

@@ -130,3 +130,38 @@ def test_a_gap_of_size_nothing_is_the_identity_and_of_size_one_the_profile():
     np.testing.assert_array_equal(seen(0.0)[1], 1.0)
     np.testing.assert_array_equal(seen(1.0)[0], seen()[0])
     assert np.abs(seen(0.5)[0] - truth).mean() < np.abs(seen()[0] - truth).mean()
+
+
+def test_a_latency_that_changes_within_an_episode_delivers_what_is_under_way_when_it_would_have():
+    gap = Gap(GapProfile(bias=10.0), PANDA_OBSERVATION, 4, PERIOD)
+    gap.begin(0)
+    seen = []
+    for tick in range(30):
+        if tick == 10:
+            gap.change(GapProfile(latency_s=0.12, bias=99.0))
+        if tick == 20:
+            gap.change(GapProfile())
+        seen.append(gap.observe(np.full(SIZE, tick, np.float32))[0][0] - 10.0)
+    assert seen[:10] == list(range(10))
+    assert seen[10:20] == [9, 9, 9, *range(10, 17)], "and its sensors err as they did"
+    assert seen[20:] == list(range(20, 30))
+    gap.begin(0)
+    assert gap.observe(np.zeros(SIZE, np.float32))[0][0] == 10.0
+    assert gap.observe(np.ones(SIZE, np.float32))[0][0] == 11.0, "the next episode begins as the profile says"
+
+
+def test_actions_that_become_late_within_an_episode_leave_the_last_one_standing():
+    gap = Gap(GapProfile(), PANDA_OBSERVATION, 1, PERIOD)
+    gap.begin(0)
+    reached = [float(gap.actuate(np.array([command], np.float32))[0]) for command in (1, 2, 3)]
+    gap.change(GapProfile(action_latency_s=0.08))
+    reached += [float(gap.actuate(np.array([command], np.float32))[0]) for command in (4, 5, 6, 7)]
+    assert reached == [1, 2, 3, 3, 3, 4, 5]
+
+
+def test_a_change_that_would_part_signals_is_refused():
+    gap = Gap(GapProfile.of(CAMERA), PANDA_OBSERVATION, 4, PERIOD)
+    gap.begin(0)
+    with pytest.raises(SamiError, match="would change which signals arrive together"):
+        gap.change(GapProfile(latency_s=0.08))
+    gap.change(GapProfile.of(CAMERA | {"latency_s": {"camera": 0.08}}))
