@@ -112,7 +112,7 @@ class LSTMEncoder(_Encoder):
 
     def arrays(self) -> dict[str, Tensor]:
         """Return the weights that `numpy_policy.LSTM` needs."""
-        named = {name.removesuffix("_l0"): weight for name, weight in self.lstm.named_parameters()}
+        named: dict[str, Tensor] = {name.removesuffix("_l0"): weight for name, weight in self.lstm.named_parameters()}
         for name, head in (("head", self.head), ("correction", self.correction)):
             if head is not None:
                 named |= {f"{name}.weight": head.weight, f"{name}.bias": head.bias}

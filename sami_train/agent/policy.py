@@ -156,7 +156,8 @@ class ContextPolicy(BasePolicy):
         self, observation: Tensor, previous_action: Tensor, state: State
     ) -> tuple[tuple[Tensor, Tensor], Tensor, tuple[Tensor, ...], State]:
         """Advance as `step`, with the actor's mean and log standard deviation in place of an action."""
-        features, estimated = self.features(observation), ()
+        features = self.features(observation)
+        estimated: tuple[Tensor, ...] = ()
         x = self.encoder_input(features, previous_action).unsqueeze(1)
         context, corrections, state = self.encoder.heads(x, state)
         context = context.squeeze(1)

@@ -12,7 +12,6 @@ import numpy as np
 
 from sami_runtime.adapters.base import require_compatible
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.model.contract import CONTEXT
 from sami_runtime.session.session import Session
 from sami_train.contexts.change import Change
 from sami_train.contexts.policy_head import PolicyHead
@@ -121,7 +120,7 @@ class ChangedEpisodes:
                 frozen = step.context
             if t >= change.step and variant in (Variant.FROZEN, Variant.START):
                 given = frozen if variant is Variant.FROZEN else np.stack([run.context(t) for run in starts])
-                actions = self._head(signals, {**step.answers, CONTEXT: given})
+                actions = self._head(signals, given, step.extra)
                 self._session.executed(actions)
             for n in running:
                 seen = rows[n].step(envs[n], actions[n], step.context[n], given[n])
