@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sami_runtime.model.contract import Context, Contract, StateTensor
+from sami_runtime.model.contract import PRESENT, Context, Contract, StateTensor
 from sami_runtime.signals import Signal
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.runs.folder import RunFolder
 
-PRESENT = "present_"
-"""What the names of outputs begin with that tell what a policy estimates a signal to be now."""
 NO_GRAPH = "0" * 64
 """The hash of the weights in a contract that has no graph yet."""
 
