@@ -20,7 +20,10 @@ noticed, adapted, identified: share of episodes, and median steps after the chan
 def adapt(
     change: Annotated[
         list[str],
-        typer.Option(help="NAME=FROM:TO or NAME=VALUE, then @STEP: mass=1:10,friction=0.1@5. May be given often."),
+        typer.Option(
+            help="NAME=FROM:TO or NAME=VALUE, then @STEP: mass=1:10,friction=0.1@5. latency_s=0:0.08 and other delays "
+            "of a gap may change too. May be given often."
+        ),
     ],
     env: Annotated[str | None, typer.Option(help="Environment, e.g. panda; the model's own if left out.")] = None,
     model: Annotated[

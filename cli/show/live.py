@@ -33,11 +33,11 @@ class LiveLine:
         self._telemetry, self._file, self._status = telemetry, file or sys.stdout, status
         self._wanted, self._drawn, self._shown = self._file.isatty(), 0.0, False
 
-    def __call__(self, _: StepRecord) -> None:
+    def __call__(self, record: StepRecord) -> None:
         """Draws the line, if the last time is long enough ago."""
         if self._wanted and (now := time.monotonic()) - self._drawn >= EVERY_S:
             self._drawn, self._shown = now, True
-            text = "  ".join(filter(None, (self._status(), shown(self._telemetry.now))))
+            text = "  ".join(filter(None, (self._status(), shown(self._telemetry.now), corrected(record))))
             text = text[: shutil.get_terminal_size().columns - 1]
             print(CLEAR + text, end="", file=self._file, flush=True)
 
@@ -52,6 +52,21 @@ class LiveLine:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.clear()
+
+
+def corrected(record: StepRecord) -> str:
+    """Return how far the estimated present is from what arrived, by signal; empty where none is estimated."""
+    import numpy as np
+
+    from sami_runtime.model.contract import PRESENT
+
+    arrived = {} if record.observation is None else record.observation.values
+    off = {
+        name: float(np.linalg.norm(record.extra[PRESENT + name] - value))
+        for name, value in arrived.items()
+        if PRESENT + name in record.extra
+    }
+    return "present off by " + ", ".join(f"{name} {distance:.3g}" for name, distance in off.items()) if off else ""
 
 
 def shown(reading: Reading) -> str:

@@ -10,6 +10,11 @@ from numpy.typing import NDArray
 
 from sami_runtime.gap.profile import OF_ALL_SIGNALS, OF_EACH_ELEMENT, OF_EACH_SIGNAL, GapProfile, Span
 
+FIXED = ("stuck_at_s",)
+"""Keys that a smaller gap does not make smaller: a sensor that sticks does so for a shorter time."""
+LONGEST = 1e12
+"""Stands for infinity where that is multiplied [s]."""
+
 Float64 = NDArray[np.float64]
 ROUNDING = 1e-6
 """Share of a period that is no difference."""
@@ -23,28 +28,40 @@ def whole_periods(count: float) -> int:
 class Draw:
     """What a profile is in one episode, and the streams of what is random at every tick.
 
-    Ranges are drawn in the order of the profile's keys, those of signals one signal after the other. Every kind of gap
-    that is random at every tick has a stream of its own, so that it does not change the luck of another.
+    Ranges are drawn in the order of the profile's keys, those of signals and lines one after the other. Every kind of
+    gap that is random at every tick has a stream of its own, so that it does not change the luck of another.
 
     Args:
         profile: What the gap is.
         where: Where each signal lies in what is observed, in order: D numbers.
         root: The episode's seed.
+        size: Share of the profile that the gap has, see `Gap.begin`.
     """
 
-    def __init__(self, profile: GapProfile, where: Mapping[str, slice], root: np.random.SeedSequence) -> None:
+    def __init__(
+        self, profile: GapProfile, where: Mapping[str, slice], root: np.random.SeedSequence, size: float = 1.0
+    ) -> None:
         self._rng, self.noise, self.loss, self.jitter = (np.random.default_rng(child) for child in root.spawn(4))
-        self._numbers = {key: float(self._drawn(getattr(profile, key))[0]) for key in OF_ALL_SIGNALS}
-        size = max(each.stop for each in where.values())
-        self._elements = {key: np.zeros(size) for key in OF_EACH_SIGNAL}
+        self._numbers: dict[str, float | dict[str, float]] = {}
+        lines = dict.fromkeys(map(profile.line_of, where))
+        for key in OF_ALL_SIGNALS:
+            if isinstance(value := getattr(profile, key), dict):
+                self._numbers[key] = {line: float(self._drawn(value.get(line, 0.0))[0]) * size for line in lines}
+            else:
+                self._numbers[key] = float(self._drawn(value)[0]) * size
+        self._elements = {key: np.zeros(max(each.stop for each in where.values())) for key in OF_EACH_SIGNAL}
         for name, each in where.items():
             for key, values in self._elements.items():
                 drawn = each.stop - each.start if key in OF_EACH_ELEMENT else 1
                 values[each] = self._drawn(profile.of_signal(key, name), drawn)
+        if size != 1.0:
+            for key in self._elements.keys() - FIXED:
+                self._elements[key] = np.minimum(self._elements[key], LONGEST) * size
 
-    def number(self, key: str) -> float:
-        """Return the episode's value of a key that has one for all signals."""
-        return self._numbers[key]
+    def number(self, key: str, line: str = "") -> float:
+        """Return the episode's value of a key for all signals, or for a line, see `GapProfile.line_of`."""
+        value = self._numbers[key]
+        return value[line] if isinstance(value, dict) else value
 
     def elements(self, key: str) -> Float64:
         """Return the episode's value of a key for each number that is observed, (D,)."""

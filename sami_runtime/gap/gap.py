@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sami_runtime.errors import SamiError
 from sami_runtime.gap.draw import Draw
-from sami_runtime.gap.lines import Actuator, Array, Line, Stamps, Times
+from sami_runtime.gap.lines import Actuator, Array, Lines, Stamps, Times
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.gap.sensors import Bias, Copies, Noise, Quantisation, Sensor, Sticking
 from sami_runtime.signals import Signal
@@ -53,19 +54,25 @@ class Gap:
         copies = [(self._where[name], self._where[source]) for name, source in profile.same_as.items()]
         self._sensors: tuple[Sensor, ...] = (Bias(), Noise(), Quantisation(), Sticking(period), Copies(copies))
         self._stamps = Stamps()
-        self._line: Line[tuple[Array, Times]] = Line(period)
+        members: dict[str, dict[int, slice]] = {}
+        for number, (name, where) in enumerate(self._where.items()):
+            members.setdefault(profile.line_of(name), {})[number] = where
+        self._lines = Lines(period, members)
         self._actuator = Actuator(action_size, write_period or period)
-        self.on_actions = profile.action_latency_s != 0.0 or profile.actuator_lag_s != 0.0
+        self._signals, self._action_size = tuple(signals), action_size
+        self.on_actions = profile.on_actions
         """Whether anything lies between an action and what the world gets."""
         self.begun = False
         """Whether an episode has."""
         self._root: np.random.SeedSequence | None = None
 
-    def begin(self, seed: int | None = None, among: int | None = None) -> None:
+    def begin(self, seed: int | None = None, size: float = 1.0, among: int | None = None) -> None:
         """Begin an episode, and draw what is drawn anew in each.
 
         Args:
             seed: Of the episode; if None, the stream of the last one goes on, or an arbitrary one begins.
+            size: Share of the profile that the gap has, 0 to 1: what is drawn is multiplied by it (of sensors that
+                stick, for how long they do).
             among: Which of several episodes with this seed it is, each of which draws its own gap; None where there is
                 one.
         """
@@ -73,14 +80,41 @@ class Gap:
             # The last number tells an episode among several from one alone: trailing zeros would count for nothing.
             which = () if among is None else (among, 1)
             self._root = np.random.SeedSequence(None if seed is None else (STREAM, seed, *which))
-        draw = Draw(self.profile, self._where, self._root)
+        draw = Draw(self.profile, self._where, self._root, size)
         for sensor in self._sensors:
             sensor.begin(draw)
         self._stamps.begin(draw)
-        self._line.begin(draw)
+        self._lines.begin(draw)
         self._actuator.begin(draw)
+        self._sent = np.zeros(self._action_size)
+        self.on_actions = self.profile.on_actions
         self._tick = 0
         self.begun = True
+
+    def change(self, profile: GapProfile) -> None:
+        """Go on as another profile has it, in the middle of an episode: what is late, lost, or follows late.
+
+        What is under way arrives when it would have. Errors of sensors and clocks stay those of the episode.
+
+        Args:
+            profile: What the gap is from now on.
+
+        Raises:
+            UnknownName, SamiError: It names a signal that is not there, or its signals arrive otherwise together.
+        """
+        profile.require_fit(self._signals)
+        if any(profile.line_of(name) != self.profile.line_of(name) for name in self._where):
+            raise SamiError(
+                "the gap would change which signals arrive together. Give both profiles the same sensors, and tables "
+                "of latency_s, jitter_s and dropout that name the same ones."
+            )
+        assert self._root is not None, "no episode has begun"
+        draw = Draw(profile, self._where, self._root)
+        self._lines.change(draw)
+        self._actuator.change(draw)
+        if profile.on_actions and not self.on_actions:
+            self._actuator.go_on_from(self._sent)
+            self.on_actions = True
 
     def observe(self, values: Array, time: Times = 0.0) -> tuple[Array, Times]:
         """Sense one tick: what the world is goes in, and what a policy gets to see of it comes out.
@@ -90,14 +124,18 @@ class Gap:
             time: When they were measured [s]; or an array of times, where sensors measure at different ones.
 
         Returns:
-            (D,) what arrived last, and its stamp or stamps [s].
+            (D,) what arrived last, and its stamp or stamps [s]: where sensors have lines of their own, the oldest stamp
+            and then one for each signal.
         """
         tick, self._tick = self._tick, self._tick + 1
         said = values.astype(np.float64)
         for sensor in self._sensors:
             sensor.apply(said, tick)
-        return self._line.carry((said.astype(values.dtype), self._stamps.stamp(time)), tick)
+        return self._lines.carry(said.astype(values.dtype), self._stamps.stamp(time), tick)
 
     def actuate(self, command: Array) -> Array:
         """Write once: the command that is sent goes in, and the action (A,) that its actuator reaches comes out."""
-        return self._actuator.follow(command) if self.on_actions else command
+        if self.on_actions:
+            return self._actuator.follow(command)
+        self._sent = np.asarray(command, np.float64)
+        return command

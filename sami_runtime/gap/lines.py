@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.gap.draw import Draw, Float64, whole_periods
+from sami_runtime.gap.profile import OF_EACH_LINE
 
 Array = NDArray[np.floating]
 Times = float | Float64
@@ -38,21 +40,26 @@ class UnderWay(Generic[T]):
 
 
 class Line(Generic[T]):
-    """The line from the sensors: latency, jitter, dropout. The first message of an episode arrives at once.
+    """The line from a sensor, or from all: latency, jitter, dropout. The first message of an episode arrives at once.
 
     Args:
         period: Time between two ticks [s].
+        name: Of the line, see `GapProfile.line_of`.
     """
 
-    def __init__(self, period: float) -> None:
-        self._period = period
+    def __init__(self, period: float, name: str = "") -> None:
+        self._period, self._name = period, name
 
     def begin(self, draw: Draw) -> None:
         """Begin an episode."""
-        self._latency, self._jitter = (draw.number(key) / self._period for key in ("latency_s", "jitter_s"))
-        self._dropout = draw.number("dropout")
-        self._loss_stream, self._jitter_stream = draw.loss, draw.jitter
         self._messages: UnderWay[T] | None = None
+        self.change(draw)
+
+    def change(self, draw: Draw) -> None:
+        """Go on as another draw has it; what is under way arrives when it would have."""
+        latency, jitter, self._dropout = (draw.number(key, self._name) for key in OF_EACH_LINE)
+        self._latency, self._jitter = latency / self._period, jitter / self._period
+        self._loss_stream, self._jitter_stream = draw.loss, draw.jitter
 
     def carry(self, message: T, tick: int) -> T:
         """Send the message of a tick, unless it is lost, and return the newest that has arrived."""
@@ -64,6 +71,47 @@ class Line(Generic[T]):
         if not lost:
             self._messages.send(message, tick + whole_periods(late))
         return self._messages.read(tick)
+
+
+class Lines:
+    """The lines of all sensors: signals that arrive together share one.
+
+    Args:
+        period: Time between two ticks [s].
+        members: Of each line by its name: the numbers of its signals, and where each of these lies in what is observed.
+    """
+
+    def __init__(self, period: float, members: Mapping[str, Mapping[int, slice]]) -> None:
+        self._lines: dict[str, Line[tuple[Array, Times]]] = {name: Line(period, name) for name in members}
+        self._signals = {name: np.array(list(signals)) for name, signals in members.items()}
+        self._numbers = {name: np.r_[tuple(signals.values())] for name, signals in members.items()}
+
+    def begin(self, draw: Draw) -> None:
+        """Begin an episode."""
+        for line in self._lines.values():
+            line.begin(draw)
+
+    def change(self, draw: Draw) -> None:
+        """Go on as another draw has it, see `Line.change`."""
+        for line in self._lines.values():
+            line.change(draw)
+
+    def carry(self, values: Array, stamps: Times, tick: int) -> tuple[Array, Times]:
+        """Send what the sensors say at a tick (D,), and return what has arrived, with its stamp.
+
+        With several lines there is a stamp for each signal, after that of the oldest.
+        """
+        if len(self._lines) == 1:
+            (line,) = self._lines.values()
+            return line.carry((values, stamps), tick)
+        count = 1 + sum(map(len, self._signals.values()))
+        measured = stamps if isinstance(stamps, np.ndarray) else np.full(count, stamps)
+        arrived, seen = values.copy(), measured.copy()
+        for name, line in self._lines.items():
+            numbers, signals = self._numbers[name], 1 + self._signals[name]
+            arrived[numbers], seen[signals] = line.carry((values[numbers], measured[signals]), tick)
+        seen[0] = seen[1:].min()
+        return arrived, seen
 
 
 class Stamps:
@@ -94,12 +142,20 @@ class Actuator:
 
     def begin(self, draw: Draw) -> None:
         """Begin an episode, at rest."""
-        self._latency = draw.number("action_latency_s") / self._period
-        lag = draw.number("actuator_lag_s")
-        self._left = math.exp(-self._period / lag) if lag else 0.0
         self._commands: UnderWay[Float64] = UnderWay(np.zeros(self._size))
         self._reached = np.zeros(self._size)
         self._writes = 0
+        self.change(draw)
+
+    def change(self, draw: Draw) -> None:
+        """Go on as another draw has it; commands that are under way arrive when they would have."""
+        self._latency = draw.number("action_latency_s") / self._period
+        lag = draw.number("actuator_lag_s")
+        self._left = math.exp(-self._period / lag) if lag else 0.0
+
+    def go_on_from(self, command: Float64) -> None:
+        """Stand at a command (A,) that was followed at once until now."""
+        self._commands, self._reached = UnderWay(command), command
 
     def follow(self, command: Array) -> Array:
         """Send a command (A,), and return what is reached one write later."""

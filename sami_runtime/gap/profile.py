@@ -63,8 +63,10 @@ OF_ALL_SIGNALS = (
     *("latency_s", "jitter_s", "dropout", "clock_skew", "clock_offset_s"),
     *("action_latency_s", "actuator_lag_s"),
 )
-"""Keys with one value for all signals. Their ranges are drawn in this order, then those of each signal in the order
-below: another order would give every seed another gap."""
+"""Keys with one value for all signals, or for all of a line. Their ranges are drawn in this order, then those of each
+signal in the order below: another order would give every seed another gap."""
+OF_EACH_LINE = ("latency_s", "jitter_s", "dropout")
+"""Those of them that a table gives to signals and sensors: each sensor has a line of its own."""
 OF_EACH_SIGNAL = ("noise", "noise_relative", "quantisation", "bias", "bias_relative", "stuck_at_s", "stuck_for_s")
 """Keys with a value for each signal."""
 OF_EACH_ELEMENT = ("bias", "bias_relative")
@@ -80,11 +82,14 @@ class GapProfile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    latency_s: Span = 0.0
+    sensors: dict[str, tuple[str, ...]] = {}
+    """Signals that come from one sensor, by a name for it, e.g. `{ camera = ["cube_position", "cube_rotation"] }`: they
+    arrive, are late and are lost together. Tables may name a sensor in the place of each of its signals."""
+    latency_s: BySignal = 0.0
     """How late an observation arrives [s], rounded to whole periods of the policy like every time here."""
-    jitter_s: Span = 0.0
+    jitter_s: BySignal = 0.0
     """Most that each observation is later still [s]; uniform from 0. One that is overtaken is never read."""
-    dropout: Span = 0.0
+    dropout: BySignal = 0.0
     """Probability that the observation of a tick never arrives: the one before stands, with its own stamp."""
     clock_skew: Span = 0.0
     """How much faster the clock runs that stamps the observations: 0.001 gains 1 ms in each second of an episode."""
@@ -115,7 +120,7 @@ class GapProfile(BaseModel):
     @classmethod
     def _check(cls, value: Any, info: ValidationInfo) -> BySignal:
         key = str(info.field_name)
-        if isinstance(value, Mapping) and key in OF_EACH_SIGNAL:
+        if isinstance(value, Mapping) and key in (*OF_EACH_SIGNAL, *OF_EACH_LINE):
             return {str(name): _VALID[key].check(f"{key}.{name}", each) for name, each in value.items()}
         return _VALID[key].check(key, value)
 
@@ -124,6 +129,19 @@ class GapProfile(BaseModel):
         if "stuck_for_s" in self.model_fields_set and "stuck_at_s" not in self.model_fields_set:
             raise ValueError("stuck_for_s says for how long, and stuck_at_s, which says when, is left out.")
         return self
+
+    @field_validator("sensors", mode="plain")
+    @classmethod
+    def _check_sensors(cls, value: Any) -> dict[str, tuple[str, ...]]:
+        good = isinstance(value, Mapping) and all(
+            isinstance(names, (list, tuple)) and names for names in value.values()
+        )
+        if not good or not all(isinstance(name, str) for names in value.values() for name in names):
+            raise ValueError(f'sensors is {value!r}; it must be a table such as {{ camera = ["cube_position"] }}.')
+        every = [name for names in value.values() for name in names]
+        if twice := sorted({name for name in every if every.count(name) > 1}):
+            raise ValueError(f"sensors names {twice[0]} twice; a signal comes from one sensor.")
+        return {str(sensor): tuple(names) for sensor, names in value.items()}
 
     @field_validator("same_as", mode="plain")
     @classmethod
@@ -203,10 +221,18 @@ class GapProfile(BaseModel):
             SamiError: Two signals of one sensor have different sizes.
         """
         sizes = {signal.name: signal.size for signal in signals}
-        for key in OF_EACH_SIGNAL:
-            for name in value if isinstance(value := getattr(self, key), Mapping) else ():
+        for sensor, names in self.sensors.items():
+            if sensor in sizes:
+                raise SamiError(f"the gap's sensor {sensor!r} is called as a signal is; give it another name.")
+            for name in names:
                 if name not in sizes:
-                    raise UnknownName("observation signal", name, sizes, f"The gap {key} names it.")
+                    raise UnknownName("observation signal", name, sizes, f"The gap's sensor {sensor} names it.")
+        for key in (*OF_EACH_SIGNAL, *OF_EACH_LINE):
+            for name in value if isinstance(value := getattr(self, key), Mapping) else ():
+                if name not in (*sizes, *self.sensors):
+                    raise UnknownName("observation signal", name, [*sizes, *self.sensors], f"The gap {key} names it.")
+                if key in OF_EACH_LINE and (line := self.line_of(name)) != name:
+                    raise SamiError(f"{key}.{name}: {name} comes with {line}, at the same time; name that instead.")
         for name, source in self.same_as.items():
             for each in (name, source):
                 if each not in sizes:
@@ -217,8 +243,26 @@ class GapProfile(BaseModel):
                     "Name a signal of the same size."
                 )
 
+    @property
+    def on_actions(self) -> bool:
+        """Whether anything of it lies between an action and what the world gets."""
+        return self.action_latency_s != 0.0 or self.actuator_lag_s != 0.0
+
     def of_signal(self, key: str, name: str) -> Span:
-        """Return what a key says of one signal; its default where it says nothing."""
+        """Return what a key says of one signal, or of its sensor; its default where it says nothing."""
         value = getattr(self, key)
         default: Span = type(self).model_fields[key].default
-        return value.get(name, default) if isinstance(value, dict) else value
+        if not isinstance(value, dict):
+            return value
+        return value[name] if name in value else value.get(self._sensor(name) or name, default)
+
+    def line_of(self, name: str) -> str:
+        """Return what a signal arrives with: its sensor, the signal that it copies, itself; "" with all the others."""
+        if name in self.sensors:
+            return name
+        source = self.same_as.get(name, name)
+        named = any(isinstance(table := getattr(self, key), dict) and source in table for key in OF_EACH_LINE)
+        return self._sensor(source) or (source if named else "")
+
+    def _sensor(self, name: str) -> str | None:
+        return next((sensor for sensor, names in self.sensors.items() if name in names), None)

@@ -28,6 +28,8 @@ OPTIONAL = ("extra_outputs", "seen", "sheet")
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"
 CONTEXT = "context"
+PRESENT = "present_"
+"""What the names of extra outputs begin with that tell what a policy takes a signal to be now; its name follows."""
 EXECUTED = "executed"
 """What golden steps call the action that was executed, which is no tensor of the graph."""
 

@@ -18,7 +18,7 @@ from sami_train.agent.contrast_record import ContrastRecord
 from sami_train.agent.features import feature_layout
 from sami_train.agent.learner import Learner
 from sami_train.agent.policy import ContextPolicy
-from sami_train.agent.requirements import horizon, require_tasks, single_envs, task_code, unit_box
+from sami_train.agent.requirements import estimated, horizon, require_tasks, single_envs, task_code, unit_box
 from sami_train.agent.saved import optimizers_of, read_agent, write_agent
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import spec_of
@@ -99,7 +99,7 @@ class ContextSAC(BaseAlgorithm):
         self.environment = self._find_environment()
         if self.env is not None:
             require_tasks(single_envs(self.env)[0], self.method)
-        net = self.config.network
+        net, behind = self.config.network, self.config.behind_gap
         layout = feature_layout(
             flat_size(self.observation_space),
             self.environment.goal if self.environment else None,
@@ -121,10 +121,13 @@ class ContextSAC(BaseAlgorithm):
             net_arch=net.net_arch,
             layer_norm=net.layer_norm,
             initial_temperature=self.config.learning.initial_temperature,
+            estimated=estimated(self.environment, self.observation_space) if behind.estimate > 0 else None,
+            critic_actions=behind.critic_actions,
+            true_critic=behind.true_critic,
         ).to(self.device)
         estimator = None if self.config.init.keep_encoder else self.method.estimator
         contrast = Contrast(self.policy, estimator, self.config.contrast) if estimator else None
-        self.learner = Learner(self.policy, self.config.learning, contrast, self.config.init)
+        self.learner = Learner(self.policy, self.config.learning, contrast, self.config.init, behind)
         self.buffer: EpisodeBuffer | None = None
 
     def _find_environment(self) -> EnvironmentSpec | None:
@@ -142,6 +145,7 @@ class ContextSAC(BaseAlgorithm):
                 self.policy.action_size,
                 self.environment.goal if self.environment else None,
                 self._window_plan(),
+                self.config.behind_gap,
             )
         return self.buffer
 
@@ -221,6 +225,7 @@ class ContextSAC(BaseAlgorithm):
             plan.stride if plan else 0,
             collection.collectors,
             collection.envs,
+            self.config.behind_gap,
         )
 
     def _due(self) -> int:

@@ -9,7 +9,8 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import ContrastConfig
-from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch
+from sami_train.episodes.buffer import EpisodeBuffer
+from sami_train.episodes.windows import SequenceBatch
 from sami_train.methods.estimators import Estimator
 from sami_train.methods.losses import ContrastiveLoss, contrastive_loss
 from sami_train.methods.ranking import rank_by
@@ -79,11 +80,19 @@ class Contrast:
     def _values(self, sequences: SequenceBatch) -> np.ndarray:
         """Return the critics' mean value of what each trajectory did, (B,)."""
         policy = self.policy
-        contexts, _ = policy.momentum_encoder(*policy.sequence_input(sequences))
-        features = policy.features(torch.from_numpy(sequences.observations).to(policy.device))
-        actions = torch.from_numpy(sequences.actions).to(policy.device)
+        contexts, corrections, _ = policy.momentum_encoder.heads(*policy.sequence_input(sequences))
+        observations, true, recent, actions = (
+            torch.from_numpy(array).to(policy.device)
+            for array in (
+                sequences.observations,
+                sequences.true_observations,
+                sequences.recent_actions,
+                sequences.actions,
+            )
+        )
+        state = policy.critic_state(policy.features(policy.believed(observations, corrections)), true, contexts, recent)
         done = torch.from_numpy(np.arange(actions.shape[1]) < sequences.lengths[:, None]).to(policy.device)  # (B, L)
-        q1, q2 = policy.critic_target(torch.cat([features[:, :-1], contexts[:, :-1], actions], -1))
+        q1, q2 = policy.critic_target(torch.cat([state[:, :-1], actions], -1))
         return ((torch.minimum(q1, q2) * done).sum(1) / done.sum(1)).cpu().numpy()
 
 

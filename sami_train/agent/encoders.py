@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
+from torch.nn.utils import skip_init
 
 from sami_runtime.errors import SamiError
 from sami_train.agent.networks import mlp
@@ -30,6 +31,13 @@ class Inference(NamedTuple):
     """(B, T, C)"""
     divergence: Tensor | None
     """KL divergence from the prior, (B, T); None where contexts are no random variables."""
+    corrections: Tensor | None = None
+    """How the present differs from what arrived, (B, T, E) in the units of `Present`; None where none estimates."""
+
+    def detached(self) -> Inference:
+        """Return the same as data, from which nothing is learned."""
+        corrections = None if self.corrections is None else self.corrections.detach()
+        return Inference(self.contexts.detach(), None, corrections)
 
 
 class _Encoder(nn.Module):
@@ -45,7 +53,13 @@ class _Encoder(nn.Module):
 
     def infer(self, x: Tensor, state: State | None, generator: torch.Generator) -> Inference:
         """Return the contexts of windows (B, T, features + A); deterministic."""
-        return Inference(self(x, state)[0], None)
+        contexts, corrections, _ = self.heads(x, state)
+        return Inference(contexts, None, corrections)
+
+    def heads(self, x: Tensor, state: State | None = None) -> tuple[Tensor, Tensor | None, State]:
+        """Return as `forward`, with the corrections (B, T, E) between; None where the encoder estimates nothing."""
+        contexts, state = self(x, state)
+        return contexts, None, state
 
     def arrays(self) -> dict[str, Tensor]:
         """Return the weights that its likeness in `numpy_policy` needs."""
@@ -53,22 +67,28 @@ class _Encoder(nn.Module):
 
 
 class LSTMEncoder(_Encoder):
-    """LSTM, then one linear layer (paper, appendix "Encoder architecture").
+    """LSTM, then one linear layer (paper, appendix "Encoder architecture"); a second one may estimate the present.
 
     Args:
         features: how many of the input's first columns are features; the others are the previous action.
         actions: size of the action.
         hidden_size: LSTM units (paper: 128).
         context_size: embedding size (paper: 6).
+        corrections: how many numbers of the present it estimates, E; 0 has no such layer.
     """
 
     kind: ClassVar[EncoderKind] = "lstm"
 
-    def __init__(self, features: int, actions: int, hidden_size: int, context_size: int) -> None:
+    def __init__(self, features: int, actions: int, hidden_size: int, context_size: int, corrections: int = 0) -> None:
         super().__init__()
         self.state, self.size = {"hidden": (1, hidden_size), "cell": (1, hidden_size)}, context_size
         self.lstm = nn.LSTM(features + actions, hidden_size, batch_first=True)
         self.head = nn.Linear(hidden_size, context_size)
+        # Made without a draw: all else begins as it does in an encoder that estimates nothing.
+        self.correction = skip_init(nn.Linear, hidden_size, corrections) if corrections else None
+        if self.correction is not None:  # what arrived is the first estimate
+            nn.init.zeros_(self.correction.weight)
+            nn.init.zeros_(self.correction.bias)
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Encode sequences.
@@ -80,14 +100,23 @@ class LSTMEncoder(_Encoder):
         Returns:
             Contexts (B, T, C), and the state after the last step.
         """
+        contexts, _, state = self.heads(x, state)
+        return contexts, state
+
+    def heads(self, x: Tensor, state: State | None = None) -> tuple[Tensor, Tensor | None, State]:
+        """Encode as `forward`, with the corrections (B, T, E) between."""
         before = None if state is None else (state[0].transpose(0, 1), state[1].transpose(0, 1))
         hidden, (h, c) = self.lstm(x, before)
-        return self.head(torch.relu(hidden)), (h.transpose(0, 1), c.transpose(0, 1))
+        corrections = None if self.correction is None else self.correction(hidden)
+        return self.head(torch.relu(hidden)), corrections, (h.transpose(0, 1), c.transpose(0, 1))
 
     def arrays(self) -> dict[str, Tensor]:
         """Return the weights that `numpy_policy.LSTM` needs."""
-        named = {name.removesuffix("_l0"): weight for name, weight in self.lstm.named_parameters()}
-        return named | {"head.weight": self.head.weight, "head.bias": self.head.bias}
+        named: dict[str, Tensor] = {name.removesuffix("_l0"): weight for name, weight in self.lstm.named_parameters()}
+        for name, head in (("head", self.head), ("correction", self.correction)):
+            if head is not None:
+                named |= {f"{name}.weight": head.weight, f"{name}.bias": head.bias}
+        return named
 
 
 class GaussianEncoder(_Encoder):

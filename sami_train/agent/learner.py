@@ -14,9 +14,10 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 
 from sami_train.agent.contrast import Contrast
 from sami_train.agent.encoders import Inference
-from sami_train.agent.networks import Actor
+from sami_train.agent.networks import Actor, EstimateLoss
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import LearningConfig
+from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.episodes.windows import Windows
 from sami_train.given.init import InitConfig
@@ -34,17 +35,23 @@ class _Batch(NamedTuple):
     rewards: Tensor
     terminated: Tensor
     lost: Tensor
+    true_observations: Tensor
+    next_true_observations: Tensor
+    recent_actions: Tensor
+    next_recent_actions: Tensor
 
 
 class _Seen(NamedTuple):
     """The two states of each transition as the networks see them: (N, F + C), features of s and the context c there."""
 
     state: Tensor
-    """s_t, with gradient where the encoder learns."""
+    """s_t, as the actor reads it."""
+    critic_state: Tensor
+    """s_t, as the critics read it, with gradient where the encoder learns."""
     next_state: Tensor
-    """s_t+1."""
+    """s_t+1, as the actor reads it."""
     target_next_state: Tensor
-    """s_t+1 with the context that the momentum encoder infers."""
+    """s_t+1, as the critics read it, with the context that the momentum encoder infers."""
 
 
 class Learner:
@@ -55,12 +62,19 @@ class Learner:
         learning: hyperparameters.
         contrast: the method's contrastive loss, if it has one.
         init: what stays near what it was at first, where the policy was trained before.
+        behind: how much the estimate of the present weighs; it is not learned if None.
     """
 
     def __init__(
-        self, policy: ContextPolicy, learning: LearningConfig, contrast: Contrast | None, init: InitConfig
+        self,
+        policy: ContextPolicy,
+        learning: LearningConfig,
+        contrast: Contrast | None,
+        init: InitConfig,
+        behind: BehindGap | None = None,
     ) -> None:
         self.policy, self.learning, self.contrast, self.init = policy, learning, contrast, init
+        self.behind = behind or BehindGap()
         self.first_actor: Actor | None = None
         """What the actor is anchored to, see `InitConfig.anchor`; None where nothing is."""
         self.device = policy.device
@@ -125,20 +139,22 @@ class Learner:
         """
         self.noise.manual_seed(int(rng.integers(2**63)))
         windows = buffer.windows(buffer.sample(self.learning.batch_episodes, rng), rng)
-        x, state = self.policy.sequence_input(buffer.sequences(windows))
+        sequences = buffer.sequences(windows)
+        x, state = self.policy.sequence_input(sequences)
         inference = self.policy.encoder.infer(x, state, self.noise)
         with torch.no_grad():
             target_contexts = self.policy.momentum_encoder(x, state)[0]  # (B, L + 1, C)
         scalars: dict[str, Tensor] = {}
         shared = contrasting and self.contrast_optimizer is None
         if only_critics or self.init.keep_encoder:
-            inference = Inference(inference.contexts.detach(), None)
+            inference = inference.detached()
+        estimate = self.policy.estimate_loss(sequences, inference.corrections)
         for _ in range(self.learning.steps_per_draw):
             batch = self._transitions(buffer, windows, rng)
             contrastive = self.contrast.loss(buffer, rng) if self.contrast is not None and shared else None
-            scalars |= self._step(batch, inference, target_contexts, contrastive, only_critics)
+            scalars |= self._step(batch, inference, target_contexts, contrastive, estimate, only_critics)
             # The encoder has learned from these windows; the steps that follow take its contexts as data.
-            inference, shared = Inference(inference.contexts.detach(), None), False
+            inference, shared, estimate = inference.detached(), False, None
         if self.contrast is not None and self.contrast_optimizer is not None and contrasting:
             contrastive = self.contrast.loss(buffer, rng)
             if contrastive is not None:
@@ -158,29 +174,34 @@ class Learner:
         inference: Inference,
         target_contexts: Tensor,
         contrastive: ContrastiveLoss | None,
+        estimate: EstimateLoss | None,
         only_critics: bool,
     ) -> dict[str, Tensor]:
         """Take one gradient step of everything: the inner loop of Algorithm 1, phi with L_RL, psi with L_SaNCE too."""
         seen = self._seen(batch, inference, target_contexts)
         temperature = self.policy.log_temperature.detach().exp()
         target = self._target(batch, seen, temperature)
-        critics = self._update_critics_and_encoder(batch, inference, seen.state, target, contrastive)
+        critics = self._update_critics_and_encoder(batch, inference, seen.critic_state, target, contrastive, estimate)
         actor: dict[str, Tensor] = {}
         if not only_critics:
-            actor = self._update_actor(seen.state.detach(), temperature)
+            actor = self._update_actor(seen.state.detach(), seen.critic_state.detach(), temperature)
             self._update_temperature(actor["entropy"])
         soft_update(self.policy.critic_target, self.policy.critic, self.learning.critic_target_rate)
         return critics | actor
 
     def _seen(self, batch: _Batch, inference: Inference, target_contexts: Tensor) -> _Seen:
         """Join the features of each state with the context inferred there, c_t = psi(tau_0:t) (section 3)."""
-        rows, steps = batch.rows, batch.steps
-        features = self.policy.features(batch.observations)  # (N, F)
-        next_features = self.policy.features(batch.next_observations)  # (N, F)
+        rows, steps, policy = batch.rows, batch.steps, self.policy
+        known = None if inference.corrections is None else inference.corrections.detach()
+        now, later = (None, None) if known is None else (known[rows, steps], known[rows, steps + 1])
+        features = policy.features(policy.believed(batch.observations, now))  # (N, F)
+        next_features = policy.features(policy.believed(batch.next_observations, later))  # (N, F)
+        contexts, following = inference.contexts[rows, steps], target_contexts[rows, steps + 1]
         return _Seen(
-            torch.cat([features, inference.contexts[rows, steps]], -1),
+            torch.cat([features, contexts], -1),
+            policy.critic_state(features, batch.true_observations, contexts, batch.recent_actions),
             torch.cat([next_features, inference.contexts[rows, steps + 1].detach()], -1),
-            torch.cat([next_features, target_contexts[rows, steps + 1]], -1),
+            policy.critic_state(next_features, batch.next_true_observations, following, batch.next_recent_actions),
         )
 
     @torch.no_grad()
@@ -210,6 +231,7 @@ class Learner:
         state: Tensor,
         target: Tensor,
         contrastive: ContrastiveLoss | None,
+        estimate: EstimateLoss | None,
     ) -> dict[str, Tensor]:
         """Descend on L_RL + alpha L_SaNCE, with alpha the loss coefficient (section 4.3, figure 5, Algorithm 1)."""
         cfg = self.learning
@@ -223,6 +245,9 @@ class Learner:
             divergence = inference.divergence[batch.rows, batch.steps].mean()
             loss = loss + cfg.divergence_coefficient * divergence
             scalars["divergence"] = divergence.detach()
+        if estimate is not None:
+            loss = loss + self.behind.estimate * estimate.loss
+            scalars |= {"estimate_error": estimate.loss.detach(), "arrived_error": estimate.uncorrected}
         _descend(self.critic_optimizer, loss, list(self.policy.encoder.parameters()), cfg.encoder_clip)
         return scalars | {"critic_loss": critic_loss.detach()}
 
@@ -232,13 +257,13 @@ class Learner:
             q1, q2 = self.policy.critic(torch.cat([state, actions], -1))
         return 0.5 * (F.mse_loss(q1, target) + F.mse_loss(q2, target))
 
-    def _update_actor(self, state: Tensor, temperature: Tensor) -> dict[str, Tensor]:
+    def _update_actor(self, state: Tensor, critic_state: Tensor, temperature: Tensor) -> dict[str, Tensor]:
         """Descend on temperature * log pi(a | s, c) - min Q(s, c, a), a of pi: SAC's soft policy improvement."""
         policy = self.policy
         policy.critic.requires_grad_(False)
         with self._autocast():
             actions, log_prob = policy.actor.sample(state, self.noise)
-            q1, q2 = policy.critic(torch.cat([state, actions], -1))
+            q1, q2 = policy.critic(torch.cat([critic_state, actions], -1))
         loss = (temperature * log_prob - torch.minimum(q1, q2)).mean()
         if self.first_actor is not None:
             with torch.no_grad():

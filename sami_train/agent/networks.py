@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -65,6 +66,69 @@ class Features(nn.Module):
         deviation = (self.running_m2 / total).sqrt().clamp(min=1e-2)
         self.mean[columns] = self.running_mean[columns].float()
         self.scale[columns] = (1.0 / deviation[columns]).float()
+
+
+class EstimateLoss(NamedTuple):
+    """How far estimates are from the present, mean squares in deviations of each number."""
+
+    loss: Tensor
+    uncorrected: Tensor
+    """The same of what arrived, without gradient: what an estimate is worth is told by the two together."""
+
+
+class Present(nn.Module):
+    """Between what arrived and the present that an encoder estimates, both flat observations.
+
+    A correction is told in deviations of its number, as the running statistics have them, so that all weigh alike.
+
+    Args:
+        features: whose statistics these are.
+        signals: numbers of the flat observation that are estimated, by signal.
+    """
+
+    numbers: Tensor
+    columns: Tensor
+    place: Tensor
+
+    def __init__(self, features: Features, signals: Sequence[Sequence[int]]) -> None:
+        super().__init__()
+        self.signals = tuple(list(numbers) for numbers in signals)
+        numbers = torch.tensor([number for signal in self.signals for number in signal])
+        projection = features.projection
+        # Not part of what is learned: they follow from the layout.
+        self.register_buffer("numbers", numbers, persistent=False)
+        self.register_buffer("columns", projection[numbers].abs().argmax(1), persistent=False)
+        self.register_buffer("place", torch.eye(len(projection))[numbers], persistent=False)
+
+    @property
+    def size(self) -> int:
+        """How many numbers are estimated, E."""
+        return len(self.numbers)
+
+    def unit(self, features: Features) -> Tensor:
+        """Return what 1 stands for in a correction, (E,), in the signals' units."""
+        return 1.0 / features.scale[self.columns]
+
+    def needed(self, features: Features, arrived: Tensor, true: Tensor) -> Tensor:
+        """Return the corrections (..., E) from what arrived to the truth, both (..., D); clipped as features are."""
+        return ((true - arrived)[..., self.numbers] / self.unit(features)).clamp(-CLIP, CLIP)
+
+    def loss(
+        self, features: Features, corrections: Tensor, arrived: Tensor, true: Tensor, lengths: Tensor
+    ) -> EstimateLoss:
+        """Return the loss of corrections (B, L + 1, E) over windows (B, L + 1, D) of so many steps, (B,)."""
+        within = torch.arange(arrived.shape[1], device=arrived.device) <= lengths[:, None]
+        needed = self.needed(features, arrived, true)[within]
+        return EstimateLoss(F.mse_loss(corrections[within], needed), (needed**2).mean())
+
+    def estimate(self, features: Features, arrived: Tensor, corrections: Tensor) -> tuple[Tensor, ...]:
+        """Return what each signal is now, (..., size), as corrections (..., E) of what arrived (..., D) have it."""
+        now = arrived[..., self.numbers] + corrections * self.unit(features)
+        return torch.split(now, [len(signal) for signal in self.signals], -1)
+
+    def forward(self, arrived: Tensor, estimated: Sequence[Tensor]) -> Tensor:
+        """Return what arrived (..., D) with what was estimated of it, by signal, in its place."""
+        return arrived * (1.0 - self.place.sum(0)) + torch.cat(list(estimated), -1) @ self.place
 
 
 def mlp(sizes: Sequence[int], layer_norm: bool = False) -> nn.Sequential:

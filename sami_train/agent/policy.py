@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from sami_runtime.errors import SamiError
 from sami_train.agent.encoders import GaussianEncoder, HistoryEncoder, LSTMEncoder, NoEncoder, State, ToldEncoder
 from sami_train.agent.features import FeatureLayout
-from sami_train.agent.networks import CLIP, Actor, Features, TwinCritic
+from sami_train.agent.networks import CLIP, Actor, EstimateLoss, Features, Present, TwinCritic
 from sami_train.envs.layout import flatten
-from sami_train.episodes.buffer import SequenceBatch
 from sami_train.episodes.numpy_policy import EncoderKind, Weights
 from sami_train.episodes.task_code import TaskCode
+from sami_train.episodes.windows import SequenceBatch
 
 AnyEncoder = LSTMEncoder | GaussianEncoder | NoEncoder | HistoryEncoder | ToldEncoder
 
@@ -39,6 +39,10 @@ class ContextPolicy(BasePolicy):
         net_arch: units of the MLPs' hidden layers.
         layer_norm: LayerNorm in the critics.
         initial_temperature: SAC's alpha at the start.
+        estimated: numbers of the flat observation whose present the encoder estimates, by signal; the actor then acts
+            on the estimate. None estimates nothing.
+        critic_actions: how many of the actions executed last the critics read.
+        true_critic: whether the critics read the true state, which training alone knows.
     """
 
     def __init__(
@@ -57,11 +61,15 @@ class ContextPolicy(BasePolicy):
         net_arch: Sequence[int] = (256, 256),
         layer_norm: bool = True,
         initial_temperature: float = 1.0,
+        estimated: Sequence[Sequence[int]] | None = None,
+        critic_actions: int = 0,
+        true_critic: bool = False,
     ) -> None:
         super().__init__(observation_space, action_space, squash_output=True)
         actions = int(np.prod(action_space.shape))
         self.layout, self.action_size, self.told, self._history_steps = layout, actions, told, history_steps
-        self.features = Features(layout)
+        self.features, self.true_critic = Features(layout), true_critic
+        self.present = None if estimated is None else Present(self.features, estimated)
 
         def make_encoder() -> AnyEncoder:
             columns = layout.encoder_columns
@@ -74,15 +82,16 @@ class ContextPolicy(BasePolicy):
             if encoder == "told":
                 assert told is not None
                 return ToldEncoder(told.size)
-            return LSTMEncoder(columns, actions, hidden_size, context_size)
+            return LSTMEncoder(columns, actions, hidden_size, context_size, self.present.size if self.present else 0)
 
         self.encoder, self.momentum_encoder = make_encoder(), make_encoder()
         self.context_size = self.encoder.size if self.encoder.infers else 0
         """C of the context that it answers; 0 where it infers none."""
         inputs = self.features.size + self.encoder.size
         self.actor = Actor(inputs, actions, net_arch)
-        self.critic = TwinCritic(inputs + actions, net_arch, layer_norm)
-        self.critic_target = TwinCritic(inputs + actions, net_arch, layer_norm)
+        critic_inputs = inputs + actions * (critic_actions + 1)
+        self.critic = TwinCritic(critic_inputs, net_arch, layer_norm)
+        self.critic_target = TwinCritic(critic_inputs, net_arch, layer_norm)
         self.log_temperature = nn.Parameter(torch.tensor(float(np.log(initial_temperature))))
         self.momentum_encoder.load_state_dict(self.encoder.state_dict())
         self.critic_target.load_state_dict(self.critic.state_dict())
@@ -112,20 +121,52 @@ class ContextPolicy(BasePolicy):
             state: of the encoder, (B, ...) each.
 
         Returns:
-            Action (B, A), context (B, C) unless it infers none, then the encoder's next state.
+            Action (B, A), context (B, C) unless it infers none, what it estimates each signal to be now, then the
+            encoder's next state.
         """
-        (mean, _), context, state = self._advance(observation, previous_action, state)
-        return torch.tanh(mean), *((context,) if self.context_size else ()), *state
+        (mean, _), context, estimated, state = self._advance(observation, previous_action, state)
+        return torch.tanh(mean), *((context,) if self.context_size else ()), *estimated, *state
+
+    def believed(self, observations: Tensor, corrections: Tensor | None) -> Tensor:
+        """Return what the actor acts on: what arrived (..., D), corrected (..., E) where it estimates the present."""
+        if self.present is None or corrections is None:
+            return observations
+        return self.present(observations, self.present.estimate(self.features, observations, corrections))
+
+    def estimate_loss(self, sequences: SequenceBatch, corrections: Tensor | None) -> EstimateLoss | None:
+        """Return how far the present that was estimated over windows is from the true one; None without gradient."""
+        if self.present is None or corrections is None or not corrections.requires_grad:
+            return None
+        arrays = (sequences.observations, sequences.true_observations, sequences.lengths)
+        return self.present.loss(self.features, corrections, *(torch.from_numpy(a).to(self.device) for a in arrays))
+
+    def critic_state(self, believed: Tensor, true: Tensor, contexts: Tensor, recent_actions: Tensor) -> Tensor:
+        """Return what the critics read beside the action.
+
+        Args:
+            believed: features of what the actor acts on, (..., F).
+            true: flat observation of the world as it is, (..., D).
+            contexts: (..., C).
+            recent_actions: executed before, (..., K A).
+        """
+        features = self.features(true) if self.true_critic else believed
+        return torch.cat([features, contexts, recent_actions], -1)
 
     def _advance(
         self, observation: Tensor, previous_action: Tensor, state: State
-    ) -> tuple[tuple[Tensor, Tensor], Tensor, State]:
+    ) -> tuple[tuple[Tensor, Tensor], Tensor, tuple[Tensor, ...], State]:
         """Advance as `step`, with the actor's mean and log standard deviation in place of an action."""
         features = self.features(observation)
-        context, state = self.encoder(self.encoder_input(features, previous_action).unsqueeze(1), state)
+        estimated: tuple[Tensor, ...] = ()
+        x = self.encoder_input(features, previous_action).unsqueeze(1)
+        context, corrections, state = self.encoder.heads(x, state)
         context = context.squeeze(1)
+        if self.present is not None and corrections is not None:
+            # By signal and together again: the action follows from what the file answers, see `PolicyHead`.
+            estimated = self.present.estimate(self.features, observation, corrections.squeeze(1))
+            features = self.features(self.present(observation, estimated))
         seen = torch.cat([features, context], -1) if self.encoder.size else features
-        return self.actor(seen), context, state
+        return self.actor(seen), context, estimated, state
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         raise NotImplementedError("a recurrent policy acts with predict(observation, state, episode_start)")
@@ -167,7 +208,7 @@ class ContextPolicy(BasePolicy):
             state = tuple(part * keep.reshape(n, *[1] * (part.ndim - 1)) for part in state)
         with torch.no_grad():
             observed, *encoder, previous = (torch.as_tensor(part, device=self.device) for part in (flat, *state))
-            (mean, log_std), _, after = self._advance(observed, previous, tuple(encoder))
+            (mean, log_std), _, _, after = self._advance(observed, previous, tuple(encoder))
             raw = mean if deterministic else mean + log_std.exp() * torch.randn_like(mean)
             action = torch.tanh(raw).cpu().numpy()
         state = (*(part.cpu().numpy() for part in after), action)
@@ -191,6 +232,8 @@ class ContextPolicy(BasePolicy):
             "actor.log_std.bias": self.actor.log_std.bias,
         }
         tensors |= {f"encoder.{name}": tensor for name, tensor in self.encoder.arrays().items()}
+        if self.present is not None:
+            tensors["present.place"] = self.present.unit(self.features)[:, None] * self.present.place
         for i, linear in enumerate(linears):
             tensors[f"actor.weight_{i}"], tensors[f"actor.bias_{i}"] = linear.weight, linear.bias
         arrays = {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in tensors.items()}

@@ -10,6 +10,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from sami_runtime.errors import SamiError
 from sami_train.config.schema import TrainConfig
+from sami_train.envs.layout import flat_size
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature
 from sami_train.episodes.rollout import tasks_of
@@ -66,6 +67,13 @@ def require_tasks(env: gym.Env, method: Method) -> None:
             f"{method.title} compares tasks with one another, and this environment draws from {tasks}; it "
             f"needs at least {method.least_tasks}. Give it more tasks, or take another --method, e.g. satesac."
         )
+
+
+def estimated(spec: EnvironmentSpec | None, space: gym.Space) -> list[list[int]]:
+    """Return the numbers of the flat observation whose present is estimated, by signal; all where none is known."""
+    if spec is None:
+        return [list(range(flat_size(space)))]
+    return [spec.layout.numbers(signal.name) for signal in spec.estimated]
 
 
 def task_code(env: VecEnv | None, config: TrainConfig, spec: EnvironmentSpec | None) -> TaskCode:

@@ -12,6 +12,7 @@ from sami_train.config.refusal import ConfigError, explained, keys_of
 from sami_train.config.suitability import misfit
 from sami_train.envs.catalog import environment
 from sami_train.envs.tasks import Task
+from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.exploration import Exploration
 from sami_train.given.init import InitConfig
 from sami_train.methods.methods import method
@@ -202,6 +203,7 @@ class TrainConfig(Settings):
     contrast: ContrastConfig = ContrastConfig()
     collection: CollectionConfig = CollectionConfig()
     exploration: Exploration = Exploration()
+    behind_gap: BehindGap = BehindGap()
 
     @model_validator(mode="wrap")
     @classmethod
@@ -245,6 +247,13 @@ class TrainConfig(Settings):
     def gap_profile(self) -> GapProfile | None:
         """The gap to reality that training goes on behind; None without one."""
         return GapProfile.loads(self.gap) if self.gap else None
+
+    @property
+    def truth_bytes(self) -> int:
+        """Memory that the true state takes in the buffer, at most; 0 where nothing of it is kept."""
+        spec = environment(self.env)
+        steps = (self.collection.episode_steps or spec.episode_steps) + 1
+        return self.learning.buffer_episodes * steps * spec.layout.size * 4 if self.behind_gap.keeps_truth else 0
 
     def updates_after(self, steps: int) -> int:
         """Return how many updates so many environment steps owe: none before the warm-up ends."""

@@ -70,4 +70,23 @@ def misfit(config: TrainConfig, spec: EnvironmentSpec) -> str | None:
             f"learning.reward_offset is {learning.reward_offset}, and episodes of {env} end early: it would "
             "change what is worth ending them for. Set learning.reward_offset=0."
         )
+    return _misfit_behind_gap(config, spec)
+
+
+def _misfit_behind_gap(config: TrainConfig, spec: EnvironmentSpec) -> str | None:
+    behind, chosen = config.behind_gap, method(config.method)
+    if behind.true_goals and spec.goal is None:
+        return f"behind_gap.true_goals is true, and {config.env} has no goal; leave it false."
+    if behind.estimate > 0 and chosen.encoder != "lstm":
+        return (
+            f"behind_gap.estimate is {behind.estimate}, and only an LSTM encoder estimates the present, which "
+            f"{chosen.title} has not. Set behind_gap.estimate=0, or take another --method, e.g. satesac."
+        )
+    if behind.full_from and not config.gap:
+        return f"behind_gap.full_from is {behind.full_from}, and there is no gap that could grow. Give one by --gap."
+    if behind.keeps_truth and config.collection.recordings:
+        return (
+            "collection.recordings do not tell the true state, which behind_gap.true_goals, true_critic and estimate "
+            "learn from. Leave the recordings or these switches out."
+        )
     return None

@@ -138,7 +138,7 @@ def adaptation(
     """
     rows = side_by_side(episodes)
     runner = ChangedEpisodes(model, spec, rows)
-    along = Change(change.after, change.after, change.step)
+    along = change.along
     runs: dict[Variant, list[Run]] = {variant: [] for variant in Variant}
     starts: list[Run] = []
     try:

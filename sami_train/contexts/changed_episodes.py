@@ -15,6 +15,7 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
 from sami_train.contexts.change import Change
 from sami_train.contexts.policy_head import PolicyHead
+from sami_train.envs.gapped_env import GappedEnv
 from sami_train.envs.layout import flatten
 from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
@@ -75,7 +76,8 @@ class ChangedEpisodes:
         require_compatible(self.contract, spec.signals, spec.action, f"environment {spec.name!r}")
         self._head, self._session = PolicyHead(artifact), Session(artifact, batch=rows)
         self._layout, self._names = spec.layout, [signal.name for signal in self.contract.observation]
-        self._envs = [make(spec) for _ in range(rows)]
+        self._spec = spec
+        self._envs: list[Any] = [make(spec) for _ in range(rows)]
 
     def close(self) -> None:
         """Give the simulators back."""
@@ -92,10 +94,13 @@ class ChangedEpisodes:
             starts: for `Variant.START`, the episodes (n,) of these seeds that had the new dynamics all along.
         """
         task = {"task": dict(change.before)}
-        begun = [env.reset(seed=seed, options=task)[0] for env, seed in zip(self._envs, seeds, strict=True)]
+        envs = self._envs
+        if change.gaps is not None:
+            envs = [GappedEnv(env, self._spec, change.gaps[0]) for env in envs]
+        begun = [env.reset(seed=seed, options=task)[0] for env, seed in zip(envs, seeds, strict=True)]
         observation = np.stack([flatten(seen) for seen in begun])
         self._session.reset()
-        rows = [_Row() for _ in self._envs]
+        rows = [_Row() for _ in envs]
         for t in count():
             running = [n for n, row in enumerate(rows) if not row.over]
             if not running:
@@ -103,7 +108,9 @@ class ChangedEpisodes:
             if t == change.step:
                 if variant is not Variant.UNCHANGED:
                     for n in running:
-                        self._envs[n].unwrapped.set_dynamics(change.after)
+                        envs[n].unwrapped.set_dynamics(change.after)
+                        if change.gaps is not None:
+                            envs[n].change_gap(change.gaps[1])
                 if variant is Variant.RESET:
                     self._session.reset()
             signals = self._layout.by_name(observation, self._names)
@@ -113,10 +120,10 @@ class ChangedEpisodes:
                 frozen = step.context
             if t >= change.step and variant in (Variant.FROZEN, Variant.START):
                 given = frozen if variant is Variant.FROZEN else np.stack([run.context(t) for run in starts])
-                actions = self._head(signals, given)
+                actions = self._head(signals, given, step.extra)
                 self._session.executed(actions)
             for n in running:
-                seen = rows[n].step(self._envs[n], actions[n], step.context[n], given[n])
+                seen = rows[n].step(envs[n], actions[n], step.context[n], given[n])
                 observation[n] = flatten(seen)
         return [row.run() for row in rows]
 

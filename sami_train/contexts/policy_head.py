@@ -21,8 +21,9 @@ TOLERANCE = 1e-5
 class PolicyHead:
     """The part of a model's graph from observations and context to the action, with the file's own weights.
 
-    The graph is cut at its tensor `context`; the file is not changed. It was checked, when it was made, to give the
-    actions of the file's golden steps from their contexts.
+    The graph is cut at its tensor `context`, and at the other things that it answers, such as an estimate of the
+    present; the file is not changed. It was checked, when it was made, to give the actions of the file's golden steps
+    from their contexts.
 
     Args:
         artifact: the model file.
@@ -37,11 +38,12 @@ class PolicyHead:
         if contract.context is None:
             raise SamiError(f"model {contract.name!r} infers no context: there is nothing to freeze or exchange.")
         self._given = contract.given
+        self._extra = [signal.name for signal in contract.extra_outputs]
         model = onnx.load_from_string(artifact.model_bytes)
-        cut = Extractor(model).extract_model([*self._given, CONTEXT], [ACTION])
+        cut = Extractor(model).extract_model([*self._given, CONTEXT, *self._extra], [ACTION])
         self._onnx = build(replace(artifact, model_bytes=cut.SerializeToString()))
         if golden := contract.golden_steps():
-            found = self(golden.observation, golden.answers[CONTEXT])
+            found = self(golden.observation, golden.answers[CONTEXT], golden.answers)
             error = float(np.abs(found - golden.answers[ACTION]).max())
             if not error <= TOLERANCE:
                 raise CheckFailed(
@@ -49,8 +51,11 @@ class PolicyHead:
                     f"steps; at most {TOLERANCE:.0e} is accepted. Its action does not depend on the context alone."
                 )
 
-    def __call__(self, observation: Mapping[str, np.ndarray], context: np.ndarray) -> np.ndarray:
-        """Actions (n, A) for observations by signal, (n, size) each, and contexts (n, C)."""
-        feed = {name: np.asarray(observation[signal.name], np.float32) for name, signal in self._given.items()}
-        (action,) = self._onnx.run([ACTION], {**feed, CONTEXT: np.asarray(context, np.float32)})
+    def __call__(
+        self, observation: Mapping[str, np.ndarray], context: np.ndarray, extra: Mapping[str, np.ndarray] | None = None
+    ) -> np.ndarray:
+        """Actions (n, A) for observations by signal, (n, size) each, contexts (n, C), and all else that is answered."""
+        feed = {name: observation[signal.name] for name, signal in self._given.items()}
+        feed |= {CONTEXT: context, **{name: (extra or {})[name] for name in self._extra}}
+        (action,) = self._onnx.run([ACTION], {name: np.asarray(each, np.float32) for name, each in feed.items()})
         return np.asarray(action)

@@ -81,6 +81,10 @@ class Layout:
         indices = self._indices[name]
         return slice(indices[0], indices[-1] + 1)
 
+    def numbers(self, name: str) -> list[int]:
+        """Return a signal's columns in the flat vector, one by one."""
+        return list(self._indices[name])
+
     def by_name(self, flat: np.ndarray, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """Return copies of the signals (..., size) in flat vectors (..., D).
 

@@ -201,6 +201,12 @@ class EnvironmentSpec:
         return self.layout.signals
 
     @property
+    def estimated(self) -> tuple[Signal, ...]:
+        """Signals whose present a policy may estimate: all but the goal, which is given and not measured."""
+        goals = range(0) if self.goal is None else range(self.goal.desired.start, self.goal.desired.stop)
+        return tuple(signal for signal in self.signals if self.layout.columns(signal.name).start not in goals)
+
+    @property
     def outcomes(self) -> dict[str, str]:
         """What evaluations tell of an episode beside what it is judged by: the skill of each column."""
         return {skill.column: skill.name for skill in self.skills if skill.column is not None}

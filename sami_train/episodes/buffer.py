@@ -10,27 +10,13 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.goals import Goal
+from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.episode import Episode
-from sami_train.episodes.windows import WindowPlan, Windows, whole
+from sami_train.episodes.windows import SequenceBatch, WindowPlan, Windows, whole
 
 
 class ReplayError(SamiError):
     """A buffer that cannot give what was asked for, or a buffer file that does not fit."""
-
-
-class SequenceBatch(NamedTuple):
-    """What an encoder runs over: B windows, padded at the end to the longest of them, L steps."""
-
-    observations: np.ndarray
-    """(B, L + 1, D): one more than actions, since the last state is the last step's successor."""
-    actions: np.ndarray
-    """(B, L, A)"""
-    previous_action: np.ndarray
-    """(B, A) executed before the first observation; zero at the start of an episode."""
-    state: tuple[np.ndarray, ...]
-    """The encoder's state before the first observation, (B, ...) each; empty where all are starts of episodes."""
-    lengths: np.ndarray
-    """(B,) steps of each window; what lies beyond is padding."""
 
 
 class TransitionBatch(NamedTuple):
@@ -52,6 +38,14 @@ class TransitionBatch(NamedTuple):
     """(N,) bool: no value after this step. Never true for a time-out."""
     lost: np.ndarray
     """(N,) bool: terminated by a failure from which the goal can never be reached."""
+    true_observations: np.ndarray
+    """(N, D), as in `SequenceBatch`."""
+    next_true_observations: np.ndarray
+    """(N, D)"""
+    recent_actions: np.ndarray
+    """(N, K A), as in `SequenceBatch`."""
+    next_recent_actions: np.ndarray
+    """(N, K A)"""
 
 
 class EpisodeBuffer:
@@ -63,6 +57,7 @@ class EpisodeBuffer:
         observation_size, action_size: D and A.
         goal: see `Goal`; needed for hindsight.
         plan: how long episodes are cut into windows; None learns from whole ones.
+        behind: what it keeps of the true state, and how many actions critics read.
     """
 
     def __init__(
@@ -73,6 +68,7 @@ class EpisodeBuffer:
         action_size: int,
         goal: Goal | None = None,
         plan: WindowPlan | None = None,
+        behind: BehindGap | None = None,
     ) -> None:
         if capacity < 1 or horizon < 1:
             raise ReplayError(
@@ -80,6 +76,8 @@ class EpisodeBuffer:
             )
         self.capacity, self.horizon, self.goal, self.plan = capacity, horizon, goal, plan
         self.observations = np.zeros((capacity, horizon + 1, observation_size), np.float32)
+        self.behind = behind or BehindGap()
+        self.true_observations = np.zeros_like(self.observations) if self.behind.keeps_truth else self.observations
         self.actions = np.zeros((capacity, horizon, action_size), np.float32)
         self.rewards = np.zeros((capacity, horizon), np.float32)
         self.lengths = np.zeros(capacity, np.int64)
@@ -111,6 +109,11 @@ class EpisodeBuffer:
                 "Collect with the buffer's plan."
             )
         slot = self.added % self.capacity
+        if self.behind.keeps_truth:
+            if episode.true_observations is None:
+                raise ReplayError("an episode tells no true state, which this buffer keeps; collect by its `behind`.")
+            self.true_observations[slot, : n + 1] = episode.true_observations
+            self.true_observations[slot, n + 1 :] = 0.0
         self.observations[slot, : n + 1], self.observations[slot, n + 1 :] = episode.observations, 0.0
         self.actions[slot, :n], self.actions[slot, n:] = episode.actions, 0.0
         self.rewards[slot, :n], self.rewards[slot, n:] = episode.rewards, 0.0
@@ -133,7 +136,8 @@ class EpisodeBuffer:
     def of(self, where: np.ndarray) -> EpisodeBuffer:
         """Return a buffer of copies of the episodes at these positions, as if they had been added in this order."""
         _, _, observation_size = self.observations.shape
-        part = EpisodeBuffer(len(where), self.horizon, observation_size, self.actions.shape[2], self.goal, self.plan)
+        action_size = self.actions.shape[2]
+        part = EpisodeBuffer(len(where), self.horizon, observation_size, action_size, self.goal, self.plan, self.behind)
         for (_, copied), (_, array) in zip(part._arrays(), self._arrays(), strict=True):
             copied[:] = array[where]
         part.added = len(where)
@@ -160,9 +164,17 @@ class EpisodeBuffer:
         actions = self.actions[rows, np.minimum(steps[:, :-1], self.horizon - 1)]
         first = self.actions[episodes, np.maximum(starts - 1, 0)] * (starts > 0)[:, None]
         state = tuple(stored[episodes, starts // self.plan.stride] for stored in self.states) if self.plan else ()
-        return SequenceBatch(
-            self.observations[rows, np.minimum(steps, self.horizon)], actions, first.astype(np.float32), state, lengths
-        )
+        within = np.minimum(steps, self.horizon)
+        observations = self.observations[rows, within]
+        true = self.true_observations[rows, within] if self.behind.keeps_truth else observations
+        recent = self._recent_actions(rows, within)
+        return SequenceBatch(observations, actions, first.astype(np.float32), state, lengths, true, recent)
+
+    def _recent_actions(self, slots: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """Return the K actions before each of these steps, end to end: (..., K A)."""
+        before = steps[..., None] - np.arange(self.behind.critic_actions, 0, -1)  # (..., K)
+        recent = self.actions[slots[..., None], np.maximum(before, 0)] * (before >= 0)[..., None].astype(np.float32)
+        return recent.reshape(*steps.shape, self.behind.critic_actions * self.actions.shape[2])
 
     def sample(self, episodes: int, rng: np.random.Generator) -> np.ndarray:
         """Draw positions of episodes uniformly, with replacement."""
@@ -197,8 +209,10 @@ class EpisodeBuffer:
         within = flat - (ends[rows] - lengths[rows]) + windows.burn_in[rows]
         slots, steps = windows.episodes[rows], windows.starts[rows] + within
 
-        observations = self.observations[slots, steps]
-        following = self.observations[slots, steps + 1]
+        observations, following = self.observations[slots, steps], self.observations[slots, steps + 1]
+        true, true_following = observations, following
+        if self.behind.keeps_truth:
+            true, true_following = self.true_observations[slots, steps], self.true_observations[slots, steps + 1]
         last = steps == self.lengths[slots] - 1
         rewards = self.rewards[slots, steps]
         terminated = last & self.terminated[slots]
@@ -208,16 +222,19 @@ class EpisodeBuffer:
         if hindsight > 0:
             goal = self._goal()
             later = steps + 1 + (rng.random(len(flat)) * (self.lengths[slots] - steps)).astype(np.int64)
-            new_goal = self.observations[slots, later][:, goal.achieved].copy()
+            # What a goal is judged by: the world, or what was seen of it.
+            judged, judged_following = (true, true_following) if self.behind.true_goals else (observations, following)
+            seen = self.true_observations if self.behind.true_goals else self.observations
+            new_goal = seen[slots, later][:, goal.achieved].copy()
             relabel = rng.random(len(flat)) < hindsight
             if goal.lowest is not None:
                 relabel &= new_goal[:, 2] > goal.lowest
             if goal.height is not None:
                 new_goal[:, 2] = goal.height
-            observations[relabel, goal.desired] = new_goal[relabel]
-            following[relabel, goal.desired] = new_goal[relabel]
-            already = goal.reached(observations[:, goal.achieved], new_goal)
-            reached = goal.reached(following[:, goal.achieved], new_goal)
+            for stream in (observations, following, true, true_following):
+                stream[relabel, goal.desired] = new_goal[relabel]
+            already = goal.reached(judged[:, goal.achieved], new_goal)
+            reached = goal.reached(judged_following[:, goal.achieved], new_goal)
             rewards = np.where(relabel, np.where(reached, 0.0, -1.0), rewards).astype(np.float32)
             terminated = np.where(relabel, reached | lost, terminated)
             keep = ~(relabel & already)
@@ -234,6 +251,10 @@ class EpisodeBuffer:
             rewards[chosen],
             terminated[chosen],
             lost[chosen],
+            true[chosen],
+            true_following[chosen],
+            self._recent_actions(slots, steps)[chosen],
+            self._recent_actions(slots, steps + 1)[chosen],
         )
 
     def _goal(self) -> Goal:
@@ -253,6 +274,8 @@ class EpisodeBuffer:
             "returns",
         ):
             yield name, getattr(self, name)
+        if self.behind.keeps_truth:
+            yield "true_observations", self.true_observations
         if self.plan:
             yield from zip((f"state.{name}" for name in self.plan.state), self.states, strict=True)
 

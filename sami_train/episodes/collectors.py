@@ -16,6 +16,7 @@ import gymnasium as gym
 import numpy as np
 
 from sami_runtime.errors import SamiError
+from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.episode import Episode
 from sami_train.episodes.exploration import Exploration, Reach
 from sami_train.episodes.numpy_policy import NumpyPolicy, Weights
@@ -129,7 +130,7 @@ class Processes:
         weights: first weights.
         seed, exploration, reach: see `Rollout`.
         next_index: number of the next episode; collector i of n takes every n-th round from there.
-        state_every: see `Rollout`.
+        state_every, behind: see `Rollout`.
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class Processes:
         reach: Reach | None,
         next_index: int = 0,
         state_every: int = 0,
+        behind: BehindGap | None = None,
     ) -> None:
         context = mp.get_context("spawn")
         self._weights = SharedWeights(weights, context)
@@ -155,7 +157,7 @@ class Processes:
                 name=f"collector-{i}",
                 daemon=True,
                 args=(
-                    (_without_monitor(spec), envs, seed, exploration, reach, state_every),
+                    (_without_monitor(spec), envs, seed, exploration, reach, state_every, behind),
                     range(next_index + i * envs, 2**62, envs * collectors),
                     self._weights,
                     self._steps,
@@ -227,6 +229,7 @@ def make_source(
     state_every: int,
     collectors: int,
     envs_each: int,
+    behind: BehindGap,
 ) -> Source:
     """Return what collects: in step where there are no collectors, else processes with `envs_each` environments each.
 
@@ -234,9 +237,10 @@ def make_source(
     """
     if collectors == 0:
         policy = NumpyPolicy(newest(), len(envs))
-        rollout = Rollout(envs, policy, seed, exploration, reach, state_every=state_every)
+        rollout = Rollout(envs, policy, seed, exploration, reach, state_every=state_every, behind=behind)
         return InStep(rollout, policy, newest, next_index)
-    return Processes(envs[0].spec, envs_each, collectors, newest(), seed, exploration, reach, next_index, state_every)
+    spec = envs[0].spec
+    return Processes(spec, envs_each, collectors, newest(), seed, exploration, reach, next_index, state_every, behind)
 
 
 def _without_monitor(spec: Any) -> Any:
@@ -246,7 +250,7 @@ def _without_monitor(spec: Any) -> Any:
 
 
 def _collect(
-    what: tuple[Any, int, int, Exploration, Reach | None, int],
+    what: tuple[Any, int, int, Exploration, Reach | None, int, BehindGap | None],
     indices: range,
     weights: SharedWeights,
     steps: Synchronized[int],
@@ -259,11 +263,11 @@ def _collect(
     parent = mp.parent_process()
     alive: Callable[[], bool] = lambda: not stop.is_set() and (parent is None or parent.is_alive())  # noqa: E731
     try:
-        spec, count, seed, exploration, reach, state_every = what
+        spec, count, seed, exploration, reach, state_every, behind = what
         version = weights.version.value
         policy = NumpyPolicy(weights.read(), count)
         envs = [gym.make(spec) for _ in range(count)]
-        rollout = Rollout(envs, policy, seed, exploration, reach, state_every=state_every)
+        rollout = Rollout(envs, policy, seed, exploration, reach, state_every=state_every, behind=behind)
         for first in indices:
             if version != weights.version.value:
                 version = weights.version.value

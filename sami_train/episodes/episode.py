@@ -34,6 +34,8 @@ class Episode:
     """Skills seen at any step; empty where the environment labels none."""
     states: tuple[np.ndarray, ...] = ()
     """The encoder's state before steps 0, n, 2 n, ..., (ceil(T / n), ...) each; empty where none were asked for."""
+    true_observations: np.ndarray | None = None
+    """What would have been observed without a gap, (T + 1, D) float32; None where it was not asked for."""
 
     def __len__(self) -> int:
         return len(self.actions)

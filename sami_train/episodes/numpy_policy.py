@@ -67,6 +67,8 @@ class LSTM:
         self._gates = np.ascontiguousarray(np.concatenate(halves, axis=1).T)
         self._bias = arrays["encoder.bias_ih"] + arrays["encoder.bias_hh"]
         self._head, self._head_bias = arrays["encoder.head.weight"].T, arrays["encoder.head.bias"]
+        self._correction = arrays["encoder.correction.weight"].T if "encoder.correction.weight" in arrays else None
+        self._correction_bias = arrays.get("encoder.correction.bias")
 
     def start(self, rows: int) -> State:
         """Return the state of n episodes that begin."""
@@ -80,6 +82,11 @@ class LSTM:
         cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(g)
         hidden = _sigmoid(o) * np.tanh(cell)
         return np.maximum(hidden, 0.0) @ self._head + self._head_bias, (hidden[:, None], cell[:, None])
+
+    def corrections(self, state: State) -> np.ndarray:
+        """Return how the present differs from what arrived, (n, E), as the state after a step has it."""
+        assert self._correction is not None
+        return state[0][:, 0] @ self._correction + self._correction_bias
 
 
 class Gaussians:
@@ -232,11 +239,13 @@ class NumpyPolicy:
         Returns:
             actions (n, A) in [-1, 1] and contexts (n, C). The caller sets `previous_action` if it executes others.
         """
-        w, clip = self._w, self._clip
-        features = (observation @ w["features.projection"] - w["features.mean"]) * w["features.scale"]
-        features = np.clip(features, -clip, clip)
+        w = self._w
+        features = self._features(observation)
         encoder_features = features[:, : self._encoder_columns]
         context, self.state = self._encoder.step(encoder_features, self.previous_action, self.state)
+        if "present.place" in w:
+            assert isinstance(self._encoder, LSTM)
+            features = self._features(observation + self._encoder.corrections(self.state) @ w["present.place"])
         x = np.maximum(_mlp(np.concatenate([features, context], axis=1), self._actor), 0.0)
         action = x @ w["actor.mean.weight"].T + w["actor.mean.bias"]
         if noise is not None:
@@ -245,3 +254,8 @@ class NumpyPolicy:
         action = np.tanh(action).astype(np.float32)
         self.previous_action = action
         return action, context
+
+    def _features(self, observation: np.ndarray) -> np.ndarray:
+        w = self._w
+        features = (observation @ w["features.projection"] - w["features.mean"]) * w["features.scale"]
+        return np.clip(features, -self._clip, self._clip)

@@ -15,8 +15,10 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
+from sami_train.envs.gapped_env import GAP_SIZE, TRUE_OBSERVATION
 from sami_train.envs.layout import flatten
 from sami_train.envs.tasks import Task
+from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.episode import DRAWN, Episode
 from sami_train.episodes.exploration import Exploration, Reach, _Explorer
 
@@ -60,6 +62,7 @@ class Rollout:
         reach: scripted exploration of the environment, see `EnvironmentSpec.reach`.
         tasks: visited in turn; those that the environment draws from, if None.
         state_every: steps between encoder states that episodes bring along; 0 brings none.
+        behind: what episodes behind a gap bring along of the true state, and how large the gap is.
     """
 
     def __init__(
@@ -71,8 +74,9 @@ class Rollout:
         reach: Reach | None = None,
         tasks: Sequence[Task] | None = None,
         state_every: int = 0,
+        behind: BehindGap | None = None,
     ) -> None:
-        self.state_every = state_every
+        self.state_every, self.behind = state_every, behind or BehindGap()
         self.envs, self.policy, self.seed = list(envs), policy, seed
         self.exploration, self._reach = exploration, reach
         self.tasks = tasks or tasks_of(self.envs[0])
@@ -117,8 +121,10 @@ class Rollout:
         start, explore = beginning(self.seed, index)
         task_index = index % len(self.tasks)
         task = self.tasks[task_index]
-        options = {"task": dict(task)} if task else None
-        observation, info = env.reset(seed=start, options=options)
+        options: dict[str, Any] = {"task": dict(task)} if task else {}
+        if (size := self.behind.size(steps_done)) < 1.0:
+            options[GAP_SIZE] = size
+        observation, info = env.reset(seed=start, options=options or None)
         if not task and info.get("task"):  # which the environment drew, of many without end
             task, task_index = info["task"], DRAWN
         explorer = _Explorer(
@@ -129,7 +135,9 @@ class Rollout:
             self._high,
             self._reach,
         )
-        return _Recorder(index, task, task_index, explorer, [flatten(observation)], info.get("task", task))
+        recorder = _Recorder(index, task, task_index, explorer, [flatten(observation)], info.get("task", task))
+        recorder.true_observations = [recorder.true(info)] if self.behind.keeps_truth else None
+        return recorder
 
 
 class _Recorder:
@@ -154,6 +162,11 @@ class _Recorder:
         self.terminated = False
         self.info: dict[str, Any] = {}
         self.states: list[tuple[np.ndarray, ...]] = []
+        self.true_observations: list[np.ndarray] | None = None
+
+    def true(self, info: dict[str, Any]) -> np.ndarray:
+        """Return what would have been observed last without a gap; where there is none, that is what was observed."""
+        return np.asarray(info.get(TRUE_OBSERVATION, self.observations[-1]))
 
     def keep_state(self, policy: Policy, row: int, every: int) -> None:
         """Keep the encoder's state before this step, if it is one of those that are kept."""
@@ -164,6 +177,8 @@ class _Recorder:
         """Step the environment, and return whether the episode is over."""
         observation, reward, terminated, truncated, self.info = env.step(action)
         self.observations.append(flatten(observation))
+        if self.true_observations is not None:
+            self.true_observations.append(self.true(self.info))
         self.actions.append(action.copy())
         self.rewards.append(float(reward))
         self.terminated = terminated
@@ -183,6 +198,7 @@ class _Recorder:
             success=bool(self.info.get("is_success", False)),
             skills=frozenset(self.skills),
             states=tuple(np.stack(part) for part in zip(*self.states, strict=True)),
+            true_observations=None if self.true_observations is None else np.stack(self.true_observations),
         )
 
 

@@ -22,6 +22,25 @@ class Windows(NamedTuple):
     """(B,) how many of the first steps are not learned from."""
 
 
+class SequenceBatch(NamedTuple):
+    """What an encoder runs over: B windows, padded at the end to the longest of them, L steps."""
+
+    observations: np.ndarray
+    """(B, L + 1, D): one more than actions, since the last state is the last step's successor."""
+    actions: np.ndarray
+    """(B, L, A)"""
+    previous_action: np.ndarray
+    """(B, A) executed before the first observation; zero at the start of an episode."""
+    state: tuple[np.ndarray, ...]
+    """The encoder's state before the first observation, (B, ...) each; empty where all are starts of episodes."""
+    lengths: np.ndarray
+    """(B,) steps of each window; what lies beyond is padding."""
+    true_observations: np.ndarray
+    """(B, L + 1, D) without a gap; those that were observed, where the buffer keeps no others."""
+    recent_actions: np.ndarray
+    """(B, L + 1, K A): the K actions before each observation, the newest last; zeros before the episode began."""
+
+
 def whole(episodes: np.ndarray, lengths: np.ndarray) -> Windows:
     """Take episodes from their first step to their last; arguments as `WindowPlan.draw`."""
     nothing = np.zeros_like(lengths)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sami_runtime.model.contract import Context, Contract, StateTensor
+from sami_runtime.model.contract import PRESENT, Context, Contract, StateTensor
+from sami_runtime.signals import Signal
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.spec import EnvironmentSpec
@@ -38,12 +39,20 @@ def fill_contract(
         action=spec.action,
         state=tuple(StateTensor(name=name, shape=shape) for name, shape in policy.encoder.state.items()),
         context=Context(size=policy.context_size) if policy.context_size else None,
+        extra_outputs=() if policy.present is None else tuple(map(present_signal, spec.estimated)),
         episode_steps=spec.episode_steps,
         training={**training, "env": spec.name},
         evaluation=None if evaluation is None else dict(evaluation),
         sheet=spec.sheet,
         weights_sha256=NO_GRAPH,
     )
+
+
+def present_signal(signal: Signal) -> Signal:
+    """Return the output that tells what a policy estimates a signal to be now, beside what arrived of it."""
+    free = (None,) * signal.size
+    told = {"name": f"{PRESENT}{signal.name}", "low": free, "high": free, "moves": None}
+    return signal.model_copy(update={**told, "meaning": f"what {signal.name} is estimated to be now"})
 
 
 def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:

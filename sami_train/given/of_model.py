@@ -19,6 +19,8 @@ from sami_train.given.weights import Weights, WeightsHeader
 
 PREFIX = "policy."
 """What the graph's names of the policy's tensors begin with."""
+FOLLOWS = "present."
+"""What the names of tensors begin with that follow from the layout of observations, and are not learned."""
 GATES = (0, 2, 3, 1)
 """Where ONNX's LSTM, whose gates are i, o, f, c, has those of torch's, which are i, f, c, o."""
 Arrays = dict[str, NDArray[Any]]
@@ -67,6 +69,7 @@ def _arrays(graph: onnx.GraphProto) -> Arrays:
     """Return the policy's tensors by their names there."""
     stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     arrays = {name.removeprefix(PREFIX): array for name, array in stored.items() if name.startswith(PREFIX)}
+    arrays = {name: array for name, array in arrays.items() if not name.startswith(FOLLOWS)}
     maker = {output: node for node in graph.node for output in node.output}
     for node in graph.node:
         if node.op_type == "LSTM":

@@ -52,8 +52,8 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
             entropy = config.learning.target_entropy / policy.action_size
             value = entropy - NORMAL_ENTROPY if name.endswith("bias") else 0.0
             tensors[name] = torch.full_like(begun[name], value)
-        elif name.startswith("critic."):
-            tensors[name] = begun[name]
+        elif name.startswith(("critic.", "encoder.correction.", "momentum_encoder.correction.")):
+            tensors[name] = begun[name]  # a head that has learned nothing yet takes what arrived for the present
     wrong = sorted(name for name in begun.keys() | tensors.keys() if _shape(begun, name) != _shape(tensors, name))
     if wrong or not torch.equal(tensors["features.projection"].cpu(), begun["features.projection"].cpu()):
         of = ", ".join(f"{name} {_shape(tensors, name)} instead of {_shape(begun, name)}" for name in wrong[:3])

@@ -4,15 +4,17 @@ import io
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium
+import numpy as np
 import pytest
 
 pytest.importorskip("mujoco")
 
-from sami_cli.show.live import LiveLine
+from sami_cli.show.live import LiveLine, corrected
 
-from sami_runtime import Telemetry, read_artifact
+from sami_runtime import Observation, Telemetry, read_artifact
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
@@ -129,10 +131,11 @@ def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
     telemetry, screen, pipe = Telemetry(contract), Terminal(), io.StringIO()
     for _ in range(contract.atlas.step + 1):
         telemetry.update(contract.golden_steps().answers["context"][0] + 100.0)
+    tick = SimpleNamespace(observation=None, extra={})
     with LiveLine(telemetry, screen) as line:
-        line(None)
-        line(None)  # too soon
-    LiveLine(telemetry, pipe)(None)
+        line(tick)
+        line(tick)  # too soon
+    LiveLine(telemetry, pipe)(tick)
     drawn = screen.getvalue().split("\r\x1b[K")
     assert drawn[0] == drawn[2] == ""
     assert drawn[1].startswith(f"step {contract.atlas.step:>3}  speed  0.00  exploring    score ")
@@ -164,3 +167,10 @@ def test_a_change_that_cannot_be_made_is_refused_before_anything_runs(sami, cont
     assert (done.code, done.out) == (1, "")
     assert message in done.err
     assert contents(tmp_path) == before
+
+
+def test_the_live_line_tells_how_far_the_estimated_present_is_from_what_arrived():
+    seen = Observation({"cube_position": np.zeros(3, np.float32), "gripper_width": np.ones(1, np.float32)}, 0.0)
+    tick = SimpleNamespace(observation=seen, extra={"present_cube_position": np.float32([0.03, 0.0, 0.04])})
+    assert corrected(tick) == "present off by cube_position 0.05"
+    assert corrected(SimpleNamespace(observation=seen, extra={})) == ""

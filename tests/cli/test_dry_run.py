@@ -14,7 +14,7 @@ def test_a_dry_run_shows_every_key_and_why_and_starts_nothing(sami, contents, tm
     assert (done.code, done.err) == (0, "")
     told = json.loads(sami("train", "--dry-run", "--json", *words.split()).out)
     assert contents(tmp_path) == before
-    for section in ("network", "learning", "contrast", "collection", "exploration"):
+    for section in ("network", "learning", "contrast", "collection", "exploration", "behind_gap"):
         assert [key for key in told["config"][section] if f" {section}.{key} " not in done.out] == []
     for follow in told["follows"]:
         section, _, key = follow["key"].rpartition(".")
@@ -22,6 +22,12 @@ def test_a_dry_run_shows_every_key_and_why_and_starts_nothing(sami, contents, tm
         assert follow["why"]
     assert f"{told['updates']:,} updates" in done.out
     assert "Nothing was started." in done.out
+
+
+def test_a_dry_run_tells_what_the_true_state_takes_of_the_buffers_memory(sami):
+    keys = ["--set", "behind_gap.true_critic=true", "--set", "learning.buffer_episodes=10000"]
+    assert "The true state takes up to 51 MB of the buffer's memory." in sami("train", "--dry-run", *keys).out
+    assert "true state takes" not in sami("train", "--dry-run", "--set", "behind_gap.critic_actions=3").out
 
 
 def test_a_dry_run_loads_no_torch(sami, monkeypatch):

@@ -60,6 +60,9 @@ def test_the_host_loop_skips_ticks_that_passed_and_stops_on_every_way_out(tmp_pa
 
 
 def test_the_gap_shows_every_key_and_fits_the_arm():
+    camera = GapProfile.load(ROOT / "examples" / "camera.toml")
+    camera.require_fit(PANDA_OBSERVATION)
+    assert GapProfile.loads(camera.dumps()) == camera
     path = ROOT / "examples" / "gap.toml"
     GapProfile.load(path).require_fit(PANDA_OBSERVATION)
     keys = {line.partition("=")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()}

@@ -113,7 +113,7 @@ def test_the_order_of_transitions_does_not_matter_to_pearl_and_matters_to_the_ls
 def test_samples_have_the_posteriors_mean_and_variance_and_one_noise_an_episode(gaussians):
     x = inputs(rows=1).expand(20_000, -1, -1)
     mean, variance, _ = gaussians.posterior(x[:1])
-    contexts, divergence = gaussians.infer(x, None, torch.Generator().manual_seed(0))
+    contexts, divergence, _ = gaussians.infer(x, None, torch.Generator().manual_seed(0))
     assert torch.allclose(contexts.mean(0), mean[0], atol=0.03)
     assert torch.allclose(contexts.var(0), variance[0], rtol=0.1, atol=1e-6)
     standard = (contexts - mean) / variance.sqrt()

@@ -1,0 +1,171 @@
+"""Training behind a gap with what only a simulator knows: a switch each, and none matters where nothing is between."""
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3.common.callbacks import BaseCallback
+
+from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.refusal import ConfigError
+from sami_train.config.resolve import resolve
+from sami_train.episodes.numpy_policy import NumpyPolicy
+from sami_train.runs.train import make_env
+
+GAP = '{"latency_s": [0.04, 0.12], "dropout": 0.2, "noise": 0.01, "action_latency_s": [0.0, 0.08]}'
+ALL = {"true_goals": True, "true_critic": True, "critic_actions": 2, "estimate": 1.0}
+SMALL = {
+    "steps": 700,
+    "network.net_arch": [16],
+    "network.hidden_size": 16,
+    "learning.train_every": 25,
+    "learning.batch_transitions": 32,
+    "learning.batch_episodes": 4,
+    "learning.buffer_episodes": 60,
+    "exploration.warmup_steps": 150,
+    "contrast.trajectories": 4,
+    "contrast.every": 2,
+    "collection.collectors": 0,
+}
+
+
+class Stop(BaseCallback):
+    def _on_step(self):
+        return self.num_timesteps < 350
+
+
+def agent(gap=GAP, env="panda", more=None, **switches):
+    """An agent that has learned nothing yet, behind a gap and with these switches."""
+    long = {
+        "learning.window": 16,
+        "learning.burn_in": 4,
+        "learning.buffer_episodes": 120,
+        "collection.episode_steps": 60,
+    }
+    keys = SMALL | (long if env != "panda" else {}) | {f"behind_gap.{name}": value for name, value in switches.items()}
+    config = resolve("fast-cpu", keys | {"env": env, "gap": gap} | (more or {}))
+    return ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
+
+
+def trained(*arguments, **switches):
+    untrained = agent(*arguments, **switches)
+    return untrained.learn(untrained.config.steps)
+
+
+def differing(one, other):
+    """Names of the tensors that differ in anything; those that only one has are none of them."""
+    ours, theirs = one.policy.state_dict(), other.policy.state_dict()
+    return {name for name in ours.keys() & theirs.keys() if not torch.equal(ours[name], theirs[name])}
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return trained()
+
+
+@pytest.fixture(scope="module")
+def everything():
+    return trained(**ALL)
+
+
+@pytest.mark.parametrize("gap", ["", "{}"])
+def test_where_nothing_lies_between_truth_and_estimate_change_nothing_to_the_bit(gap):
+    bare = trained(gap)
+    told = trained(gap, true_goals=True, true_critic=True, estimate=1.0)
+    assert told._n_updates == bare._n_updates > 0
+    assert differing(told, bare) == set()
+    np.testing.assert_array_equal(told.buffer.true_observations, bare.buffer.observations)
+    assert told._last_scalars["estimate_error"] == told._last_scalars["arrived_error"] == 0.0
+    corrections = told.policy.encoder.correction
+    assert not corrections.weight.any()
+    assert not corrections.bias.any()
+
+
+@pytest.mark.parametrize("switch", ALL)
+def test_each_switch_alone_learns_otherwise_behind_a_gap_from_the_same_first_episodes(plain, switch):
+    alone = trained(**{switch: ALL[switch]})
+    assert any(name.startswith("actor.") for name in differing(alone, plain))
+    np.testing.assert_array_equal(alone.buffer.observations[0], plain.buffer.observations[0])
+    assert (alone.buffer.true_observations is alone.buffer.observations) == (switch == "critic_actions")
+
+
+def test_off_nothing_of_the_truth_is_kept_or_learned(plain):
+    assert plain.buffer.true_observations is plain.buffer.observations
+    assert not any("correction" in name for name in plain.policy.state_dict())
+    assert "estimate_error" not in plain._last_scalars
+
+
+@pytest.mark.parametrize("env", ["panda", "hopper"])
+def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path, env):
+    switches = {**ALL, "true_goals": env == "panda", "full_from": 600}
+    whole = trained(GAP, env, **switches)
+    begun = agent(GAP, env, **switches)
+    begun.learn(begun.config.steps, Stop())
+    begun.save(tmp_path / "agent.zip")
+    begun.save_buffer(tmp_path / "buffer.npz")
+    resumed = ContextSAC.load(tmp_path / "agent.zip", env=make_env(begun.config), device="cpu")
+    resumed.load_buffer(tmp_path / "buffer.npz")
+    assert resumed.num_timesteps < whole.num_timesteps
+    resumed.learn(begun.config.steps - resumed.num_timesteps, reset_num_timesteps=False)
+    assert differing(resumed, whole) == set()
+    np.testing.assert_array_equal(resumed.buffer.true_observations, whole.buffer.true_observations)
+    assert not np.array_equal(whole.buffer.true_observations, whole.buffer.observations)
+
+
+def test_the_estimate_comes_nearer_to_the_truth_than_what_arrived():
+    late = agent(
+        '{"latency_s": 0.08, "bias": {"gripper_width": 0.05}}', estimate=1.0, more={"learning.encoder_rate": 1e-2}
+    )
+    late.learn(1500)
+    assert late._last_scalars["estimate_error"] < 0.8 * late._last_scalars["arrived_error"]
+
+
+def test_what_collectors_step_acts_on_the_estimate_as_torch_does(everything):
+    policy = everything.policy
+    with torch.no_grad():
+        policy.encoder.correction.weight.normal_(0.0, 0.5)
+    collector, rows = NumpyPolicy(policy.numpy_weights(), 1), np.random.default_rng(0).normal(0.1, 0.3, (20, 25))
+    state, acted = None, []
+    for row in rows.astype(np.float32):
+        action, state = policy.predict(row, state, deterministic=True)
+        acted.append(action)
+        assert collector.step(row[None])[0][0] == pytest.approx(action, abs=1e-5)
+    with torch.no_grad():
+        policy.encoder.correction.weight.zero_()
+        policy.encoder.correction.bias.zero_()
+    assert not np.allclose(policy.predict(rows[0].astype(np.float32), None, deterministic=True)[0], acted[0])
+
+
+def test_the_goal_is_given_and_never_estimated(everything):
+    goal = everything.environment.goal.desired
+    assert not set(everything.policy.present.numbers.tolist()) & set(range(goal.start, goal.stop))
+
+
+def test_critics_read_the_truth_and_the_actor_never_does(everything):
+    policy, goal_free = everything.policy, torch.zeros(1, 25)
+    read = [
+        policy.critic_state(goal_free, true, torch.zeros(1, 6), torch.zeros(1, 8)) for true in torch.eye(25)[:2, None]
+    ]
+    assert not torch.equal(*read)
+    assert policy.actor.body[0][0].in_features == policy.features.size + policy.context_size
+    assert policy.critic.q1[0].in_features == policy.features.size + policy.context_size + 3 * policy.action_size
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"env": "hopper", "behind_gap.true_goals": True}, "behind_gap.true_goals is true, and hopper has no goal"),
+        (
+            {"method": "pearl", "behind_gap.estimate": 1.0},
+            "only an LSTM encoder estimates the present, which PEARL has",
+        ),
+        ({"behind_gap.full_from": 10}, "behind_gap.full_from is 10, and there is no gap that could grow"),
+        (
+            {"behind_gap.true_critic": True, "collection.recordings": ["run.mcap"]},
+            "collection.recordings do not tell the true state",
+        ),
+        ({"behind_gap.estimate": -1.0}, "behind_gap.estimate is -1.0; it must be a number of at least 0"),
+    ],
+)
+def test_a_switch_that_means_nothing_is_refused(keys, message):
+    with pytest.raises(ConfigError, match=message):
+        resolve("fast-cpu", keys)
