@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.model.contract import ACTION, CONTEXT, PREVIOUS_ACTION, Contract, state_output
+from sami_runtime.model.lookahead import PAST_ACTIONS
 
 Array = NDArray[np.float32]
 
@@ -94,6 +95,7 @@ class Memory:
         """By the name in the contract, each (N, ...)."""
         self.acted: NDArray[np.bool_] = np.zeros(batch, np.bool_)
         """(N,): which rows made a step since their reset. It is replaced, never written into."""
+        self._past = None if contract.lookahead is None else self.state[PAST_ACTIONS]
         self.begin()
 
     def begin(self, rows: Any = ...) -> None:
@@ -105,6 +107,13 @@ class Memory:
         acted = self.acted.copy()
         acted[rows] = False
         self.acted = acted
+
+    def elapse(self, periods: int, rows: Any = ...) -> None:
+        """Let periods pass in the rows (all if left out) in which the action executed last stood."""
+        if self._past is None:
+            return
+        for _ in range(min(periods, self._past.shape[1])):
+            self._past[rows] = np.concatenate([self.action[rows][:, None], self._past[rows][:, :-1]], 1)
 
     def take(self, other: Memory) -> None:
         """Becomes equal to another one of the same contract and batch."""
