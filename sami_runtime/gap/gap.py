@@ -47,18 +47,20 @@ class Gap:
         write_period: float | None = None,
     ) -> None:
         profile.require_fit(signals)
-        self.profile = profile
+        self.profile, self.period = profile, period
         ends = np.cumsum([signal.size for signal in signals]).tolist()
         self._where = {s.name: slice(end - s.size, end) for s, end in zip(signals, ends, strict=True)}
         copies = [(self._where[name], self._where[source]) for name, source in profile.same_as.items()]
         self._sensors: tuple[Sensor, ...] = (Bias(), Noise(), Quantisation(), Sticking(period), Copies(copies))
         self._stamps = Stamps()
-        self._line: Line[tuple[Array, Times]] = Line(period)
+        self._line: Line[tuple[Array, Times, int]] = Line(period)
         self._actuator = Actuator(action_size, write_period or period)
         self.on_actions = profile.action_latency_s != 0.0 or profile.actuator_lag_s != 0.0
         """Whether anything lies between an action and what the world gets."""
         self.begun = False
         """Whether an episode has."""
+        self.late = 0
+        """How many periods ago what arrived last was sensed."""
         self._root: np.random.SeedSequence | None = None
 
     def begin(self, seed: int | None = None) -> None:
@@ -92,7 +94,9 @@ class Gap:
         said = values.astype(np.float64)
         for sensor in self._sensors:
             sensor.apply(said, tick)
-        return self._line.carry((said.astype(values.dtype), self._stamps.stamp(time)), tick)
+        seen, stamp, sensed = self._line.carry((said.astype(values.dtype), self._stamps.stamp(time), tick), tick)
+        self.late = tick - sensed
+        return seen, stamp
 
     def actuate(self, command: Array) -> Array:
         """Write once: the command that is sent goes in, and the action (A,) that its actuator reaches comes out."""

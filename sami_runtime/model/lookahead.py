@@ -23,6 +23,9 @@ PAST_ACTIONS = "past_actions"
 """The state tensor (K, A) of the actions that were executed before the previous one, the newest first."""
 LAST_CONTEXT = "last_context"
 """The state tensor (C,) of the context of the step before, which the forward model reads."""
+FRONT = "lookahead/"
+"""What the graph's names of all that is in front of the policy begin with; also of what it tells the policy to have
+been observed, `lookahead/observation.NAME`."""
 MOST_STEPS = 16
 """Most periods that a file may look ahead: each one is a forward model in the graph."""
 
@@ -60,6 +63,11 @@ class Lookahead(BaseModel):
         if lengths - {self.steps}:
             raise ValueError(f"errors are told for {sorted(lengths)} periods, and it looks ahead by {self.steps}")
         return self
+
+    @property
+    def changing(self) -> frozenset[str]:
+        """Signals whose age counts; the others, such as a goal, stay as they are for a whole episode."""
+        return frozenset(name for name, error in self.errors.items() if any(error.standing))
 
     def require_fit(self, state: Mapping[str, tuple[int, ...]], action: Signal, observation: Iterable[Signal]) -> None:
         """Refuse what belongs to another policy.

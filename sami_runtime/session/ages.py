@@ -33,6 +33,8 @@ class Ages:
         """By the graph's input that reads it."""
         self._signals = [signal.name for signal in contract.observation]
         self._most = 0.0 if contract.lookahead is None else contract.lookahead.steps + ROUNDING
+        changing = frozenset[str]() if contract.lookahead is None else contract.lookahead.changing
+        self._counts = np.array([name in changing for name in self._signals])
         self._batch = batch
 
     def tell(self, age: Age, where: str) -> None:
@@ -43,7 +45,8 @@ class Ages:
             where: Beginning of a message.
 
         Raises:
-            SignalError: An age is no number from 0 to the largest that was fitted, or a signal has none.
+            SignalError: An age is no number from 0 to the largest that was fitted, or a signal has none. Of signals
+                that never change any will do.
         """
         for target in self.inputs.values():
             if type(age) is float and 0.0 <= age <= self._most:
@@ -57,7 +60,7 @@ class Ages:
                 given = np.asarray(age, np.float64)
                 given = given[:, None] if given.shape == (self._batch,) and self._batch > 1 else given
             ages = np.broadcast_to(given, target.shape)
-            wrong = np.argwhere(~((ages >= 0.0) & (ages <= self._most)))
+            wrong = np.argwhere(self._counts & ~((ages >= 0.0) & (ages <= self._most)))
             if len(wrong):
                 row, column = wrong[0]
                 raise SignalError(
@@ -65,4 +68,4 @@ class Ages:
                     f"for 0 to {int(self._most)}. Hold the last action, or export with a larger --lookahead.",
                     AGE,
                 )
-            target[...] = ages
+            target[...] = np.where(self._counts, ages, 0.0)

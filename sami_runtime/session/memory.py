@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,24 @@ class SessionState:
     """Number of steps since the last reset of all rows."""
     extra: Mapping[str, Array] = field(default_factory=dict)
     """By the graph's output, each (N, size): what was answered last besides action and context."""
+
+    def with_rows(self, rows: NDArray[np.bool_], other: SessionState) -> SessionState:
+        """Return the same with the rows of a mask (N,) as another state of this session has them."""
+
+        def mixed(own: Mapping[str, Array], others: Mapping[str, Array]) -> dict[str, Array]:
+            return {name: _mixed(rows, others[name], value) for name, value in own.items()}
+
+        return replace(
+            self,
+            previous_action=_mixed(rows, other.previous_action, self.previous_action),
+            context=_mixed(rows, other.context, self.context),
+            tensors=mixed(self.tensors, other.tensors),
+            extra=mixed(self.extra, other.extra),
+        )
+
+
+def _mixed(rows: NDArray[np.bool_], where: Array, elsewhere: Array) -> Array:
+    return np.where(rows.reshape(-1, *[1] * (where.ndim - 1)), where, elsewhere)
 
 
 class Block:

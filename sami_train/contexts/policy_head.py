@@ -12,6 +12,7 @@ from onnx.utils import Extractor
 from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, CONTEXT
+from sami_runtime.model.lookahead import FRONT
 from sami_runtime.session.inference import build
 
 TOLERANCE = 1e-5
@@ -36,13 +37,15 @@ class PolicyHead:
         contract = artifact.contract
         if contract.context is None:
             raise SamiError(f"model {contract.name!r} infers no context: there is nothing to freeze or exchange.")
-        self._given = contract.given
+        front = FRONT if contract.lookahead else ""  # what it sees of the present, however late that arrived
+        self._given = {front + name: signal for name, signal in contract.given.items()}
         model = onnx.load_from_string(artifact.model_bytes)
         cut = Extractor(model).extract_model([*self._given, CONTEXT], [ACTION])
         self._onnx = build(replace(artifact, model_bytes=cut.SerializeToString()))
         if golden := contract.golden_steps():
-            found = self(golden.observation, golden.answers[CONTEXT])
-            error = float(np.abs(found - golden.answers[ACTION]).max())
+            now = slice(None) if golden.age is None else ~golden.age.any(axis=1)
+            seen = {name: value[now] for name, value in golden.observation.items()}
+            error = float(np.abs(self(seen, golden.answers[CONTEXT][now]) - golden.answers[ACTION][now]).max())
             if not error <= TOLERANCE:
                 raise CheckFailed(
                     f"the policy cut from {artifact.path} differs from the whole file by {error:.2e} at its golden "

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import onnx
 import pytest
 from onnx import helper
-from sami_cli.app import main
 
+from sami_cli.app import main
 from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.contract import METADATA_KEY
 

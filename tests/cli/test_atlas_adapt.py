@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("mujoco")
 
 from sami_cli.show.live import LiveLine
-
 from sami_runtime import Telemetry, read_artifact
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve

@@ -12,6 +12,7 @@ import time
 from typing import NamedTuple
 
 import pytest
+
 from sami_cli.app import main
 
 TINY = {

@@ -7,8 +7,8 @@ import math
 
 import pytest
 from rich.console import Console
-from sami_cli.show.tables import evaluation_table
 
+from sami_cli.show.tables import evaluation_table
 from sami_runtime.errors import SamiError
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.evaluation.results import Evaluation, TaskResult

@@ -4,9 +4,9 @@ import itertools
 import shlex
 
 import pytest
-from sami_cli.app import app
 from typer.main import get_command
 
+from sami_cli.app import app
 from sami_train.config.refusal import ConfigError
 from sami_train.config.resolve import resolve
 from sami_train.sweep.grid import Grid, GridError, parse_axis
