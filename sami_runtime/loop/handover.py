@@ -275,9 +275,9 @@ def _differences(new: Contract, old: Contract) -> list[str]:
                 for field, value in mine[name].items()
                 if value != its[name][field]
             ]
-    ahead, its = (0 if each.lookahead is None else each.lookahead.steps for each in (new, old))
-    if ahead > its:  # what was executed in held periods is kept for as long as the other one looks back
-        faults.append(f"it looks {ahead} periods ahead, the other {its}")
+    further, ahead = (0 if each.lookahead is None else each.lookahead.steps for each in (new, old))
+    if further > ahead:  # what was executed in held periods is kept for as long as the other one looks back
+        faults.append(f"it looks {further} periods ahead, the other {ahead}")
     if new.context_size != old.context_size:
         faults.append(f"the context has {new.context_size} numbers, the other's has {old.context_size}")
     return faults
