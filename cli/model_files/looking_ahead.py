@@ -64,20 +64,11 @@ def look_ahead(
 
 
 def told(contract: Contract) -> list[str]:
-    """Return what a forward model is worth, a line a signal; nothing where there is none."""
-    lookahead = contract.lookahead
-    if lookahead is None:
+    """Return what a file says of its forward model, a line a signal; nothing where it has none."""
+    ahead = contract.lookahead
+    if ahead is None:
         return []
-    lines = [
-        f"it looks ahead by up to {lookahead.steps} periods, fitted to {lookahead.transitions:,} transitions: "
-        f"{lookahead.fitted}",
-        f"off on {lookahead.held_out:,} transitions that were held out, and if taken for the present, by period:",
-    ]
-    units = {signal.name: signal.unit for signal in contract.observation}
-    width = max(map(len, units))
-    for name, error in lookahead.errors.items():
-        if name in lookahead.changing:
-            pairs = zip(error.predicted, error.standing, strict=True)
-            shown = ", ".join(f"{off:.3g} ({still:.3g})" for off, still in pairs)
-            lines.append(f"  {name:<{width}}  {shown} {units[name]}")
-    return lines
+    lines = [ahead.summary(), "off on what was held out, and if taken for the present, by period:"]
+    rows = ahead.rows(contract.observation)
+    width = max(len(name) for name, *_ in rows)
+    return lines + [f"  {name:<{width}}  {', '.join(cells)} {unit}" for name, unit, cells in rows]

@@ -69,6 +69,22 @@ class Lookahead(BaseModel):
         """Signals whose age counts; the others, such as a goal, stay as they are for a whole episode."""
         return frozenset(name for name, error in self.errors.items() if any(error.standing))
 
+    def summary(self) -> str:
+        """Return how far it looks and what it was fitted to, as a sentence without its full stop."""
+        return (
+            f"it looks ahead by up to {self.steps} periods, fitted to {self.transitions:,} transitions "
+            f"({self.held_out:,} held out): {self.fitted}"
+        )
+
+    def rows(self, observation: Iterable[Signal]) -> list[tuple[str, str, list[str]]]:
+        """Return the name, the unit and, by period, the error of each signal that changes: predicted, (standing)."""
+        units, rows = {signal.name: signal.unit for signal in observation}, []
+        for name, error in self.errors.items():
+            if name in self.changing:
+                pairs = zip(error.predicted, error.standing, strict=True)
+                rows.append((name, units[name], [f"{off:.3g} ({still:.3g})" for off, still in pairs]))
+        return rows
+
     def require_fit(self, state: Mapping[str, tuple[int, ...]], action: Signal, observation: Iterable[Signal]) -> None:
         """Refuse what belongs to another policy.
 

@@ -89,7 +89,7 @@ def fit(
     for update in range(updates):
         loss = network.loss(*data.batch(rng))
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         schedule.step()
         if on_update is not None and (update + 1) % 100 == 0:
@@ -183,7 +183,7 @@ class _Network(nn.Module):
         scale, changed, loss = self.scale.clamp(min=SMALLEST), torch.zeros_like(seen), torch.zeros(())
         for k in range(actions.shape[1]):
             x = (torch.cat([seen + changed, actions[:, k], context], 1) - self.mean) * self.spread
-            for layer in self.layers[:-1]:  # type: ignore[union-attr]
+            for layer in self.layers[:-1]:
                 x = torch.tanh(layer(x))
             changed = changed + torch.where(moving, self.layers[-1](x) * self.scale, 0.0)
             off = F.huber_loss(changed / scale, changes[:, k] / scale, reduction="none")

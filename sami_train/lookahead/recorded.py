@@ -76,7 +76,9 @@ class _Timeline:
 
     def __init__(self, records: Sequence[StepRecord], contract: Contract, later: float) -> None:
         self.contract = contract
-        self.seen: dict[str, tuple[list[float], list[Array]]] = {s.name: ([], []) for s in contract.observation}
+        self.seen: dict[str, tuple[list[float], list[NDArray[np.float64]]]] = {
+            s.name: ([], []) for s in contract.observation
+        }
         executed: dict[int, Array] = {}
         contexts: dict[int, Array] = {}
         period = -1
