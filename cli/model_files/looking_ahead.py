@@ -38,14 +38,18 @@ def look_ahead(
     Raises:
         SamiError: nobody says how far it looks, or there is too little to learn from.
     """
+    import onnx
+
     from sami_runtime.errors import SamiError
     from sami_runtime.model.artifact import read_artifact
     from sami_train.lookahead.attach import attach_lookahead, require_steps
+    from sami_train.lookahead.compose import forward_of
     from sami_train.lookahead.fit import UPDATES, fit
     from sami_train.lookahead.recorded import recorded_stretches
     from sami_train.lookahead.transitions import roll_out
 
-    contract = read_artifact(model).contract
+    artifact = read_artifact(model)
+    contract, start = artifact.contract, None
     if steps is None:
         if contract.lookahead is None:
             raise SamiError(f"{model} does not look ahead yet; say how many periods it is to, e.g. --lookahead 3.")
@@ -53,13 +57,14 @@ def look_ahead(
     require_steps(steps)
     if spec is None:
         stretches = recorded_stretches(recordings, contract, command_delay_s)
+        start = forward_of(onnx.load_from_string(artifact.model_bytes))  # of another robot, or a simulator
         fitted = f"{len(stretches)} stretches of {', '.join(path.name for path in recordings)}"
     else:
         rolled = bar.add_task("rolling out", total=episodes)
         stretches = roll_out(model, spec, episodes, on_round=lambda done: bar.advance(rolled, done))
         fitted = f"{episodes} episodes in {spec.name}, in every second one with random actions half of the time"
     fitting = bar.add_task("fitting a forward model", total=UPDATES)
-    found = fit(stretches, contract.observation, steps, on_update=lambda done: bar.advance(fitting, done))
+    found = fit(stretches, contract.observation, steps, on_update=lambda done: bar.advance(fitting, done), start=start)
     return attach_lookahead(model, out, steps, found, fitted)
 
 

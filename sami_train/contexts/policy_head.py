@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
+import onnx.shape_inference
 from onnx.utils import Extractor
 
 from sami_runtime.errors import CheckFailed, SamiError
@@ -40,6 +41,8 @@ class PolicyHead:
         front = FRONT if contract.lookahead else ""  # what it sees of the present, however late that arrived
         self._given = {front + name: signal for name, signal in contract.given.items()}
         model = onnx.load_from_string(artifact.model_bytes)
+        if contract.lookahead:
+            model = onnx.shape_inference.infer_shapes(model)  # of what it is cut at, which is no input of the whole
         cut = Extractor(model).extract_model([*self._given, CONTEXT], [ACTION])
         self._onnx = build(replace(artifact, model_bytes=cut.SerializeToString()))
         if golden := contract.golden_steps():

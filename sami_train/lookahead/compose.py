@@ -40,6 +40,17 @@ def without(model: onnx.ModelProto, contract: Contract) -> onnx.ModelProto:
     return plain
 
 
+def forward_of(model: onnx.ModelProto) -> ForwardModel | None:
+    """Return the forward model that a file has in front of its policy; None where it has none."""
+    arrays = {tensor.name: tensor for tensor in model.graph.initializer}
+    if f"{FRONT}weight_0" not in arrays:
+        return None
+    weights, biases = (
+        tuple(numpy_helper.to_array(arrays[f"{FRONT}{part}_{k}"]) for k in range(LAYERS)) for part in ("weight", "bias")
+    )
+    return ForwardModel(weights, biases)
+
+
 def in_front(model: onnx.ModelProto, contract: Contract, forward: ForwardModel) -> onnx.ModelProto:
     """Return a policy's graph with a forward model in front; the policy's own nodes stay as they are.
 

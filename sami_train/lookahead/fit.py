@@ -1,12 +1,13 @@
 """Fits a forward model: by gradient descent on what it predicts over one to K periods, fed with its own predictions.
 
 The loss is Huber's, in units of how much each number changes within a period, so that a contact counts and does not
-rule. A tenth of the episodes is held out and says how good it is.
+rule. A tenth of the episodes says when to stop, and which signals are better left as they arrive; another tenth is held
+out and says how good it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -31,9 +32,11 @@ RATE = 1e-3
 WITHOUT_CONTEXT = 0.1
 """Share of the examples whose context is zero, as it is before the first step of an episode."""
 HELD_OUT = 0.1
-"""Share of the stretches."""
+"""Share of the stretches, and of those that say when to stop."""
 LEAST = 40
 """Transitions without which nothing is fitted."""
+EACH = 100
+"""Updates between two looks at whether it is still getting better."""
 SMALLEST = 1e-6
 """A change or a spread below this is none."""
 
@@ -57,16 +60,18 @@ def fit(
     seed: int = 0,
     updates: int = UPDATES,
     on_update: Callable[[int], None] | None = None,
+    start: ForwardModel | None = None,
 ) -> Fit:
     """Fit a forward model.
 
     Args:
-        stretches: of episodes; every tenth is held out.
+        stretches: of episodes.
         signals: of the observation, in the contract's order.
         steps: K, how many periods it will be rolled forward.
         seed: of weights and batches.
         updates: most that are made.
         on_update: called now and then with how many updates were made since it was called last.
+        start: a model to go on from, as one of another robot; None begins with nothing.
 
     Raises:
         SamiError: there is too little to learn from.
@@ -74,28 +79,44 @@ def fit(
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(stretches))
     count = max(1, round(HELD_OUT * len(order)))
-    held, kept = ([stretches[k] for k in part] for part in (order[:count], order[count:]))
+    held, stop, kept = ([stretches[k] for k in part] for part in np.split(order, [count, 2 * count]))
     transitions, judged = (sum(map(len, part)) for part in (kept, held))
-    if transitions < LEAST or not judged:
+    if transitions < LEAST or not judged or not stop:
         raise SamiError(
             f"there are {transitions} transitions in {len(kept)} stretches to fit a forward model to, and {judged} "
-            f"held out; it takes at least {LEAST}, in 2 stretches. Record more episodes."
+            f"held out; it takes at least {LEAST}, in 3 stretches. Record more episodes."
         )
     data = _Windows(kept, signals, steps)
-    network = _Network(data, seed)
-    optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
+    network = _Network(data, seed, start)
+    judge = _Windows(stop, signals, steps).all()
+    optimizer = torch.optim.Adam(network.parameters(), lr=RATE if start is None else RATE / 4)
     updates = min(updates, max(1_000, 2 * transitions))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
-    for update in range(updates):
-        loss = network.loss(*data.batch(rng))
+    best, least = network.folded(), float("inf")
+    for update in range(updates + 1):
+        if update % EACH == 0 or update == updates:
+            with torch.no_grad():
+                loss = float(network.loss(*judge))
+            if loss < least:
+                best, least = network.folded(), loss
+            if on_update is not None:
+                on_update(EACH)
+        step = network.loss(*data.batch(rng))
         optimizer.zero_grad()
-        loss.backward()
+        step.backward()
         optimizer.step()
         schedule.step()
-        if on_update is not None and (update + 1) % 100 == 0:
-            on_update(100)
-    model = network.folded()
+    model = _modest(best, errors_of(best, stop, signals, steps), signals)
     return Fit(model, transitions, judged, errors_of(model, held, signals, steps))
+
+
+def _modest(model: ForwardModel, errors: Mapping[str, SignalErrors], signals: Sequence[Signal]) -> ForwardModel:
+    """Return the model without the signals that it predicts no better than they are if left as they arrive."""
+    better = [sum(errors[signal.name].predicted) < sum(errors[signal.name].standing) for signal in signals]
+    columns = np.repeat(np.array(better, np.float32), [signal.size for signal in signals])
+    *weights, last = model.weights
+    *biases, offset = model.biases
+    return ForwardModel((*weights, last * columns), (*biases, offset * columns))
 
 
 def errors_of(
@@ -126,6 +147,9 @@ def errors_of(
     }
 
 
+Examples = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
 class _Windows:
     """Every K + 1 observations in a row, or fewer where a stretch is shorter."""
 
@@ -147,15 +171,23 @@ class _Windows:
         inputs = np.concatenate([self.observations, self.actions, self.before, self.contexts], axis=1)
         self.mean, self.deviation = inputs.mean(axis=0), inputs.std(axis=0)
 
-    def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Return observations (B, D), actions (B, K, 2 A), contexts (B, C), changes (B, K, D), known (B, K, 1)."""
+    def all(self) -> Examples:
+        """Return every window there is, with its context."""
+        return self._at(np.arange(len(self.first)), np.ones((len(self.first), 1)))
+
+    def batch(self, rng: np.random.Generator) -> Examples:
+        """Return some windows, a few of them without their context."""
         at = rng.integers(len(self.first), size=min(BATCH, len(self.first)))
+        return self._at(at, rng.random((len(at), 1)) >= WITHOUT_CONTEXT)
+
+    def _at(self, at: np.ndarray, with_context: np.ndarray) -> Examples:
+        """Return observations (B, D), actions (B, K, 2 A), contexts (B, C), changes (B, K, D), known (B, K, 1)."""
         rows, known = self.first[at], np.arange(1, self.steps + 1) <= self.left[at, None]
         ahead = np.minimum(rows[:, None] + np.arange(1, self.steps + 1), len(self.observations) - 1)
         seen = self.observations[rows]
         changes = _wrapped(self.observations[ahead] - seen[:, None], self.signals)
         actions = np.concatenate([self.actions[ahead], self.before[ahead]], axis=2)
-        contexts = self.contexts[rows] * (rng.random((len(rows), 1)) >= WITHOUT_CONTEXT)
+        contexts = self.contexts[rows] * with_context
         parts = (seen, actions, contexts, changes, known[..., None])
         return tuple(torch.as_tensor(part, dtype=torch.float32) for part in parts)  # type: ignore[return-value]
 
@@ -167,7 +199,7 @@ class _Network(nn.Module):
     spread: Tensor
     scale: Tensor
 
-    def __init__(self, data: _Windows, seed: int) -> None:
+    def __init__(self, data: _Windows, seed: int, start: ForwardModel | None = None) -> None:
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -176,6 +208,18 @@ class _Network(nn.Module):
         spread = np.where(data.deviation < SMALLEST, np.inf, data.deviation)  # what never differs tells nothing
         for name, value in (("mean", data.mean), ("spread", 1.0 / spread), ("scale", data.scale)):
             self.register_buffer(name, torch.as_tensor(value, dtype=torch.float32))
+        if start is not None:
+            self._unfold(start, data)
+
+    def _unfold(self, model: ForwardModel, data: _Windows) -> None:
+        """Begin with a model of numbers as they are; the way back is `folded`."""
+        first, *middle, last = (weight.astype(np.float64) for weight in model.weights)
+        offset, *others, out = (bias.astype(np.float64) for bias in model.biases)
+        scale = np.where(data.scale > SMALLEST, data.scale, np.inf)
+        matrices = (first * data.deviation[:, None], *middle, last / scale)
+        offsets = (offset + data.mean @ first, *others, out / scale)
+        for layer, matrix, bias in zip(self.layers, matrices, offsets, strict=True):
+            layer.load_state_dict({"weight": torch.as_tensor(matrix.T), "bias": torch.as_tensor(bias)})
 
     def loss(self, seen: Tensor, actions: Tensor, context: Tensor, changes: Tensor, known: Tensor) -> Tensor:
         """Roll forward over K periods, and return the loss of all."""

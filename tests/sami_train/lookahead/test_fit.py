@@ -47,7 +47,7 @@ def world(episodes, steps=30, seed=0):
 
 @pytest.fixture(scope="module")
 def found():
-    return fit(world(60), SIGNALS, 3, updates=800)
+    return fit(world(60), SIGNALS, 3, updates=600)
 
 
 def test_it_predicts_what_actions_do_over_one_period_and_more(found):
@@ -78,9 +78,29 @@ def test_what_it_says_is_bounded_wherever_it_is_asked(found):
     assert np.abs(change).max() < 10.0
 
 
-def test_the_same_seed_fits_the_same(found):
-    again = fit(world(60), SIGNALS, 3, updates=800)
-    assert [w.tobytes() for w in again.model.weights] == [w.tobytes() for w in found.model.weights]
+def test_the_same_seed_fits_the_same():
+    one, other = (fit(world(10), SIGNALS, 1, updates=20).model for _ in range(2))
+    assert [w.tobytes() for w in one.weights] == [w.tobytes() for w in other.weights]
+
+
+def test_it_goes_on_from_a_model_that_is_there(found):
+    on = fit(world(10, seed=1), SIGNALS, 3, updates=1, start=found.model)
+    anew = fit(world(10, seed=1), SIGNALS, 3, updates=1)
+    for error in (on.errors[name] for name in ("position", "angle")):
+        assert error.predicted[0] < 0.3 * error.standing[0]
+    assert anew.errors["position"].predicted[0] > 0.3 * anew.errors["position"].standing[0]
+
+
+def test_a_signal_that_nothing_predicts_is_left_as_it_arrives():
+    given = world(30)
+    rng = np.random.default_rng(5)
+    for each in given:
+        each.observations[:, :2] = rng.normal(size=(len(each) + 1, 2)) * rng.choice([0.01, 10.0], (len(each) + 1, 1))
+        each.observations[:, 2] = 0.1 * each.actions[:, 0]
+    model = fit(given[:8], SIGNALS, 1, updates=400).model
+    columns = np.abs(model.weights[-1]).max(axis=0)
+    assert columns[2] > 0.0
+    assert (columns[3:] == 0.0).all()
 
 
 def test_what_it_is_judged_by_was_held_out(monkeypatch):
@@ -91,13 +111,14 @@ def test_what_it_is_judged_by_was_held_out(monkeypatch):
     )
     given = world(20)
     found = fit(given, SIGNALS, 2, updates=10)
-    assert len(seen[0]) == 2
-    assert (found.transitions, found.held_out) == (18 * 30, 2 * 30)
+    assert [len(part) for part in seen] == [2, 2]  # to stop by, and to judge by
+    assert not {id(each) for each in seen[0]} & {id(each) for each in seen[1]}
+    assert (found.transitions, found.held_out) == (16 * 30, 2 * 30)
 
 
 def test_too_little_is_refused():
     with pytest.raises(SamiError, match=r"there are 10 transitions in 1 stretches .* it takes at least 40"):
-        fit(world(2, steps=10), SIGNALS, 3)
+        fit(world(3, steps=10), SIGNALS, 3)
 
 
 def record(path, model, gap, episodes=3, command_delay_s=None, **script):
@@ -144,7 +165,7 @@ def require_law(stretches):
 def test_recordings_are_laid_where_observations_were_measured_and_actions_acted(plain, tmp_path, gap, told):
     path = record(tmp_path / "run.mcap", plain, gap, command_delay_s=told)
     contract = looking.contract_of(3)
-    assert require_law(recorded_stretches([path], contract)) >= 60
+    assert require_law(recorded_stretches([path], contract)) >= 30
 
 
 def test_a_command_delay_that_was_found_out_later_is_taken_into_account(plain, tmp_path):
