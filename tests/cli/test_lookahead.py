@@ -21,7 +21,7 @@ def call(*arguments):
         (["--run", "runs/x", "--model", MODEL, "--lookahead", 3], "give either --run or --model"),
         (["--lookahead", 3], "give either --run or --model"),
         (["--model", MODEL], "--model goes with --lookahead or --refit"),
-        (["--model", MODEL, "--lookahead", 17], "17 is not in the range 1<=x<=16"),
+        (["--model", MODEL, "--lookahead", 17], "Input should be less than or equal to 16"),
         (["--model", MODEL, "--lookahead", 3, "--command-delay", 0.1], "--command-delay goes with --refit"),
     ],
 )
