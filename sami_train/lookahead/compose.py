@@ -14,9 +14,15 @@ from sami_runtime.model.lookahead import AGE, FRONT, LAST_CONTEXT, PAST_ACTIONS
 from sami_train.lookahead.forward_model import LAYERS, ForwardModel
 
 
+def alone(contract: Contract) -> Contract:
+    """Return the contract of a policy without what is in front of it."""
+    own = tuple(tensor for tensor in contract.state if tensor.name not in (PAST_ACTIONS, LAST_CONTEXT))
+    return contract.model_copy(update={"state": own, "lookahead": None})
+
+
 def with_room(contract: Contract, steps: int) -> Contract:
     """Return the contract of a policy that looks K periods ahead, without saying how well: what it carries along."""
-    own = [tensor for tensor in contract.state if tensor.name not in (PAST_ACTIONS, LAST_CONTEXT)]
+    own = list(alone(contract).state)
     own.append(StateTensor(name=PAST_ACTIONS, shape=(steps, contract.action.size)))
     if contract.context_size:
         own.append(StateTensor(name=LAST_CONTEXT, shape=(contract.context_size,)))
