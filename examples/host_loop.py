@@ -33,13 +33,14 @@ def drive(session: Session, steps: int) -> tuple[int, int]:
     for _ in range(steps):
         passed = max(0, int((time.perf_counter() - start) / period) - tick)
         skipped, tick = skipped + passed, tick + passed  # never made up for in a burst
+        session.elapse(passed)  # what was executed last stood: of interest to files that look ahead
         deadline = start + tick * period  # absolute, so that the rate does not drift
         time.sleep(max(0.0, deadline - 0.0005 - time.perf_counter()))
         session.prewarm()  # wakes caches and core, changes nothing
         time.sleep(max(0.0, deadline - time.perf_counter()))
         now, tick = tick * period, tick + 1
         try:
-            action = session.step(read_sensors(session.contract, now)).action
+            action = session.step(read_sensors(session.contract, now), age=0.0).action  # yours: its age, in periods
             acted = True
         except SignalError:  # NaN, a missing signal: the state was not advanced
             held += 1

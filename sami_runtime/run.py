@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from sami_runtime.adapters.base import Adapter, emergency_stop_of, require_compatible
+from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, require_compatible
 from sami_runtime.adapters.dry_run import DryRun
 from sami_runtime.adapters.gapped import Gapped
 from sami_runtime.clock import Clock
@@ -69,6 +69,7 @@ class Run:
         fallback: Acts where the policy has been held too long; see `SafetyGate`.
         pilot: A person's way in; see `run_episode`.
         keep_steps: How many steps of an episode are kept, from which the state of a model that takes over is rebuilt.
+        command_delay_s: How long an action takes from its write to its effect [s]; see `run_episode`.
 
     Raises:
         AdapterError: The policy and the adapter do not fit.
@@ -95,6 +96,7 @@ class Run:
         fallback: Controller | None = None,
         pilot: Pilot | None = None,
         keep_steps: int = KEEP_STEPS,
+        command_delay_s: float | None = None,
     ) -> None:
         if not simulator:
             _require_for_robot(clock, gap, enforce_timing)
@@ -131,6 +133,7 @@ class Run:
             watchdog=watchdog,
             pilot=pilot,
             handover=self._handover,
+            command_delay_s=command_delay_s,
         )
         self._watchdog = watchdog
         self._resting = threading.Event()
@@ -138,6 +141,8 @@ class Run:
         self._thread: int | None = None
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
+        delay = command_delay_of(self.driven) if command_delay_s is None else command_delay_s
+        self._facts |= {"command_delay_s": delay} if delay else {}
         if fallback is not None:
             self._facts["fallback"] = type(fallback).__name__
         self._recorder: Recorder | None = None

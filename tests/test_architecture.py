@@ -50,7 +50,7 @@ FLOORS = {
         "config contexts fitting",
         "agent",
         "runs",
-        "export report sweep",
+        "export report sweep lookahead",
     ),
     "cli": ("__init__", "show drive", "training judging model_files robot", "app"),
 }

@@ -28,6 +28,7 @@ def candidates(contract: Contract, run: Path | None) -> tuple[list[Candidate], s
         from sami_runtime.errors import SamiError
         from sami_runtime.model.contract import ACTION
         from sami_train.export.parity import TorchSession
+        from sami_train.lookahead.compose import alone
 
         try:
             agent, what = _agent(contract, run)
@@ -42,7 +43,7 @@ def candidates(contract: Contract, run: Path | None) -> tuple[list[Candidate], s
     flat = np.zeros((OBSERVATIONS, spec.layout.size), np.float32)
     for name, value in observations(contract).items():
         flat[:, spec.layout.columns(name)] = value
-    eager = TorchSession(agent.policy, contract)
+    eager = TorchSession(agent.policy, alone(contract))
     state: Any = None
 
     def reset() -> None:

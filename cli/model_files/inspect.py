@@ -10,6 +10,7 @@ import typer
 
 from ..drive.model_file import Model
 from ..show.signals import signal_lines
+from .looking_ahead import told
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
@@ -44,6 +45,8 @@ def inspect(
     for name, value in contract.training.items():
         print(f"training {name}: {_short(value)}")
     print(f"atlas: {_atlas(contract)}")
+    for line in told(contract):
+        print(line)
     for name, numbers in (contract.evaluation or {}).get("sets", {}).items():
         if "success" in numbers:
             above = "-" if numbers["above_floor"] is None else f"{numbers['above_floor']:.3f}"
@@ -81,6 +84,7 @@ def _write_golden(contract: Contract, model: Path, path: Path) -> None:
 
     from sami_runtime.errors import SamiError
     from sami_runtime.model.contract import EXECUTED
+    from sami_runtime.model.lookahead import AGE, HELD
 
     steps = contract.golden_steps()
     if steps is None:
@@ -90,7 +94,10 @@ def _write_golden(contract: Contract, model: Path, path: Path) -> None:
     signals = {**contract.given, EXECUTED: contract.action, **contract.answers}
     names = [f"{name}.{element}" for name, signal in signals.items() for element in signal.elements]
     seen = [steps.observation[signal.name] for signal in contract.given.values()]
-    rows = np.concatenate([*seen, steps.executed, *steps.answers.values()], axis=1)
+    late = [] if steps.age is None or steps.held is None else [steps.age, steps.held]
+    if late:
+        names += [f"{AGE}.{signal.name}" for signal in contract.observation] + [HELD]
+    rows = np.concatenate([*seen, steps.executed, *steps.answers.values(), *late], axis=1)
     try:
         with open(path, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..drive.load_adapter import CONFIG_HELP, FALLBACK_HELP, HELP
+from ..drive.load_adapter import CONFIG_HELP, DELAY_HELP, FALLBACK_HELP, HELP
 from ..drive.model_file import MODEL_HELP, model_file
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ def run(
             rich_help_panel=LOOP,
         ),
     ] = "",
+    command_delay: Annotated[float | None, typer.Option(min=0.0, help=DELAY_HELP, rich_help_panel=LOOP)] = None,
     record: Annotated[
         Path | None,
         typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.", rich_help_panel=OUTPUT),
@@ -237,8 +238,7 @@ def run(
     clock = MonotonicClock(AWAKE_S) if paced else ManualClock()
     listens = attend.listens(keys, paced and not json)
     film = Film(film_path, session.contract.rate_hz) if film_path else None
-    rows: list[told.Row] = []
-    hopeless = told.at_floor(session.contract)
+    rows, hopeless = list[told.Row](), told.at_floor(session.contract)
     with ExitStack() as closing:
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
         if dog is not None:
@@ -261,6 +261,7 @@ def run(
             shadow=follower,
             watchdog=dog,
             loop_hz=loop_hz,
+            command_delay_s=command_delay,
             fallback=load_fallback(fallback, clock, session.contract, settings) if fallback else None,
             pilot=attend.excitation(pilot, session.contract, allowed, world.real, loop_hz, seed) if excite else pilot,
         )

@@ -31,14 +31,16 @@ int drive(const char* model, int ticks) {
     const double began = robot.now();
     const auto& seen = robot.read();
     std::string reason = gate.fault(seen.time, robot.now());
+    for (int missed = 1; missed < since; ++missed) policy.elapse();
     const sami::Ruling* ruling = nullptr;
     if (reason.empty()) try {
         policy.observe(seen.values);
+        policy.age(static_cast<float>(std::max(0.0, robot.now() - seen.time) / limits.period));
         const sami::Vector& action = policy.step();
         if (robot.now() - began > limits.period) policy.undo(), reason = "late: the answer came after its deadline";
         else ruling = &gate.propose(action, robot.now(), since);
       } catch (const std::exception& error) { reason = std::string("refused: ") + error.what(); }
-    if (ruling == nullptr) ruling = &gate.hold(reason, robot.now(), since);
+    if (ruling == nullptr) policy.elapse(), ruling = &gate.hold(reason, robot.now(), since);
     const auto* sent = gate.write(*ruling, [&](const sami::Vector& action) { return robot.write(action); });
     if (sent != nullptr) policy.executed(*sent);  // the encoder learns from what was done
     reason.empty() ? ++acted : ++held;

@@ -47,6 +47,10 @@ int replay(const char* model, const char* golden, double tolerance) {
     if (row.size() != columns) throw std::runtime_error("a row of the golden steps is not complete");
     const float* cell = row.data();
     if (*cell++ != 0.0F) policy.reset();
+    if (policy.looks_ahead() > 0.0F) {  // ages and held periods are a row's last cells
+      for (float held = row.back(); held > 0.0F; --held) policy.elapse();
+      policy.age(sami::Vector(row.end() - 1 - contract.at("observation").size(), row.end() - 1));
+    }
     for (const auto& signal : contract.at("observation")) {
       auto& values = policy.observation(signal.at("name"));
       std::copy_n(cell, values.size(), values.begin());

@@ -41,6 +41,11 @@ class Policy {
         memory.state.emplace_back(numbers);
       }
     }
+    if (contract_.contains("lookahead")) {
+      ages_.resize(observations_.size());
+      most_ = contract_["lookahead"].at("steps").get<float>();
+      while (contract_["state"][past_].at("name") != "past_actions") ++past_;
+    }
     name_tensors();
     for (int read : {0, 1}) bind(read);
     reset();
@@ -68,6 +73,26 @@ class Policy {
     }
   }
 
+  // How old all signals are [periods], with what an action takes to have its effect, or each in the contract's order;
+  // holds for the steps that follow. A file that does not look ahead takes all for the present.
+  void age(float periods) { std::fill(ages_.begin(), ages_.end(), periods); }
+  void age(const Vector& periods) {
+    if (periods.size() != ages_.size()) throw std::invalid_argument("age() got ages of another number of signals");
+    std::copy(periods.begin(), periods.end(), ages_.begin());  // where onnxruntime reads them
+  }
+
+  // The largest age that the policy acts on: an older observation is to be held. 0 where it does not look ahead.
+  float looks_ahead() const { return most_; }
+
+  // Lets a period pass without a step, where a tick is held or skipped: what was executed last stood. Before executed().
+  void elapse() {
+    if (ages_.empty()) return;
+    Memory& memory = memories_[now_];
+    Vector& past = memory.state[past_];
+    std::copy_backward(past.begin(), past.end() - memory.action.size(), past.end());
+    std::copy(memory.action.begin(), memory.action.end(), past.begin());
+  }
+
   // A new episode: state and previous action take their initial values.
   void reset() {
     Memory& memory = memories_[now_];
@@ -80,6 +105,9 @@ class Policy {
   // The action for the observations that were written; it counts as executed unless executed() says otherwise.
   const Vector& step() {
     for (const Vector& values : observations_) require_finite(values, "observation");
+    for (float periods : ages_)
+      if (!(periods >= 0.0F && periods <= most_ + 1e-6F))
+        throw std::runtime_error("an age is not within what the policy looks ahead; nothing was advanced");
     session_.Run(run_options_, input_names_.data(), inputs_[now_].data(), input_names_.size(), output_names_.data(),
                  outputs_[now_].data(), output_names_.size());
     const Memory& answer = memories_[1 - now_];
@@ -132,6 +160,7 @@ class Policy {
   void name_tensors() {
     const auto named = [this](std::string name) { return names_.emplace_back(std::move(name)).c_str(); };
     for (const auto& name : observation_names_) input_names_.push_back(named("observation." + name));
+    if (!ages_.empty()) input_names_.push_back("age");
     input_names_.push_back("previous_action");
     output_names_.push_back("action");
     if (!memories_[0].context.empty()) output_names_.push_back("context");
@@ -150,6 +179,7 @@ class Policy {
     const auto flat = [&tensor](Vector& values) { return tensor(values, {static_cast<int64_t>(values.size())}); };
     Memory &from = memories_[read], &to = memories_[1 - read];
     for (Vector& values : observations_) inputs_[read].push_back(flat(values));
+    if (!ages_.empty()) inputs_[read].push_back(flat(ages_));
     inputs_[read].push_back(flat(from.action));
     outputs_[read].push_back(flat(to.action));
     if (!to.context.empty()) outputs_[read].push_back(flat(to.context));
@@ -168,6 +198,9 @@ class Policy {
   std::vector<std::string> observation_names_;
   std::deque<std::string> names_;  // a deque, because addresses of its strings are kept
   std::vector<Vector> observations_;
+  Vector ages_;       // of each signal, where the file looks ahead
+  float most_ = 0.0F;  // periods
+  size_t past_ = 0;   // which state holds the actions executed before the previous one, newest first
   std::array<Memory, 2> memories_;
   std::array<std::vector<Ort::Value>, 2> inputs_, outputs_;
   std::vector<const char*> input_names_, output_names_;

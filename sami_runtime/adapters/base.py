@@ -26,6 +26,8 @@ class Observation:
     """When it was measured [s], by the adapter's clock; not when it was asked for."""
     times: Mapping[str, float] | None = None
     """The same by signal, where sensors measure at different times; `time` holds for those that are left out."""
+    late: float | Mapping[str, float] = 0.0
+    """How many periods of the policy a simulated gap made it late, where the world waits, see `Adapter`."""
 
     def measured(self, name: str) -> float:
         """Return when a signal was measured [s]."""
@@ -53,6 +55,10 @@ class Adapter(Protocol):
 
     It may have a sixth method, `emergency_stop()`: brings everything to rest over a connection of its own, while
     another thread sits in any of the others. It is called from any thread, and more than once.
+
+    It may have two more attributes, for policies that look ahead: `command_delay_s`, how long an action takes from its
+    write to its effect [s], 0 if left out; and `waits`, whether its world stands still while nothing is written, as a
+    simulator's does. Then stamps tell nothing, and nothing is late but what a gap delays.
     """
 
     observation: tuple[Signal, ...]
@@ -85,6 +91,16 @@ def emergency_stop_of(adapter: Adapter) -> Callable[[], object] | None:
     """Return what stops an adapter from any thread, where it has that."""
     stop = getattr(adapter, "emergency_stop", None)
     return stop if callable(stop) else None
+
+
+def command_delay_of(adapter: Adapter) -> float:
+    """Return how long an action takes to have its effect [s], as an adapter says."""
+    return float(getattr(adapter, "command_delay_s", 0.0))
+
+
+def waits(adapter: Adapter) -> bool:
+    """Return whether an adapter's world stands still while nothing is written."""
+    return bool(getattr(adapter, "waits", False))
 
 
 def require_compatible(contract: Contract, observation: Sequence[Signal], action: Signal, name: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Adapter, Executed, Observation, emergency_stop_of
+from sami_runtime.adapters.base import Adapter, Executed, Observation, command_delay_of, emergency_stop_of, waits
 from sami_runtime.signals import Signal
 
 
@@ -40,6 +40,16 @@ class DryRun:
     def stop(self) -> None:
         """Stop the watched adapter."""
         self.watched.stop()
+
+    @property
+    def command_delay_s(self) -> float:
+        """As the watched adapter says."""
+        return command_delay_of(self.watched)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the world of the watched adapter stands still while nothing is written."""
+        return waits(self.watched)
 
     @property
     def emergency_stop(self) -> Callable[[], object] | None:

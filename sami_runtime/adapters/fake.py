@@ -37,6 +37,9 @@ class FakeAdapter:
         clock: Stamps the observations.
     """
 
+    waits = True
+    """The mass stands still while nothing is written."""
+
     def __init__(
         self,
         axes: int = 1,

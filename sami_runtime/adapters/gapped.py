@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Adapter, Executed, Observation, emergency_stop_of
+from sami_runtime.adapters.base import Adapter, Executed, Observation, command_delay_of, emergency_stop_of, waits
 from sami_runtime.errors import AdapterError
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
@@ -71,9 +71,11 @@ class Gapped:
         stamps = None if seen.times is None else np.array([seen.time, *map(seen.measured, names)])
         values, stamp = self.gap.observe(flat, seen.time if stamps is None else stamps)
         parts = dict(zip(names, np.split(values.copy(), self._ends), strict=True))
+        lates = {name: float(periods) for name, periods in self.gap.late.items()}
+        late = lates[names[0]] if len(set(lates.values())) == 1 else lates  # one, if all arrive together
         if isinstance(stamp, np.ndarray):
-            return Observation(parts, float(stamp[0]), dict(zip(names, stamp[1:].tolist(), strict=True)))
-        return Observation(parts, stamp)
+            return Observation(parts, float(stamp[0]), dict(zip(names, stamp[1:].tolist(), strict=True)), late)
+        return Observation(parts, stamp, late=late)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,) on its way, and says what was sent."""
@@ -95,6 +97,16 @@ class Gapped:
     def stop(self) -> None:
         """Stop the adapter behind, at once."""
         self.inner.stop()
+
+    @property
+    def command_delay_s(self) -> float:
+        """As the adapter behind says: what the gap adds is to be found out, or told to the loop."""
+        return command_delay_of(self.inner)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the world of the adapter behind stands still while nothing is written."""
+        return waits(self.inner)
 
     @property
     def emergency_stop(self) -> Callable[[], object] | None:

@@ -46,6 +46,9 @@ class GymnasiumAdapter:
         AdapterError: A signal does not lie within the observation, or the action has another size.
     """
 
+    waits = True
+    """The world stands still while nothing is written."""
+
     def __init__(
         self,
         env: gymnasium.Env[Any, Any],

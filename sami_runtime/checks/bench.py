@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sami_runtime.clock import MonotonicClock
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, Contract
+from sami_runtime.session.ages import Ages
 from sami_runtime.session.inference import CPU, build, runner
 from sami_runtime.session.memory import Block, Memory
 from sami_runtime.session.session import Session
@@ -213,7 +214,8 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
     given = contract.given
     shares = Block({name: (1, signal.size) for name, signal in given.items()}).tensors
     memories = (Memory(contract, 1), Memory(contract, 1))
-    runs = [runner(onnx, shares | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
+    ages = Ages(contract, 1).inputs
+    runs = [runner(onnx, shares | ages | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
     now = 0
 
     def feed(i: int) -> None:
@@ -244,7 +246,8 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
     memory: dict[str, Array] = {}
 
     def reset() -> None:
-        memory.update({name: value.copy() for name, value in Memory(contract, 1).inputs.items()})
+        begun = Ages(contract, 1).inputs | Memory(contract, 1).inputs
+        memory.update({name: value.copy() for name, value in begun.items()})
 
     def step(i: int) -> Array:
         outputs = onnx.run(names, {**feeds[i], **memory})

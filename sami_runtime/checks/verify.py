@@ -204,10 +204,14 @@ class _Replay:
                 for row in rows:
                     single[row].reset()
             at = orders[:, step]
-            together = pair.step({name: value[at] for name, value in golden.observation.items()})
+            for row, session in enumerate(single):
+                pair.elapse(self._held(at[row]), [row])
+                session.elapse(self._held(at[row]))
+            together = pair.step({name: value[at] for name, value in golden.observation.items()}, self._age(at))
             pair.executed(golden.executed[at])
             for row, session in enumerate(single):
-                alone = session.step({name: value[at[row]] for name, value in golden.observation.items()})
+                seen = {name: value[at[row]] for name, value in golden.observation.items()}
+                alone = session.step(seen, self._age(at[row]))
                 session.executed(golden.executed[at[row]])
                 for name in golden.answers:
                     worst.see(name, step, together.answers[name][row], alone.answers[name])
@@ -221,12 +225,22 @@ class _Replay:
         for step in range(start, len(self.golden) if end is None else end):
             if step in self.golden.resets:
                 session.reset()
-            answer = session.step({name: value[step] for name, value in self.golden.observation.items()})
+            session.elapse(self._held(step))
+            seen = {name: value[step] for name, value in self.golden.observation.items()}
+            answer = session.step(seen, self._age(step))
             if own is None or not own[step]:
                 session.executed(self.golden.executed[step])
             for name, values in answers.items():
                 values.append(answer.answers[name])
         return {name: np.array(values) for name, values in answers.items()}
+
+    def _age(self, step: int | NDArray[np.int_]) -> Array | float:
+        """How old each signal is at a step, or at some."""
+        return 0.0 if self.golden.age is None else self.golden.age[step]
+
+    def _held(self, step: int) -> int:
+        """How many periods pass without a step before this one."""
+        return 0 if self.golden.held is None else int(self.golden.held[step, 0])
 
     def _close(self, answers: Answers, expected: Answers) -> tuple[bool, str]:
         worst = {name: _Worst() for name in expected}

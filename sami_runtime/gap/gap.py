@@ -48,7 +48,7 @@ class Gap:
         write_period: float | None = None,
     ) -> None:
         profile.require_fit(signals)
-        self.profile = profile
+        self.profile, self.period = profile, period
         ends = np.cumsum([signal.size for signal in signals]).tolist()
         self._where = {s.name: slice(end - s.size, end) for s, end in zip(signals, ends, strict=True)}
         copies = [(self._where[name], self._where[source]) for name, source in profile.same_as.items()]
@@ -64,6 +64,8 @@ class Gap:
         """Whether anything lies between an action and what the world gets."""
         self.begun = False
         """Whether an episode has."""
+        self.late: dict[str, int] = {}
+        """By signal: how many periods ago what arrived last of it was sensed."""
         self._root: np.random.SeedSequence | None = None
 
     def begin(self, seed: int | None = None, size: float = 1.0, among: int | None = None) -> None:
@@ -131,7 +133,9 @@ class Gap:
         said = values.astype(np.float64)
         for sensor in self._sensors:
             sensor.apply(said, tick)
-        return self._lines.carry(said.astype(values.dtype), self._stamps.stamp(time), tick)
+        seen, stamp, sensed = self._lines.carry(said.astype(values.dtype), self._stamps.stamp(time), tick)
+        self.late = dict(zip(self._where, (tick - sensed).tolist(), strict=True))
+        return seen, stamp
 
     def actuate(self, command: Array) -> Array:
         """Write once: the command that is sent goes in, and the action (A,) that its actuator reaches comes out."""

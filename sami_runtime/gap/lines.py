@@ -82,9 +82,10 @@ class Lines:
     """
 
     def __init__(self, period: float, members: Mapping[str, Mapping[int, slice]]) -> None:
-        self._lines: dict[str, Line[tuple[Array, Times]]] = {name: Line(period, name) for name in members}
+        self._lines: dict[str, Line[tuple[Array, Times, int]]] = {name: Line(period, name) for name in members}
         self._signals = {name: np.array(list(signals)) for name, signals in members.items()}
         self._numbers = {name: np.r_[tuple(signals.values())] for name, signals in members.items()}
+        self._count = sum(map(len, members.values()))
 
     def begin(self, draw: Draw) -> None:
         """Begin an episode."""
@@ -96,22 +97,27 @@ class Lines:
         for line in self._lines.values():
             line.change(draw)
 
-    def carry(self, values: Array, stamps: Times, tick: int) -> tuple[Array, Times]:
+    def carry(self, values: Array, stamps: Times, tick: int) -> tuple[Array, Times, NDArray[np.int64]]:
         """Send what the sensors say at a tick (D,), and return what has arrived, with its stamp.
+
+        Last come the ticks at which each signal of it was sensed (S,).
 
         With several lines there is a stamp for each signal, after that of the oldest.
         """
         if len(self._lines) == 1:
             (line,) = self._lines.values()
-            return line.carry((values, stamps), tick)
-        count = 1 + sum(map(len, self._signals.values()))
+            said, stamp, at = line.carry((values, stamps, tick), tick)
+            return said, stamp, np.full(self._count, at)
+        count = 1 + self._count
         measured = stamps if isinstance(stamps, np.ndarray) else np.full(count, stamps)
-        arrived, seen = values.copy(), measured.copy()
+        arrived, seen, sensed = values.copy(), measured.copy(), np.zeros(self._count, np.int64)
         for name, line in self._lines.items():
             numbers, signals = self._numbers[name], 1 + self._signals[name]
-            arrived[numbers], seen[signals] = line.carry((values[numbers], measured[signals]), tick)
+            arrived[numbers], seen[signals], sensed[signals - 1] = line.carry(
+                (values[numbers], measured[signals], tick), tick
+            )
         seen[0] = seen[1:].min()
-        return arrived, seen
+        return arrived, seen, sensed
 
 
 class Stamps:

@@ -15,6 +15,7 @@ from sami_runtime.adapters.base import Adapter, Observation, require_observation
 from sami_runtime.clock import Clock, Pace
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
 from sami_runtime.loop.handover import Handover
+from sami_runtime.loop.lateness import Age, Lateness, too_old
 from sami_runtime.loop.pilot import NOTHING, Ending, Pilot, Request
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.tick import STEPPED, Outcome, SectionTimes, StepRecord
@@ -65,6 +66,8 @@ class Timing(NamedTuple):
     """Ticks of the loop for each of the policy's."""
     prewarm_s: float
     """How long before one of the policy's it is warmed up [s]; 0 never."""
+    lateness: Lateness
+    """How late observations are."""
 
 
 class Episode:
@@ -86,7 +89,7 @@ class Episode:
         self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
         self.telemetry, self.on_step, self.handover = telemetry, on_step, handover
         self.watchdog, self.pilot = watchdog, pilot
-        self.clock, self.enforced, self.period, self.substeps, self.prewarm_s = timing
+        self.clock, self.enforced, self.period, self.substeps, self.prewarm_s, self.lateness = timing
         self.deadline = gate.limits.deadline_s or self.period
         self.names = [signal.name for signal in session.contract.given.values()]
         self.context = np.zeros(session.contract.context_size, np.float32)
@@ -98,6 +101,7 @@ class Episode:
         self.ended: Ending | None = None
         self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
         self.due, self.asked, self.missed = True, -1, 0
+        self.age: Age = 0.0
         self.counts = LoopReport()
 
     def begin(self, seed: int | None) -> None:
@@ -133,10 +137,10 @@ class Episode:
     def turn(self) -> None:
         """One tick: read, step, gate, write, record."""
         began, laps = self.clock.now(), [time.perf_counter()]
-        asks = self.due and not self.wanted.pause
+        asks, passed = self.due and not self.wanted.pause, self._passed()
         observation = require_observation(self.adapter.read(), self.adapter) if asks else None
         laps.append(time.perf_counter())
-        outcome, reason = self._ask(observation, began)
+        outcome, reason = self._ask(observation, began, passed)
         laps.append(time.perf_counter())
         ruling = self._rule(outcome, reason)
         outcome = Outcome.FALLBACK if ruling.fallback else outcome
@@ -172,6 +176,8 @@ class Episode:
             reason=ruling.reason or reason,
             limited_by=self.gate.changed(ruling, sent),
             time=began,
+            age=self.age,
+            passed=passed,
             lag=began - self.pace.due,
             missed=self.missed,
             extra=self.extra,
@@ -190,15 +196,33 @@ class Episode:
         ended = self.ended or (Ending.WORLD if self.done else Ending.STEPS)
         return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ended)
 
-    def _ask(self, observation: Observation | None, began: float) -> tuple[Outcome, str]:
+    def _ask(self, observation: Observation | None, began: float, passed: int) -> tuple[Outcome, str]:
         """Asks the policy for its action, where it is due and may act. Unless it acted, its state is as it was."""
+        before = max(0, passed - 1)  # periods that were missed
+        self._elapse(before)
+        outcome, reason = self._answer(observation, began)
+        if outcome not in STEPPED:
+            self._elapse(passed - before)
+        return outcome, reason
+
+    def _elapse(self, periods: int) -> None:
+        """Let periods pass in which the action executed last stood."""
+        if periods:
+            self.session.elapse(periods)
+            if self.handover:
+                self.handover.history.elapse(periods)
+
+    def _answer(self, observation: Observation | None, began: float) -> tuple[Outcome, str]:
         if observation is None:
             return Outcome.PAUSED if self.wanted.pause else Outcome.STANDING, ""
         self.proposed = None
+        self.age = self.lateness.age(observation, self.clock.now())
         if fault := self.gate.fault(observation, self.clock.now() if self.enforced else None):
             return Outcome.HELD, fault
+        if fault := too_old(self.age, self.session.contract):
+            return Outcome.HELD, fault
         try:
-            answer = self.session.step(observation.pick(self.names))
+            answer = self.session.step(observation.pick(self.names), self.age)
         except NonFiniteError as error:
             return Outcome.REFUSED, f"refused: {error}"
         except SignalError:
@@ -213,14 +237,14 @@ class Episode:
             return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
         self.context, self.extra = answer.context, answer.extra
         if self.handover:
-            self.handover.history.add(observation.values, answer.action)
+            self.handover.history.add(observation.values, answer.action, self.age)
         return Outcome.ACTED if self.wanted.command is None else Outcome.PILOTED, ""
 
     def _change(self, session: Session) -> None:
         """Go on with another session, which is where it were if it had driven from the beginning."""
         self.session = session
         if session.tick:
-            answer = session.hold()
+            answer = session.last
             self.context, self.extra = answer.context, answer.extra
 
     def _rule(self, outcome: Outcome, reason: str) -> Ruling:
@@ -242,6 +266,11 @@ class Episode:
                 self.watchdog.beat()
             except SafetyStop as stop:
                 self.gate.trip(str(stop))
+
+    def _passed(self) -> int:
+        """Periods of the policy since it was due last: 0 if it is not now. A world that waits misses none."""
+        periods = self.pace.tick // self.substeps - self.asked if self.due else 0
+        return min(periods, 1) if self.lateness.waits else periods
 
     def _due(self, tick: int) -> bool:
         """Whether the policy is to be asked at a tick of the loop, or was to be at one that passed."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 
 from sami_runtime.adapters.base import Adapter, require_compatible
 from sami_runtime.errors import SamiError
 from sami_runtime.loop.tick import Swapped
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
-from sami_runtime.session.history import History
+from sami_runtime.session.history import Array, History
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
 from sami_runtime.signals import Signal
@@ -93,6 +94,7 @@ class Handover:
             if successor.fed < self.history.count:
                 return None
             if self.history.count:
+                _stand(successor.session, self.history.held)
                 successor.session.executed(self.history.executed)
             self._successor = self._waiting = None
             if telemetry:
@@ -184,8 +186,9 @@ class _Successor:
                 return
             try:
                 if self.fed > self.fed_from:
+                    _stand(self.session, step.held)
                     self.session.executed(step.previous)
-                self.telemetry.update(self.session.step(step.observation).context)
+                self.telemetry.update(self.session.step(step.observation, step.age).context)
             except SamiError as error:
                 raise SamiError(
                     f"model {self.session.contract.name!r} cannot take over in the middle of the episode: fed with its "
@@ -204,6 +207,13 @@ class _Successor:
             return self._outcome
         assert self._outcome is not None
         raise self._outcome
+
+
+def _stand(session: Session, held: Iterable[Array]) -> None:
+    """Let a period pass for each of these actions, which were executed in them, one after the other."""
+    for action in held:
+        session.executed(action)
+        session.elapse()
 
 
 def swapped_to(session: Session, fed_from: int = 0, fed: int = 0) -> Swapped:
@@ -265,6 +275,9 @@ def _differences(new: Contract, old: Contract) -> list[str]:
                 for field, value in mine[name].items()
                 if value != its[name][field]
             ]
+    further, ahead = (0 if each.lookahead is None else each.lookahead.steps for each in (new, old))
+    if further > ahead:  # what was executed in held periods is kept for as long as the other one looks back
+        faults.append(f"it looks {further} periods ahead, the other {ahead}")
     if new.context_size != old.context_size:
         faults.append(f"the context has {new.context_size} numbers, the other's has {old.context_size}")
     return faults

@@ -9,6 +9,7 @@ from sami_runtime.clock import Clock, ManualClock
 from sami_runtime.errors import SamiError
 from sami_runtime.loop.episode import Episode, EpisodeReport, OnStep, Timing, latch
 from sami_runtime.loop.handover import Handover
+from sami_runtime.loop.lateness import Lateness
 from sami_runtime.loop.pilot import Pilot
 from sami_runtime.loop.stopping import stopped_after
 from sami_runtime.safety.gate import SafetyGate
@@ -32,6 +33,7 @@ def run_episode(
     watchdog: Watchdog | None = None,
     pilot: Pilot | None = None,
     handover: Handover | None = None,
+    command_delay_s: float | None = None,
 ) -> EpisodeReport:
     """Run one episode, and stop the adapter however it ends.
 
@@ -58,6 +60,8 @@ def run_episode(
             already. Once it fired, the gate is latched.
         pilot: A person's way in. Commands count at the policy's ticks; a pause and an end, at every tick.
         handover: By which another session may take over between two ticks. This one drives it, and it has begun.
+        command_delay_s: How long an action takes from its write to its effect [s], for a policy that looks ahead; as
+            the adapter says if None.
 
     Raises:
         SamiError: An argument is none that could be run with.
@@ -92,7 +96,8 @@ def run_episode(
         judged = clock is not None if enforce_timing is None else enforce_timing
         read = on_step is not None or guard.limits.stop_on_alarm is not None
         reader = telemetry or (Telemetry(session.contract) if read else None)
-        timing = Timing(clock or ManualClock(), judged, period, substeps, prewarm_s)
+        lateness = Lateness(adapter, session.contract.rate_hz, judged, command_delay_s)
+        timing = Timing(clock or ManualClock(), judged, period, substeps, prewarm_s, lateness)
         episode = Episode(session, adapter, guard, limit, timing, reader, on_step, watchdog, pilot, handover)
         episode.begin(seed)
         while episode.next_tick():

@@ -92,6 +92,12 @@ class StepRecord:
     """Every limit that changed the action, each as `"rate dx"`; `"stop"` where the gate tripped."""
     time: float = 0.0
     """When the tick began [s], by the loop's clock."""
+    age: float | Mapping[str, float] = 0.0
+    """How old the observation was when the policy was asked [periods of the policy], with the command's own delay: of
+    all signals, or by signal."""
+    passed: int = 1
+    """Periods of the policy since the last tick at which it was due: 0 between two of them, more where some were
+    missed."""
     lag: float = 0.0
     """How long [s] after it was due."""
     missed: int = 0

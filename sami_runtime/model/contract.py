@@ -14,6 +14,7 @@ from sami_runtime.errors import ContractError
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.data_sheet import DataSheet
 from sami_runtime.model.golden import Golden, GoldenSteps
+from sami_runtime.model.lookahead import AGE, HELD, Lookahead
 from sami_runtime.model.seen import Seen
 from sami_runtime.signals import Name, Signal, _Model
 
@@ -23,7 +24,7 @@ METADATA_KEY = "sami.contract"
 """The key of the ONNX `metadata_props` entry that holds the contract."""
 HASH_KEY = "sami.contract.sha256"
 """The key of the entry that holds the hash of this text."""
-OPTIONAL = ("extra_outputs", "seen", "sheet")
+OPTIONAL = ("extra_outputs", "seen", "sheet", "lookahead")
 """Entries that the first files of version 1 did not have; where they are empty, a contract is written without them."""
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"
@@ -85,6 +86,8 @@ class Contract(_Model):
     """What training saw, element by element; None where it was not measured."""
     sheet: DataSheet | None = None
     """Frame and home pose of the robot; None where nobody told."""
+    lookahead: Lookahead | None = None
+    """How the graph predicts the present from late observations; None where it takes them for the present."""
     golden: Golden | None = None
     weights_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the serialized graph, the bytes of the file's GraphProto."""
@@ -105,6 +108,8 @@ class Contract(_Model):
         if self.seen is not None:
             sizes = {signal.name: signal.size for signal in (*self.observation, self.action)}
             self.seen.require_fit(sizes, self.action.name)
+        if self.lookahead is not None:
+            self.lookahead.require_fit({s.name: s.shape for s in self.state}, self.action, self.observation)
         return self
 
     @model_serializer(mode="wrap")
@@ -115,6 +120,11 @@ class Contract(_Model):
     def given(self) -> dict[str, Signal]:
         """Graph inputs that a step is given, each with the signal by whose name `Session.step` takes it."""
         return {observation_input(signal.name): signal for signal in self.observation}
+
+    @property
+    def told(self) -> dict[str, int]:
+        """Graph inputs that a step is told beside the observation, each with its size: ages, where it looks ahead."""
+        return {} if self.lookahead is None else {AGE: len(self.observation)}
 
     @property
     def feedback(self) -> dict[str, str]:
@@ -132,7 +142,8 @@ class Contract(_Model):
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:
         """Names of the graph's inputs, each with its shape without the batch axis."""
-        shapes: dict[str, tuple[int, ...]] = {name: (signal.size,) for name, signal in self.given.items()}
+        sizes = {name: signal.size for name, signal in self.given.items()} | self.told
+        shapes: dict[str, tuple[int, ...]] = {name: (size,) for name, size in sizes.items()}
         return shapes | {name: self.outputs[output] for name, output in self.feedback.items()}
 
     @property
@@ -158,6 +169,7 @@ class Contract(_Model):
         arrays = {name: value for name, value in self.golden.decode().items() if value.shape[1]}
         sizes = {name: value.shape[1] for name, value in arrays.items()}
         expected = {name: s.size for name, s in {**self.given, EXECUTED: self.action, **self.answers}.items()}
+        expected |= {**self.told, HELD: 1} if self.told else {}
         if sizes != expected:
             raise ContractError(
                 f"the golden steps of {self.name!r} hold {_sizes(sizes)}; its signals are "
@@ -168,6 +180,8 @@ class Contract(_Model):
             executed=arrays[EXECUTED],
             answers={name: arrays[name] for name in self.answers},
             resets=self.golden.resets,
+            age=arrays.get(AGE),
+            held=arrays.get(HELD),
         )
 
     def pack_golden(self, steps: GoldenSteps) -> Golden:
@@ -177,7 +191,8 @@ class Contract(_Model):
             ContractError: The arrays differ in their number of steps, or hold a number that is not finite.
         """
         given = {name: steps.observation[signal.name] for name, signal in self.given.items()}
-        return Golden.encode({**given, EXECUTED: steps.executed, **steps.answers}, steps.resets)
+        told = {} if steps.age is None or steps.held is None else {AGE: steps.age, HELD: steps.held}
+        return Golden.encode({**given, EXECUTED: steps.executed, **steps.answers, **told}, steps.resets)
 
     def metadata(self) -> dict[str, str]:
         """Return what a model file carries: the contract as JSON, and the hash of this text.
@@ -238,6 +253,7 @@ class Contract(_Model):
         if self.context is not None:
             rows.append((CONTEXT, _span(0, self.context.size), str(self.context.size), "1", ""))
         rows += [_row(f"output {signal.name}", 0, signal) for signal in self.extra_outputs]
+        rows += [(name, "", str(size), "periods", "") for name, size in self.told.items()]
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         head = f"{self.name}: {self.rate_hz:g} Hz, {self.episode_steps} steps an episode"
         lines = ["  ".join([*map(str.ljust, row[:4], widths), row[4]]).rstrip() for row in rows]

@@ -42,6 +42,10 @@ class GoldenSteps:
     """By the graph's output, each (T, size): what the trained policy answered."""
     resets: tuple[int, ...]
     """Before each of these steps, state and previous action take their initial values."""
+    age: NDArray[np.float32] | None = None
+    """(T, S): how old each signal is [periods], in the contract's order; None where the file does not look ahead."""
+    held: NDArray[np.float32] | None = None
+    """(T, 1): periods that passed without a step before each step; None where the file does not look ahead."""
 
     def __len__(self) -> int:
         return len(self.executed)

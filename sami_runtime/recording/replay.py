@@ -160,8 +160,12 @@ def follow(session: Session, record: StepRecord) -> Step | None:
     answer = None
     try:
         if record.stepped and record.observation is not None:
-            answer = session.step(record.observation.pick(signal.name for signal in session.contract.given.values()))
+            session.elapse(record.passed - 1)
+            seen = record.observation.pick(signal.name for signal in session.contract.given.values())
+            answer = session.step(seen, record.age)
     finally:
+        if answer is None:
+            session.elapse(1 if record.stepped else record.passed)
         if record.executed is not None:
             session.executed(record.executed)
     return answer

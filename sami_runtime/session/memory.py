@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.model.contract import ACTION, CONTEXT, PREVIOUS_ACTION, Contract, state_output
+from sami_runtime.model.lookahead import PAST_ACTIONS
 
 Array = NDArray[np.float32]
 
@@ -38,6 +39,24 @@ class SessionState:
     """Number of steps since the last reset of all rows."""
     extra: Mapping[str, Array] = field(default_factory=dict)
     """By the graph's output, each (N, size): what was answered last besides action and context."""
+
+    def with_rows(self, rows: NDArray[np.bool_], other: SessionState) -> SessionState:
+        """Return the same with the rows of a mask (N,) as another state of this session has them."""
+
+        def mixed(own: Mapping[str, Array], others: Mapping[str, Array]) -> dict[str, Array]:
+            return {name: _mixed(rows, others[name], value) for name, value in own.items()}
+
+        return replace(
+            self,
+            previous_action=_mixed(rows, other.previous_action, self.previous_action),
+            context=_mixed(rows, other.context, self.context),
+            tensors=mixed(self.tensors, other.tensors),
+            extra=mixed(self.extra, other.extra),
+        )
+
+
+def _mixed(rows: NDArray[np.bool_], where: Array, elsewhere: Array) -> Array:
+    return np.where(rows.reshape(-1, *[1] * (where.ndim - 1)), where, elsewhere)
 
 
 class Block:
@@ -94,6 +113,7 @@ class Memory:
         """By the name in the contract, each (N, ...)."""
         self.acted: NDArray[np.bool_] = np.zeros(batch, np.bool_)
         """(N,): which rows made a step since their reset. It is replaced, never written into."""
+        self._past = None if contract.lookahead is None else self.state[PAST_ACTIONS]
         self.begin()
 
     def begin(self, rows: Any = ...) -> None:
@@ -105,6 +125,13 @@ class Memory:
         acted = self.acted.copy()
         acted[rows] = False
         self.acted = acted
+
+    def elapse(self, periods: int, rows: Any = ...) -> None:
+        """Let periods pass in the rows (all if left out) in which the action executed last stood."""
+        if self._past is None:
+            return
+        for _ in range(min(periods, self._past.shape[1])):
+            self._past[rows] = np.concatenate([self.action[rows][:, None], self._past[rows][:, :-1]], 1)
 
     def take(self, other: Memory) -> None:
         """Becomes equal to another one of the same contract and batch."""

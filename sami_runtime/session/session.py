@@ -13,12 +13,11 @@ from numpy.typing import ArrayLike
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.contract import ACTION, CONTEXT, Contract
+from sami_runtime.session.ages import Age, Ages
 from sami_runtime.session.inference import build, require_shapes, runner
-from sami_runtime.session.memory import Array, Block, Memory, SessionState, by_name
-from sami_runtime.values import all_finite, fill, require_finite, row_mask, wrong_names
-
-_FLOAT32 = np.dtype(np.float32)
-_FLOATS = (_FLOAT32, np.dtype(np.float64))
+from sami_runtime.session.memory import Array, Memory, SessionState, by_name
+from sami_runtime.session.senses import Senses
+from sami_runtime.values import all_finite, fill, require_finite, row_mask
 
 _UNCHANGED = "The policy produced it; the state was not advanced. Check the observation's units and ranges."
 
@@ -68,13 +67,9 @@ class Session:
         self.tick = 0
         """Number of steps since the last reset of all rows; the number of the step that comes next."""
         self._onnx = build(artifact, provider)
-        given = self.contract.given
-        seen = Block({name: (batch, signal.size) for name, signal in given.items()})
-        inputs, self._observed, self._signals = seen.tensors, seen.numbers, tuple(given.values())
-        self._shares = {signal.name: inputs[name] for name, signal in given.items()}
+        self._senses, self._ages = Senses(self.contract, batch), Ages(self.contract, batch)
+        inputs = self._senses.inputs | self._ages.inputs
         self._rowless = batch == 1  # whether callers give and get (size,) instead of (N, size)
-        # Where each signal goes, in the shape that callers give.
-        self._targets = [(n, share[0] if self._rowless else share) for n, share in self._shares.items()]
         self._everyone = np.ones(batch, np.bool_)  # never written into
         self._told = np.zeros((batch, self.contract.action.size), np.float32)
         # A step reads one memory and writes the other. Which of them counts changes in one assignment, so that neither
@@ -91,7 +86,6 @@ class Session:
         copies = {name: value.copy() for name, value in (inputs | self._memories[0].inputs).items()}
         self._rehearsed = Memory(self.contract, batch)
         self._rehearse = runner(self._onnx, copies, self._rehearsed.outputs)
-        self._nothing = {name: np.zeros_like(target) for name, target in self._targets}
         self.prewarm()
 
     @classmethod
@@ -114,7 +108,7 @@ class Session:
             SamiError: onnxruntime failed.
         """
         try:
-            self._observe(self._nothing)
+            self._senses.observe(self._senses.nothing, self._where)
             self._rehearse()
             all_finite(self._rehearsed.numbers)
             self._answer(self._rehearsed, 0.0)
@@ -139,20 +133,24 @@ class Session:
         if rows is None:
             self.tick = 0
 
-    def step(self, observation: Mapping[str, ArrayLike]) -> Step:
+    def step(self, observation: Mapping[str, ArrayLike], age: Age = 0.0) -> Step:
         """Asks the policy for its action, and advances the state.
 
         Args:
             observation: By signal name, each (size,) or, for a batch, (N, size), in the signal's unit.
+            age: How old it is [periods of the policy], with what an action takes to have its effect: one number, or by
+                signal, each a number or (N,). Files that do not look ahead take all for the present.
 
         Returns:
             The action and the context. The action counts as executed unless `executed` says otherwise.
 
         Raises:
-            SignalError: A signal is missing, unknown, misshapen or not finite, or the policy's answer is not.
+            SignalError: A signal is missing, unknown, misshapen, not finite or too old, or the policy's answer is not
+                finite.
             SamiError: onnxruntime failed.
         """
-        self._observe(observation)
+        self._senses.observe(observation, self._where)
+        self._ages.tell(age, self._where)
         self._undoable = False  # from here on the memory before the last step is written over
         start = time.perf_counter()
         try:
@@ -207,12 +205,31 @@ class Session:
         memory = self._memories[self._now]
         np.copyto(memory.action, told, where=memory.acted[:, None])
 
+    def elapse(self, periods: int = 1, rows: ArrayLike | None = None) -> None:
+        """Let periods of the policy pass without a step: what was executed last stood, and the state is not advanced.
+
+        A file that looks ahead keeps the actions of the last periods, whether it was asked at them or not; to others
+        this makes no difference. Call it where a tick is held or skipped, before `executed`; `hold` does.
+
+        Args:
+            periods: How many.
+            rows: As in `reset`.
+        """
+        self._memories[self._now].elapse(periods, ... if rows is None else row_mask(rows, self.batch))
+
     def hold(self) -> Step:
-        """Return a held tick: the action executed last stands for one more tick, and the state is not advanced.
+        """Make a held tick: the action executed last stands for one more period, and the state is not advanced.
 
         Raises:
             SamiError: No action was executed since the reset, so there is none that could stand.
         """
+        answer = self.last
+        self.elapse()
+        return answer
+
+    @property
+    def last(self) -> Step:
+        """The answer of the last step, its action as it was executed; it raises as `hold`."""
         memory = self._memories[self._now]
         if not memory.acted.all():
             row = int(np.flatnonzero(~memory.acted)[0])
@@ -284,27 +301,3 @@ class Session:
     @property
     def _where(self) -> str:
         return f"tick {self.tick}:"
-
-    def _observe(self, observation: Mapping[str, ArrayLike]) -> None:
-        """Copy the observation to where the graph reads it."""
-        if len(observation) != len(self._targets):
-            raise wrong_names(observation, self._shares, self._where)
-        for at, (name, target) in enumerate(self._targets):
-            try:
-                value = observation[name]
-            except KeyError:
-                raise wrong_names(observation, self._shares, self._where) from None
-            # The common cases, without the checks that only other types and shapes need.
-            if type(value) is np.ndarray and value.shape == target.shape and value.dtype in _FLOATS:
-                if value.dtype is _FLOAT32:
-                    target[...] = value
-                else:
-                    # A number beyond float32 becomes infinity, which is refused below.
-                    with np.errstate(over="ignore"):
-                        target[...] = value
-            else:
-                fill(self._shares[name], value, self._signals[at], f"{self._where} observation")
-        if not all_finite(self._observed):
-            blame = "The adapter's read() produced it."
-            for signal, share in zip(self._signals, self._shares.values(), strict=True):
-                require_finite(share, signal.name, signal.elements, f"{self._where} observation", blame)

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
+import onnx.shape_inference
 from onnx.utils import Extractor
 
 from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, CONTEXT
+from sami_runtime.model.lookahead import FRONT
 from sami_runtime.session.inference import build
 
 TOLERANCE = 1e-5
@@ -37,14 +39,19 @@ class PolicyHead:
         contract = artifact.contract
         if contract.context is None:
             raise SamiError(f"model {contract.name!r} infers no context: there is nothing to freeze or exchange.")
-        self._given = contract.given
+        front = FRONT if contract.lookahead else ""  # what it sees of the present, however late that arrived
+        self._given = {front + name: signal for name, signal in contract.given.items()}
         self._extra = [signal.name for signal in contract.extra_outputs]
         model = onnx.load_from_string(artifact.model_bytes)
+        if contract.lookahead:
+            model = onnx.shape_inference.infer_shapes(model)  # of what it is cut at, which is no input of the whole
         cut = Extractor(model).extract_model([*self._given, CONTEXT, *self._extra], [ACTION])
         self._onnx = build(replace(artifact, model_bytes=cut.SerializeToString()))
         if golden := contract.golden_steps():
-            found = self(golden.observation, golden.answers[CONTEXT], golden.answers)
-            error = float(np.abs(found - golden.answers[ACTION]).max())
+            now = slice(None) if golden.age is None else ~golden.age.any(axis=1)
+            seen = {name: value[now] for name, value in golden.observation.items()}
+            answers = {name: value[now] for name, value in golden.answers.items()}
+            error = float(np.abs(self(seen, answers[CONTEXT], answers) - answers[ACTION]).max())
             if not error <= TOLERANCE:
                 raise CheckFailed(
                     f"the policy cut from {artifact.path} differs from the whole file by {error:.2e} at its golden "

@@ -15,7 +15,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.episode import Episode
 from sami_train.episodes.rollout import Rollout
-from sami_train.evaluation.model_policy import Source, policy_of
+from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
 from sami_train.evaluation.play import SEED, Gaps, side_by_side
 from sami_train.evaluation.results import OnTask, TaskResult
 from sami_train.machine.cores import one_thread
@@ -86,6 +86,7 @@ class _Worker:
         """Play the episodes of one task behind one gap."""
         gap, (task_set, task) = self.gaps[job[0]], self.tasks[job[1]]
         envs = self.envs if gap is None else [GappedEnv(env, self.spec, gap, _among(task)) for env in self.envs]
+        tell_ages(self.policy, envs, gap)
         rollout = Rollout(envs, self.policy, SEED, tasks=(task,))
         played: list[Episode] = []
         for first in range(0, self.episodes, len(envs)):

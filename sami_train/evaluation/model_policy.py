@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 
 from sami_runtime.adapters.base import require_compatible
+from sami_runtime.gap.draw import whole_periods
+from sami_runtime.gap.gap import Gap
+from sami_runtime.gap.profile import GapProfile
 from sami_runtime.session.session import Session
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -21,6 +25,23 @@ Source = Path | Weights
 def policy_of(source: Source, spec: EnvironmentSpec, rows: int) -> Policy:
     """Return the policy that plays `rows` episodes side by side."""
     return SessionPolicy(source, spec, rows) if isinstance(source, Path) else NumpyPolicy(source, rows)
+
+
+def tell_ages(policy: Policy, envs: Sequence[gym.Env], gap: GapProfile | None) -> None:
+    """Have a model file know how late its observations arrive, and its actions take effect, behind a gap.
+
+    The first is what stamps say; the second stands in no stamp. A robot's would have been measured: it is told as the
+    gap has it, of a range the middle.
+    """
+    if not isinstance(policy, SessionPolicy):
+        return
+    if gap is None:
+        policy.ages = None
+        return
+    running: list[Gap] = [env.get_wrapper_attr("gap") for env in envs]
+    span, period = gap.action_latency_s, running[0].period
+    delay = sum(span) / 2 / period if isinstance(span, tuple) else float(whole_periods(span / period))
+    policy.ages = lambda: np.array([[each.late[name] + delay for name in policy.names] for each in running])
 
 
 class SessionPolicy:
@@ -39,8 +60,10 @@ class SessionPolicy:
         self._session = Session.load(path, batch=rows)
         require_compatible(self._session.contract, spec.signals, spec.action, f"environment {spec.name!r}")
         self._layout = spec.layout
-        self._names = [signal.name for signal in self._session.contract.observation]
+        self.names = [signal.name for signal in self._session.contract.observation]
         self.previous_action = np.zeros((rows, self._session.contract.action.size), np.float32)
+        self.ages: Callable[[], np.ndarray] | None = None
+        """Tells how old the signals of each row are (n, S) [periods]; None where nothing is late."""
         self._acted = False
 
     @property
@@ -57,8 +80,21 @@ class SessionPolicy:
         """Actions (n, A) and contexts (n, C) for flat observations (n, D); a model file samples no actions."""
         if noise is not None:
             raise ValueError("a model file acts deterministically; it takes no noise")
+        session, seen = self._session, self._layout.by_name(observation, self.names)
         if self._acted:
-            self._session.executed(self.previous_action)
-        step = self._session.step(self._layout.by_name(observation, self._names))
+            session.executed(self.previous_action)
         self._acted = True
-        return step.action, step.context
+        if self.ages is None or session.contract.lookahead is None:
+            return session.step(seen)[:2]
+        ages = self.ages()
+        lookahead = session.contract.lookahead
+        counts = [name in lookahead.changing for name in self.names]
+        old = np.any(ages[:, counts] > lookahead.steps, axis=1)
+        if not old.any():
+            return session.step(seen, ages)[:2]
+        # What a loop does: the action executed last stands, and state and context with it.
+        session.elapse(rows=old)
+        before = session.state
+        session.step(seen, np.where(old[:, None], 0.0, ages))
+        session.restore(session.state.with_rows(old, before))
+        return session.last[:2]

@@ -15,7 +15,7 @@ from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import Policy, Rollout, beginning
-from sami_train.evaluation.model_policy import Source, policy_of
+from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
 from sami_train.machine.cores import one_thread
 
 SEED = 1_000_003
@@ -74,6 +74,7 @@ def playing(
         envs = [make(spec, gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
         for env in envs:
             closing.callback(env.close)
+        tell_ages(policy, envs, gap)
         yield _in_envs(envs, policy, on_round), policy
 
 
@@ -150,6 +151,7 @@ def _run_round(job: tuple[Sequence[Task], int, int]) -> list[tuple[float, int]]:
         # Not in the pool's initializer: an error there respawns workers for ever, here it reaches the caller.
         envs = [make(spec, gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
         _stage = envs, policy_of(source, spec, rows)
+        tell_ages(_stage[1], envs, gap)
     envs, policy = _stage
     tasks, seed, first = job
     played = Rollout(envs, policy, seed, tasks=tasks).round(range(first, first + rows))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sami_runtime.model.contract import Contract
+from sami_runtime.model.lookahead import Lookahead
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.tasks import label
@@ -41,7 +42,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         "```",
         shlex.join(run.facts["command"]),
         f"sami eval --run {run.address}",
-        f"sami export --run {run.address} --out {model.as_posix()}{_atlas_option(contract)}",
+        f"sami export --run {run.address} --out {model.as_posix()}{_options(contract)}",
         "```",
         "",
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
@@ -54,6 +55,8 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         written.append(model.with_suffix(".png"))
     if run.contrast is not None:
         lines += [_contrast(run.contrast, training["config"]["contrast"]), ""]
+    if contract.lookahead is not None:
+        lines += _lookahead(contract, contract.lookahead)
     if contract.evaluation is not None:
         lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
     lines += [
@@ -72,9 +75,24 @@ def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:
     )
 
 
-def _atlas_option(contract: Contract) -> str:
-    atlas = contract.atlas
-    return f" --atlas-episodes {(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
+def _lookahead(contract: Contract, ahead: Lookahead) -> list[str]:
+    """Return how good the forward model is, signal by signal."""
+    periods = " | ".join(str(k) for k in range(1, ahead.steps + 1))
+    return [
+        f"Lookahead: {ahead.summary()}. Its error on what was held out, by periods ahead, and in brackets that of "
+        "taking the late observation for the present:",
+        "",
+        f"| signal | unit | {periods} |",
+        "|---" * (2 + ahead.steps) + "|",
+        *(f"| {name} | {unit} | {' | '.join(cells)} |" for name, unit, cells in ahead.rows(contract.observation)),
+        "",
+    ]
+
+
+def _options(contract: Contract) -> str:
+    atlas, ahead = contract.atlas, contract.lookahead
+    looking = f" --lookahead {ahead.steps}" if ahead else ""
+    return f"{looking} --atlas-episodes {(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
 
 
 def _results(result: Evaluation, title: str) -> list[str]:

@@ -262,6 +262,36 @@ def test_cpp_needs_the_executed_action_and_the_reset(replay, golden):
     assert call(replay, MODEL, golden).returncode == 4
 
 
+def test_cpp_looks_ahead_as_the_golden_steps_say(replay, tmp_path):
+    """Ages and held periods among them: a program that left one out would not agree."""
+    onnx_file, table = looking_ahead(tmp_path / "ahead.onnx"), tmp_path / "ahead.csv"
+    code = "from sami_cli.app import main; main()"
+    assert call(sys.executable, "-c", code, "inspect", onnx_file, "--golden", table).returncode == 0
+    done = call(replay, onnx_file, table)
+    assert done.returncode == 0, done.stdout + done.stderr
+    original = table.read_text()
+    for column, row, text in (("age.ee_position", 4, "0"), ("held", 3, "0")):
+        table.write_text(original)
+        changed(table, column, row, text)
+        assert call(replay, onnx_file, table).returncode == 4
+
+
+def looking_ahead(path):
+    """The shipped model with a forward model of no world in front."""
+    from sami_runtime.model.artifact import read_artifact
+    from sami_runtime.model.lookahead import SignalErrors
+    from sami_train.lookahead.attach import attach_lookahead
+    from sami_train.lookahead.fit import Fit
+    from sami_train.lookahead.forward_model import ForwardModel
+
+    rng, error = np.random.default_rng(0), SignalErrors(predicted=(0.1, 0.2), standing=(1.0, 1.0))
+    weights = tuple(rng.normal(0, 0.2, shape).astype(np.float32) for shape in ((39, 8), (8, 8), (8, 25)))
+    biases = tuple(np.zeros(weight.shape[1], np.float32) for weight in weights)
+    errors = {signal.name: error for signal in read_artifact(MODEL).contract.observation}
+    attach_lookahead(Path(MODEL), path, 2, Fit(ForwardModel(weights, biases), 1, 1, errors), "nothing")
+    return path
+
+
 def test_cpp_refuses_what_is_not_finite(replay, golden):
     changed(golden, "observation.gripper_width.width", 3, "nan")
     done = call(replay, MODEL, golden)

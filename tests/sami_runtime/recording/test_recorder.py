@@ -146,7 +146,7 @@ def test_any_mcap_reader_reads_it_and_every_message_is_strict_json(session, arm,
     schema, channel, _ = messages[0]
     assert (schema.encoding, channel.topic, channel.message_encoding) == ("jsonschema", "/step", "json")
     decoded = [json.loads(message.data, parse_constant=pytest.fail) for _, _, message in messages]
-    assert {*decoded[0], "measured_by_signal"} == set(json.loads(schema.data)["properties"])
+    assert {*decoded[0], "measured_by_signal", "passed"} == set(json.loads(schema.data)["properties"])
     assert decoded[4]["observation"]["position"][0] == "nan"
 
 

@@ -82,10 +82,10 @@ def test_a_step_that_fails_does_not_advance_the_state(path, arm, same, monkeypat
     session = Session.load(path)
     step, calls = session.step, iter(range(99))
 
-    def fail_at_3(observation):
+    def fail_at_3(observation, age):
         if next(calls) == 3:
             raise SamiError("inference failed: out of memory")
-        return step(observation)
+        return step(observation, age)
 
     monkeypatch.setattr(session, "step", fail_at_3)
     run = Run(session, arm())

@@ -137,10 +137,10 @@ def test_a_clipped_action_is_told_as_unclipped(make, session, arm):
 def test_a_failed_step_advances_the_state(session, arm, monkeypatch):
     states, step, calls = [], session.step, count()
 
-    def fail(observation):
+    def fail(observation, age):
         if next(calls) == 3:
             raise SamiError("inference failed")
-        return step(observation)
+        return step(observation, age)
 
     monkeypatch.setattr(session, "step", fail)
     run_episode(session, arm(), seed=0, on_step=lambda _: states.append(session.state.tensors["memory"]))
