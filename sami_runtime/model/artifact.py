@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sami_runtime.errors import ArtifactError
 from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Contract, text_sha256
+from sami_runtime.model.elements import whole_divisions
 from sami_runtime.model.operators import DOMAINS, OPERATORS
 from sami_runtime.model.scan import MalformedError, ModelScan, TensorType, scan_model
 
@@ -39,7 +40,19 @@ def read_artifact(path: str | Path) -> Artifact:
         ArtifactError: The file cannot be read, is unsafe, was changed, or does not keep its contract.
         ContractError: Its contract is wrong or of another version.
     """
-    data = read_bytes(path)
+    return judge(read_bytes(path), path)
+
+
+def judge(data: bytes, path: str | Path) -> Artifact:
+    """Return a model file whose bytes were read, unless it is unsafe, damaged or not what its contract says.
+
+    Args:
+        data: The whole file.
+        path: Where it came from.
+
+    Raises:
+        ArtifactError, ContractError: See `read_artifact`.
+    """
     scan = scan_bytes(data, path)
     require_safe(scan, path)
     contract = read_contract(scan, path)
@@ -129,6 +142,16 @@ def require_safe(scan: ModelScan, source: str | Path) -> None:
             f"operators {', '.join(name or '(unnamed)' for name in unknown)}, which are not among the "
             f"{len(OPERATORS)} allowed (sami_runtime.operators.OPERATORS)"
         )
+    if not (scan.subgraphs or scan.functions):
+        try:
+            divided = whole_divisions(scan.graph)
+        except MalformedError as error:
+            divided, faults = [], [*faults, f"a graph that can be read in two ways: {error}"]
+        if divided:
+            faults.append(
+                f"divisions of whole numbers ({', '.join(divided[:5])}), which can end the process; only floats are "
+                "divided"
+            )
     if faults:
         raise ArtifactError(f"{source} is refused; it has {'; '.join(faults)}. Use a file that sami export wrote.")
 
