@@ -30,6 +30,7 @@ from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
+from sami_runtime.trust.admission import Admission
 from sami_runtime.watchdog.watchdog import Watchdog
 
 
@@ -68,6 +69,7 @@ class Run:
         fallback: Acts where the policy has been held too long; see `SafetyGate`.
         pilot: A person's way in; see `run_episode`.
         keep_steps: How many steps of an episode are kept, from which the state of a model that takes over is rebuilt.
+        admission: Which files `swap` lets in; any that are safe to load if None.
 
     Raises:
         AdapterError: The policy and the adapter do not fit.
@@ -94,6 +96,7 @@ class Run:
         fallback: Controller | None = None,
         pilot: Pilot | None = None,
         keep_steps: int = KEEP_STEPS,
+        admission: Admission | None = None,
     ) -> None:
         if not simulator:
             _require_for_robot(clock, gap, enforce_timing)
@@ -126,7 +129,7 @@ class Run:
             pilot=pilot,
             handover=self._handover,
         )
-        self._watchdog = watchdog
+        self._watchdog, self._admission = watchdog, admission or Admission(rehearsed=False)
         self._resting = threading.Event()
         self._resting.set()
         self._thread: int | None = None
@@ -258,7 +261,7 @@ class Run:
             driving, middle = self.session, when == "now"
             session = model
             if not isinstance(session, Session):
-                session = Session.load(session, provider=driving.active_providers[0])
+                session = self._admission.load(session, driving.active_providers[0])
             require_swap(session, driving, self.driven, self.gate.limits, middle)
             if self.shadow:
                 self.shadow.require_fit(session.contract)

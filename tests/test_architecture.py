@@ -35,6 +35,7 @@ FLOORS = {
         "clock documents factories realtime values",
         "model",
         "session gap",
+        "trust",
         "adapters",
         "safety watchdog",
         "loop",

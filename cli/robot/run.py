@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..drive.load_adapter import CONFIG_HELP, FALLBACK_HELP, HELP
-from ..drive.model_file import MODEL_HELP, model_file
+from ..drive.model_file import MODEL_HELP, Expected, Trusted, model_file
 
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
-    from sami_runtime.run import Run
-
-    from ..show.film import Film
 
 HIDDEN_TASK, LOOP, PERSON, OUTPUT = (
     "Hidden task of each episode, in a simulator",
@@ -35,6 +32,8 @@ def run(
     model: Annotated[
         Path | None, typer.Option(help=f"{MODEL_HELP}; ENV-satesac if left out.", callback=model_file)
     ] = None,
+    expect_sha256: Expected = None,
+    trusted: Trusted = None,
     adapter: Annotated[
         str | None, typer.Option(metavar="MODULE:FACTORY", help=f"Instead of a simulator: {HELP}")
     ] = None,
@@ -192,7 +191,7 @@ def run(
     from sami_runtime.recording.replay import Shadow
     from sami_runtime.run import Run
     from sami_runtime.safety.limits import Limits
-    from sami_runtime.session.session import Session
+    from sami_runtime.trust.admission import Admission
 
     from ..drive import attend
     from ..drive import world as worlds
@@ -222,11 +221,12 @@ def run(
     dog = watchdog_of(adapter, watchdog, emergency_stop)
     film_path = film_path_of(gif, model) if render == "gif" else None
     watched = WatchedModel(model) if watch_model else None
-    session = Session.load(model, provider=provider)
+    admission = Admission(expect_sha256, trusted, rehearsed=world.real)
+    session = admission.load(model, provider)
     profile, allowed = GapProfile.load(gap) if gap else None, Limits.load(limits) if limits else None
     if shadow_tolerance and not shadow:
         raise SamiError("--shadow-tolerance says what is alike in a second model; name that one with --shadow.")
-    follower = Shadow(Session.load(shadow, provider=provider), session.contract, shadow_tolerance) if shadow else None
+    follower = Shadow(admission.another.load(shadow, provider), session.contract, shadow_tolerance) if shadow else None
     # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
     paced = real_time or render == "human" or world.real
     if priority and not paced:
@@ -260,9 +260,10 @@ def run(
             loop_hz=loop_hz,
             fallback=load_fallback(fallback, clock, session.contract, settings) if fallback else None,
             pilot=pilot,
+            admission=admission,
         )
         if not json:
-            closing.callback(lambda: print(_ending(driving, film, record), end=""))
+            closing.callback(lambda: print(told.ending(driving, film, record), end=""))
         closing.enter_context(driving)
         live = closing.enter_context(LiveLine(driving.telemetry, status=attend.status_of(pilot)))
         if film is not None:
@@ -306,14 +307,3 @@ def run(
             print(text)
         if world.features and not json and not dry_run:
             told.summary(rows, world, hopeless)
-
-
-def _ending(driving: Run, film: Film | None, record: Path | None) -> str:
-    """Return what the run came to, printed also where it was cut off; nothing if it never began."""
-    if not driving.total.ticks:
-        return ""
-    parts = [str(driving.total)]
-    if driving.shadow:
-        parts.append(f"shadow: {driving.shadow.comparison}")
-    parts += [f"wrote {path}" for path in (record, film.path if film and film.frames else None) if path]
-    return "\n".join(parts) + "\n"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sami_runtime.loop.run_episode import EpisodeReport
     from sami_runtime.model.contract import Contract
     from sami_runtime.recording.replay import Shadow
+    from sami_runtime.run import Run
     from sami_runtime.session.telemetry import Telemetry
 
     from ..drive.world import World
+    from .film import Film
 
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARKS_SHOWN = 50
@@ -165,3 +168,14 @@ def _means(rows: list[Row], world: World) -> list[str]:
     columns = [skill.name for skill in world.skills if skill.column is not None]
     shares = [f"{sum(row['skill'] == name for row in rows) / n:.2f}" for name in columns]
     return [str(n), outcome, *shares, f"{sum(row['steps'] for row in rows) / n:.1f}"]
+
+
+def ending(driving: Run, film: Film | None, record: Path | None) -> str:
+    """Return what the run came to, printed also where it was cut off; nothing if it never began."""
+    if not driving.total.ticks:
+        return ""
+    parts = [str(driving.total)]
+    if driving.shadow:
+        parts.append(f"shadow: {driving.shadow.comparison}")
+    parts += [f"wrote {path}" for path in (record, film.path if film and film.frames else None) if path]
+    return "\n".join(parts) + "\n"

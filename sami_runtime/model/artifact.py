@@ -15,7 +15,8 @@ from sami_runtime.model.scan import MalformedError, ModelScan, TensorType, scan_
 MAX_MODEL_BYTES = 256 * 1024 * 1024
 """Largest file that is read. A policy of the paper has about 1 MB."""
 
-MAX_CONTRACT_CHARACTERS = 128 * 1024 * 1024
+MAX_CONTRACT_CHARACTERS = 8 * 1024 * 1024
+"""Longest contract that is read: pydantic takes forty bytes for each. One of the paper has 200,000."""
 
 FLOAT32 = 1
 """ONNX's TensorProto.DataType for float32."""
@@ -81,6 +82,9 @@ def read_bytes(path: str | Path) -> bytes:
     """
     if Path(path).is_dir():
         raise ArtifactError(f"{path} is a directory, expected a model file. Give the path of its .onnx file.")
+    if Path(path).exists() and not Path(path).is_file():
+        # A pipe would keep the reader waiting, and a device has no end.
+        raise ArtifactError(f"{path} is no regular file, expected a model file. Give the path of its .onnx file.")
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_MODEL_BYTES + 1)

@@ -35,7 +35,7 @@ def whole_divisions(graph: bytes) -> list[str]:
         graph: A serialized GraphProto without subgraphs, as the scan found it.
 
     Raises:
-        MalformedError: It is cut off, or can be read in two ways: a tensor that is made twice, an attribute given twice.
+        MalformedError: It is cut off, or can be read in two ways: a tensor made twice, an attribute given twice.
     """
     reader = Reader(graph)
     nodes, types = [], {}  # type: list[Field], dict[str, int]

@@ -76,6 +76,8 @@ class ModelScan:
 
 
 class Field(NamedTuple):
+    """A field of a message."""
+
     number: int
     wire: int
     start: int

@@ -1,1 +1,1 @@
-"""Which model files are let in: those of people who are trusted, and those that do no harm in a process of their own."""
+"""Which model files are let in: those of trusted people, and those that did no harm in a process of their own."""

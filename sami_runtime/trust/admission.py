@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sami_runtime.errors import ArtifactError, SamiError
@@ -37,6 +37,11 @@ class Admission:
             raise SamiError(
                 f"the expected SHA-256 is {self.sha256!r}; give 64 hexadecimal digits, as sha256sum prints them."
             )
+
+    @property
+    def another(self) -> Admission:
+        """For another file beside this one: that of any hash, else as this one."""
+        return replace(self, sha256=None)
 
     def load(self, path: str | Path, provider: str = "cpu") -> Session:
         """Read a model file, and make a session of it if it is let in.

@@ -45,7 +45,10 @@ def new_key(path: Path, owner: str) -> Path:
     key = crypto.PrivateKey.generate()
     pem = key.private_bytes(crypto.Encoding.PEM, crypto.PrivateFormat.PKCS8, crypto.NoEncryption())
     public = key.public_key().public_bytes(crypto.Encoding.Raw, crypto.PublicFormat.Raw).hex()
-    for file, content, mode in ((path, pem, 0o600), (public_path, f"{public} {owner}".rstrip().encode() + b"\n", 0o644)):
+    for file, content, mode in (
+        (path, pem, 0o600),
+        (public_path, f"{public} {owner}".rstrip().encode() + b"\n", 0o644),
+    ):
         try:
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             with os.fdopen(descriptor, "wb") as opened:

@@ -24,7 +24,7 @@ BOOT = (
     "import sys; sys.path[:] = sys.argv[2:]; import json; told = json.loads(sys.argv[1]); "
     "from sami_runtime.watchdog.process import main; main(*told)"
 )
-"""The program of the process, which finds the modules that this one finds, and none of the folder it stands in first."""
+"""The program of the process, which finds the modules that this one finds, in the same order."""
 
 
 class Watchdog:

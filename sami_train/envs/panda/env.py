@@ -41,13 +41,12 @@ class _Arm(Panda):
     """
 
     def __init__(self, sim: PyBullet, seen: bool) -> None:
-        self.seen = seen
+        self._flags = 0 if seen else pybullet.URDF_IGNORE_VISUAL_SHAPES
         super().__init__(sim, block_gripper=False, base_position=np.array([-0.6, 0.0, 0.0]), control_type="ee")
 
     def _load_robot(self, file_name: str, base_position: np.ndarray) -> None:
-        flags = 0 if self.seen else pybullet.URDF_IGNORE_VISUAL_SHAPES
         self.sim.loadURDF(
-            self.body_name, fileName=file_name, basePosition=base_position, useFixedBase=True, flags=flags
+            self.body_name, fileName=file_name, basePosition=base_position, useFixedBase=True, flags=self._flags
         )
 
 
@@ -95,7 +94,8 @@ class PandaSkillEnv(RobotTaskEnv):
         with quiet_c_output():
             sim = PyBullet(render_mode=render_mode or "rgb_array", renderer="Tiny")
         # What nobody looks at takes two thirds of the time that it takes to build the world.
-        robot = _Arm(sim, seen=render_mode is not None)
+        self._seen = render_mode is not None
+        robot = _Arm(sim, self._seen)
         task = PickAndPlace(sim, reward_type=reward, goal_z_range=0.0)
         super().__init__(
             robot,
@@ -152,7 +152,7 @@ class PandaSkillEnv(RobotTaskEnv):
         self.current_task = dict(task)
 
     def _rebuild(self) -> None:
-        """Make the world anew. Putting bodies back is not enough: one episode of a hundred would depend on those before.
+        """Make the world anew: with bodies put back, one episode of a hundred would depend on those before.
 
         Contacts can be dropped, and Bullet's saved states bring them back; what else of a world outlives a reset lies
         deeper than PyBullet reaches.
@@ -162,7 +162,7 @@ class PandaSkillEnv(RobotTaskEnv):
         physics.setTimeStep(self.sim.timestep)
         physics.setGravity(0.0, 0.0, -9.81)
         self.sim._bodies_idx.clear()
-        self.robot = _Arm(self.sim, self.robot.seen)
+        self.robot = _Arm(self.sim, self._seen)
         self.task._create_scene()
         # The software renderer draws no transparency: a goal of the cube's own green would look like a second cube.
         physics.changeVisualShape(self.sim._bodies_idx["target"], -1, rgbaColor=[1.0, 0.7, 0.1, 0.5])

@@ -71,7 +71,7 @@ def test_a_process_that_waits_for_ever_is_ended(path, monkeypatch):
         rehearse(read_artifact(path))
 
 
-@pytest.mark.parametrize("said", ["", "nonsense", "[]", '{"refused": 1}', '{"refused": null}\'; exit(3); \''])
+@pytest.mark.parametrize("said", ["", "nonsense", "[]", '{"refused": 1}', "{\"refused\": null}'; exit(3); '"])
 def test_whatever_else_the_process_says_is_no_pass(path, monkeypatch, said):
     monkeypatch.setattr(rehearsal, "BOOT", f"{CHILD}print('{said}')")
     with pytest.raises(ArtifactError):
