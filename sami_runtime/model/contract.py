@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from sami_runtime.distribution import upgrade_hint
+from sami_runtime.documents import plain_strings, unique
 from sami_runtime.errors import ContractError
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.data_sheet import DataSheet
@@ -260,9 +261,14 @@ def state_output(name: str) -> str:
 def _version(text: str, source: str) -> Any:
     """Return the version that a document claims, read before anything else in it is judged."""
     try:
-        document = json.loads(text, parse_constant=_refuse_constant)
+        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise ContractError(f"{source} has a contract that is not JSON: {error}. Export the model again.") from error
+    if plain_strings(document, kept="\n\t") != document:
+        raise ContractError(
+            f"{source} has a contract with characters that a terminal obeys instead of printing them. Export the model "
+            "again, under names that can be printed."
+        )
     if not isinstance(document, dict) or "version" not in document:
         raise ContractError(f"{source} has a contract without a version. Export the model again.")
     return document["version"]
