@@ -26,6 +26,8 @@ HASH_KEY = "sami.contract.sha256"
 """The key of the entry that holds the hash of this text."""
 OPTIONAL = ("extra_outputs", "seen", "sheet")
 """Entries that the first files of version 1 did not have; where they are empty, a contract is written without them."""
+LARGEST = 3.4028234663852886e38
+"""Largest float32."""
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"
 CONTEXT = "context"
@@ -39,7 +41,7 @@ class StateTensor(_Model):
     name: Name
     shape: tuple[Annotated[int, Field(ge=1)], ...]
     """Its shape without the batch axis."""
-    initial: float = Field(default=0.0, allow_inf_nan=False)
+    initial: float = Field(default=0.0, ge=-LARGEST, le=LARGEST)
     """What every number of it is when an episode begins."""
 
 

@@ -229,7 +229,8 @@ def _reading(value: dict[str, Any] | None) -> Reading | None:
 def _array(value: Any, dtype: Any = np.float32) -> Any:
     if value is None:
         return None
-    array = np.array(value, dtype)  # "nan" and "inf" are read as what they say
+    with np.errstate(over="ignore"):  # beyond float32 is infinite
+        array = np.array(value, dtype)  # "nan" and "inf" are read as what they say
     if dtype is np.float32 and array.ndim != 1:  # what was seen may have any shape; the session judges it
         raise ValueError(f"numbers of shape {array.shape} stand where there is a row of them")
     return array

@@ -6,6 +6,7 @@ import dataclasses
 import multiprocessing as mp
 import queue
 import signal
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from sami_train.machine.cores import one_thread
 
 QUEUE_ROUNDS = 8
 """Rounds that wait for the learner before a collector waits too."""
+PATIENCE_S = 600.0
+"""Seconds without an episode from any collector after which they count as stuck; an episode takes seconds."""
 BURST = 10
 """Updates between two looks at what collectors have brought."""
 
@@ -47,7 +50,7 @@ class Source(Protocol):
         """Return how many of the updates that are due the learner makes before its next look."""
 
     def collect(self, wait: bool, steps_done: int) -> list[Episode]:
-        """Return the episodes that are there; where `wait`, at least one."""
+        """Return the episodes that are there; where `wait` and none is, wait up to a second for one."""
 
     def publish(self, weights: Weights) -> None:
         """Give new weights to those who collect elsewhere."""
@@ -145,6 +148,7 @@ class Processes:
         state_every: int = 0,
     ) -> None:
         context = mp.get_context("spawn")
+        self.patience_s, self._arrived_at = PATIENCE_S, time.monotonic()
         self._weights = SharedWeights(weights, context)
         self._steps = context.Value("q", 0)
         self._stop = context.Event()
@@ -186,12 +190,16 @@ class Processes:
                 arrived = self._queue.get(timeout=1.0 if wait and not episodes else 0.0)
             except queue.Empty:
                 self._check_alive()
-                if episodes or not wait:
-                    return episodes
-                continue
+                if wait and time.monotonic() - self._arrived_at > self.patience_s:
+                    raise CollectorError(
+                        f"no collector brought an episode within {self.patience_s:g} s: they are stopped, or hang. "
+                        "Look what they wait for, and go on with --resume."
+                    ) from None
+                return episodes  # also of none: somebody may want the learner to stop
             if isinstance(arrived, _Failure):
                 raise CollectorError(f"a collector failed: {arrived.summary}") from RuntimeError(arrived.trace)
             episodes += arrived
+            self._arrived_at = time.monotonic()
 
     def publish(self, weights: Weights) -> None:
         """Give new weights to every collector; they take them at their next round."""
@@ -203,8 +211,8 @@ class Processes:
         for process in self._processes:
             process.join(timeout=5.0)
             if process.is_alive():
-                process.terminate()
-                process.join(timeout=5.0)
+                process.kill()  # one that was stopped hears nothing else
+                process.join()
         self._queue.cancel_join_thread()
         self._queue.close()
 
@@ -254,8 +262,10 @@ def _collect(
     out: Any,
 ) -> None:
     """Collect until told to stop: the body of a collector process."""
-    # Ctrl-C reaches the whole process group; the learner alone decides when to stop.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C reaches the whole process group, and Slurm's signals every process of a step; the learner alone decides when
+    # to stop.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
     parent = mp.parent_process()
     alive: Callable[[], bool] = lambda: not stop.is_set() and (parent is None or parent.is_alive())  # noqa: E731
     try:
