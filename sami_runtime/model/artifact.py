@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sami_runtime.errors import ArtifactError
 from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Contract, text_sha256
-from sami_runtime.model.elements import whole_divisions
+from sami_runtime.model.elements import weights_not_finite, whole_divisions
 from sami_runtime.model.operators import DOMAINS, OPERATORS
 from sami_runtime.model.scan import MalformedError, ModelScan, TensorType, scan_model
 
@@ -148,9 +148,11 @@ def require_safe(scan: ModelScan, source: str | Path) -> None:
         )
     if not (scan.subgraphs or scan.functions):
         try:
-            divided = whole_divisions(scan.graph)
+            divided, wild = whole_divisions(scan.graph), weights_not_finite(scan.graph)
         except MalformedError as error:
-            divided, faults = [], [*faults, f"a graph that can be read in two ways: {error}"]
+            divided, wild, faults = [], [], [*faults, f"a graph that can be read in two ways: {error}"]
+        if wild:
+            faults.append(f"weights that are not finite ({', '.join(map(repr, wild[:5]))})")
         if divided:
             faults.append(
                 f"divisions of whole numbers ({', '.join(divided[:5])}), which can end the process; only floats are "

@@ -1,10 +1,12 @@
-"""What the tensors of a graph are made of, followed from its inputs on: whole numbers must not be divided.
+"""What the tensors of a graph are made of: weights are finite, and whole numbers are not divided.
 
 A processor answers a division of whole numbers that has no result with a signal that ends the process, and with it the
 control of a robot: by 0, and of the smallest number by -1. Floats have a result for everything.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from sami_runtime.model.scan import BYTES, VARINT, Field, MalformedError, Reader, single_fields
 
@@ -25,7 +27,9 @@ _VALUES = {"value_float": FLOAT, "value_floats": FLOAT, "value_int": INT64, "val
 _NODE, _INITIALIZER, _INPUT = 1, 5, 11
 _INPUTS, _OUTPUTS, _OPERATOR, _ATTRIBUTE = 1, 2, 4, 5
 _ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR = 1, 3, 5
-_TENSOR_TYPE, _TENSOR_NAME = 2, 8
+_TENSOR_TYPE, _TENSOR_FLOATS, _TENSOR_NAME, _TENSOR_RAW = 2, 4, 8, 9
+_STORED = {FLOAT: "<f4", 10: "<f2", 11: "<f8"}
+"""How floats lie in a file, by their type."""
 
 
 def whole_divisions(graph: bytes) -> list[str]:
@@ -57,6 +61,37 @@ def whole_divisions(graph: bytes) -> list[str]:
                 raise MalformedError(f"the tensor {name!r} is made twice")
             types[name] = kind
     return found
+
+
+def weights_not_finite(graph: bytes) -> list[str]:
+    """Return the names of the tensors that hold NaN, or infinity among other numbers: a bound alone may be infinite.
+
+    A kernel may well make a finite action of a weight that is none, so that no step would tell.
+    """
+    reader = Reader(graph)
+    tensors: list[Field] = []
+    for entry in reader.fields(0, len(graph)):
+        if entry.number == _INITIALIZER:
+            tensors.append(entry)
+        elif entry.number == _NODE:
+            inner = (each for each in reader.fields(entry.start, entry.end) if each.number == _ATTRIBUTE)
+            for attribute in inner:
+                parts = reader.fields(attribute.start, attribute.end)
+                tensors += [part for part in parts if part.number == _ATTRIBUTE_TENSOR]
+    return [_tensor(reader, each)[0] for each in tensors if not _finite(reader, each)]
+
+
+def _finite(reader: Reader, tensor: Field) -> bool:
+    kind = _tensor(reader, tensor)[1]
+    for part in reader.fields(tensor.start, tensor.end):
+        stored = {_TENSOR_RAW: _STORED.get(kind), _TENSOR_FLOATS: "<f4"}.get(part.number)
+        if stored is None or part.wire != BYTES:
+            continue
+        data = reader.data[part.start : part.end]
+        numbers = np.frombuffer(data[: len(data) // np.dtype(stored).itemsize * np.dtype(stored).itemsize], stored)
+        if np.isnan(numbers).any() or (len(numbers) > 1 and np.isinf(numbers).any()):
+            return False
+    return True
 
 
 def _output_type(operator: str, inputs: list[int], attributes: dict[str, int]) -> int:

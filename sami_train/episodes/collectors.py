@@ -262,8 +262,7 @@ def _collect(
     out: Any,
 ) -> None:
     """Collect until told to stop: the body of a collector process."""
-    # Ctrl-C reaches the whole process group, and Slurm's signals every process of a step; the learner alone decides when
-    # to stop.
+    # Ctrl-C reaches the whole group, and Slurm's signals every process of a step; the learner alone decides to stop.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     parent = mp.parent_process()

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
 
-from sami_runtime.errors import UnknownName
+from sami_runtime.errors import SamiError, UnknownName
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
@@ -216,7 +216,8 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
                 agent.learn(remaining, keeper, LOG_EVERY, reset_num_timesteps=agent.num_timesteps == 0)
         agent._dump_logs()
     except BaseException:
-        run.update(state="failed")
+        with suppress(SamiError, OSError):  # such as the full disk that it failed for
+            run.update(state="failed")
         raise
     finally:
         agent.logger.close()

@@ -126,3 +126,27 @@ def test_a_tensor_that_gives_its_type_twice_is_refused():
     tensor = helper.make_tensor("w", TensorProto.FLOAT, [1], [1.0]).SerializeToString() + b"\x10\x07"
     with pytest.raises(MalformedError, match="'w' has its type twice"):
         whole_divisions(b"\x2a" + bytes([len(tensor)]) + tensor)
+
+
+@pytest.mark.parametrize("wild", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_weights_that_are_not_finite_are_refused_although_every_answer_may_be(make, policy, wild, kind):
+    """tanh as onnxruntime computes it makes a finite action of them."""
+    value = np.array([0.0, wild, 1.0], kind)
+    with pytest.raises(ArtifactError, match=r"weights that are not finite \('spare'\)"):
+        read_artifact(make.write(policy, edit=adding(spare=value)))
+    constant = helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(value, "spare"))
+    with pytest.raises(ArtifactError, match=r"weights that are not finite \('spare'\)"):
+        read_artifact(make.write(policy, edit=adding(constant)))
+
+
+def test_floats_that_lie_one_by_one_are_looked_at_too(make, policy):
+    def edit(model):
+        model.graph.initializer.append(helper.make_tensor("spare", TensorProto.FLOAT, [2], [1.0, np.nan]))
+
+    with pytest.raises(ArtifactError, match=r"weights that are not finite \('spare'\)"):
+        read_artifact(make.write(policy, edit=edit))
+
+
+def test_a_single_bound_may_be_infinite(make, policy):
+    read_artifact(make.write(policy, edit=adding(highest=np.array(np.inf, np.float32))))

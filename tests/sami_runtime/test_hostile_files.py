@@ -1,0 +1,46 @@
+"""A thousand mutated model files through the whole path; `benchmarks/hostile_files.py` tries as many as you like."""
+
+import importlib.util
+from collections import Counter
+
+import pytest
+
+from tests.making.mutants import MUTATIONS, mutant
+from tests.making.sealed import sealed
+
+FILES = 1000
+
+
+@pytest.fixture
+def hostile(request):
+    path = request.config.rootpath / "benchmarks" / "hostile_files.py"
+    spec = importlib.util.spec_from_file_location("hostile_files", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_number_is_a_file_for_ever():
+    assert [mutant(number) for number in range(20)] == [mutant(number) for number in range(20)]
+
+
+def test_the_file_that_nothing_is_wrong_with_answers(hostile):
+    assert hostile.through(sealed()) == "answers"
+
+
+def test_hostile_files_are_refused_or_answer_and_do_nothing_else(hostile):
+    """No error of another kind, no process that ends, no hang, no file opened; each kind is refused, or it is harmless."""
+    total, kinds, found = Counter(), Counter(), []
+
+    def tell(number, kind, outcome, resident):
+        total[outcome] += 1
+        kinds[kind] += 1
+        if outcome.startswith(("FOUND", "ended", "took")):
+            found.append((number, kind, outcome))
+
+    hostile.run(range(FILES), tell)
+    assert found == []
+    assert set(kinds) == set(MUTATIONS)
+    assert sum(total.values()) == FILES
+    for outcome in ("refused before onnxruntime", "refused when it was loaded", "answers"):
+        assert total[outcome] > FILES / 50, total  # or the mutants do not reach that far
