@@ -29,7 +29,7 @@ def test_the_file_that_nothing_is_wrong_with_answers(hostile):
 
 
 def test_hostile_files_are_refused_or_answer_and_do_nothing_else(hostile):
-    """No error of another kind, no process that ends, no hang, no file opened; each kind is refused, or it is harmless."""
+    """No error of another kind, no process that ends, no hang, no file that is opened."""
     total, kinds, found = Counter(), Counter(), []
 
     def tell(number, kind, outcome, resident):
