@@ -5,9 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from sami_runtime.distribution import upgrade_hint
 from sami_runtime.documents import plain_strings, unique
@@ -16,7 +22,7 @@ from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.data_sheet import DataSheet
 from sami_runtime.model.golden import Golden, GoldenSteps
 from sami_runtime.model.seen import Seen
-from sami_runtime.signals import Name, Signal, _Model
+from sami_runtime.signals import Float32, Name, Shape, Signal, Size, _Model
 
 CONTRACT_VERSION = 1
 """The contract version that this package writes and reads."""
@@ -26,8 +32,6 @@ HASH_KEY = "sami.contract.sha256"
 """The key of the entry that holds the hash of this text."""
 OPTIONAL = ("extra_outputs", "seen", "sheet")
 """Entries that the first files of version 1 did not have; where they are empty, a contract is written without them."""
-LARGEST = 3.4028234663852886e38
-"""Largest float32."""
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"
 CONTEXT = "context"
@@ -39,16 +43,16 @@ class StateTensor(_Model):
     """A recurrent tensor that a session carries from step to step without knowing what it means."""
 
     name: Name
-    shape: tuple[Annotated[int, Field(ge=1)], ...]
+    shape: Shape
     """Its shape without the batch axis."""
-    initial: float = Field(default=0.0, ge=-LARGEST, le=LARGEST)
+    initial: Float32 = 0.0
     """What every number of it is when an episode begins."""
 
 
 class Context(_Model):
     """The skill context that the encoder infers."""
 
-    size: int = Field(ge=1)
+    size: Size
 
     @property
     def signal(self) -> Signal:

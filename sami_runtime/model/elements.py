@@ -165,6 +165,7 @@ def _tensor(reader: Reader, entry: Field) -> tuple[str, int]:
 
 
 def _input(reader: Reader, entry: Field) -> tuple[str, int]:
+    """Return an input's name and element type; the scan has refused those that are not declared as tensors."""
     info = single_fields(reader, entry)
     kind = single_fields(reader, single_fields(reader, info[2])[1])
-    return reader.text(info[1]), kind[1].value if 1 in kind else 0
+    return reader.text(info[1]) if 1 in info else "", kind[1].value if 1 in kind else 0

@@ -9,6 +9,8 @@ from tests.making.mutants import MUTATIONS, mutant
 from tests.making.sealed import sealed
 
 FILES = 1000
+FOUND = (4297, 9537, 9697, 16483, 17537, 17803)
+"""Files of the first 20,000 that were neither refused nor answered: a context of 2^31 numbers, an input of no type."""
 
 
 @pytest.fixture
@@ -44,3 +46,8 @@ def test_hostile_files_are_refused_or_answer_and_do_nothing_else(hostile):
     assert sum(total.values()) == FILES
     for outcome in ("refused before onnxruntime", "refused when it was loaded", "answers"):
         assert total[outcome] > FILES / 50, total  # or the mutants do not reach that far
+
+
+@pytest.mark.parametrize("number", FOUND)
+def test_what_was_found_once_is_refused(hostile, number):
+    assert hostile.through(mutant(number)[1]).startswith("refused")

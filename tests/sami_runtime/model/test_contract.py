@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ContractError
-from sami_runtime.model.contract import METADATA_KEY, Contract, StateTensor
+from sami_runtime.model.contract import METADATA_KEY, Context, Contract, StateTensor
 from sami_runtime.model.golden import Golden
 from sami_runtime.signals import Moves, Signal
 
@@ -199,5 +199,12 @@ def test_a_contract_that_a_terminal_would_obey_is_refused(make):
 
 
 def test_an_initial_state_beyond_float32_is_refused(make):
-    with pytest.raises(ValueError, match="less than or equal to"):
+    with pytest.raises(ValidationError, match="less than or equal to"):
         StateTensor(name="memory", shape=(1,), initial=1e308)
+
+
+def test_a_size_that_would_fill_the_memory_is_refused():
+    with pytest.raises(ValidationError, match="less than or equal to 1000000"):
+        Context(size=2**31)
+    with pytest.raises(ValidationError, match="has more than 1000000 numbers"):
+        StateTensor(name="memory", shape=(1000, 1001))
