@@ -119,14 +119,13 @@ def resume(out: Path, *, steps: int | None = None, show: bool = True) -> Context
             f"{out} has finished its {config.steps} steps; evaluate it with: sami eval --run {out}, or give it more "
             "of them by --steps."
         )
-    checkpoint = run.newest_checkpoint()
-    if checkpoint is None and not run.agent.is_file():
+    if run.newest_checkpoint() is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
     if steps is not None:
         config = from_dict(config.to_dict() | {"steps": steps})
     prepare_torch(config)
     with run.locked():
-        agent = _agent_of(run, checkpoint, config)
+        agent = _agent_of(run, run.newest_whole_checkpoint(), config)
         if agent.num_timesteps >= config.steps and steps is not None:
             raise RunError(f"{out} has done {agent.num_timesteps} steps; --steps {steps} adds none to them.")
         if steps is not None:
