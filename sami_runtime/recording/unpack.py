@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 """Largest record that is read, packed or unpacked, so that a damaged or hostile length does not fill the memory."""
@@ -17,11 +17,11 @@ class TooLargeError(ValueError):
     """A part of the file unpacks to more than is read."""
 
 
-def records(file: IO[bytes], size: int, mcap: Any) -> Iterator[Any]:
+def records(file: Any, size: int, mcap: Any) -> Iterator[Any]:
     """Yield the records of a file, those in chunks too.
 
     Args:
-        file: Of `size` bytes.
+        file: What is read from, of `size` bytes.
         size: How many.
         mcap: See `mcap_parts`.
 

@@ -1,11 +1,11 @@
-"""A deterministic run on Panda that is cut off at each of fifty checkpoints ends with the weights of one that is not."""
+"""A deterministic run on Panda, cut off at each of fifty checkpoints, ends with the weights of one that is not."""
 
 import torch
 
 from sami_train.config.resolve import resolve
 from sami_train.runs import train
 
-EVERY, CHECKPOINTS = 240, 50
+EVERY, CHECKPOINTS = 120, 50
 SETTINGS = {
     "steps": EVERY * CHECKPOINTS,
     "checkpoint_every": EVERY,
