@@ -14,7 +14,7 @@ import typer
 
 from .judging import adapt, compare, contrast, gather, robustness
 from .judging import eval as evaluate
-from .model_files import atlas, describe, export, inspect, models, verify
+from .model_files import atlas, describe, export, inspect, models, sign, verify
 from .robot import bench, check_adapter, doctor, fit_gap, new_adapter, replay, run
 from .training import sweep, train
 
@@ -23,6 +23,7 @@ EXTRAS = {
     **dict.fromkeys(("arch", "matplotlib", "scipy"), "report"),
     "mujoco": "mujoco",
     "mink": "ik",
+    "cryptography": "sign",
 }
 """The extra that brings a module; those not named here come with `train`."""
 
@@ -70,6 +71,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "describe": describe.describe,
         "inspect": inspect.inspect,
         "verify": verify.verify,
+        "sign": sign.sign,
         "models": models.models,
     },
     "Robot": {

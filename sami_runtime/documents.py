@@ -15,6 +15,44 @@ else:
     import tomli as tomllib
 
 
+MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
+"""Largest document that is read: what people write has a few kB."""
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, for `object_pairs_hook`: of two values of one key, a person sees one and Python another.
+
+    Raises:
+        ValueError: A key comes twice.
+    """
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} comes twice")
+    return table
+
+
+def printable(text: str, kept: str = "") -> str:
+    """Return a text that a terminal shows and does not obey: what is not printed stands as Python writes it.
+
+    Args:
+        text: Any.
+        kept: Characters that stay, though they are not printed.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in kept or c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def plain_strings(value: Any, kept: str = "") -> Any:
+    """Return a JSON value whose every text is printable; see `printable`."""
+    if isinstance(value, str):
+        return printable(value, kept)
+    if isinstance(value, dict):
+        return {printable(key, kept): plain_strings(each, kept) for key, each in value.items()}
+    return [plain_strings(each, kept) for each in value] if isinstance(value, list) else value
+
+
 def read_document(path: Path, what: str) -> dict[str, Any]:
     """Return the table that a file holds, NAME.toml or NAME.json.
 
@@ -28,13 +66,19 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
     if path.suffix not in (".toml", ".json"):
         raise SamiError(f"{path} is no file of {what}; they are written as NAME.toml or NAME.json.")
     try:
-        text = path.read_text(encoding="utf-8")
+        if not path.is_file() and path.exists():
+            raise ValueError("it is no regular file")
+        with path.open("rb") as file:
+            data = file.read(MAX_DOCUMENT_BYTES + 1)
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise ValueError(f"it is larger than {MAX_DOCUMENT_BYTES} bytes")
+        text = data.decode("utf-8")
     except (OSError, ValueError) as error:
         told = error.strerror if isinstance(error, OSError) else error
         raise SamiError(f"{path} cannot be read: {told}. Give the path of a file of {what}.") from None
     try:
-        document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except ValueError as error:
+        document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
         raise SamiError(f"{path} cannot be read: {error}. Write it as the documentation of {what} shows.") from None
     if not isinstance(document, dict):
         raise SamiError(f"{path} holds a {type(document).__name__}; expected a table of {what}.")

@@ -11,11 +11,10 @@ from types import TracebackType
 from typing import Any, Literal
 
 from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, require_compatible
-from sami_runtime.adapters.dry_run import DryRun
-from sami_runtime.adapters.gapped import Gapped
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
+from sami_runtime.loop.driven import driven, require_for_robot
 from sami_runtime.loop.handover import KEEP_STEPS, Handover, require_swap
 from sami_runtime.loop.pilot import Ending, Pilot
 from sami_runtime.loop.report import LoopReport
@@ -28,9 +27,9 @@ from sami_runtime.recording.replay import Shadow
 from sami_runtime.safety.controller import Controller
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
-from sami_runtime.safety.zeroed import Zeroed
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
+from sami_runtime.trust.admission import Admission
 from sami_runtime.watchdog.watchdog import Watchdog
 
 
@@ -70,6 +69,7 @@ class Run:
         pilot: A person's way in; see `run_episode`.
         keep_steps: How many steps of an episode are kept, from which the state of a model that takes over is rebuilt.
         command_delay_s: How long an action takes from its write to its effect [s]; see `run_episode`.
+        admission: Which files `swap` lets in; any that are safe to load if None.
 
     Raises:
         AdapterError: The policy and the adapter do not fit.
@@ -97,20 +97,15 @@ class Run:
         pilot: Pilot | None = None,
         keep_steps: int = KEEP_STEPS,
         command_delay_s: float | None = None,
+        admission: Admission | None = None,
     ) -> None:
         if not simulator:
-            _require_for_robot(clock, gap, enforce_timing)
+            require_for_robot(clock, gap, enforce_timing)
         contract = session.contract
         if watchdog is not None:
             watchdog.require_rate(loop_hz or contract.rate_hz)
         self.shadow = shadow
-        behind: Adapter = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, loop_hz)
-        behind = DryRun(behind) if dry_run else behind
-        if limits is not None and limits.known:
-            limits.require_fit(contract)
-            paced = None if simulator else clock
-            behind = Zeroed(behind, limits.known, limits.known_readings, paced, 1.0 / contract.rate_hz)
-        self.driven: Adapter = behind
+        self.driven = driven(adapter, contract, None if simulator else clock, gap, limits, dry_run, loop_hz)
         """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
         require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
@@ -135,7 +130,7 @@ class Run:
             handover=self._handover,
             command_delay_s=command_delay_s,
         )
-        self._watchdog = watchdog
+        self._watchdog, self._admission = watchdog, admission or Admission(rehearsed=False)
         self._resting = threading.Event()
         self._resting.set()
         self._thread: int | None = None
@@ -269,7 +264,7 @@ class Run:
             driving, middle = self.session, when == "now"
             session = model
             if not isinstance(session, Session):
-                session = Session.load(session, provider=driving.active_providers[0])
+                session = self._admission.load(session, driving.active_providers[0])
             require_swap(session, driving, self.driven, self.gate.limits, middle)
             if self.shadow:
                 self.shadow.require_fit(session.contract)
@@ -303,22 +298,3 @@ class Run:
         closing, self._closing = self._closing, None
         if closing is not None:
             closing.__exit__(kind, error, trace)
-
-
-def _require_for_robot(clock: Clock | None, gap: GapProfile | None, enforce_timing: bool | None) -> None:
-    """Refuse what is for simulators alone.
-
-    Raises:
-        SamiError: With what to do instead.
-    """
-    if clock is None and enforce_timing is None:
-        raise SamiError(
-            "the run of a robot has no clock, so nothing keeps its rate or tells the age of what it sees. Pass the "
-            "clock that stamps its observations, or enforce_timing=False if its read() keeps the rate; or "
-            "simulator=True, if it is one."
-        )
-    if gap is not None and (gap.action_latency_s or gap.actuator_lag_s):
-        raise SamiError(
-            "a gap with action_latency_s or actuator_lag_s would write to the robot what the gate did not allow; leave "
-            "them out of the gap, they are for simulators."
-        )

@@ -6,6 +6,7 @@ import math
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -30,6 +31,21 @@ def _none_for(infinity: float) -> BeforeValidator:
     return BeforeValidator(convert)
 
 
+LARGEST = 3.4028234663852886e38
+"""Largest float32."""
+MOST_NUMBERS = 1_000_000
+"""Most numbers of a tensor: what a file says of its size is memory that a session takes."""
+
+
+def _not_too_many(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if math.prod(shape) > MOST_NUMBERS:
+        raise ValueError(f"has more than {MOST_NUMBERS} numbers")
+    return shape
+
+
+Float32 = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Size = Annotated[int, Field(ge=1, le=MOST_NUMBERS)]
+Shape = Annotated[tuple[Size, ...], AfterValidator(_not_too_many)]
 Bound = Annotated[float, Field(allow_inf_nan=False)] | None
 Low = Annotated[tuple[Bound, ...], _none_for(-math.inf)]
 High = Annotated[tuple[Bound, ...], _none_for(math.inf)]
@@ -60,7 +76,7 @@ class Signal(_Model):
 
     name: Name
     """What it is called, on both sides."""
-    size: int = Field(ge=1)
+    size: Size
     """How many numbers it has."""
     unit: str = Field(min_length=1)
     """Unit of each number; `"1"` when it has none."""

@@ -33,8 +33,10 @@ FLOORS = {
     "sami_runtime": (
         "errors signals distribution",
         "clock documents factories realtime values",
+        "graph",
         "model",
         "session gap",
+        "trust",
         "adapters",
         "kit safety watchdog",
         "loop",

@@ -30,3 +30,13 @@ def model_file(named: Path | None) -> Path | None:
 MODEL_HELP = "Model file, or the name of one that `sami models` lists"
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP}.", callback=model_file)]
 """The argument of commands about one model."""
+
+Expected = Annotated[
+    str | None,
+    typer.Option(metavar="HEX", help="SHA-256 of the model file, as sha256sum prints it; another file is refused."),
+]
+Trusted = Annotated[
+    Path | None,
+    typer.Option(metavar="KEYS", help="File of public keys: a model that none of them signed is refused; `sami sign`."),
+]
+"""Options that say which model files are let in."""

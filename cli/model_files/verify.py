@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..drive.model_file import Model
+from ..drive.model_file import Expected, Model, Trusted
 
 
 def verify(
@@ -16,15 +16,18 @@ def verify(
     provider: Annotated[
         str, typer.Option(help="What runs the graph: cpu, cuda, ... Each rounds in its own way.")
     ] = "cpu",
+    expect_sha256: Expected = None,
+    trusted: Trusted = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Check a model file against the golden steps inside it. Exit code 4 if anything differs."""
+    """Check a model file: is it safe to load, and does it compute its golden steps? Exit code 4 if anything differs."""
     from sami_runtime.checks.verify import verify as check
     from sami_runtime.errors import SamiError
+    from sami_runtime.trust.admission import Admission
 
     if not model.is_file():
         raise SamiError(f"{model} is no file; give a model that `sami export` wrote.")
-    result = check(model, tolerance, provider)
+    result = check(model, tolerance, provider, Admission(expect_sha256, trusted))
     if json:
         checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
         print(json_module.dumps({"passed": result.passed, "provider": provider, "checks": checks}, indent=2))

@@ -32,7 +32,7 @@ def replay(
     recording = read_recording(file)
     paths = [model] if model else [Path(path) for path in recording.models]
     for path in paths:
-        if model is None and not path.exists():
+        if model is None and not path.is_file():
             raise SamiError(f"{file} was recorded with {path}, which is not there. Give the model with --model.")
     sessions = [Session.load(path, provider=provider) for path in paths]
     comparison = check(recording, *sessions)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..drive.load_adapter import CONFIG_HELP, DELAY_HELP, FALLBACK_HELP, HELP
-from ..drive.model_file import MODEL_HELP, model_file
+from ..drive.model_file import MODEL_HELP, Expected, Trusted, model_file
 
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
@@ -32,6 +32,8 @@ def run(
     model: Annotated[
         Path | None, typer.Option(help=f"{MODEL_HELP}; ENV-satesac if left out.", callback=model_file)
     ] = None,
+    expect_sha256: Expected = None,
+    trusted: Trusted = None,
     adapter: Annotated[
         str | None, typer.Option(metavar="MODULE:FACTORY", help=f"Instead of a simulator: {HELP}")
     ] = None,
@@ -196,7 +198,7 @@ def run(
     from sami_runtime.recording.replay import Shadow
     from sami_runtime.run import Run
     from sami_runtime.safety.limits import Limits
-    from sami_runtime.session.session import Session
+    from sami_runtime.trust.admission import Admission
 
     from ..drive import attend
     from ..drive import world as worlds
@@ -226,11 +228,12 @@ def run(
     dog = watchdog_of(adapter, watchdog, emergency_stop)
     film_path = film_path_of(gif, model) if render == "gif" else None
     watched = WatchedModel(model) if watch_model else None
-    session = Session.load(model, provider=provider)
+    admission = Admission(expect_sha256, trusted, rehearsed=world.real)
+    session = admission.load(model, provider)
     profile, allowed = GapProfile.load(gap) if gap else None, Limits.load(limits) if limits else None
     if shadow_tolerance and not shadow:
         raise SamiError("--shadow-tolerance says what is alike in a second model; name that one with --shadow.")
-    follower = Shadow(Session.load(shadow, provider=provider), session.contract, shadow_tolerance) if shadow else None
+    follower = Shadow(admission.another.load(shadow, provider), session.contract, shadow_tolerance) if shadow else None
     # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
     paced = real_time or render == "human" or world.real
     if priority and not paced:
@@ -264,6 +267,7 @@ def run(
             command_delay_s=command_delay,
             fallback=load_fallback(fallback, clock, session.contract, settings) if fallback else None,
             pilot=attend.excitation(pilot, session.contract, allowed, world.real, loop_hz, seed) if excite else pilot,
+            admission=admission,
         )
         if not json:
             closing.callback(lambda: print(told.ending(driving, film, record), end=""))

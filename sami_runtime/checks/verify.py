@@ -16,6 +16,8 @@ from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.session.session import Session
+from sami_runtime.trust.admission import Admission
+from sami_runtime.trust.rehearsal import rehearse
 
 Array = NDArray[np.float32]
 Answers = Mapping[str, Array]
@@ -63,13 +65,16 @@ class Verification:
         return "\n".join([str(self.path), *lines, verdict])
 
 
-def verify(path: str | Path, tolerance: float = 1e-5, provider: str = "cpu") -> Verification:
+def verify(
+    path: str | Path, tolerance: float = 1e-5, provider: str = "cpu", admission: Admission | None = None
+) -> Verification:
     """Check a model file against the golden steps inside it, at every step and not only at the last.
 
     Args:
         path: The model file.
         tolerance: Largest difference of any number of any output.
         provider: The execution provider of onnxruntime to check; each of them rounds in its own way.
+        admission: Which files are let in: what it asks for is checked as well.
 
     Returns:
         What was found. A file that cannot even be read is a failed check, not an error.
@@ -90,14 +95,17 @@ def verify(path: str | Path, tolerance: float = 1e-5, provider: str = "cpu") -> 
         checks.append(Check(name, passed, detail))
         return passed
 
-    model = _Reading(Path(path))
+    model = _Reading(Path(path), admission or Admission(rehearsed=False), provider)
     reading = {
         "file": model.read,
+        **({"SHA-256": model.expect} if model.admission.sha256 else {}),
+        **({"signature": model.trust} if model.admission.trusted else {}),
         "operators": model.judge,
         "contract": model.parse,
         "weights": model.compare_hash,
         "inputs and outputs": model.compare_tensors,
         "golden": model.unpack,
+        **({"rehearsal": model.rehearse} if model.admission.rehearsed else {}),
     }
     if all(run(name, check) for name, check in reading.items()):
         replay = _Replay(model.artifact, model.golden, tolerance, provider)
@@ -116,13 +124,23 @@ class _Reading:
     artifact: Artifact
     golden: GoldenSteps
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, admission: Admission, provider: str) -> None:
+        self.path, self.admission, self.provider = path, admission, provider
 
     def read(self) -> tuple[bool, str]:
         self.data = files.read_bytes(self.path)
         self.scan = files.scan_bytes(self.data, self.path)
         return True, f"{len(self.data)} bytes"
+
+    def expect(self) -> tuple[bool, str]:
+        return True, f"{self.admission.require_expected(self.path, self.data)[:16]}..., as expected"
+
+    def trust(self) -> tuple[bool, str]:
+        return True, f"by {self.admission.require_trusted(self.path, self.data)}"
+
+    def rehearse(self) -> tuple[bool, str]:
+        rehearse(self.artifact, self.provider)
+        return True, "loaded and stepped in a process of its own, within its time and memory"
 
     def judge(self) -> tuple[bool, str]:
         files.require_safe(self.scan, self.path)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
-from sami_runtime.documents import read_document
+from sami_runtime.documents import read_document, unique
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.signals import Signal
 
@@ -178,8 +178,8 @@ class GapProfile(BaseModel):
             SamiError, UnknownName: As `load`.
         """
         try:
-            document = json.loads(text)
-        except ValueError as error:
+            document = json.loads(text, object_pairs_hook=unique)
+        except (ValueError, RecursionError) as error:
             raise SamiError(f"gap is {text!r}, which is no JSON: {error}.") from None
         if not isinstance(document, dict):
             raise SamiError(f"gap is {text!r}; it must be a table of gaps.")

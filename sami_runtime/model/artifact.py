@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sami_runtime.errors import ArtifactError
-from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Contract, text_sha256
-from sami_runtime.model.operators import DOMAINS, OPERATORS
-from sami_runtime.model.scan import MalformedError, ModelScan, TensorType, scan_model
+from sami_runtime.graph.elements import weights_not_finite, whole_divisions
+from sami_runtime.graph.operators import DOMAINS, OPERATORS
+from sami_runtime.graph.scan import MalformedError, ModelScan, TensorType, scan_model
+from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Contract
+from sami_runtime.model.contract_text import text_sha256
 
 MAX_MODEL_BYTES = 256 * 1024 * 1024
 """Largest file that is read. A policy of the paper has about 1 MB."""
 
-MAX_CONTRACT_CHARACTERS = 128 * 1024 * 1024
+MAX_CONTRACT_CHARACTERS = 8 * 1024 * 1024
+"""Longest contract that is read: pydantic takes forty bytes for each. One of the paper has 200,000."""
 
 FLOAT32 = 1
 """ONNX's TensorProto.DataType for float32."""
@@ -39,7 +42,19 @@ def read_artifact(path: str | Path) -> Artifact:
         ArtifactError: The file cannot be read, is unsafe, was changed, or does not keep its contract.
         ContractError: Its contract is wrong or of another version.
     """
-    data = read_bytes(path)
+    return judge(read_bytes(path), path)
+
+
+def judge(data: bytes, path: str | Path) -> Artifact:
+    """Return a model file whose bytes were read, unless it is unsafe, damaged or not what its contract says.
+
+    Args:
+        data: The whole file.
+        path: Where it came from.
+
+    Raises:
+        ArtifactError, ContractError: See `read_artifact`.
+    """
     scan = scan_bytes(data, path)
     require_safe(scan, path)
     contract = read_contract(scan, path)
@@ -68,6 +83,9 @@ def read_bytes(path: str | Path) -> bytes:
     """
     if Path(path).is_dir():
         raise ArtifactError(f"{path} is a directory, expected a model file. Give the path of its .onnx file.")
+    if Path(path).exists() and not Path(path).is_file():
+        # A pipe would keep the reader waiting, and a device has no end.
+        raise ArtifactError(f"{path} is no regular file, expected a model file. Give the path of its .onnx file.")
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_MODEL_BYTES + 1)
@@ -129,6 +147,18 @@ def require_safe(scan: ModelScan, source: str | Path) -> None:
             f"operators {', '.join(name or '(unnamed)' for name in unknown)}, which are not among the "
             f"{len(OPERATORS)} allowed (sami_runtime.operators.OPERATORS)"
         )
+    if not (scan.subgraphs or scan.functions):
+        try:
+            divided, wild = whole_divisions(scan.graph), weights_not_finite(scan.graph)
+        except MalformedError as error:
+            divided, wild, faults = [], [], [*faults, f"a graph that can be read in two ways: {error}"]
+        if wild:
+            faults.append(f"weights that are not finite ({', '.join(map(repr, wild[:5]))})")
+        if divided:
+            faults.append(
+                f"divisions of whole numbers ({', '.join(divided[:5])}), which can end the process; only floats are "
+                "divided"
+            )
     if faults:
         raise ArtifactError(f"{source} is refused; it has {'; '.join(faults)}. Use a file that sami export wrote.")
 

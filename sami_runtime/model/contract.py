@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, NoReturn
+from typing import Any
 
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ContractError
 from sami_runtime.model.atlas import Atlas
+from sami_runtime.model.contract_text import explain, text_sha256, version_of
 from sami_runtime.model.data_sheet import DataSheet
 from sami_runtime.model.golden import Golden, GoldenSteps
 from sami_runtime.model.lookahead import AGE, HELD, Lookahead
 from sami_runtime.model.seen import Seen
-from sami_runtime.signals import Name, Signal, _Model
+from sami_runtime.signals import Float32, Name, Shape, Signal, Size, _Model
 
 CONTRACT_VERSION = 1
 """The contract version that this package writes and reads."""
@@ -39,16 +45,16 @@ class StateTensor(_Model):
     """A recurrent tensor that a session carries from step to step without knowing what it means."""
 
     name: Name
-    shape: tuple[Annotated[int, Field(ge=1)], ...]
+    shape: Shape
     """Its shape without the batch axis."""
-    initial: float = Field(default=0.0, allow_inf_nan=False)
+    initial: Float32 = 0.0
     """What every number of it is when an episode begins."""
 
 
 class Context(_Model):
     """The skill context that the encoder infers."""
 
-    size: int = Field(ge=1)
+    size: Size
 
     @property
     def signal(self) -> Signal:
@@ -228,7 +234,7 @@ class Contract(_Model):
         Raises:
             ContractError: The text is no JSON, has another version, or a field is wrong.
         """
-        version = _version(text, source)
+        version = version_of(text, source)
         if isinstance(version, int) and version > CONTRACT_VERSION:
             raise ContractError(
                 f"{source} has contract version {version}; this sami_runtime reads version "
@@ -237,7 +243,7 @@ class Contract(_Model):
         try:
             return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
-            raise ContractError(f"{source}: {_explain(error)}. Export the model again.") from error
+            raise ContractError(f"{source}: {explain(error)}. Export the model again.") from error
 
     def __str__(self) -> str:
         """Return a table of the signals, as `sami inspect` prints it."""
@@ -275,35 +281,6 @@ def state_output(name: str) -> str:
     return f"state.{name}.out"
 
 
-def _version(text: str, source: str) -> Any:
-    """Return the version that a document claims, read before anything else in it is judged."""
-    try:
-        document = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise ContractError(f"{source} has a contract that is not JSON: {error}. Export the model again.") from error
-    if not isinstance(document, dict) or "version" not in document:
-        raise ContractError(f"{source} has a contract without a version. Export the model again.")
-    return document["version"]
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _explain(error: ValidationError) -> str:
-    """Return the first few problems of a contract, each with its field and the value found there."""
-    problems = []
-    for problem in error.errors(include_url=False)[:5]:
-        field = ".".join(map(str, problem["loc"])) or "the document"
-        message = problem["msg"].removeprefix("Value error, ")
-        shown = repr(problem["input"])
-        value = f" (found {shown})" if problem["type"] != "missing" and len(shown) <= 60 else ""
-        problems.append(f"contract field {field!r}: {message}{value}")
-    if error.error_count() > len(problems):
-        problems.append(f"and {error.error_count() - len(problems)} more")
-    return "; ".join(problems)
-
-
 def _row(label: str, start: int, signal: Signal) -> tuple[str, str, str, str, str]:
     span = _span(start, signal.size)
     return label, span, str(signal.size), signal.unit, ", ".join(signal.elements)
@@ -315,8 +292,3 @@ def _span(start: int, size: int) -> str:
 
 def _sizes(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {size}" for name, size in sizes.items())
-
-
-def text_sha256(text: str) -> str:
-    """Return the hash of a contract's JSON."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()

@@ -103,6 +103,8 @@ def _plain_swap(swapped: Swapped) -> dict[str, Any]:
 
 
 def _swapped(value: dict[str, Any] | None) -> Swapped | None:
+    if value is not None and not (isinstance(value["path"], str) and isinstance(value["weights_sha256"], str)):
+        raise ValueError("a model that took over has no path or weights")
     return None if value is None else Swapped(**{**value, "contract": Contract.model_validate(value["contract"])})
 
 
@@ -137,12 +139,18 @@ def version_of(package: str) -> str:
 def mcap_parts() -> Any:
     """Return the parts of mcap that are used. Imported here, because the runtime works without it."""
     try:
+        import lz4.frame  # mcap brings both
+        import zstandard
         from mcap import exceptions, records, stream_reader, writer
     except ModuleNotFoundError as error:
         raise RecordingError(f"recordings need the package {error.name}: {install_hint('record')}") from None
     return SimpleNamespace(
         Writer=writer.Writer,
         StreamReader=stream_reader.StreamReader,
+        breakup_chunk=stream_reader.breakup_chunk,
+        lz4=lz4.frame,
+        zstandard=zstandard,
+        Chunk=records.Chunk,
         Metadata=records.Metadata,
         Message=records.Message,
         DataEnd=records.DataEnd,
@@ -181,27 +189,43 @@ def recorded_step(message: dict[str, Any]) -> RecordedStep:
         times = None if times is None else {name: float(time) for name, time in times.items()}
         observation = Observation(values, float(message["measured"]), times)
     record = StepRecord(
-        step=message["step"],
+        step=whole_number(message["step"]),
         outcome=Outcome(message["outcome"]),
         observation=observation,
         action=_array(message["action"]),
         executed=_array(message["executed"]),
         context=_array(message["context"]),
-        info=message["info"],
-        times=SectionTimes(**message["times"]),
-        reason=message["reason"],
-        limited_by=tuple(message["limited_by"]),
-        time=message["time"],
-        age=message.get("age", 0.0),
-        passed=message.get("passed", 1),
-        lag=message["lag"],
-        missed=message["missed"],
+        info={**message["info"]},
+        times=SectionTimes(**{name: float(value) for name, value in message["times"].items()}),
+        reason=str(message["reason"]),
+        limited_by=tuple(map(str, message["limited_by"])),
+        time=float(message["time"]),
+        age=recorded_age(message.get("age", 0.0)),
+        passed=whole_number(message.get("passed", 1)),
+        lag=float(message["lag"]),
+        missed=whole_number(message["missed"]),
         extra={name: _array(value) for name, value in message.get("extra", {}).items()},
         telemetry=_reading(message.get("telemetry")),
-        state=message["state"],
+        state=str(message["state"]),
         swapped=_swapped(message.get("swapped")),
     )
-    return RecordedStep(message["episode"], record)
+    return RecordedStep(whole_number(message["episode"]), record)
+
+
+def recorded_age(value: Any) -> float | dict[str, float]:
+    """Return how old what was observed is [periods], of all signals or by signal."""
+    return {name: float(each) for name, each in value.items()} if isinstance(value, dict) else float(value)
+
+
+def whole_number(value: Any) -> int:
+    """Return a count.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no count")
+    return value
 
 
 def _reading(value: dict[str, Any] | None) -> Reading | None:
@@ -213,4 +237,10 @@ def _reading(value: dict[str, Any] | None) -> Reading | None:
 
 
 def _array(value: Any, dtype: Any = np.float32) -> Any:
-    return None if value is None else np.array(value, dtype)  # "nan" and "inf" are read as what they say
+    if value is None:
+        return None
+    with np.errstate(over="ignore"):  # beyond float32 is infinite
+        array = np.array(value, dtype)  # "nan" and "inf" are read as what they say
+    if dtype is np.float32 and array.ndim != 1:  # what was seen may have any shape; the session judges it
+        raise ValueError(f"numbers of shape {array.shape} stand where there is a row of them")
+    return array

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from sami_runtime.documents import plain_strings, printable, unique
 from sami_runtime.errors import RecordingError
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.model.contract import Contract
@@ -22,10 +23,12 @@ from sami_runtime.recording.format import (
     RecordedStep,
     mcap_parts,
     recorded_step,
+    whole_number,
 )
+from sami_runtime.recording.unpack import records
 
-MAX_RECORD_BYTES = 64 * 1024 * 1024
-"""Largest record that is read, so that a damaged length does not fill the memory."""
+DAMAGED = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError)
+"""What reading a file that somebody wrote may raise, besides mcap's own."""
 
 
 @dataclass(frozen=True)
@@ -76,28 +79,34 @@ def read_recording(path: str | Path) -> Recording:
     steps: list[RecordedStep] = []
     episodes: dict[int, RecordedEpisode] = {}
     closed = False
+    if Path(path).exists() and not Path(path).is_file():
+        raise RecordingError(f"{path} is no regular file. Give the path of a recording.")
     try:
         with open(path, "rb") as file:
             whole = _WholeReads(file, mcap.EndOfFile)
             try:
-                for record in mcap.StreamReader(whole, validate_crcs=True, record_size_limit=MAX_RECORD_BYTES).records:
+                for record in records(whole, Path(path).stat().st_size, mcap):
                     if isinstance(record, mcap.Metadata) and record.name == METADATA:
-                        about = json.loads(record.metadata["about"])
+                        about = _about(_json(record.metadata["about"]))
                         if about.get("version") != RECORDING_VERSION:
                             break
                     elif isinstance(record, mcap.Metadata) and record.name == EPISODE:
-                        came = {name: json.loads(value) for name, value in record.metadata.items()}
-                        episodes[came["episode"]] = RecordedEpisode(Ending(came["ended"]), came["success"])
+                        came = {name: _json(value) for name, value in record.metadata.items()}
+                        episodes[whole_number(came["episode"])] = RecordedEpisode(
+                            Ending(came["ended"]), came["success"]
+                        )
                     elif isinstance(record, mcap.Message):
-                        steps.append(recorded_step(json.loads(record.data)))
+                        steps.append(recorded_step(_json(record.data)))
                     closed = closed or isinstance(record, mcap.DataEnd)
             except mcap.EndOfFile:
                 if about is None or _ends_properly(file):
                     raise
     except OSError as error:
         raise RecordingError(f"{path} cannot be read: {error.strerror}. Give the path of a recording.") from None
-    except (mcap.McapError, struct.error, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise RecordingError(f"{path} is damaged, or no recording of sami run: {error}. Copy it again.") from error
+    except (mcap.McapError, struct.error, *DAMAGED) as error:
+        raise RecordingError(
+            f"{path} is damaged, or no recording of sami run: {_said(error)}. Copy it again."
+        ) from error
     if about is None or about.get("version") != RECORDING_VERSION:
         found = "none" if about is None else about.get("version")
         raise RecordingError(
@@ -106,9 +115,35 @@ def read_recording(path: str | Path) -> Recording:
         )
     try:
         contract = Contract.model_validate(about["contract"])
-    except (ValueError, LookupError) as error:
-        raise RecordingError(f"{path} holds no contract that can be read: {error}. Copy it again.") from error
+    except DAMAGED as error:
+        raise RecordingError(f"{path} holds no contract that can be read: {_said(error)}. Copy it again.") from error
     return Recording(Path(path), about, contract, tuple(steps), closed, episodes)
+
+
+def _json(text: str | bytes) -> Any:
+    """Return a JSON value; texts in it come from whoever wrote the file, and are shown in a terminal."""
+    return plain_strings(json.loads(text, object_pairs_hook=unique))
+
+
+def _about(value: Any) -> dict[str, Any]:
+    """Return what a recording says of itself, if it says it in the types that are relied on.
+
+    Raises:
+        ValueError, LookupError: It does not.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("what it says of itself is no table")
+    if value.get("version") == RECORDING_VERSION:
+        if not all(isinstance(value["model"][name], str) for name in ("path", "name", "weights_sha256")):
+            raise ValueError("its model has no path, name or weights")
+        for name, kind in (("versions", dict), ("providers", list), ("machine", str), ("contract", dict)):
+            if not isinstance(value[name], kind):
+                raise ValueError(f"its {name} is a {type(value[name]).__name__}")
+    return value
+
+
+def _said(error: Exception) -> str:
+    return printable(f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error))[:500]
 
 
 class _WholeReads:

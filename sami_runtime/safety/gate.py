@@ -227,6 +227,9 @@ class SafetyGate:
         if ruling.action is None:
             return None
         self.require_armed()
+        if not all_finite(ruling.action):  # whatever made it so, a robot does not get it
+            self.trip(f"the limits made {ruling.action.tolist()} of an action, which is not finite")
+            self.require_armed()
         sent = require_executed(self.adapter.write(ruling.action.copy()), self.adapter)
         executed = np.array(sent.action, np.float32)
         if executed.shape != ruling.action.shape:

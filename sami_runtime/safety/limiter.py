@@ -19,6 +19,9 @@ Float64 = NDArray[np.float64]
 PAUSE_PERIODS = 2
 """Periods after which a tick counts as one after a pause: it allows no more than these."""
 
+UNLIMITED = 1e100
+"""An acceleration [unit/s^2] from which on nothing is limited: its square, in which a step is eased, has no number."""
+
 
 class Shaped(NamedTuple):
     """An action, and what made it one."""
@@ -154,7 +157,7 @@ class Acceleration:
     name = "acceleration"
 
     def __init__(self, acceleration: Float64) -> None:
-        self._limited = np.isfinite(acceleration)
+        self._limited = acceleration < UNLIMITED
         self._acceleration = np.where(self._limited, acceleration, 0.0)
 
     def limit(self, step: Float64, move: Move) -> Float64:
@@ -208,7 +211,7 @@ class Limiter:
         rate = by_element(limits.rate, action, math.inf)
         acceleration = by_element(limits.acceleration, action, math.inf)
         self._acceleration = Acceleration(acceleration)
-        self._accelerates = bool(np.isfinite(acceleration).any())
+        self._accelerates = bool((acceleration < UNLIMITED).any())
         # What limits nothing is left out, because a loop may run a thousand times a second.
         self._on_actions: list[ActionLimit] = [self.blend_in] if limits.blend_in_s else []
         self._on_actions.append(self._bounds)

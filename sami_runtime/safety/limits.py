@@ -253,7 +253,10 @@ class Limits(BaseModel):
             return
         if isinstance(self.rest, Mapping) and (missing := [e for e in action.elements if e not in self.rest]):
             raise SamiError(f"rest lacks {', '.join(missing)}; it must give every element of the action.")
-        rest = by_element(self.rest, action, math.nan).astype(np.float32)
+        with np.errstate(over="ignore"):
+            rest = by_element(self.rest, action, math.nan).astype(np.float32)
+        if not np.isfinite(rest).all():
+            raise SamiError(f"rest is {self.rest!r}, which is no finite float32. Set rest to what moves nothing.")
         if ((rest < low) | (rest > high)).any():
             raise SamiError(
                 f"rest is {rest.tolist()}, beyond the bounds {low.tolist()} to {high.tolist()} [{action.unit}]. "

@@ -150,6 +150,13 @@ class _InPlace:
         self._run()
 
 
+def is_failure(error: Exception) -> bool:
+    """Whether an exception says that onnxruntime failed, which has classes of its own and passes on those of C++."""
+    return type(error).__module__.startswith("onnxruntime") or isinstance(
+        error, RuntimeError | MemoryError | ValueError
+    )
+
+
 def require_shapes(
     session: ort.InferenceSession, artifact: Artifact, batch: int, inputs: Mapping[str, NDArray[np.float32]]
 ) -> None:

@@ -14,7 +14,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.contract import ACTION, CONTEXT, Contract
 from sami_runtime.session.ages import Age, Ages
-from sami_runtime.session.inference import build, require_shapes, runner
+from sami_runtime.session.inference import build, is_failure, require_shapes, runner
 from sami_runtime.session.memory import Array, Memory, SessionState, by_name
 from sami_runtime.session.senses import Senses
 from sami_runtime.values import all_finite, fill, require_finite, row_mask
@@ -156,6 +156,8 @@ class Session:
         try:
             self._runs[self._now]()
         except Exception as error:
+            if not is_failure(error):  # a signal's handler raised it, which came while the graph ran
+                raise
             raise SamiError(
                 f"tick {self.tick}: inference failed: {error}. The state was not advanced; stop, or hold and try again."
             ) from error

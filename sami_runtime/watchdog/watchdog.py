@@ -21,10 +21,10 @@ START_S = 30.0
 QUIT_S = 2.0
 """Longest time [s] that it may take to end."""
 BOOT = (
-    "import json, sys; path, *told = json.loads(sys.argv[1]); sys.path[:] = path; "
+    "import sys; sys.path[:] = sys.argv[2:]; import json; told = json.loads(sys.argv[1]); "
     "from sami_runtime.watchdog.process import main; main(*told)"
 )
-"""The program of the process, which finds the modules that this one finds."""
+"""The program of the process, which finds the modules that this one finds, in the same order."""
 
 
 class Watchdog:
@@ -89,10 +89,10 @@ class Watchdog:
         os.ftruncate(shared, SIZE)
         self._numbers = shared_numbers(shared)
         self._link, theirs = socket.socketpair()
-        told = ([*map(str, sys.path)], self.name, self.within_s, os.getpid(), theirs.fileno(), shared)
+        told = (self.name, self.within_s, os.getpid(), theirs.fileno(), shared)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, json.dumps(told)],
+                [sys.executable, "-c", BOOT, json.dumps(told), *map(str, sys.path)],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what a user's module prints does not mix with what this process prints
                 pass_fds=(theirs.fileno(), shared),

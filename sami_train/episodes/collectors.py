@@ -6,6 +6,7 @@ import dataclasses
 import multiprocessing as mp
 import queue
 import signal
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from sami_train.machine.cores import one_thread
 
 QUEUE_ROUNDS = 8
 """Rounds that wait for the learner before a collector waits too."""
+PATIENCE_S = 600.0
+"""Seconds without an episode from any collector after which they count as stuck; an episode takes seconds."""
 BURST = 10
 """Updates between two looks at what collectors have brought."""
 
@@ -48,7 +51,7 @@ class Source(Protocol):
         """Return how many of the updates that are due the learner makes before its next look."""
 
     def collect(self, wait: bool, steps_done: int) -> list[Episode]:
-        """Return the episodes that are there; where `wait`, at least one."""
+        """Return the episodes that are there; where `wait` and none is, wait up to a second for one."""
 
     def publish(self, weights: Weights) -> None:
         """Give new weights to those who collect elsewhere."""
@@ -147,6 +150,7 @@ class Processes:
         behind: BehindGap | None = None,
     ) -> None:
         context = mp.get_context("spawn")
+        self.patience_s, self._arrived_at = PATIENCE_S, time.monotonic()
         self._weights = SharedWeights(weights, context)
         self._steps = context.Value("q", 0)
         self._stop = context.Event()
@@ -188,12 +192,16 @@ class Processes:
                 arrived = self._queue.get(timeout=1.0 if wait and not episodes else 0.0)
             except queue.Empty:
                 self._check_alive()
-                if episodes or not wait:
-                    return episodes
-                continue
+                if wait and time.monotonic() - self._arrived_at > self.patience_s:
+                    raise CollectorError(
+                        f"no collector brought an episode within {self.patience_s:g} s: they are stopped, or hang. "
+                        "Look what they wait for, and go on with --resume."
+                    ) from None
+                return episodes  # also of none: somebody may want the learner to stop
             if isinstance(arrived, _Failure):
                 raise CollectorError(f"a collector failed: {arrived.summary}") from RuntimeError(arrived.trace)
             episodes += arrived
+            self._arrived_at = time.monotonic()
 
     def publish(self, weights: Weights) -> None:
         """Give new weights to every collector; they take them at their next round."""
@@ -205,8 +213,8 @@ class Processes:
         for process in self._processes:
             process.join(timeout=5.0)
             if process.is_alive():
-                process.terminate()
-                process.join(timeout=5.0)
+                process.kill()  # one that was stopped hears nothing else
+                process.join()
         self._queue.cancel_join_thread()
         self._queue.close()
 
@@ -258,8 +266,9 @@ def _collect(
     out: Any,
 ) -> None:
     """Collect until told to stop: the body of a collector process."""
-    # Ctrl-C reaches the whole process group; the learner alone decides when to stop.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C reaches the whole group, and Slurm's signals every process of a step; the learner alone decides to stop.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
     parent = mp.parent_process()
     alive: Callable[[], bool] = lambda: not stop.is_set() and (parent is None or parent.is_alive())  # noqa: E731
     try:

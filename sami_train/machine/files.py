@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import glob
 import json
+import os
+import platform
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,23 +15,52 @@ from typing import Any
 
 from sami_runtime.errors import SamiError
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+"""What a disk says that is full, read-only or broken."""
+
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
     """Make a file or folder that appears whole, or not at all; one that is there is replaced.
 
     Yields:
-        Where to make it, beside `path`: nothing is there. What an error leaves there is removed.
+        Where to make it, beside `path` and for this process alone: nothing is there. What an error leaves there is
+        removed, and so is what a process of this machine left that was killed.
+
+    Raises:
+        SamiError: the disk is full or must not be written to.
     """
-    beside = path.with_name(path.name + ".unfinished")
-    _remove(beside)  # of a process that was killed
+    beside = path.with_name(f"{path.name}.{platform.node()}-{os.getpid()}.unfinished")
+    for left in path.parent.glob(f"{glob.escape(path.name)}.{glob.escape(platform.node())}-*.unfinished"):
+        if not _lives(left.name.removesuffix(".unfinished").rpartition("-")[2]):
+            _remove(left)
     try:
         yield beside
         if beside.is_dir():
             _remove(path)  # a folder that holds something cannot be replaced at once
         beside.replace(path)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise SamiError(
+            f"{path} cannot be written: {error.strerror}. Make room or choose another place; what was there is as it "
+            "was."
+        ) from error
     finally:
         _remove(beside)
+
+
+def _lives(process: str) -> bool:
+    """Whether a process of this machine is there, by its number; not this one, which is only beginning."""
+    if not process.isdigit() or int(process) == os.getpid():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # somebody else's
+    return True
 
 
 def _remove(path: Path) -> None:

@@ -14,6 +14,9 @@ lock              held by the process that trains here
 from __future__ import annotations
 
 import platform
+import sys
+import zipfile
+import zlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timezone
@@ -30,6 +33,9 @@ from sami_train.machine.locks import locked
 from sami_train.runs.provenance import git_state, versions
 
 RUN_VERSION = 1
+BUFFERS_KEPT = 2
+"""Newest checkpoints that keep their buffers, which are large: a run resumes from the newest, or, where that was
+damaged since, from the one before."""
 
 
 class RunError(SamiError):
@@ -169,12 +175,37 @@ class RunFolder:
 
     def newest_checkpoint(self) -> Path | None:
         """Return the checkpoint with the most steps; None where there is none."""
+        return next(iter(self.checkpoints()), None)
+
+    def checkpoints(self) -> list[Path]:
+        """Return all checkpoints, that with the most steps first."""
         folder = self.path / "checkpoints"
         complete = [p for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
-        return max(complete, key=lambda p: int(p.name), default=None)
+        return sorted(complete, key=lambda p: int(p.name), reverse=True)
+
+    def newest_whole_checkpoint(self) -> Path | None:
+        """Return the newest checkpoint of which no bit is damaged; those after it are set aside as N.damaged.
+
+        For whoever holds the lock. None where there is no checkpoint.
+
+        Raises:
+            RunError: all of them are damaged.
+        """
+        damaged: dict[Path, str] = {}
+        for checkpoint in self.checkpoints():
+            if damage := _damage(checkpoint):
+                damaged[checkpoint] = f"{checkpoint}/{damage}"
+                continue
+            for other, said in damaged.items():
+                print(f"{said}. It is set aside; the run goes on from {checkpoint.name} steps.", file=sys.stderr)
+                other.replace(other.with_name(f"{other.name}.damaged"))
+            return checkpoint
+        if damaged:
+            raise RunError(f"{'; '.join(damaged.values())}. None is left to resume from: train again with a new --out.")
+        return None
 
     def checkpoint(self, steps: int, agent: Any) -> Path:
-        """Write a checkpoint. It appears under its name only once it is complete; older buffers go.
+        """Write a checkpoint. It appears under its name only once it is complete; older buffers go, but for the last.
 
         Args:
             steps: environment steps done.
@@ -189,11 +220,25 @@ class RunFolder:
             agent.save(beside / "agent.zip")
             keep_weights(beside / WEIGHTS_FILE, agent)
             agent.save_buffer(beside / "buffer.npz")
-        for other in folder.iterdir():
-            if other != target:
-                # Buffers are large, and a run resumes from its newest checkpoint only.
-                (other / "buffer.npz").unlink(missing_ok=True)
+        for other in self.checkpoints()[BUFFERS_KEPT:]:
+            (other / "buffer.npz").unlink(missing_ok=True)
         return target
+
+
+def _damage(checkpoint: Path) -> str:
+    """Return what of a checkpoint is damaged, by the sums in its zip files; empty where nothing is."""
+    for name in ("agent.zip", "buffer.npz"):
+        path = checkpoint / name
+        if name == "buffer.npz" and not path.exists():
+            continue
+        try:
+            with zipfile.ZipFile(path) as file:
+                wrong = file.testzip()
+        except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+            return f"{name} cannot be loaded: {error}"
+        if wrong is not None:
+            return f"{name} cannot be loaded: {wrong} is not what was written"
+    return ""
 
 
 def check_version(run: Path | str, facts: Mapping[str, Any]) -> None:

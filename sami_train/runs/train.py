@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
 
-from sami_runtime.errors import UnknownName
+from sami_runtime.errors import SamiError, UnknownName
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
@@ -119,14 +119,13 @@ def resume(out: Path, *, steps: int | None = None, show: bool = True) -> Context
             f"{out} has finished its {config.steps} steps; evaluate it with: sami eval --run {out}, or give it more "
             "of them by --steps."
         )
-    checkpoint = run.newest_checkpoint()
-    if checkpoint is None and not run.agent.is_file():
+    if run.newest_checkpoint() is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
     if steps is not None:
         config = from_dict(config.to_dict() | {"steps": steps})
     prepare_torch(config)
     with run.locked():
-        agent = _agent_of(run, checkpoint, config)
+        agent = _agent_of(run, run.newest_whole_checkpoint(), config)
         if agent.num_timesteps >= config.steps and steps is not None:
             raise RunError(f"{out} has done {agent.num_timesteps} steps; --steps {steps} adds none to them.")
         if steps is not None:
@@ -216,7 +215,8 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
                 agent.learn(remaining, keeper, LOG_EVERY, reset_num_timesteps=agent.num_timesteps == 0)
         agent._dump_logs()
     except BaseException:
-        run.update(state="failed")
+        with suppress(SamiError, OSError):  # such as the full disk that it failed for
+            run.update(state="failed")
         raise
     finally:
         agent.logger.close()

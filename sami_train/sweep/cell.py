@@ -16,13 +16,19 @@ from typing import Any, NoReturn
 from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import Measure
-from sami_train.machine.files import read_json, read_json_lines
+from sami_train.machine.files import read_json, read_json_lines, write_json
 from sami_train.machine.locks import locked
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.sweep.grid import Cell
 
 OF_A_RUN = {"config.json", "run.json", "metrics.jsonl", "tensorboard", "checkpoints", "lock"}
 """What a run folder may hold before its first checkpoint."""
+
+
+OUTCOME = "outcome.json"
+"""How a cell's last process ended, in its folder of logs: JSON, because submitit's own result is a pickle, which
+whoever can write there could replace by one that runs what they like."""
+STATES = ("done", "stopped", "failed")
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,16 @@ class Outcome:
     state: str
     """done, stopped or failed."""
     reason: str = ""
+
+    @classmethod
+    def read(cls, logs: Path) -> Outcome | None:
+        """Return what a cell's process said at its end; None where it said nothing that can be read."""
+        try:
+            told = read_json(logs / OUTCOME)
+        except SamiError:
+            return None
+        state, reason = told.get("state"), told.get("reason", "")
+        return cls(state, str(reason)) if state in STATES else None
 
 
 @dataclass(frozen=True)
@@ -98,15 +114,17 @@ def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int, variables: Map
             os.environ[name] = value
     try:
         with locked(logs / "lock"):  # one process at a time trains or evaluates a cell
-            return Outcome("done" if _run(cell, folder, episodes) else "stopped")
+            outcome = Outcome("done" if _run(cell, folder, episodes) else "stopped")
     except KeyboardInterrupt:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        return Outcome("stopped")
+        outcome = Outcome("stopped")
     except Exception as error:
         traceback.print_exc()
-        return Outcome("failed", str(error) if isinstance(error, SamiError) else f"{type(error).__name__}: {error}")
-    finally:
-        sys.stdout.flush()
+        said = str(error) if isinstance(error, SamiError) else f"{type(error).__name__}: {error}"
+        outcome = Outcome("failed", said)
+    sys.stdout.flush()
+    write_json(logs / OUTCOME, {"state": outcome.state, "reason": outcome.reason})
+    return outcome
 
 
 def _stop(number: int, frame: Any) -> NoReturn:

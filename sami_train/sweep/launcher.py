@@ -15,7 +15,7 @@ from submitit.helpers import clean_env, environment_variables
 from sami_runtime.errors import SamiError
 from sami_train.machine.cores import share_of_cores
 from sami_train.machine.interrupts import on_signals
-from sami_train.sweep.cell import Outcome, run_cell
+from sami_train.sweep.cell import OUTCOME, Outcome, run_cell
 from sami_train.sweep.grid import Cell
 
 LOCAL_MINUTES = 60 * 24 * 365
@@ -48,6 +48,7 @@ class Launcher:
     def submit(self, cell: Cell, folder: Path, logs: Path, episodes: int) -> submitit.Job[Outcome]:
         """Start a cell; see `run_cell`."""
         logs.mkdir(parents=True, exist_ok=True)
+        (logs / OUTCOME).unlink(missing_ok=True)
         for old in logs.glob("*_result.pkl"):
             old.unlink()  # of a process whose number may come again
         executor = self._executor(logs)

@@ -225,10 +225,10 @@ class Sweep:
         row.reason = ""
         if row.state == "done":
             return
-        if not job.paths.result_pickle.exists():
+        outcome = Outcome.read(self.logs(row.cell))
+        if outcome is None:
             row.state, row.reason = ("stopped", "") if stopping else ("failed", _last_words(job.paths.stdout))
             return
-        outcome = job.result()
         row.state, row.reason = outcome.state, outcome.reason
         if row.state == "stopped" and not stopping and _checkpointed(self.folder(row.cell)) > row.began_at:
             row.state = "waiting"  # stopped at a time limit, and further than before

@@ -13,8 +13,8 @@ import pytest
 PANELS = {
     "Train": ["train", "sweep"],
     "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt"],
-    "Model file": ["export", "atlas", "describe", "inspect", "verify", "models"],
-    "Robot": ["run", "new-adapter", "check-adapter", "replay", "bench", "doctor"],
+    "Model file": ["export", "atlas", "describe", "inspect", "verify", "sign", "models"],
+    "Robot": ["run", "new-adapter", "check-adapter", "replay", "fit-gap", "bench", "doctor"],
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
 
@@ -108,7 +108,7 @@ def test_inspect_shows_signals_and_training(sami, trained):
 
 def test_verify_passes_what_export_wrote(sami, trained):
     done = sami("verify", trained.model)
-    assert (done.code, done.out.splitlines()[-1]) == (0, "all 11 checks passed")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "all 12 checks passed")
     result = json.loads(sami("verify", trained.model, "--json").out)
     assert result["passed"]
     assert all(check["passed"] for check in result["checks"])

@@ -20,6 +20,7 @@ from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.tasks import Task, draw
 
 with quiet_c_output():
+    import pybullet
     from panda_gym.envs.core import RobotTaskEnv
     from panda_gym.envs.robots.panda import Panda
     from panda_gym.envs.tasks.pick_and_place import PickAndPlace
@@ -29,6 +30,24 @@ HALF_WIDTH = 0.02
 """Half the cube's width [m]: the height of its centre while it lies on the table."""
 HEIGHT_TOLERANCE = 0.001
 """How far the cube's height may be from `HALF_WIDTH` and still count as equal to it [m]."""
+
+
+class _Arm(Panda):
+    """panda-gym's arm, with its meshes only where somebody looks.
+
+    Args:
+        sim: the world.
+        seen: whether it is drawn.
+    """
+
+    def __init__(self, sim: PyBullet, seen: bool) -> None:
+        self._flags = 0 if seen else pybullet.URDF_IGNORE_VISUAL_SHAPES
+        super().__init__(sim, block_gripper=False, base_position=np.array([-0.6, 0.0, 0.0]), control_type="ee")
+
+    def _load_robot(self, file_name: str, base_position: np.ndarray) -> None:
+        self.sim.loadURDF(
+            self.body_name, fileName=file_name, basePosition=base_position, useFixedBase=True, flags=self._flags
+        )
 
 
 class PandaSkillEnv(RobotTaskEnv):
@@ -74,7 +93,9 @@ class PandaSkillEnv(RobotTaskEnv):
         self.end_on_fall = end_on_fall
         with quiet_c_output():
             sim = PyBullet(render_mode=render_mode or "rgb_array", renderer="Tiny")
-        robot = Panda(sim, block_gripper=False, base_position=np.array([-0.6, 0.0, 0.0]), control_type="ee")
+        # What nobody looks at takes two thirds of the time that it takes to build the world.
+        self._seen = render_mode is not None
+        robot = _Arm(sim, self._seen)
         task = PickAndPlace(sim, reward_type=reward, goal_z_range=0.0)
         super().__init__(
             robot,
@@ -85,8 +106,6 @@ class PandaSkillEnv(RobotTaskEnv):
             render_distance=0.75,
         )
         self.render_mode = render_mode
-        # The software renderer draws no transparency: a goal of the cube's own green would look like a second cube.
-        self.sim.physics_client.changeVisualShape(self.sim._bodies_idx["target"], -1, rgbaColor=[1.0, 0.7, 0.1, 0.5])
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -101,8 +120,8 @@ class PandaSkillEnv(RobotTaskEnv):
         # panda-gym reseeds the task's generator from the operating system at each reset; ours is the only one.
         self.task.np_random = self.np_random
         with self.sim.no_rendering():
+            self._rebuild()
             self.robot.reset()
-            self._forget_contacts()
             self.set_dynamics(task)
             self.task.reset()
         observation = self._get_obs()
@@ -132,12 +151,21 @@ class PandaSkillEnv(RobotTaskEnv):
         physics.changeDynamics(bodies["table"], -1, lateralFriction=task["friction"])
         self.current_task = dict(task)
 
-    def _forget_contacts(self) -> None:
-        """Drop Bullet's cached contacts: they outlive a reset, and an episode would depend on the one before."""
-        physics, cube = self.sim.physics_client, self.sim._bodies_idx["object"]
-        physics.resetBasePositionAndOrientation(cube, [0.0, 0.0, 5.0], [0.0, 0.0, 0.0, 1.0])
-        physics.resetBaseVelocity(cube, [0.0, 0.0, 0.0], [0.0, 0.0, 0.0])
-        physics.performCollisionDetection()
+    def _rebuild(self) -> None:
+        """Make the world anew: with bodies put back, one episode of a hundred would depend on those before.
+
+        Contacts can be dropped, and Bullet's saved states bring them back; what else of a world outlives a reset lies
+        deeper than PyBullet reaches.
+        """
+        physics = self.sim.physics_client
+        physics.resetSimulation()
+        physics.setTimeStep(self.sim.timestep)
+        physics.setGravity(0.0, 0.0, -9.81)
+        self.sim._bodies_idx.clear()
+        self.robot = _Arm(self.sim, self._seen)
+        self.task._create_scene()
+        # The software renderer draws no transparency: a goal of the cube's own green would look like a second cube.
+        physics.changeVisualShape(self.sim._bodies_idx["target"], -1, rgbaColor=[1.0, 0.7, 0.1, 0.5])
 
     def skill(self) -> str:
         """Return the skill being executed now, from contacts and height as the paper's appendix C.1 defines."""

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ContractError
-from sami_runtime.model.contract import METADATA_KEY, Contract
+from sami_runtime.model.contract import METADATA_KEY, Context, Contract, StateTensor
 from sami_runtime.model.golden import Golden
 from sami_runtime.signals import Moves, Signal
 
@@ -181,3 +181,30 @@ def test_what_an_action_moves_is_written_only_where_it_is_declared(make):
 def test_a_shipped_contract_is_written_as_it_was(path):
     text = {entry.key: entry.value for entry in onnx.load(path).metadata_props}[METADATA_KEY]
     assert Contract.parse(text, str(path)).dumps() == text
+
+
+def test_a_contract_that_says_a_key_twice_is_refused(make):
+    text = make.contract_of(make.recurrent()).dumps()
+    with pytest.raises(ContractError, match="the key 'rate_hz' comes twice"):
+        Contract.parse(text[:-1] + ',"rate_hz":1000.0}', "hostile.onnx")
+
+
+def test_a_contract_that_a_terminal_would_obey_is_refused(make):
+    for name in ("\x1b[32mnone differs", "a\rb", "\u202eevil"):
+        text = make.contract_of(make.recurrent(), name=name).dumps()
+        with pytest.raises(ContractError, match="characters that a terminal obeys"):
+            Contract.parse(text, "hostile.onnx")
+    lines = make.contract_of(make.recurrent(), training={"note": "two\nlines"}).dumps()
+    assert Contract.parse(lines, "own.onnx").training == {"note": "two\nlines"}
+
+
+def test_an_initial_state_beyond_float32_is_refused(make):
+    with pytest.raises(ValidationError, match="less than or equal to"):
+        StateTensor(name="memory", shape=(1,), initial=1e308)
+
+
+def test_a_size_that_would_fill_the_memory_is_refused():
+    with pytest.raises(ValidationError, match="less than or equal to 1000000"):
+        Context(size=2**31)
+    with pytest.raises(ValidationError, match="has more than 1000000 numbers"):
+        StateTensor(name="memory", shape=(1000, 1001))

@@ -270,3 +270,16 @@ def test_a_new_episode_forgets_the_last_one(gate):
     assert armed.hold("...", 0.0).action is None
     executed, _ = drive(armed, [(1.0, 1.0)], [PERIOD])
     np.testing.assert_allclose(executed[0], 0.04, rtol=1e-6)
+
+
+def test_what_is_not_finite_is_never_written_wherever_it_came_from(gate, monkeypatch):
+    adapter = FakeAdapter(axes=2, limit=100.0)
+    adapter.reset()
+    armed, written = gate(adapter), []
+    monkeypatch.setattr(adapter, "write", written.append)
+    ruling = armed.propose(action(0.1, 0.1), 0.0)._replace(action=action(np.nan, 0.1))
+    with pytest.raises(SafetyStop, match=r"the limits made \[nan, 0\.1.*which is not finite"):
+        armed.write(ruling)
+    assert written == []
+    with pytest.raises(SafetyStop):
+        armed.begin(PERIOD)

@@ -128,3 +128,14 @@ def test_a_step_that_is_allowed_is_given_back_to_the_last_bit():
     np.testing.assert_array_equal(Rate(np.full(50, 1 / PERIOD)).limit(way, move), way)
     np.testing.assert_array_equal(Acceleration(np.full(50, np.inf)).limit(way, move), way)
     np.testing.assert_array_equal(Acceleration(np.full(50, 1e9)).limit(way, move), way)
+
+
+@pytest.mark.parametrize("acceleration", [1e154, 1e308, np.inf])
+@pytest.mark.parametrize("held", [False, True])
+def test_an_acceleration_beyond_all_numbers_limits_nothing_and_makes_none_of_nothing(gate, acceleration, held):
+    """Infinity times 0 is no number; `clip` kept it, and it was written on ticks that were held."""
+    armed = gate(rest=0.0, acceleration=acceleration)
+    for tick in range(6):
+        hold = held and tick % 2
+        ruling = armed.hold("late", PERIOD * tick) if hold else armed.propose(action(0.5, -0.5), PERIOD * tick)
+        np.testing.assert_array_equal(armed.write(ruling).action, action(0.5, -0.5))

@@ -200,3 +200,26 @@ def test_the_oldest_observation_is_one_of_three_periods_where_the_limits_do_not_
     for seconds in (0.5, math.inf):
         assert Limits(max_age_s=seconds).max_age(contract) == {"position": seconds, "goal": seconds}
     assert Limits(max_age_s={"goal": 9.0}).max_age(contract) == {"position": periods, "goal": 9.0}
+
+
+@pytest.mark.parametrize("rest", [math.inf, -math.inf, 1e39, {"fx": 0.0, "fy": 1e39}])
+def test_a_rest_that_is_no_finite_action_is_refused_also_where_nothing_bounds_it(make, rest):
+    unbounded = make.action_signal.model_copy(update={"low": (None, None), "high": (None, None)})
+    with pytest.raises(SamiError, match="which is no finite float32"):
+        Limits(rest=rest).require_fit(make.contract_of(make.recurrent(), action=unbounded))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"rest": 0.0, "rest": 1.0}', "the key 'rest' comes twice"),
+        ('{"rest": ' + "[" * 100_000, "cannot be read"),
+        ("rest = " + "[" * 100_000, "cannot be read"),
+        (" " * (5 * 1024 * 1024), "it is larger than 4194304 bytes"),
+    ],
+)
+def test_a_document_that_can_be_read_in_two_ways_or_has_no_end_is_refused(tmp_path, text, message):
+    path = tmp_path / ("limits.json" if text.startswith(("{", " ")) else "limits.toml")
+    path.write_text(text)
+    with pytest.raises(SamiError, match=message):
+        Limits.load(path)

@@ -1,11 +1,16 @@
 """What passes between the learner and its collectors."""
 
 import multiprocessing as mp
+import os
+import signal
+import time
 from types import SimpleNamespace
 
+import gymnasium as gym
 import numpy as np
+import pytest
 
-from sami_train.episodes.collectors import BURST, InStep, Processes, SharedWeights
+from sami_train.episodes.collectors import BURST, CollectorError, InStep, Processes, SharedWeights
 from sami_train.episodes.numpy_policy import Weights
 
 
@@ -40,3 +45,41 @@ def test_in_step_each_round_is_collected_with_the_newest_weights_after_all_updat
 def test_beside_collectors_the_learner_looks_for_episodes_after_a_few_updates():
     beside = Processes.__new__(Processes)  # without its processes
     assert [beside.updates(due) for due in (0, 3, BURST, 10_000)] == [0, 3, BURST, BURST]
+
+
+@pytest.fixture
+def stopped():
+    """A source whose only collector is stopped, as by SIGSTOP or a simulator that hangs."""
+    source = Processes(gym.spec("CartPole-v1"), 1, 0, weights(1.0), 0, None, None)
+    process = mp.get_context("spawn").Process(target=time.sleep, args=(600,), daemon=True)
+    process.start()
+    os.kill(process.pid, signal.SIGSTOP)
+    source._processes = [process]
+    yield source
+    source._processes = []
+
+
+def test_a_learner_that_waits_looks_up_every_second(stopped):
+    """So that SIGTERM, which asks it to stop at the next safe place, finds one."""
+    began = time.monotonic()
+    assert stopped.collect(True, 0) == []
+    assert time.monotonic() - began < 10.0
+    stopped.close()
+
+
+def test_collectors_that_bring_nothing_for_long_are_told_of(stopped):
+    stopped.patience_s = 0.5
+    with pytest.raises(
+        CollectorError, match=r"no collector brought an episode within 0\.5 s: they are stopped, or hang"
+    ):
+        stopped.collect(True, 0)
+    stopped.close()
+
+
+def test_a_collector_that_is_stopped_is_ended_all_the_same(stopped, monkeypatch):
+    """It hears no SIGTERM, and Python would wait for it at its own end for ever."""
+    process = stopped._processes[0]
+    join = process.join
+    monkeypatch.setattr(process, "join", lambda timeout=None: join(timeout and 0.1))
+    stopped.close()
+    assert process.exitcode == -signal.SIGKILL

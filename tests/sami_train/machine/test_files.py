@@ -1,6 +1,11 @@
 """Files and folders that appear whole or not at all."""
 
+import errno
 import json
+import os
+import platform
+import subprocess
+import sys
 
 import pytest
 
@@ -15,7 +20,7 @@ def names(folder):
 def test_a_file_appears_when_it_is_whole(tmp_path):
     with unfinished(tmp_path / "model.onnx") as beside:
         beside.write_text("half")
-        assert names(tmp_path) == ["model.onnx.unfinished"]
+        assert names(tmp_path) == [f"model.onnx.{platform.node()}-{os.getpid()}.unfinished"]
     assert names(tmp_path) == ["model.onnx"]
     assert (tmp_path / "model.onnx").read_text() == "half"
 
@@ -50,9 +55,12 @@ def test_an_error_leaves_what_was_there_and_nothing_beside_it(tmp_path, name, er
 
 
 def test_what_a_killed_process_left_beside_does_not_get_in(tmp_path):
-    (tmp_path / "600.unfinished").mkdir()
-    (tmp_path / "600.unfinished" / "torn").touch()
-    (tmp_path / "agent.zip.unfinished").write_text("torn")
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    torn = tmp_path / f"600.{platform.node()}-{killed.pid}.unfinished"
+    torn.mkdir()
+    (torn / "torn").touch()
+    (tmp_path / f"agent.zip.{platform.node()}-{killed.pid}.unfinished").write_text("torn")
     with unfinished(tmp_path / "600") as beside:
         beside.mkdir()
     with unfinished(tmp_path / "agent.zip") as beside:
@@ -86,3 +94,22 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path):
     assert read_json_lines(path) == []
     path.write_text(json.dumps({"step": 1}) + '\n{"st')
     assert read_json_lines(path) == [{"step": 1}]
+
+
+def test_two_that_write_the_same_name_do_not_take_each_others_halves(tmp_path):
+    """Two exports to one name: the later one wins, and neither fails."""
+    write = "import sys, time; from pathlib import Path; from sami_train.machine.files import unfinished\n"
+    write += "with unfinished(Path(sys.argv[1])) as beside:\n beside.write_text('x' * 9); time.sleep(1)"
+    both = [subprocess.Popen([sys.executable, "-c", write, str(tmp_path / "model.onnx")]) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0]
+    assert names(tmp_path) == ["model.onnx"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_full_or_read_only_disk_is_told_with_the_file_and_what_was_there_stays(tmp_path, number):
+    path = tmp_path / "run.json"
+    write_json(path, {"state": "running"})
+    with pytest.raises(SamiError, match=rf"run\.json cannot be written: {os.strerror(number)}\. Make room"):
+        half(path, OSError(number, os.strerror(number)))
+    assert names(tmp_path) == ["run.json"]
+    assert read_json(path) == {"state": "running"}

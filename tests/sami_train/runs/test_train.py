@@ -46,6 +46,44 @@ def interrupt_at(monkeypatch, steps):
     monkeypatch.setattr(train.Progress, "update", update)
 
 
+@pytest.fixture
+def stopped(tmp_path, monkeypatch):
+    """A run that was cut off with two checkpoints behind it."""
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 700)
+        train.start(resolve("fast-cpu", TINY), tmp_path / "run", show=False)
+    return RunFolder.open(tmp_path / "run")
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize("damage", [flip, cut, os.unlink])
+def test_a_damaged_last_checkpoint_falls_back_to_the_one_before_to_the_bit(finished, stopped, capsys, damage):
+    newest, before, *_ = stopped.checkpoints()
+    damage(newest / "agent.zip")
+    agent = train.resume(stopped.path, show=False)
+    assert f"{newest}/agent.zip cannot be loaded: " in (said := capsys.readouterr().err)
+    assert f"It is set aside; the run goes on from {before.name} steps" in said
+    expected = finished[1].policy.state_dict()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in agent.policy.state_dict().items())
+
+
+def test_where_all_are_damaged_nothing_is_moved_and_each_is_named(stopped):
+    for checkpoint in stopped.checkpoints():
+        flip(checkpoint / "agent.zip")
+    with pytest.raises(RunError, match=r"cannot be loaded: .*; .*cannot be loaded: .*None is left to resume from"):
+        train.resume(stopped.path, show=False)
+    assert len(stopped.checkpoints()) >= 2
+
+
 @pytest.mark.parametrize("at", [400, 900])
 def test_an_interrupted_and_resumed_run_equals_an_uninterrupted_one_to_the_bit(finished, tmp_path, monkeypatch, at):
     folder, whole = finished
@@ -89,10 +127,10 @@ def test_a_run_folder_tells_what_was_run(finished):
     assert {"step", "time/seconds", "rollout/success", "success/mass=10 friction=0.1", "train/critic_loss"} <= set(row)
 
 
-def test_only_the_newest_checkpoint_keeps_its_buffer(finished):
+def test_only_the_two_newest_checkpoints_keep_their_buffers(finished):
     checkpoints = sorted((finished[0] / "checkpoints").iterdir(), key=lambda path: int(path.name))
-    assert len(checkpoints) >= 2
-    assert [(path / "buffer.npz").exists() for path in checkpoints] == [False] * (len(checkpoints) - 1) + [True]
+    assert len(checkpoints) > 2
+    assert [(path / "buffer.npz").exists() for path in checkpoints] == [False] * (len(checkpoints) - 2) + [True] * 2
     assert all((path / "agent.zip").exists() for path in checkpoints)
 
 

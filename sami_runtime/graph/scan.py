@@ -75,7 +75,9 @@ class ModelScan:
     trainings: int = 0
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
+    """A field of a message."""
+
     number: int
     wire: int
     start: int
@@ -85,7 +87,7 @@ class _Field(NamedTuple):
     """The number of a VARINT field."""
 
 
-class _Reader:
+class Reader:
     """Walks the fields of messages, and counts them."""
 
     def __init__(self, data: bytes) -> None:
@@ -106,7 +108,7 @@ class _Reader:
             shift += 7
         raise MalformedError(f"a number is cut off or too long at byte {at}")
 
-    def fields(self, start: int, end: int) -> Iterator[_Field]:
+    def fields(self, start: int, end: int) -> Iterator[Field]:
         """Return the fields of the message that fills [start, end)."""
         at = start
         while at < end:
@@ -129,9 +131,9 @@ class _Reader:
                 raise MalformedError(f"wire type {wire} at byte {begin} is not used by ONNX")
             if at > end:
                 raise MalformedError(f"it is cut off in the field at byte {begin}")
-            yield _Field(number, wire, content, at, value)
+            yield Field(number, wire, content, at, value)
 
-    def text(self, found: _Field) -> str:
+    def text(self, found: Field) -> str:
         """Return the string in a BYTES field."""
         try:
             return self.data[found.start : found.end].decode("utf-8")
@@ -148,14 +150,14 @@ def scan_model(data: bytes) -> ModelScan:
     Raises:
         MalformedError: The bytes are cut off, no ONNX file, too nested, or ambiguous.
     """
-    reader, scan = _Reader(data), ModelScan()
+    reader, scan = Reader(data), ModelScan()
     pending = [("Model", 0, len(data), 0)]
     while pending:
         kind, start, end, depth = pending.pop()
         if depth > MAX_DEPTH:
             raise MalformedError(f"its messages are nested deeper than {MAX_DEPTH}")
         children, scalars = _MESSAGES.get(kind, {}), _SCALARS.get(kind, {})
-        found: dict[int, _Field] = {}
+        found: dict[int, Field] = {}
         for entry in reader.fields(start, end):
             expected = BYTES if entry.number in children else scalars.get(entry.number, entry.wire)
             if entry.wire != expected:
@@ -175,7 +177,7 @@ def scan_model(data: bytes) -> ModelScan:
     return scan
 
 
-def _enter(scan: ModelScan, reader: _Reader, kind: str, entry: _Field) -> None:
+def _enter(scan: ModelScan, reader: Reader, kind: str, entry: Field) -> None:
     """Record that a message of `kind` is there."""
     if kind == "Graph":
         if scan.graph:
@@ -195,7 +197,7 @@ def _enter(scan: ModelScan, reader: _Reader, kind: str, entry: _Field) -> None:
         scan.trainings += 1
 
 
-def _leave(scan: ModelScan, reader: _Reader, kind: str, found: dict[int, _Field]) -> None:
+def _leave(scan: ModelScan, reader: Reader, kind: str, found: dict[int, Field]) -> None:
     """Record the scalars of a message that was read to its end."""
 
     def text(number: int) -> str:
@@ -212,27 +214,27 @@ def _leave(scan: ModelScan, reader: _Reader, kind: str, found: dict[int, _Field]
         scan.external.append(text(8))
 
 
-def _tensor_type(reader: _Reader, entry: _Field) -> TensorType:
+def _tensor_type(reader: Reader, entry: Field) -> TensorType:
     """Return the name, type and shape that a ValueInfoProto declares."""
-    info = _only(reader, entry)
+    info = single_fields(reader, entry)
     name = reader.text(info[1]) if 1 in info else ""
-    kind = _only(reader, info[2]) if 2 in info else {}
+    kind = single_fields(reader, info[2]) if 2 in info else {}
     if 1 not in kind:
         raise MalformedError(f"input or output {name!r} is not declared as a tensor")
-    tensor = _only(reader, kind[1])
+    tensor = single_fields(reader, kind[1])
     shape: list[int | str] = []
     if 2 in tensor:
         for axis in reader.fields(tensor[2].start, tensor[2].end):
-            size = _only(reader, axis)
+            size = single_fields(reader, axis)
             shape.append(size[1].value if 1 in size else reader.text(size[2]) if 2 in size else "")
     return TensorType(name, tensor[1].value if 1 in tensor else 0, tuple(shape))
 
 
-def _only(reader: _Reader, entry: _Field) -> dict[int, _Field]:
+def single_fields(reader: Reader, entry: Field) -> dict[int, Field]:
     """Return the fields, by number, of a message none of whose fields may come twice."""
     if entry.wire != BYTES:
         raise MalformedError(f"a message is expected at byte {entry.start}")
-    found: dict[int, _Field] = {}
+    found: dict[int, Field] = {}
     for inner in reader.fields(entry.start, entry.end):
         if inner.number in found:
             raise MalformedError(f"field {inner.number} at byte {inner.start} comes twice")

@@ -1,0 +1,167 @@
+"""Mutated model files through the whole path: read, judged, loaded, stepped; counts what became of them.
+
+    python benchmarks/hostile_files.py --count 100000 --jobs 2 --out results/hostile-files.json
+
+Each file follows from its number alone. They are tried in processes of their own, as a rehearsal does it, so that one
+which ends a process is counted and the next ones are tried by another. Nothing else than a refusal, or an answer, is
+right: an error of another kind, a process that ends, a file that takes seconds, a canary that is read are findings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing as mp
+import os
+import resource
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from sami_runtime.errors import NonFiniteError, SamiError
+from sami_runtime.model.artifact import judge
+from sami_runtime.session.inference import import_onnxruntime
+from sami_runtime.session.session import Session
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.making.mutants import CANARY, MUTATIONS, kind_of, mutant
+
+STEPS = 3
+SLOW_S = 5.0
+"""Seconds of a processor from which on a file counts as a hang."""
+HANG_S = 60.0
+"""Seconds after which a process that says nothing is ended."""
+MEMORY = 3 << 30
+"""Most bytes that a process maps: what wants more is refused, as in a rehearsal."""
+
+
+def through(data: bytes) -> str:
+    """Take a file through the whole path, and return what became of it."""
+    try:
+        artifact = judge(data, "hostile.onnx")
+        artifact.contract.golden_steps()
+    except SamiError:
+        return "refused before onnxruntime"
+    try:
+        session = Session(artifact)
+    except SamiError:
+        return "refused when it was loaded"
+    observation = {signal.name: np.full(signal.size, 0.5, np.float32) for signal in session.contract.observation}
+    try:
+        for step in range(STEPS):
+            answer = session.step(observation)
+            if not all(np.isfinite(value).all() for value in answer.answers.values()):
+                return "FOUND: an answer that is not finite"
+            if step == 1:
+                session.reset()
+    except NonFiniteError:
+        return "answer refused: not finite"
+    except SamiError:
+        return "step refused"
+    return "answers"
+
+
+def attempt(number: int) -> tuple[str, str]:
+    """Return a file's kind and what became of it; whatever is not right begins with FOUND."""
+    kind, data = mutant(number)
+    began = time.process_time()
+    try:
+        outcome = through(data)
+    except Exception as error:
+        outcome = f"FOUND: {type(error).__name__} {str(error)[:80]}"
+    if time.process_time() - began > SLOW_S:
+        outcome = "took seconds"
+    return kind, outcome
+
+
+def work(numbers: range, link) -> None:
+    """Try files one after the other, and tell of each."""
+    import_onnxruntime()
+    os.chdir(tempfile.mkdtemp())
+    os.mkfifo(CANARY)  # whoever opens it waits, and is found
+    with open("/proc/self/statm", "rb") as file:
+        mapped = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in numbers:
+        link.send((number, *attempt(number), _resident()))
+    link.send(None)
+
+
+def _resident() -> int:
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def run(numbers: range, tell) -> None:
+    """Try files in processes, a new one where one ends, and tell of each: number, kind, outcome, bytes in memory."""
+    context = mp.get_context("spawn")
+    at = numbers.start
+    while at < numbers.stop:
+        ours, theirs = context.Pipe(False)
+        process = context.Process(target=work, args=(range(at, numbers.stop, numbers.step), theirs), daemon=True)
+        process.start()
+        theirs.close()
+        try:
+            while ours.poll(HANG_S) and (told := ours.recv()) is not None:
+                tell(*told)
+                at = told[0] + numbers.step
+            if at >= numbers.stop:
+                break
+            process.kill()
+            tell(at, kind_of(at), "FOUND: a hang", 0)
+        except EOFError:
+            process.join()
+            tell(at, kind_of(at), f"ended its process ({process.exitcode})", 0)
+        finally:
+            process.kill()
+            process.join()
+        at += numbers.step
+
+
+def main() -> None:
+    """Try so many files, and print what became of them by kind."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first file")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    counts: dict[str, Counter] = {kind: Counter() for kind in MUTATIONS}
+    found, memory, lock, began = [], [], threading.Lock(), time.perf_counter()
+
+    def tell(number, kind, outcome, resident):
+        with lock:
+            counts[kind][outcome] += 1
+            memory.append(resident)
+            if outcome.startswith(("FOUND", "ended", "took")):
+                found.append((number, kind, outcome))
+                print(f"{number}: {kind}: {outcome}", file=sys.stderr, flush=True)
+
+    last = asked.first + asked.count
+    shares = [range(asked.first + job, last, asked.jobs) for job in range(asked.jobs)]
+    threads = [threading.Thread(target=run, args=(share, tell)) for share in shares]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    total = sum(counts.values(), Counter())
+    for kind, outcomes in counts.items():
+        print(f"{kind:22} " + ", ".join(f"{outcome} {count}" for outcome, count in sorted(outcomes.items())))
+    early, late = (max(part, default=0) / 1e6 for part in (memory[: len(memory) // 10], memory[-len(memory) // 10 :]))
+    print(f"{'all':22} " + ", ".join(f"{outcome} {count}" for outcome, count in sorted(total.items())))
+    print(f"{sum(total.values())} files in {time.perf_counter() - began:.0f} s")
+    print(f"most memory of a process: {early:.0f} MB in the first tenth, {late:.0f} MB in the last")
+    if asked.out:
+        document = {"files": sum(total.values()), "first": asked.first, "total": total, "kinds": counts, "found": found}
+        asked.out.write_text(json.dumps(document, indent=1) + "\n")
+    sys.exit(any(outcome.startswith("FOUND") for outcome in total))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""`sami sign`, and whose files `sami verify` and `sami run` let in."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("cryptography")
+
+SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "policy.onnx"
+    path.write_bytes(SHIPPED.read_bytes())
+    return path
+
+
+def test_a_robot_is_told_whose_files_it_runs(sami, model, tmp_path):
+    key = tmp_path / "ada.key"
+    done = sami("sign", "--new-key", key, "--owner", "Ada", model)
+    assert (done.code, done.out.splitlines()[-1]) == (0, f"wrote {model}.sig")
+    trusted = ("--trusted", tmp_path / "ada.pub")
+    found = json.loads(sami("verify", model, *trusted, "--json").out)
+    assert {"name": "signature", "passed": True, "detail": "by Ada"} in found["checks"]
+    model.write_bytes(model.read_bytes() + b"\x72\x00")  # an empty entry of metadata: the policy is the same
+    done = sami("verify", model, *trusted)
+    assert done.code == 4
+    assert "is not what was signed by Ada" in done.out
+    done = sami("run", "--model", model, "--adapter", "nowhere:arm", *trusted)
+    assert done.code == 1
+    assert "is not what was signed by Ada" in done.err or "nowhere" in done.err
+
+
+def test_only_the_file_that_is_expected_is_let_in(sami, model):
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    assert sami("verify", model, "--expect-sha256", digest).code == 0
+    done = sami("run", "--model", model, "--episodes", "1", "--expect-sha256", "0" * 64)
+    assert done.code == 1
+    assert f"policy.onnx has SHA-256 {digest}, expected {'0' * 64}" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "nothing to do: name a model and --key, or make a key with --new-key"),
+        ((SHIPPED,), "to be signed? Name it with --key"),
+        ((SHIPPED, "--key", "nowhere.key"), "nowhere.key is no file; expected a private key"),
+    ],
+)
+def test_what_lacks_for_a_signature_is_said(sami, arguments, message):
+    done = sami("sign", *arguments)
+    assert done.code == 1
+    assert message in done.err

@@ -1,0 +1,295 @@
+"""Mutated model files, each from its number alone: `mutant(number)`."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from sami_runtime.graph.operators import OPERATORS
+from sami_runtime.model.contract import HASH_KEY, METADATA_KEY
+from tests.making.sealed import base, framed, model_of, seal, sealed
+
+CANARY = "canary.bin"
+"""A file that some mutants point to, and that nobody may open."""
+STRANGE = (
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2**31,
+    10**30,
+    1e308,
+    "",
+    "nan",
+    "\x1b[2J",
+    "../x",
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    "x" * 10_000,
+)
+
+
+def other(value, draw):
+    """Return a JSON value of which one part, somewhere, is another."""
+    if isinstance(value, dict) and value and draw.random() < 0.9:
+        key = list(value)[draw.integers(len(value))]
+        if draw.random() < 0.2:
+            return {name: each for name, each in value.items() if name != key}
+        return {**value, key: other(value[key], draw)}
+    if isinstance(value, list) and value and draw.random() < 0.8:
+        at = int(draw.integers(len(value)))
+        return [*value[:at], other(value[at], draw), *value[at + int(draw.integers(2)) :]]
+    return STRANGE[draw.integers(len(STRANGE))]
+
+
+def flipped(data: bytes, draw) -> bytes:
+    """Return bytes of which some bits are others."""
+    found = bytearray(data)
+    for _ in range(int(draw.integers(1, 9))):
+        found[draw.integers(len(found))] ^= 1 << int(draw.integers(8))
+    return bytes(found)
+
+
+def moved(data: bytes, draw) -> bytes:
+    """Return bytes of which a slice is cut out, doubled, or overwritten, or that are cut off or longer."""
+    start, length, how = int(draw.integers(len(data))), int(draw.integers(1, 64)), draw.integers(5)
+    piece = data[start : start + length]
+    if how == 0:
+        return data[:start] + data[start + length :]
+    if how == 1:
+        return data[:start] + piece + data[start:]
+    if how == 2:
+        return data[:start]
+    if how == 3:
+        return data + draw.bytes(length)
+    at = int(draw.integers(len(data)))
+    return data[:at] + piece + data[at + len(piece) :]
+
+
+def lengths(data: bytes, draw) -> bytes:
+    """Return bytes with a number that is much larger, or never ends."""
+    at = int(draw.integers(len(data)))
+    numbers = (b"\xff" * 9 + b"\x01", b"\xff\xff\xff\xff\x0f", b"\x80" * 11, b"\xff\xff\xff\xff\x07")
+    return data[:at] + numbers[draw.integers(4)] + data[at + int(draw.integers(2)) :]
+
+
+def of_bytes(change):
+    """Make a mutation of the whole file's bytes."""
+    return lambda draw: change(sealed(), draw)
+
+
+def of_graph(change):
+    """Make a mutation of the graph's bytes in a file whose hash is right."""
+
+    def mutate(draw):
+        contract, weights, nodes = base()
+        graph = change(model_of(contract, weights, nodes).graph.SerializeToString(), draw)
+        return framed(graph, contract)
+
+    return mutate
+
+
+def of_model(change):
+    """Make a mutation of the ONNX model in a file whose hashes are right."""
+
+    def mutate(draw):
+        contract, weights, nodes = base()
+        model = model_of(contract, weights, nodes)
+        change(model, draw)
+        return seal(model, json.loads(contract.dumps()))
+
+    return mutate
+
+
+def _pick(values, draw):
+    return values[int(draw.integers(len(values)))]
+
+
+def weights_not_finite(model, draw):
+    """Weights that are NaN, infinite, or so large that they become it."""
+    tensor = _pick([each for each in model.graph.initializer if each.data_type == TensorProto.FLOAT], draw)
+    value = numpy_helper.to_array(tensor).copy()
+    value.flat[draw.integers(value.size)] = _pick([np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45], draw)
+    tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
+
+
+def another_operator(model, draw):
+    """One or two nodes do something else."""
+    for _ in range(int(draw.integers(1, 3))):
+        _pick(model.graph.node, draw).op_type = _pick([*sorted(OPERATORS), "Loop", "If", "Scan", "RandomNormal"], draw)
+
+
+def rewired(model, draw):
+    """Nodes read what others should."""
+    names = [name for node in model.graph.node for name in (*node.input, *node.output)]
+    for _ in range(int(draw.integers(1, 4))):
+        node = _pick(model.graph.node, draw)
+        side = node.input if draw.random() < 0.8 else node.output
+        if side:
+            side[int(draw.integers(len(side)))] = _pick(names, draw)
+
+
+def attributes(model, draw):
+    """An attribute has another value, or is one that nobody asked for."""
+    node = _pick(model.graph.node, draw)
+    numbers = [0, -1, 1, 7, 2**31 - 1, -(2**31), 2**62, [0], [1, 0], [], [2**40] * 3, 0.0, -1e30, "text"]
+    names = ["axis", "axes", "perm", "hidden_size", "to", "alpha", "fmod", "direction", "num_outputs", "keepdims"]
+    name = _pick(node.attribute, draw).name if node.attribute and draw.random() < 0.6 else _pick(names, draw)
+    kept = [each for each in node.attribute if each.name != name or draw.random() < 0.1]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    value = _pick(numbers, draw)
+    node.attribute.append(helper.make_attribute(name, value, attr_type=7 if value == [] else None))
+
+
+def shapes(model, draw):
+    """A weight says that it is of another shape, or another type."""
+    tensor = _pick(model.graph.initializer, draw)
+    if draw.random() < 0.5 and tensor.dims:
+        tensor.dims[int(draw.integers(len(tensor.dims)))] = _pick([0, 1, 5, 2**20, 2**40, -1, 2**62], draw)
+    else:
+        tensor.data_type = int(draw.integers(0, 25))
+
+
+def declared(model, draw):
+    """The graph declares other inputs and outputs."""
+    info = _pick([*model.graph.input, *model.graph.output], draw)
+    how, dims = draw.integers(4), info.type.tensor_type.shape.dim
+    if how == 0:
+        info.name = _pick(["x", "", "action", info.name + "\0"], draw)
+    elif how == 1:
+        info.type.tensor_type.elem_type = int(draw.integers(0, 25))
+    elif how == 2:
+        dims[int(draw.integers(len(dims)))].dim_value = int(_pick([0, 1, 3, 2**40, -1], draw))
+    else:
+        info.type.Clear()
+
+
+def huge(model, draw):
+    """The graph makes something large of something small."""
+    side = int(10 ** draw.uniform(1, 6))
+    model.graph.initializer.append(numpy_helper.from_array(np.array([side, side], np.int64), "side"))
+    made = _pick(["Expand", "ConstantOfShape", "Tile"], draw)
+    model.graph.node.insert(0, helper.make_node(made, ["side"] if made[0] == "C" else ["scale2", "side"], ["large"]))
+    model.graph.initializer.append(numpy_helper.from_array(np.ones((1, 1), np.float32), "scale2"))
+    model.graph.node.insert(1, helper.make_node("ReduceSum", ["large"], ["total"], keepdims=0))
+    model.graph.node[-1].input[0] = "late"
+    model.graph.node.insert(len(model.graph.node) - 1, helper.make_node("Add", ["raw", "total"], ["late"]))
+
+
+def whole_numbers(model, draw):
+    """Whole numbers are divided, by numbers that have no result."""
+    kind = _pick([np.int8, np.uint8, np.int32, np.int64], draw)
+    values = [np.array([value]).astype(kind) for value in (np.iinfo(kind).min, _pick([0, -1], draw))]
+    model.graph.initializer.extend(numpy_helper.from_array(v, n) for v, n in zip(values, ("a_", "b_"), strict=True))
+    node = helper.make_node(_pick(["Div", "Mod", "ReduceMean", "Pow", "Range"], draw), ["a_", "b_"], ["boom"])
+    model.graph.node.insert(int(draw.integers(len(model.graph.node))), node)
+
+
+def elsewhere(model, draw):
+    """A weight lies in another file."""
+    tensor = _pick(model.graph.initializer, draw)
+    if draw.random() < 0.7:
+        tensor.data_location = 1  # EXTERNAL
+    if draw.random() < 0.7:
+        tensor.ClearField("raw_data")
+        tensor.external_data.add(key="location", value=_pick([CANARY, f"./{CANARY}", f"../x/{CANARY}"], draw))
+
+
+def nested(model, draw):
+    """Graphs in graphs, deep or wide, in attributes, functions and training information."""
+    graph = helper.make_graph([helper.make_node("Identity", ["raw"], ["y"])], "inner", [], [])
+    for _ in range(int(draw.integers(1, 29))):
+        node = helper.make_node(_pick(["If", "Loop", "Identity", "Add"], draw), ["raw"], ["y"])
+        node.attribute.append(helper.make_attribute(_pick(["then_branch", "body", "x"], draw), graph))
+        graph = helper.make_graph([node], "outer", [], [])
+    where = draw.integers(3)
+    if where == 0:
+        model.graph.node.extend(graph.node)
+    elif where == 1:
+        model.functions.append(helper.make_function("own", "f", [], ["y"], graph.node, model.opset_import))
+    else:
+        model.training_info.add().algorithm.CopyFrom(graph)
+
+
+def nodes_gone_or_twice(model, draw):
+    """Nodes are gone, there twice, or in another order."""
+    nodes = list(model.graph.node)
+    order = draw.permutation(len(nodes)) if draw.random() < 0.3 else np.arange(len(nodes))
+    order = np.delete(order, draw.integers(len(order))) if draw.random() < 0.5 else np.append(order, _pick(order, draw))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes[at] for at in order)
+
+
+def lying(draw):
+    """The contract says something else, under a hash that is right."""
+    contract, weights, nodes = base()
+    document = other(json.loads(contract.dumps()), draw)
+    return seal(model_of(contract, weights, nodes), document if isinstance(document, dict) else {})
+
+
+def doubled(draw):
+    """Metadata twice, under other names, or of other programs."""
+    contract, weights, nodes = base()
+    keys = (METADATA_KEY, HASH_KEY, METADATA_KEY.upper(), "", "x" * 1000, "sami.contract\0")
+    extra = tuple((_pick(keys, draw), _pick(["{}", "0" * 64, "", contract.dumps()], draw)) for _ in range(2))
+    return seal(model_of(contract, weights, nodes), json.loads(contract.dumps()), extra)
+
+
+def golden(draw):
+    """Golden steps that are no arrays, other arrays, pickles, or bombs."""
+    contract, weights, nodes = base()
+    document, stream = json.loads(contract.dumps()), io.BytesIO()
+    how = draw.integers(4)
+    if how == 0:
+        np.savez(stream, **{"observation.position": np.array([print, len], object)})
+    elif how == 1:
+        np.savez_compressed(stream, action=np.zeros((4, int(10 ** draw.uniform(1, 6))), np.float32))
+    else:
+        change = flipped if how == 2 else moved
+        stream.write(change(base64.b64decode(document["golden"]["data"]), draw))
+    document["golden"]["data"] = base64.b64encode(stream.getvalue()).decode()
+    return seal(model_of(contract, weights, nodes), document)
+
+
+MUTATIONS = {
+    "bits of the file": of_bytes(flipped),
+    "slices of the file": of_bytes(moved),
+    "lengths in the file": of_bytes(lengths),
+    "bits of the graph": of_graph(flipped),
+    "slices of the graph": of_graph(moved),
+    "lengths in the graph": of_graph(lengths),
+    "weights not finite": of_model(weights_not_finite),
+    "other operators": of_model(another_operator),
+    "other wires": of_model(rewired),
+    "attributes": of_model(attributes),
+    "shapes and types": of_model(shapes),
+    "inputs and outputs": of_model(declared),
+    "huge from small": of_model(huge),
+    "whole numbers divided": of_model(whole_numbers),
+    "weights elsewhere": of_model(elsewhere),
+    "nested graphs": of_model(nested),
+    "nodes gone or twice": of_model(nodes_gone_or_twice),
+    "lying contract": lying,
+    "doubled metadata": doubled,
+    "golden steps": golden,
+}
+"""Each kind takes a generator, and returns the bytes of a file."""
+
+
+def mutant(number: int) -> tuple[str, bytes]:
+    """Return the kind and the bytes of a file, by its number."""
+    kind = kind_of(number)
+    return kind, MUTATIONS[kind](np.random.default_rng([number, 2026]))
+
+
+def kind_of(number: int) -> str:
+    """Return what is done to the file of a number."""
+    return list(MUTATIONS)[number % len(MUTATIONS)]

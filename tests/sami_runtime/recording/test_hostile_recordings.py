@@ -1,0 +1,142 @@
+"""Recordings that somebody rewrote: refused with a message of ours, or read; no bare error, hang or full memory."""
+
+import json
+import os
+import re
+import resource
+import zlib
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mcap")
+import lz4.frame
+import zstandard
+from mcap.data_stream import RecordBuilder
+from mcap.records import Chunk, Message, Metadata
+from mcap.stream_reader import StreamReader
+from mcap.writer import CompressionType, Writer
+
+from sami_runtime.errors import RecordingError, SamiError
+from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.recording.format import MAGIC, METADATA, TOPIC
+from sami_runtime.recording.reader import read_recording
+from sami_runtime.recording.recorder import Recorder
+from sami_runtime.recording.replay import conditions, replay
+from sami_runtime.session.session import Session
+
+MUTATIONS = 400
+
+
+@pytest.fixture
+def recorded(make, policy, arm, tmp_path):
+    """What a recording says of itself, and its messages."""
+    session, path = Session.load(make.write(policy)), tmp_path / "run.mcap"
+    with Recorder(path, session) as recorder:
+        run_episode(session, arm(), max_steps=3, on_step=recorder)
+    about, messages = None, []
+    with path.open("rb") as file:
+        for record in StreamReader(file).records:
+            if isinstance(record, Metadata) and record.name == METADATA:
+                about = json.loads(record.metadata["about"])
+            elif isinstance(record, Message):
+                messages.append(json.loads(record.data))
+    return session, about, messages
+
+
+def write(path, about, messages, compression=CompressionType.NONE):
+    with path.open("wb") as file:
+        writer = Writer(file, compression=compression)
+        writer.start()
+        writer.add_metadata(METADATA, {"about": about if isinstance(about, str) else json.dumps(about)})
+        schema = writer.register_schema("s", "jsonschema", b"{}")
+        channel = writer.register_channel(TOPIC, "json", schema)
+        for message in messages:
+            data = message if isinstance(message, bytes) else json.dumps(message).encode()
+            writer.add_message(channel, 0, data, 0)
+        writer.finish()
+    return path
+
+
+@pytest.mark.parametrize("compression", CompressionType)
+def test_one_that_was_packed_again_is_read(recorded, tmp_path, compression):
+    session, about, messages = recorded
+    found = read_recording(write(tmp_path / "packed.mcap", about, messages, compression))
+    assert replay(found, session).same
+    assert len(found.steps) == 3
+
+
+def strange(draw):
+    values = [None, True, -1, 10**400, 1e308, "", "nan", "\x1b[2J", [], [[1.0]], {}, {"a": 1}, [None], "x" * 1000]
+    return values[draw.integers(len(values))]
+
+
+def mutated(value, draw):
+    """Return a JSON value of which one part, somewhere, is another: gone, of another kind, or there twice."""
+    if isinstance(value, dict) and value and draw.random() < 0.9:
+        key, choice = list(value)[draw.integers(len(value))], draw.random()
+        if choice < 0.15:
+            return {k: v for k, v in value.items() if k != key}
+        return {**value, key: strange(draw) if choice < 0.5 else mutated(value[key], draw)}
+    if isinstance(value, list) and value and draw.random() < 0.8:
+        at = int(draw.integers(len(value)))
+        return [*value[:at], mutated(value[at], draw), *value[at + draw.integers(2) :]]
+    return strange(draw)
+
+
+def test_no_rewritten_one_escapes_as_another_error(recorded, tmp_path):
+    session, about, messages = recorded
+    draw, outcomes = np.random.default_rng(0), {"refused": 0, "read": 0}
+    for _ in range(MUTATIONS):
+        say, told = about, list(messages)
+        if draw.random() < 0.4:
+            say = mutated(about, draw)
+        else:
+            at = int(draw.integers(len(told)))
+            told[at] = mutated(told[at], draw)
+        try:
+            found = read_recording(write(tmp_path / "hostile.mcap", say, told))
+            text = f"{found}{conditions(found, session)}{replay(found, session)}{json.dumps(dict(found.about))}"
+            outcomes["read"] += 1
+        except SamiError as error:
+            text = str(error)
+            outcomes["refused"] += 1
+        assert "\x1b" not in text
+    assert min(outcomes.values()) > MUTATIONS / 10, outcomes
+
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize("where", ["about", "message"])
+def test_one_that_is_nested_deeply_or_says_a_key_twice_is_refused(recorded, tmp_path, where):
+    _, about, messages = recorded
+    twice = json.dumps(about)[:-1] + ', "version": 1}'
+    for hostile in (DEEP, twice):
+        say, told = (hostile, messages) if where == "about" else (about, [hostile.encode()])
+        with pytest.raises(RecordingError, match="is damaged, or no recording of sami run"):
+            read_recording(write(tmp_path / "deep.mcap", say, told))
+
+
+@pytest.mark.parametrize("kind", ["zstd", "lz4"])
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_chunk_that_unpacks_to_gigabytes_is_refused_before_it_fills_the_memory(tmp_path, kind, lies):
+    """50 kB took 3 GB and 8 s before they were refused."""
+    large = bytes(256 * 1024 * 1024)
+    data = zstandard.compress(large) if kind == "zstd" else lz4.frame.compress(large)
+    builder, path = RecordBuilder(), tmp_path / "bomb.mcap"
+    Chunk(kind, data, 0, 0, zlib.crc32(large), 10 if lies else len(large)).write(builder)
+    path.write_bytes(MAGIC + builder.end())
+    del large
+    assert path.stat().st_size < 2_000_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(RecordingError, match=re.escape("unpack to more than")):
+        read_recording(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000, "kB"
+
+
+def test_a_pipe_and_a_folder_are_refused_and_nobody_waits_for_them(tmp_path):
+    os.mkfifo(tmp_path / "pipe.mcap")
+    for name in ("pipe.mcap", ""):
+        with pytest.raises(RecordingError, match="is no regular file"):
+            read_recording(tmp_path / name)
