@@ -6,7 +6,7 @@ import contextlib
 import functools
 import io
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -80,7 +80,7 @@ def build(artifact: Artifact, provider: str = "cpu") -> ort.InferenceSession:
             not installed.
     """
     onnxruntime = import_onnxruntime()
-    name = _full_name(provider, onnxruntime.get_available_providers())
+    name = full_name(provider)
     options = _options(onnxruntime)
     if name == CPU:
         try:
@@ -186,7 +186,13 @@ def require_shapes(
             )
 
 
-def _full_name(provider: str, available: Iterable[str]) -> str:
+def full_name(provider: str) -> str:
+    """Return what onnxruntime calls an execution provider.
+
+    Raises:
+        UnknownName: There is no such provider here.
+    """
+    available = import_onnxruntime().get_available_providers()
     short = {name.removesuffix("ExecutionProvider").lower(): name for name in available}
     asked = provider.removesuffix("ExecutionProvider").lower()
     if asked not in short:

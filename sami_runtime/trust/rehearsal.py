@@ -14,6 +14,7 @@ import numpy as np
 
 from sami_runtime.errors import ArtifactError, ProviderError, SamiError, UnknownName
 from sami_runtime.model.artifact import Artifact, judge
+from sami_runtime.session.inference import full_name
 from sami_runtime.session.session import Session
 
 STEPS = 64
@@ -51,7 +52,9 @@ def rehearse(artifact: Artifact, provider: str = "cpu", cpu_s: int = LOAD_CPU_S)
     Raises:
         ArtifactError: The process was ended by a signal, took too much, or refused the file.
         ProviderError: The provider does not run the file.
+        UnknownName: There is no such provider.
     """
+    full_name(provider)  # a mistake of the caller, not of the file
     with subprocess.Popen(
         [sys.executable, "-c", BOOT, str(artifact.path), provider, str(cpu_s), *map(str, sys.path)],
         stdin=subprocess.PIPE,

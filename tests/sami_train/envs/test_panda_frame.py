@@ -110,10 +110,10 @@ def test_displacements_count_from_the_measured_pose_and_not_from_the_last_target
     first = after["ee_position"][0] - before["ee_position"][0]
     assert 0.02 < first < 0.05
     targets = []
-    own = robot.env.unwrapped.robot
-    solve = own.inverse_kinematics
-    own.inverse_kinematics = lambda link, position, orientation: (
-        targets.append(position) or solve(link=link, position=position, orientation=orientation)
+    arm = type(robot.env.unwrapped.robot)  # each reset makes a new one
+    solve = arm.inverse_kinematics
+    arm.inverse_kinematics = lambda own, link, position, orientation: (
+        targets.append(position) or solve(own, link=link, position=position, orientation=orientation)
     )
     try:
         robot.reset(seed=1)
@@ -125,7 +125,7 @@ def test_displacements_count_from_the_measured_pose_and_not_from_the_last_target
             robot.write(np.float32([0.0, 0.0, -1.0, 0.0]))
         assert min(target[2] for target in targets) == 0.0
     finally:
-        own.inverse_kinematics = solve
+        arm.inverse_kinematics = solve
 
 
 def test_the_gripper_is_told_by_its_opening_and_moves_by_a_fifth_of_a_metre_for_each_1(robot):

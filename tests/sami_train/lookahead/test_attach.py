@@ -171,8 +171,8 @@ def test_a_policy_without_a_context_looks_ahead_too(tmp_path):
 
 
 def test_episodes_to_learn_from_are_told_as_they_were(plain):
-    stretches = roll_out(plain, SPEC, episodes=4)
-    assert len(stretches) == 4
+    stretches = roll_out(plain, SPEC, episodes=30)
+    assert len(stretches) == 30
     for each in stretches:
         assert each.observations.shape == (len(each) + 1, 25)
         assert not each.actions[0].any()
@@ -182,7 +182,7 @@ def test_episodes_to_learn_from_are_told_as_they_were(plain):
     moves = np.concatenate([np.diff(each.observations[:, at : at + 3], axis=0).ravel() for each in stretches])
     actions = np.concatenate([each.actions[1:, :3].ravel() for each in stretches])
     assert np.corrcoef(moves, actions)[0, 1] > 0.6
-    found = fit(stretches, SPEC.signals, 2, updates=300)
+    found = fit(stretches, SPEC.signals, 2, updates=1500)
     assert found.errors["ee_position"].predicted[0] < found.errors["ee_position"].standing[0]
 
 
@@ -201,7 +201,7 @@ def test_an_evaluation_tells_what_a_gap_made_late_and_holds_what_is_older(ahead)
         policy.previous_action = action
         actions.append(action)
         observations = [env.step(each)[0] for env, each in zip(envs, action, strict=True)]
-    assert told == [[age, age] for age in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
+    assert [np.unique(ages).tolist() for ages in told] == [[age] for age in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
     assert (actions[3] == actions[2]).all()
     assert (actions[1] != actions[2]).any()
     for env in envs:
