@@ -33,7 +33,7 @@ from tests.making.mutants import CANARY, MUTATIONS, kind_of, mutant
 
 STEPS = 3
 SLOW_S = 20.0
-"""Seconds of a processor from which on a file counts as a hang: what a rehearsal allows it. Filling `MEMORY` takes some."""
+"""Seconds of a processor from which on a file counts as a hang, as in a rehearsal: filling `MEMORY` takes some."""
 HANG_S = 60.0
 """Seconds after which a process that says nothing is ended."""
 MEMORY = 3 << 30
