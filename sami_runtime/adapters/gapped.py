@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Adapter, Executed, Observation, command_delay_of, emergency_stop_of, waits
+from sami_runtime.adapters.around import Around
+from sami_runtime.adapters.base import Adapter, Executed, Observation
 from sami_runtime.errors import AdapterError
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.signals import Signal
 
 
-class Gapped:
+class Gapped(Around):
     """Disturbs what is read from another adapter, and delays what is written to it; `stop` and `close` go straight on.
 
     Every read is one tick of the policy and every write one of the loop. A tick that a late loop skips counts for
@@ -42,9 +40,7 @@ class Gapped:
     """
 
     def __init__(self, inner: Adapter, profile: GapProfile, rate_hz: float, loop_hz: float | None = None) -> None:
-        self.inner = inner
-        self.observation: tuple[Signal, ...] = inner.observation
-        self.action: Signal = inner.action
+        super().__init__(inner)
         self.gap = Gap(profile, self.observation, self.action.size, 1.0 / rate_hz, 1.0 / (loop_hz or rate_hz))
         self._ends = np.cumsum([signal.size for signal in self.observation])[:-1]
         bounds = (self.action.low, -np.inf), (self.action.high, np.inf)
@@ -54,7 +50,7 @@ class Gapped:
 
     def reset(self, seed: int | None = None) -> None:
         """Begins an episode of the adapter behind, and of the gap."""
-        self.inner.reset(seed)
+        super().reset(seed)
         self.gap.begin(seed)
 
     def read(self) -> Observation:
@@ -93,26 +89,3 @@ class Gapped:
         sent = np.clip(asked, self._low, self._high)
         behind = self.inner.write(self.gap.actuate(sent))
         return Executed(sent, behind.done, {**behind.info, "actuated": behind.action.tolist()})
-
-    def stop(self) -> None:
-        """Stop the adapter behind, at once."""
-        self.inner.stop()
-
-    @property
-    def command_delay_s(self) -> float:
-        """As the adapter behind says: what the gap adds is to be found out, or told to the loop."""
-        return command_delay_of(self.inner)
-
-    @property
-    def waits(self) -> bool:
-        """Whether the world of the adapter behind stands still while nothing is written."""
-        return waits(self.inner)
-
-    @property
-    def emergency_stop(self) -> Callable[[], object] | None:
-        """What stops the adapter behind from any thread, where it has that."""
-        return emergency_stop_of(self.inner)
-
-    def close(self) -> None:
-        """Close the adapter behind."""
-        self.inner.close()

@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sami_runtime.adapters.base import Adapter, Executed, Observation, emergency_stop_of
+from sami_runtime.adapters.around import Around
+from sami_runtime.adapters.base import Adapter, Executed, Observation
 from sami_runtime.errors import AdapterError, UnknownName
 from sami_runtime.signals import Moves, Signal
 
 Array = NDArray[np.float32]
+T = TypeVar("T")
 
 
-class _Around:
-    """Passes everything on that is not about signals."""
-
-    def __init__(self, inner: Adapter, named: Iterable[str]) -> None:
-        self.inner = inner
-        names = [signal.name for signal in (*inner.observation, inner.action)]
-        for name in named:
-            if name not in names:
-                raise UnknownName("signal", name, names, f"{type(inner).__name__} does not have it.")
-
-    def reset(self, seed: int | None = None) -> None:
-        """Begins an episode of the inner adapter."""
-        self.inner.reset(seed)
-
-    def stop(self) -> None:
-        """Stop the inner adapter."""
-        self.inner.stop()
-
-    @property
-    def emergency_stop(self) -> Callable[[], object] | None:
-        """What stops the inner adapter from any thread, where it has that."""
-        return emergency_stop_of(self.inner)
-
-    def close(self) -> None:
-        """Close the inner adapter."""
-        self.inner.close()
+def _require_signals(inner: Adapter, named: Iterable[str]) -> None:
+    names = [signal.name for signal in (*inner.observation, inner.action)]
+    for name in named:
+        if name not in names:
+            raise UnknownName("signal", name, names, f"{type(inner).__name__} does not have it.")
 
 
-class Rename(_Around):
+class Rename(Around):
     """An adapter whose signals are called as the policy calls them.
 
     Args:
@@ -56,7 +38,8 @@ class Rename(_Around):
     """
 
     def __init__(self, inner: Adapter, names: Mapping[str, str]) -> None:
-        super().__init__(inner, names)
+        _require_signals(inner, names)
+        super().__init__(inner)
         self.names = dict(names)
         self.observation = tuple(self._renamed(signal) for signal in inner.observation)
         self.action = self._renamed(inner.action)
@@ -67,12 +50,16 @@ class Rename(_Around):
     def read(self) -> Observation:
         """Return what the inner adapter observes, by our names."""
         seen = self.inner.read()
-        times = None if seen.times is None else {self._ours(name): time for name, time in seen.times.items()}
-        return Observation({self._ours(name): value for name, value in seen.values.items()}, seen.time, times)
+        times = None if seen.times is None else self._by_ours(seen.times)
+        late = self._by_ours(seen.late) if isinstance(seen.late, Mapping) else seen.late
+        return replace(seen, values=self._by_ours(seen.values), times=times, late=late)
 
     def write(self, action: Array) -> Executed:
         """Pass the action on."""
         return self.inner.write(action)
+
+    def _by_ours(self, by_theirs: Mapping[str, T]) -> dict[str, T]:
+        return {self._ours(name): value for name, value in by_theirs.items()}
 
     def _ours(self, name: str) -> str:
         return self.names.get(name, name)
@@ -91,7 +78,7 @@ class _Unit(NamedTuple):
     unit: str
 
 
-class Scale(_Around):
+class Scale(Around):
     """An adapter whose numbers are in the policy's units: ours are theirs times a factor.
 
     Args:
@@ -106,7 +93,8 @@ class Scale(_Around):
     """
 
     def __init__(self, inner: Adapter, factors: Mapping[str, tuple[ArrayLike, str]]) -> None:
-        super().__init__(inner, factors)
+        _require_signals(inner, factors)
+        super().__init__(inner)
         signals = {signal.name: signal for signal in (*inner.observation, inner.action)}
         self._units = {name: _unit(signals[name], *given) for name, given in factors.items()}
         self.observation = tuple(self._scaled(signal) for signal in inner.observation)
@@ -115,7 +103,7 @@ class Scale(_Around):
     def read(self) -> Observation:
         """Return what the inner adapter observes, in our units."""
         seen = self.inner.read()
-        return Observation({name: self._out(name, value) for name, value in seen.values.items()}, seen.time, seen.times)
+        return replace(seen, values={name: self._out(name, value) for name, value in seen.values.items()})
 
     def write(self, action: Array) -> Executed:
         """Pass the action on in their unit; what was executed comes back in ours."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Adapter, Executed, Observation, emergency_stop_of
+from sami_runtime.adapters.around import Around
+from sami_runtime.adapters.base import Adapter, Executed, Observation
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, UnknownName
 from sami_runtime.safety.world_limits import Known, elements_of
@@ -26,7 +28,7 @@ DOUBT = 6.0
 one of some thousand episodes."""
 
 
-class Zeroed:
+class Zeroed(Around):
     """Measures by how much known values are misread while the robot rests, and takes that out of every reading.
 
     It does so in `reset`, before an episode begins: `readings` of them, a period apart. What is not known is passed on
@@ -53,9 +55,7 @@ class Zeroed:
         clock: Clock | None = None,
         period: float = 0.0,
     ) -> None:
-        self.inner = inner
-        self.observation: tuple[Signal, ...] = inner.observation
-        self.action: Signal = inner.action
+        super().__init__(inner)
         self.offsets: dict[str, float] = {}
         """By element, what it is misread by in this episode, in its unit."""
         self._known, self._readings, self._clock, self._period = dict(known), max(FEWEST, readings), clock, period
@@ -72,7 +72,7 @@ class Zeroed:
         Raises:
             AdapterError: The robot does not rest, a reading is missing or not finite, or an offset is implausible.
         """
-        self.inner.reset(seed)
+        super().reset(seed)
         self.offsets = {}
         readings = self._at_rest()
         for signal in self._watched:
@@ -89,25 +89,12 @@ class Zeroed:
         for signal in self.observation:
             if signal.name in self._signals and signal.name in values:
                 values[signal.name] = self._corrected(signal, values[signal.name])
-        return Observation(values, seen.time, seen.times)
+        return replace(seen, values=values)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,), and tell the offsets beside what was sent."""
         sent = self.inner.write(action)
         return Executed(sent.action, sent.done, {**sent.info, "zeroed": dict(self.offsets)})
-
-    def stop(self) -> None:
-        """Stop the adapter behind, at once."""
-        self.inner.stop()
-
-    @property
-    def emergency_stop(self) -> Callable[[], object] | None:
-        """What stops the adapter behind from any thread, where it has that."""
-        return emergency_stop_of(self.inner)
-
-    def close(self) -> None:
-        """Close the adapter behind."""
-        self.inner.close()
 
     def _corrected(self, signal: Signal, value: NDArray[np.float32]) -> NDArray[np.float32]:
         offsets = np.array([self.offsets.get(f"{signal.name}.{element}", 0.0) for element in signal.elements])

@@ -1,0 +1,50 @@
+"""What every adapter around another one passes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, waits
+from sami_runtime.signals import Signal
+
+
+class Around:
+    """Passes on all that is not read or written; whoever extends it does those.
+
+    An observation goes on with what it knows of its age: `dataclasses.replace(seen, values=...)`.
+
+    Args:
+        inner: The adapter behind.
+    """
+
+    def __init__(self, inner: Adapter) -> None:
+        self.inner = inner
+        self.observation: tuple[Signal, ...] = inner.observation
+        self.action: Signal = inner.action
+
+    def reset(self, seed: int | None = None) -> None:
+        """Begins an episode of the adapter behind."""
+        self.inner.reset(seed)
+
+    def stop(self) -> None:
+        """Stop the adapter behind, at once."""
+        self.inner.stop()
+
+    @property
+    def command_delay_s(self) -> float:
+        """As the adapter behind says."""
+        return command_delay_of(self.inner)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the world of the adapter behind stands still while nothing is written."""
+        return waits(self.inner)
+
+    @property
+    def emergency_stop(self) -> Callable[[], object] | None:
+        """What stops the adapter behind from any thread, where it has that."""
+        return emergency_stop_of(self.inner)
+
+    def close(self) -> None:
+        """Close the adapter behind."""
+        self.inner.close()

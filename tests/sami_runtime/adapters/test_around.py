@@ -1,0 +1,63 @@
+"""Whatever lies around an adapter passes on what it says of itself, and what an observation knows of its age."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sami_runtime.adapters.dry_run import DryRun
+from sami_runtime.adapters.fake import FakeAdapter
+from sami_runtime.adapters.gapped import Gapped
+from sami_runtime.gap.profile import GapProfile
+from sami_runtime.kit import Rename, Scale
+from sami_runtime.safety.world_limits import Known
+from sami_runtime.safety.zeroed import Zeroed
+
+LATE, DELAY_S = 2.0, 0.03
+
+
+class Behind(FakeAdapter):
+    """A simulated robot whose observations are late, and whose commands are, too."""
+
+    waits, command_delay_s = True, DELAY_S
+
+    def __init__(self):
+        super().__init__(axes=1, period=0.1)
+        self.calls = []
+        self.emergency_stop = lambda: self.calls.append("emergency")
+
+    def read(self):
+        return replace(super().read(), late=dict.fromkeys([each.name for each in self.observation], LATE))
+
+    def close(self):
+        self.calls.append("close")
+
+
+NAME = FakeAdapter(axes=1, period=0.1).observation[0].name
+ELEMENT = FakeAdapter(axes=1, period=0.1).observation[0].elements[0]
+AROUND = {
+    "dry run": DryRun,
+    "gapped": lambda inner: Gapped(inner, GapProfile(), 10.0),
+    "renamed": lambda inner: Rename(inner, {NAME: "other"}),
+    "scaled": lambda inner: Scale(inner, {NAME: (0.5, "mm")}),
+    "zeroed": lambda inner: Zeroed(inner, {f"{NAME}.{ELEMENT}": Known(value=0.0, most=10.0)}),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_what_an_adapter_says_of_itself_is_passed_on(around):
+    inner = Behind()
+    outer = AROUND[around](inner)
+    assert (outer.waits, outer.command_delay_s) == (True, DELAY_S)
+    outer.emergency_stop()
+    outer.close()
+    assert inner.calls == ["emergency", "close"]
+
+
+@pytest.mark.parametrize("around", [each for each in AROUND if each != "gapped"])  # a gap tells of its own
+def test_how_late_an_observation_is_is_passed_on_by_the_names_that_it_has_now(around):
+    outer = AROUND[around](Behind())
+    outer.reset(seed=0)
+    seen = outer.read()
+    assert seen.late == dict.fromkeys(seen.values, LATE)
+    assert all(np.isfinite(value).all() for value in seen.values.values())
