@@ -21,13 +21,14 @@ from sami_train.runs.weights import TARGETS
 
 NORMAL_ENTROPY = 0.5 * float(np.log(2.0 * np.pi * np.e))
 """Of one number from a normal distribution of deviation 1 [nat]."""
+CRITICS_INPUTS = frozenset(f"{critic}.{q}.0.weight" for critic in ("critic", "critic_target") for q in ("q1", "q2"))
 
 
 def start_from(agent: ContextSAC, config: TrainConfig) -> None:
     """Give an agent the weights that its configuration names.
 
     Optimisers begin anew, and SAC's temperature with `learning.initial_temperature`. Critics that the file lacks stay
-    as they were made; an actor without a deviation gets the one that has the target entropy.
+    as they were made, and those that read no actions executed before begin by giving them no weight; an actor without a deviation gets the one that has the target entropy.
 
     Raises:
         RunError: the file has changed since the configuration was resolved, or does not fit the networks.
@@ -54,6 +55,8 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
             tensors[name] = torch.full_like(begun[name], value)
         elif name.startswith(("critic.", "encoder.correction.", "momentum_encoder.correction.")):
             tensors[name] = begun[name]  # a head that has learned nothing yet takes what arrived for the present
+    for name in CRITICS_INPUTS & tensors.keys():
+        tensors[name] = _with_recent_actions(tensors[name], begun[name].shape[1], policy.action_size)
     wrong = sorted(name for name in begun.keys() | tensors.keys() if _shape(begun, name) != _shape(tensors, name))
     if wrong or not torch.equal(tensors["features.projection"].cpu(), begun["features.projection"].cpu()):
         of = ", ".join(f"{name} {_shape(tensors, name)} instead of {_shape(begun, name)}" for name in wrong[:3])
@@ -89,6 +92,15 @@ def facts_of(config: TrainConfig, recorded: Sequence[Episode]) -> dict[str, Any]
     files = {name: sha256_of(Path(name)) for name in config.collection.recordings}
     steps = sum(len(episode) for episode in recorded)
     return {"recordings": {"sha256": files, "episodes": len(recorded), "steps": steps}}
+
+
+def _with_recent_actions(weight: torch.Tensor, inputs: int, actions: int) -> torch.Tensor:
+    """Return a critic's first weights (H, N) with zeros for what it reads beside: what lies before the action a_t."""
+    missing = inputs - weight.shape[1]
+    if missing <= 0 or missing % actions:
+        return weight  # of another network, which is refused with its shapes
+    state, action = weight[:, :-actions], weight[:, -actions:]
+    return torch.cat([state, weight.new_zeros(len(weight), missing), action], 1)
 
 
 def _shape(tensors: dict[str, torch.Tensor], name: str) -> list[int] | str:

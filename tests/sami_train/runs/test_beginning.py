@@ -87,6 +87,24 @@ def test_critics_that_begin_anew_learn_alone_at_first(source):
     assert not same(weights(before), weights(agent))
 
 
+def test_critics_that_come_to_read_recent_actions_begin_with_what_they_knew(source):
+    folder, before = source
+    values = {"init.source": str(folder), "gap": '{"latency_s": [0.0, 0.08]}'}
+    config = resolve("fast-cpu", FINE | values | {"behind_gap.true_critic": True, "behind_gap.critic_actions": 3})
+    agent = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
+    beginning.start_from(agent, config)
+    rng = torch.Generator().manual_seed(0)
+    n, actions = 8, before.policy.action_size
+    state, recent, action = (
+        torch.rand(n, size, generator=rng)
+        for size in (before.policy.critic.q1[0].in_features - actions, 3 * actions, actions)
+    )
+    for critic in ("critic", "critic_target"):
+        told = getattr(before.policy, critic)(torch.cat([state, action], -1))
+        now = getattr(agent.policy, critic)(torch.cat([state, recent, action], -1))
+        assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(told, now, strict=True))
+
+
 def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_path):
     folder, before = source
 
