@@ -28,7 +28,8 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
     """Give an agent the weights that its configuration names.
 
     Optimisers begin anew, and SAC's temperature with `learning.initial_temperature`. Critics that the file lacks stay
-    as they were made, and those that read no actions executed before begin by giving them no weight; an actor without a deviation gets the one that has the target entropy.
+    as they were made, and those that read no actions executed before begin by giving them no weight; an actor without
+    a deviation gets the one that has the target entropy.
 
     Raises:
         RunError: the file has changed since the configuration was resolved, or does not fit the networks.
