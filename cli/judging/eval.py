@@ -29,13 +29,20 @@ def evaluate(
         typer.Option(min=0, help="Cores: processes, or threads of a simulation that has them; 0 takes all."),
     ] = 0,
     gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json, for a --model.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier one in --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Measure success by task, or returns by set; with --run also write evaluation.json into the run folder."""
+    """Measure success by task, or returns by set; with --run also write evaluation.json into the run folder.
+
+    Where it is written, finished tasks are kept meanwhile: the same command goes on after a cut.
+    """
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model")
     if run is not None and env is not None:
         raise typer.BadParameter("--env goes with --model; a run is evaluated in the environment it was trained in")
+    if run is not None and out is not None:
+        raise typer.BadParameter("--out goes with --model; a run keeps its evaluation in its own folder")
     from rich.console import Console
     from rich.progress import Progress
 
@@ -43,11 +50,14 @@ def evaluate(
     from sami_train.envs.catalog import environment
     from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.evaluate import evaluate as measure
+    from sami_train.evaluation.kept import discard_all
     from sami_train.evaluation.model_policy import Source
     from sami_train.evaluation.results import Evaluation, TaskResult
     from sami_train.machine.cores import usable_cores
+    from sami_train.machine.files import write_json
 
     from ..drive.model_and_env import model_and_environment, task_set_names
+    from ..show.out_folder import findings
 
     source: Source
     if run is not None:
@@ -65,6 +75,8 @@ def evaluate(
     profile = GapProfile.load(gap) if gap else None
     if profile is not None:
         profile.require_fit(spec.signals)
+    files = findings(out, "evaluation", force, plot=False)
+    keep = folder.evaluation if run is not None else files[0] if files else None
     total = count_results(spec, names, episodes)
     with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
         shown = bar.add_task("evaluating", total=total)
@@ -72,10 +84,16 @@ def evaluate(
         def arrived(_: TaskResult) -> None:
             bar.advance(shown)
 
-        result: Evaluation = measure(source, spec.name, names, episodes, workers or usable_cores(), arrived, profile)
+        result: Evaluation = measure(
+            source, spec.name, names, episodes, workers or usable_cores(), arrived, profile, keep
+        )
     # The run's own evaluation is that of the world as it is.
     if run is not None and profile is None and names == list(spec.tasks.sets):
         folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
+    if files is not None:
+        write_json(files[0], result.to_dict())
+    if keep is not None:
+        discard_all(keep)
     if json:
         print(json_module.dumps(result.to_dict(), indent=2))
         return

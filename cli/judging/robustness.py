@@ -37,7 +37,10 @@ def robustness(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Measure success behind latency, jitter, dropout, noise, ...: one kind of gap at a time, the rest as simulated."""
+    """Measure success behind latency, jitter, dropout, noise, ...: one kind of gap at a time, the rest as simulated.
+
+    With --out, finished tasks are kept meanwhile: the same command goes on after a cut.
+    """
     if (model is None) == (read is None):
         raise typer.BadParameter("give either a MODEL to measure or --read PATH")
     if gap and kinds is not None:
@@ -53,8 +56,10 @@ def robustness(
     from sami_runtime.model.artifact import read_artifact
     from sami_train.evaluation import robustness as measuring
     from sami_train.evaluation.evaluate import count_results
+    from sami_train.evaluation.kept import discard_all
     from sami_train.evaluation.results import TaskResult
     from sami_train.machine.cores import usable_cores
+    from sami_train.machine.files import unfinished
 
     from ..drive.model_and_env import environment_of, task_set_names
     from ..show.out_folder import findings
@@ -76,7 +81,8 @@ def robustness(
         def arrived(_: TaskResult) -> None:
             bar.advance(shown)
 
-        points = measuring.sweep(model, spec.name, names, chosen, episodes, workers or usable_cores(), arrived)
+        cores, keep = workers or usable_cores(), files[0] if files else None
+        points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, arrived, keep)
     document = {
         "env": spec.name,
         "model": model.name,
@@ -87,7 +93,9 @@ def robustness(
     if files is not None:
         from sami_train.report.figures.robustness import draw_robustness
 
-        files[0].write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
+        with unfinished(files[0]) as beside:
+            beside.write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
+        discard_all(files[0])
         draw_robustness(points, files[1])
     if json:
         print(json_module.dumps(document))

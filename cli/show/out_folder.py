@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def findings(folder: Path | None, name: str, force: bool) -> tuple[Path, Path] | None:
+def findings(folder: Path | None, name: str, force: bool, plot: bool = True) -> tuple[Path, Path] | None:
     """Where to write, the numbers (NAME.json) and the plot (NAME.png): refused now rather than after hours.
 
     Args:
         folder: made where it is missing; None writes nothing.
         name: of both files.
         force: replace files that are there.
+        plot: whether there will be one.
 
     Raises:
         SamiError: a file is in the way.
@@ -27,7 +28,8 @@ def findings(folder: Path | None, name: str, force: bool) -> tuple[Path, Path] |
     for path in files:
         if path.exists() and not force:
             raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
-    import matplotlib  # noqa: F401
+    if plot:
+        import matplotlib  # noqa: F401
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -6,13 +6,14 @@ The paper runs 100 episodes on each set, not on each task: a set has up to 240 t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
+from sami_train.evaluation.kept import KeptResults
 from sami_train.evaluation.model_policy import Source, policy_of
 from sami_train.evaluation.play import (
     ROWS,
@@ -43,6 +44,7 @@ def evaluate_sets(
     episodes: int,
     cores: int,
     on_task: OnTask | None,
+    kept: KeptResults,
 ) -> list[tuple[TaskResult, ...]]:
     """Run so many episodes over each of some sets, behind each gap: the results of each gap.
 
@@ -54,15 +56,23 @@ def evaluate_sets(
         episodes: in each set, whose tasks come in turn.
         cores: threads of the simulation where it has a batch, else processes.
         on_task: called with each task's result as it arrives.
+        kept: what is measured already, and takes what is measured now, by set.
     """
     found = []
     for gap in gaps:
-        results: list[TaskResult] = []
-        with _stage(source, spec, episodes, cores, gap) as play:
+        missing = [task_set for task_set in task_sets if kept.found(gap, task_set) is None]
+        with ExitStack() as closing:
+            play = closing.enter_context(_stage(source, spec, episodes, cores, gap)) if missing else None
+            results: list[TaskResult] = []
             for task_set in task_sets:
-                for result in measure_returns(play, task_set, spec.tasks.resolve(task_set), episodes, SEED):
-                    results.append(result)
-                    if on_task is not None:
+                done = kept.found(gap, task_set)
+                if done is None:
+                    assert play is not None
+                    done = list(measure_returns(play, task_set, spec.tasks.resolve(task_set), episodes, SEED))
+                    kept.add(done, gap, task_set)
+                results += done
+                if on_task is not None:
+                    for result in done:
                         on_task(result)
         found.append(tuple(results))
     return found

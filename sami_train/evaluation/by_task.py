@@ -15,6 +15,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.episode import Episode
 from sami_train.episodes.rollout import Rollout
+from sami_train.evaluation.kept import KeptResults
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
 from sami_train.evaluation.play import SEED, Gaps, side_by_side
 from sami_train.evaluation.results import OnTask, TaskResult
@@ -34,6 +35,7 @@ def evaluate_tasks(
     episodes: int,
     processes: int,
     on_task: OnTask | None,
+    kept: KeptResults,
 ) -> list[tuple[TaskResult, ...]]:
     """Run so many episodes in every task of some sets, behind each gap: the results of each gap, in order of the tasks.
 
@@ -45,18 +47,26 @@ def evaluate_tasks(
         episodes: in each task, the k-th of which begins alike in every task.
         processes: that share the tasks; with 1 it is this one.
         on_task: called with each task's result as it arrives, in any order.
+        kept: what is measured already, and takes what is measured now.
     """
     tasks = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
     jobs = [(gap, task) for gap in range(len(gaps)) for task in range(len(tasks))]
-    found: dict[Job, TaskResult] = {}
+    found = {job: done[0] for job in jobs if (done := kept.found(gaps[job[0]], *tasks[job[1]])) is not None}
+    jobs = [job for job in jobs if job not in found]
+    if on_task is not None:
+        for result in found.values():
+            on_task(result)
 
     def gather(arriving: Iterable[tuple[Job, TaskResult]]) -> list[tuple[TaskResult, ...]]:
         for job, result in arriving:
             found[job] = result
+            kept.add([result], gaps[job[0]], *tasks[job[1]])
             if on_task is not None:
                 on_task(result)
         return [tuple(found[gap, task] for task in range(len(tasks))) for gap in range(len(gaps))]
 
+    if not jobs:
+        return gather([])
     if processes <= 1:
         worker = _Worker(source, spec, tasks, gaps, episodes)
         try:

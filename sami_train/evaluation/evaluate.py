@@ -11,12 +11,14 @@ cores     so many processes, which share the tasks           so many threads of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.by_set import evaluate_sets
 from sami_train.evaluation.by_task import evaluate_tasks
+from sami_train.evaluation.kept import KeptResults
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.play import Gaps
 from sami_train.evaluation.results import Evaluation, OnTask
@@ -36,6 +38,7 @@ def evaluate(
     cores: int = 1,
     on_task: OnTask | None = None,
     gap: GapProfile | None = None,
+    keep: Path | None = None,
 ) -> Evaluation:
     """Run a policy on some sets of tasks.
 
@@ -47,8 +50,9 @@ def evaluate(
         cores: most that are used, see above; the results do not depend on it.
         on_task: called with each task's result as it arrives, in any order.
         gap: to reality, that lies between; None for none.
+        keep: see `evaluate_gaps`.
     """
-    return evaluate_gaps(source, env, task_sets, [gap], episodes, cores, on_task)[0]
+    return evaluate_gaps(source, env, task_sets, [gap], episodes, cores, on_task, keep)[0]
 
 
 def evaluate_gaps(
@@ -59,6 +63,7 @@ def evaluate_gaps(
     episodes: int = 100,
     cores: int = 1,
     on_task: OnTask | None = None,
+    keep: Path | None = None,
 ) -> list[Evaluation]:
     """Run a policy behind each of some gaps to reality, in the tasks of some sets: the same starts for all.
 
@@ -70,8 +75,11 @@ def evaluate_gaps(
         episodes: see `evaluate`.
         cores: see `evaluate`.
         on_task: see `evaluate`.
+        keep: the file that the caller will write the results to. What is finished is kept beside it meanwhile, so that
+            the same call goes on after a cut; once it is written, `discard_all(keep)`. None keeps nothing.
     """
     spec = environment(env)
+    kept = KeptResults(keep, source, spec, episodes)
     evaluate_each = evaluate_tasks if spec.measure.per == "task" else evaluate_sets
-    found = evaluate_each(source, spec, task_sets, gaps, episodes, cores, on_task)
+    found = evaluate_each(source, spec, task_sets, gaps, episodes, cores, on_task, kept)
     return [Evaluation(env, results, gap) for results, gap in zip(found, gaps, strict=True)]

@@ -58,6 +58,22 @@ class TaskResult:
         each = {"successes": "".join("01"[success] for success in self.successes)} if self.successes else {}
         return {**first, **shares, **last, "above_floor": known(self.above_floor), **each}
 
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], spec: EnvironmentSpec) -> TaskResult:
+        """Back from `row`.
+
+        Raises:
+            KeyError: something is missing.
+        """
+        values: dict[str, Any] = {name: row[name] for name in ("task_set", "task", "episodes", "steps")}
+        if spec.measure is SUCCESS:
+            values |= {name: row[name] for name in ("success", "solved_at_start")}
+            values["shares"] = {column: row[column] for column in spec.outcomes}
+            values["successes"] = tuple(each == "1" for each in row.get("successes", ""))
+        else:
+            values["returns"] = tuple(row["returns"])
+        return cls(**values, ret=row.get("ret"))
+
 
 OnTask = Callable[[TaskResult], None]
 
@@ -164,17 +180,6 @@ class Evaluation:
             rows, env = values["tasks"], values["env"]
             spec = environment(env)
             gap = GapProfile.loads(values["gap"]) if "gap" in values else None
-            return cls(env, tuple(_task_result(row, spec) for row in rows), gap)
+            return cls(env, tuple(TaskResult.from_row(row, spec) for row in rows), gap)
         except (KeyError, TypeError) as error:
             raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error
-
-
-def _task_result(row: dict[str, Any], spec: EnvironmentSpec) -> TaskResult:
-    values: dict[str, Any] = {name: row[name] for name in ("task_set", "task", "episodes", "steps")}
-    if spec.measure is SUCCESS:
-        values |= {name: row[name] for name in ("success", "solved_at_start")}
-        values["shares"] = {column: row[column] for column in spec.outcomes}
-        values["successes"] = tuple(each == "1" for each in row.get("successes", ""))
-    else:
-        values["returns"] = tuple(row["returns"])
-    return TaskResult(**values, ret=row.get("ret"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError, UnknownName
@@ -159,6 +160,7 @@ def sweep(
     episodes: int = STARTS,
     cores: int = 1,
     on_task: OnTask | None = None,
+    keep: Path | None = None,
 ) -> list[Point]:
     """Measure a policy in the world as it is, then behind each severity of some kinds of gap.
 
@@ -170,11 +172,12 @@ def sweep(
         episodes: see `evaluate`; the same starts for every point. What a gap draws differs by start and by task.
         cores: see `evaluate`.
         on_task: see `evaluate`.
+        keep: see `evaluate_gaps`.
     """
     spec = environment(env)
     points = [(kind, *kind.point(spec, severity)) for kind in chosen for severity in kind.severities]
     gaps = [None, *(profile for *_, profile in points)]
-    clean, *behind = evaluate_gaps(source, env, task_sets, gaps, episodes, cores, on_task)
+    clean, *behind = evaluate_gaps(source, env, task_sets, gaps, episodes, cores, on_task, keep)
     return [
         Point("", 0.0, "", {}, clean),
         *(

@@ -147,9 +147,12 @@ class RunFolder:
 
     def reopen(self, config: TrainConfig) -> None:
         """Make a finished run an unfinished one with another configuration; what was measured of it goes."""
+        from sami_train.evaluation.kept import discard_all  # simulators, which readers of a run need not have
+
         write_json(self.path / "config.json", config.to_dict())
         for path in (self.agent, self.weights, self.evaluation):
             path.unlink(missing_ok=True)
+        discard_all(self.evaluation)
 
     def newest_agent(self) -> Path:
         """Return the trained agent, or the newest checkpoint's.

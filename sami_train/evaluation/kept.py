@@ -1,0 +1,94 @@
+"""Results that a long measurement has so far, in a file: one that was cut off goes on from them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sami_runtime.distribution import installed_version
+from sami_runtime.gap.profile import GapProfile
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Task
+from sami_train.evaluation.model_policy import Source
+from sami_train.evaluation.results import TaskResult
+from sami_train.machine.files import read_json_lines, write_json_lines
+
+ENDING = ".unfinished.jsonl"
+
+
+class KeptResults:
+    """A file with a line for each piece of work that is done; the whole of it goes with `discard`.
+
+    Its name tells what is measured, so that a measurement never goes on from what another one left: the policy's
+    weights, the environment, how many episodes, and this version of sami. Code of an own environment is not among them.
+
+    Args:
+        beside: of the result that the measurement is for; the file's name begins with its stem. None keeps nothing.
+        source: the policy.
+        spec: the environment.
+        episodes: as `evaluate` takes it.
+    """
+
+    def __init__(self, beside: Path | None, source: Source, spec: EnvironmentSpec, episodes: int) -> None:
+        self.spec, self.path = spec, None
+        self._rows: dict[str, list[TaskResult]] = {}
+        if beside is None:
+            return
+        what = json.dumps([installed_version("sami"), _digest(source), spec.name, episodes])
+        self.path = beside.with_name(f"{beside.stem}.{hashlib.sha256(what.encode()).hexdigest()[:12]}{ENDING}")
+        whole = read_json_lines(self.path)
+        if whole:
+            write_json_lines(self.path, whole)  # a last line that was cut off would swallow the next one
+        self._rows = {row["of"]: [TaskResult.from_row(each, spec) for each in row["results"]] for row in whole}
+
+    def __len__(self) -> int:
+        """How many results there are."""
+        return sum(map(len, self._rows.values()))
+
+    def found(self, gap: GapProfile | None, task_set: str, task: Task | None = None) -> list[TaskResult] | None:
+        """Return what was measured behind a gap in a set, or in one task of it; None where nothing was yet."""
+        return self._rows.get(_key(gap, task_set, task))
+
+    def add(
+        self, results: Sequence[TaskResult], gap: GapProfile | None, task_set: str, task: Task | None = None
+    ) -> None:
+        """Keep what was measured."""
+        key = _key(gap, task_set, task)
+        self._rows[key] = list(results)
+        if self.path is not None:
+            row = {"of": key, "results": [result.row(self.spec.measure) for result in results]}
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+    def discard(self) -> None:
+        """Remove the file: what it was kept for is written."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+def discard_all(beside: Path) -> None:
+    """Remove what any measurement has left for a result."""
+    for path in beside.parent.glob(f"{beside.stem}.*{ENDING}"):
+        path.unlink(missing_ok=True)
+
+
+def _key(gap: GapProfile | None, task_set: str, task: Task | None) -> str:
+    return json.dumps([None if gap is None else gap.dumps(), task_set, None if task is None else dict(task)])
+
+
+def _digest(source: Source) -> str:
+    digest = hashlib.sha256()
+    for part in _parts(source):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _parts(source: Source) -> Iterable[bytes]:
+    if isinstance(source, Path):
+        yield source.read_bytes()
+        return
+    for name, array in sorted(source.arrays.items()):
+        yield name.encode() + str(array.shape).encode()
+        yield array.tobytes()

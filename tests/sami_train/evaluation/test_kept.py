@@ -1,0 +1,118 @@
+"""Measurements that were cut off go on from what they had, and never from what another one had."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sami_runtime.gap.profile import GapProfile
+from sami_train.evaluation.evaluate import evaluate, evaluate_gaps
+from sami_train.evaluation.kept import ENDING, discard_all
+
+MODELS = Path(__file__).parents[3] / "models"
+PANDA, HOPPER = MODELS / "panda-satesac.onnx", MODELS / "hopper-satesac.onnx"
+
+
+class CutOffError(Exception):
+    pass
+
+
+def cut_after(count):
+    seen = []
+
+    def arrived(result):
+        seen.append(result)
+        if len(seen) == count:
+            raise CutOffError
+
+    return arrived
+
+
+def left_by(keep):
+    return list(keep.parent.glob(f"*{ENDING}"))
+
+
+@pytest.mark.parametrize(
+    ("model", "env", "sets", "gaps", "pieces"),
+    [
+        (PANDA, "panda", ["training"], [None, GapProfile(dropout=0.3)], 12),
+        (HOPPER, "hopper", ["training", "extreme"], [None], 2),
+    ],
+    ids=["task", "set"],
+)
+def test_a_measurement_that_was_cut_off_goes_on_and_finds_the_same(tmp_path, model, env, sets, gaps, pieces):
+    keep, episodes = tmp_path / "evaluation.json", 2
+    whole = evaluate_gaps(model, env, sets, gaps, episodes)
+    with pytest.raises(CutOffError):
+        evaluate_gaps(model, env, sets, gaps, episodes, on_task=cut_after(1), keep=keep)
+    (file,) = left_by(keep)
+    before = file.read_text().count("\n")
+    assert 0 < before < pieces
+    seen = []
+    assert evaluate_gaps(model, env, sets, gaps, episodes, on_task=seen.append, keep=keep) == whole
+    assert len(seen) == sum(len(found.results) for found in whole)
+    assert file.read_text().count("\n") > before
+    assert evaluate_gaps(model, env, sets, gaps, episodes, keep=keep) == whole  # of the file alone
+    discard_all(keep)
+    assert left_by(keep) == []
+
+
+def test_what_another_measurement_left_is_not_taken(tmp_path):
+    keep = tmp_path / "evaluation.json"
+    evaluate(PANDA, "panda", ["training"], 2, keep=keep)
+    (file,) = left_by(keep)
+    row = json.loads(file.read_text().splitlines()[0])
+    row["results"][0]["success"] = -1.0
+    file.write_text(json.dumps(row) + "\n")
+    told = [result.success for result in evaluate(PANDA, "panda", ["training"], 2, keep=keep).results]
+    assert told[0] == -1.0  # the same measurement goes on from it
+    others = [
+        evaluate(PANDA, "panda", ["training"], 3, keep=keep),
+        evaluate(MODELS / "panda-satesac-ahead.onnx", "panda", ["training"], 2, keep=keep),
+        evaluate(PANDA, "panda", ["training"], 2, gap=GapProfile(dropout=0.3), keep=keep),
+    ]
+    assert all(result.success >= 0.0 for other in others for result in other.results)
+
+
+def test_a_line_that_was_cut_off_is_measured_again(tmp_path):
+    keep = tmp_path / "evaluation.json"
+    whole = evaluate(PANDA, "panda", ["training"], 2, keep=keep)
+    (file,) = left_by(keep)
+    file.write_text(file.read_text()[:-40])
+    assert evaluate(PANDA, "panda", ["training"], 2, keep=keep) == whole
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(rows) == len(whole.results) == len({row["of"] for row in rows})
+
+
+def test_an_evaluation_that_is_killed_goes_on_at_its_next_call(tmp_path):
+    command = [
+        sys.executable,
+        "-c",
+        "from sami_cli.app import main; main()",
+        "eval",
+        "--model",
+        str(PANDA),
+        "--tasks",
+        "training",
+    ]
+    command += ["--episodes", "4", "--workers", "1", "--out", str(tmp_path), "--json"]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120.0
+    while not left_by(tmp_path / "x") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert left_by(tmp_path / "x")
+    assert not (tmp_path / "evaluation.json").exists()
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout) == json.loads((tmp_path / "evaluation.json").read_text())
+    told = [row["success"] for row in json.loads(again.stdout)["tasks"]]
+    assert told == [result.success for result in evaluate(PANDA, "panda", ["training"], 4).results]
+    assert left_by(tmp_path / "x") == []
+    assert np.mean(told) > 0.5
