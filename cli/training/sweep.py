@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
     from sami_train.envs.measure import Measure
+    from sami_train.sweep.engine import Engine
     from sami_train.sweep.grid import Grid
     from sami_train.sweep.sweep import Row, Sweep
 
@@ -22,8 +23,8 @@ WIDTH = 160
 """Columns of what is not printed to a terminal."""
 FRAME = 8
 """Lines of the live table that are no cells."""
-STATES = ("failed", "stopped", "running", "evaluating", "done", "waiting")
-COLORS = {"done": "green", "failed": "red", "stopped": "yellow", "waiting": "dim"}
+STATES = ("failed", "stopped", "running", "evaluating", "pending", "done", "waiting")
+COLORS = {"done": "green", "failed": "red", "stopped": "yellow", "pending": "dim", "waiting": "dim"}
 
 
 def sweep(
@@ -56,7 +57,8 @@ def sweep(
     slurm_set: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE", help="An sbatch setting: partition=gpu, time=240 (minutes), cpus_per_task=4."
+            metavar="KEY=VALUE",
+            help="An option of sbatch: partition=gpu, time=240 (minutes), cpus_per_task=4; --resume --slurm knows it.",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and where they stand; run none.")] = False,
@@ -74,8 +76,6 @@ def sweep(
     from rich.console import Console
 
     from sami_train.config.resolve import parse_override
-    from sami_train.machine.cores import usable_cores
-    from sami_train.sweep.launcher import Launcher
     from sami_train.sweep.sweep import Sweep
 
     if resume is not None:
@@ -88,11 +88,11 @@ def sweep(
     if not live.is_terminal:
         live.width = WIDTH
     if not dry_run:
-        at_once = jobs or (len(this.rows) if slurm else usable_cores())
-        settings = dict(parse_override(text) for text in slurm_set or []) if slurm else None
-        launcher = Launcher(min(at_once, len(this.rows)), settings)
-        with _Display(this, launcher.jobs, live) as display:
-            ended = this.run(launcher, display.update)
+        if slurm:
+            this.slurm |= dict(parse_override(text) for text in slurm_set or [])
+        engine = _engine(this, jobs, slurm)
+        with _Display(this, engine.jobs, live) as display:
+            ended = this.run(engine, display.update)
     if json:
         print(json_module.dumps(_summary(this), indent=2))
     elif dry_run or not live.is_terminal:
@@ -101,6 +101,7 @@ def sweep(
         if not json:
             print(f"{len(this.rows)} cells, {this.count('done')} of them done")
         return
+    again = f"sami sweep --resume {this.path}{' --slurm' if slurm else ''}"
     for row in this.rows:
         if row.state == "failed":
             live.print(f"{row.cell.name} failed: {row.reason}\n  log: {row.log}", markup=False, soft_wrap=True)
@@ -110,16 +111,25 @@ def sweep(
         live.print(
             f"stopped with {this.count('done')} of {len(this.rows)} cells done{left}. Go on with:", soft_wrap=True
         )
-        live.print(f"  sami sweep --resume {this.path}", markup=False, soft_wrap=True)
+        live.print(f"  {again}", markup=False, soft_wrap=True)
         raise typer.Exit(130)
     if this.count("done") < len(this.rows):
-        live.print(f"Try those that are not done again with:\n  sami sweep --resume {this.path}", soft_wrap=True)
+        live.print(f"Try those that are not done again with:\n  {again}", markup=False, soft_wrap=True)
         raise typer.Exit(1)
     live.print(
         f"all {len(this.rows)} cells are trained and evaluated in {this.path}; their results, a line each, are in "
         f"{this.study.name} there",
         soft_wrap=True,
     )
+
+
+def _engine(sweep: Sweep, jobs: int | None, slurm: bool) -> Engine:
+    from sami_train.machine.cores import usable_cores
+    from sami_train.sweep.local import Local
+    from sami_train.sweep.slurm import Slurm
+
+    cells = len(sweep.rows)
+    return Slurm(min(jobs or cells, cells), sweep.slurm) if slurm else Local(min(jobs or usable_cores(), cells))
 
 
 def _grid(options: dict[str, str | None], overrides: list[str], deterministic: bool) -> Grid:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 import signal
 import sys
@@ -26,8 +24,7 @@ OF_A_RUN = {"config.json", "run.json", "metrics.jsonl", "tensorboard", "checkpoi
 
 
 OUTCOME = "outcome.json"
-"""How a cell's last process ended, in its folder of logs: JSON, because submitit's own result is a pickle, which
-whoever can write there could replace by one that runs what they like."""
+"""How a cell's last process ended, in its folder of logs."""
 STATES = ("done", "stopped", "failed")
 
 
@@ -93,7 +90,7 @@ def _evaluated(run: RunFolder, measure: Measure, episodes: int) -> dict[str, flo
     return {name: result[measure.key] for name, result in kept["sets"].items()}
 
 
-def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int, variables: Mapping[str, str | None]) -> Outcome:
+def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int) -> Outcome:
     """Bring a cell to its end from wherever it is; SIGTERM and SIGUSR2 stop it at a safe place.
 
     Args:
@@ -101,17 +98,10 @@ def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int, variables: Map
         folder: its run folder.
         logs: its folder of logs, which holds its lock.
         episodes: evaluation episodes per task, or per set.
-        variables: environment variables to set first (None takes one away), e.g. those that a launcher changed.
     """
     signal.signal(signal.SIGTERM, _stop)
     # Slurm's warning before a time limit.
     signal.signal(signal.SIGUSR2, lambda *_: signal.raise_signal(signal.SIGTERM))
-    with contextlib.suppress(OSError):
-        os.setpgid(0, 0)  # a terminal's Ctrl-C is the sweep's, which then asks for the stop
-    for name, value in variables.items():
-        os.environ.pop(name, None)
-        if value is not None:
-            os.environ[name] = value
     try:
         with locked(logs / "lock"):  # one process at a time trains or evaluates a cell
             outcome = Outcome("done" if _run(cell, folder, episodes) else "stopped")

@@ -1,9 +1,9 @@
-"""A sweep: the cells of a grid, run by submitit as processes of this machine or as Slurm jobs; any cut can be resumed.
+"""A sweep: the cells of a grid, run as processes of this machine, by Slurm or by Ray; any cut can be resumed.
 
 sweep.json    the grid and the episodes of the evaluation
 sweep.lock    held by the process that sweeps here
 NAME/         one run folder for each cell, as `sami train` makes them
-logs/NAME/    what the cell's processes printed, and its lock
+logs/NAME/    what the cell's job is, what its processes printed, how the last one ended, and its lock
 runs.jsonl    the results of all cells, a line each, once every cell is done; see `runs.study`
 """
 
@@ -15,8 +15,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from submitit import Job
+from typing import Any
 
 from sami_train.machine.files import read_json, write_json
 from sami_train.machine.interrupts import on_signals
@@ -25,8 +24,9 @@ from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.record import RunRecord
 from sami_train.runs.study import STUDY, write_study
 from sami_train.sweep.cell import CellStatus, Outcome, status
+from sami_train.sweep.engine import Engine, Job, Look, SweepError
 from sami_train.sweep.grid import Cell, Grid
-from sami_train.sweep.launcher import Launcher, SweepError
+from sami_train.sweep.job import describe_job
 
 SWEEP_VERSION = 1
 POLL = 0.5
@@ -41,7 +41,7 @@ class Row:
 
     cell: Cell
     state: str = "waiting"
-    """waiting, running, evaluating, stopped, failed or done."""
+    """waiting, pending (in a cluster's queue), running, evaluating, stopped, failed or done."""
     status: CellStatus = field(default_factory=CellStatus)
     reason: str = ""
     log: Path | None = None
@@ -64,6 +64,8 @@ class Sweep:
 
     def __init__(self, path: Path, grid: Grid, episodes: int) -> None:
         self.path, self.grid, self.episodes = path, grid, episodes
+        self.slurm: dict[str, Any] = {}
+        """What Slurm was told of the jobs, or will be: kept with the grid."""
         self.rows = [Row(cell) for cell in grid.cells()]
         for row in self.rows:
             self._check(row.cell)
@@ -82,7 +84,9 @@ class Sweep:
         kept = read_json(file)
         if kept.get("version") != SWEEP_VERSION:
             raise SweepError(f"{file} is of version {kept.get('version')}; this sami reads version {SWEEP_VERSION}.")
-        return cls(path, Grid(kept["axes"], kept["unnamed"]), kept["episodes"])
+        sweep = cls(path, Grid(kept["axes"], kept["unnamed"]), kept["episodes"])
+        sweep.slurm = dict(kept.get("slurm", {}))
+        return sweep
 
     @classmethod
     def begin(cls, path: Path, grid: Grid, episodes: int) -> Sweep:
@@ -99,7 +103,9 @@ class Sweep:
                 f"{path} evaluates with {there.episodes} episodes, and now {episodes} are asked for; "
                 "a sweep evaluates all cells alike: keep the number, or choose another --out."
             )
-        return cls(path, there.grid.extended(grid), episodes)
+        wider = cls(path, there.grid.extended(grid), episodes)
+        wider.slurm = there.slurm
+        return wider
 
     def folder(self, cell: Cell) -> Path:
         """Return the cell's run folder."""
@@ -136,11 +142,11 @@ class Sweep:
         busy = SweepError(f"another sweep runs in {self.path}; wait for it to end, or stop it.")
         return locked(self.path / "sweep.lock", busy)
 
-    def run(self, launcher: Launcher, on_change: Callable[[], None]) -> bool:
+    def run(self, engine: Engine, on_change: Callable[[], None]) -> bool:
         """Run every cell that is not done.
 
         Args:
-            launcher: starts the jobs.
+            engine: where the jobs run.
             on_change: called about twice a second, after the rows were brought up to date.
 
         Returns:
@@ -152,22 +158,20 @@ class Sweep:
         asked: list[int] = []
         stops = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
         with self.locked(), on_signals(lambda number, frame: asked.append(number), *stops):
-            write_json(
-                self.path / "sweep.json",
-                {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()},
-            )
+            told = {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()}
+            write_json(self.path / "sweep.json", told | ({"slurm": self.slurm} if self.slurm else {}))
             waiting = [row for row in self.rows if row.state != "done"]
             for row in waiting:
                 left = holder(self.logs(row.cell) / "lock")
                 row.state, row.reason = "waiting", f"waits for {left}, left by an earlier sweep" if left else ""
             # First those that a killed sweep left running: their jobs wait for them, and they use the machine anyway.
             waiting.sort(key=lambda row: not row.reason)
-            running: dict[str, tuple[Row, Job[Outcome]]] = {}
+            running: dict[str, tuple[Row, Job]] = {}
             stop_by = float("inf")
             while running or (waiting and not asked):
-                while waiting and len(running) < launcher.jobs and not asked:
+                while waiting and len(running) < engine.jobs and not asked:
                     row = waiting.pop(0)
-                    job = self._submit(row, launcher)
+                    job = self._submit(row, engine)
                     if job is not None:
                         running[row.cell.name] = row, job
                 if asked:
@@ -175,15 +179,19 @@ class Sweep:
                     if time.monotonic() > stop_by or len(asked) > 1:
                         break
                     for _, job in running.values():
-                        launcher.stop(job)
+                        job.stop()
                 for name, (row, job) in list(running.items()):
-                    if job.done():
+                    look = job.look()
+                    if look.over:
                         del running[name]
-                        self._settle(row, job, stopping=bool(asked))
+                        self._settle(row, job, look, stopping=bool(asked))
                         if row.state == "waiting":
                             waiting.append(row)
                     else:
-                        self._look(row, "running")
+                        was = row.state
+                        self._look(row, look.state)
+                        if look.reason or was == "pending":
+                            row.reason = look.reason
                 on_change()
                 if running:
                     time.sleep(POLL)
@@ -209,28 +217,36 @@ class Sweep:
         elif running:
             row.state = "evaluating" if row.status.trained else running
 
-    def _submit(self, row: Row, launcher: Launcher) -> Job[Outcome] | None:
+    def _submit(self, row: Row, engine: Engine) -> Job | None:
         row.state = "running"
         row.began_at = _checkpointed(self.folder(row.cell))
+        logs = self.logs(row.cell)
         try:
-            job = launcher.submit(row.cell, self.folder(row.cell), self.logs(row.cell), self.episodes)
-        except (OSError, RuntimeError) as error:
+            describe_job(row.cell, self.folder(row.cell), logs, self.episodes)
+            job = engine.submit(logs)
+        except (OSError, SweepError) as error:
             row.state, row.reason = "failed", f"its job could not be started: {error}"
             return None
-        row.log = self.logs(row.cell) / job.paths.stdout.name
+        row.log = job.log
         return job
 
-    def _settle(self, row: Row, job: Job[Outcome], stopping: bool) -> None:
+    def _settle(self, row: Row, job: Job, look: Look, stopping: bool) -> None:
         self._look(row)
         row.reason = ""
         if row.state == "done":
             return
         outcome = Outcome.read(self.logs(row.cell))
-        if outcome is None:
-            row.state, row.reason = ("stopped", "") if stopping else ("failed", _last_words(job.paths.stdout))
+        if look.state == "cancelled":
+            outcome = Outcome("stopped", look.reason)
+        elif look.state == "lost" and (outcome is None or outcome.state == "stopped"):
+            row.state = "stopped" if stopping else "waiting"
             return
+        elif outcome is None:
+            said = _last_words(job.log) + (f" ({look.reason})" if look.reason else "")
+            outcome = Outcome("stopped") if stopping else Outcome("failed", said)
         row.state, row.reason = outcome.state, outcome.reason
-        if row.state == "stopped" and not stopping and _checkpointed(self.folder(row.cell)) > row.began_at:
+        further = _checkpointed(self.folder(row.cell)) > row.began_at
+        if row.state == "stopped" and not stopping and look.state != "cancelled" and further:
             row.state = "waiting"  # stopped at a time limit, and further than before
 
 

@@ -1,11 +1,12 @@
 """How a sweep plans its cells and shares the machine; `tests/cli/test_sweep.py` runs real ones."""
 
-import pickle
+import json
+from pathlib import Path
 
 import pytest
 import torch
 
-from sami_train.config.resolve import resolve
+from sami_train.config.resolve import from_dict, resolve
 from sami_train.machine import cores as machine
 from sami_train.machine.cores import share_of_cores
 from sami_train.machine.files import write_json
@@ -15,8 +16,9 @@ from sami_train.runs.study import read_study
 from sami_train.runs.train import prepare_torch
 from sami_train.sweep import sweep as sweep_module
 from sami_train.sweep.cell import OUTCOME, Outcome, clear_beginning, status
-from sami_train.sweep.grid import Grid
-from sami_train.sweep.launcher import Launcher
+from sami_train.sweep.engine import Look
+from sami_train.sweep.grid import Cell, Grid
+from sami_train.sweep.job import DESCRIPTION
 from sami_train.sweep.sweep import Sweep
 
 AXES = {"env": ["panda"], "method": ["tesac"], "seed": [0, 1, 2, 3], "steps": [100], "exploration.warmup_steps": [50]}
@@ -24,48 +26,40 @@ GRID = Grid(AXES)
 EPISODES = 2
 
 
-class Scripted(Launcher):
-    """Jobs that end after two looks, and do to their run folder what their script says."""
+class Scripted:
+    """An engine whose jobs end after two looks, and do to their run folder what their script says."""
 
     def __init__(self, jobs, **scripts):
-        super().__init__(jobs)
-        self.scripts, self.started, self.running, self.most = scripts, [], 0, 0
+        self.jobs, self.scripts, self.started, self.running, self.most = jobs, scripts, [], 0, 0
 
-    def submit(self, cell, folder, logs, episodes):
+    def submit(self, logs):
+        told = json.loads((logs / DESCRIPTION).read_text())
+        cell = Cell(told["name"], from_dict(told["config"]), told["overrides"])
         self.started.append(cell.config.seed)
         script = self.scripts.get(f"seed{cell.config.seed}", finish)
         if script is refuse:
             raise OSError("no process can be made")
         self.running += 1
         self.most = max(self.most, self.running)
-        logs.mkdir(parents=True, exist_ok=True)
-        return ScriptedJob(self, lambda: script(cell, folder, self.started.count(cell.config.seed)), logs)
+        attempt = self.started.count(cell.config.seed)
+        return ScriptedJob(self, lambda: script(cell, Path(told["folder"]), attempt), logs)
 
 
 class ScriptedJob:
-    def __init__(self, launcher, act, logs):
-        self.launcher, self.act, self.looks = launcher, act, 0
-        self.paths = self
-        self.stdout, self.result_pickle = logs / "log.out", logs / "result.pkl"
+    def __init__(self, engine, act, logs):
+        self.engine, self.act, self.logs, self.looks = engine, act, logs, 0
+        self.log = logs / "log.txt"
 
-    def done(self):
+    def look(self):
         self.looks += 1
-        if self.looks == 2:
-            outcome = self.act()
-            write_json(self.result_pickle.parent / OUTCOME, {"state": outcome.state, "reason": outcome.reason})
-            self.result_pickle.write_bytes(pickle.dumps(Trap()))
-            self.launcher.running -= 1
-        return self.looks >= 2
-
-    def result(self):
-        return pickle.loads(self.result_pickle.read_bytes())
-
-
-class Trap:
-    """What somebody may have put in the place of a result: to load it is to run it."""
-
-    def __reduce__(self):
-        return pytest.fail, ("a pickle was loaded",)
+        if self.looks < 2:
+            return Look("running")
+        self.engine.running -= 1
+        found = self.act()
+        if isinstance(found, Look):
+            return found
+        write_json(self.logs / OUTCOME, {"state": found.state, "reason": found.reason})
+        return Look("ended")
 
 
 def begin(cell, folder):
@@ -96,6 +90,15 @@ def reach_a_time_limit_twice(cell, folder, attempt):
     return Outcome("stopped")
 
 
+def lose_the_first_node(cell, folder, attempt):
+    return finish(cell, folder, attempt) if attempt == 2 else Look("lost", "Slurm says NODE_FAIL")
+
+
+def cancel(cell, folder, attempt):
+    (begin(cell, folder).path / "checkpoints" / str(30 * attempt)).mkdir(parents=True)
+    return Look("cancelled", "its job was cancelled")
+
+
 def stop_without_progress(cell, folder, attempt):
     return Outcome("stopped" if attempt == 1 else "failed")
 
@@ -112,10 +115,10 @@ def states(sweep):
 
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 def test_every_cell_runs_once_and_never_more_at_a_time_than_asked_for(sweep, jobs):
-    launcher = Scripted(jobs)
-    assert sweep.run(launcher, lambda: None)
-    assert launcher.started == [0, 1, 2, 3]
-    assert launcher.most == jobs
+    engine = Scripted(jobs)
+    assert sweep.run(engine, lambda: None)
+    assert engine.started == [0, 1, 2, 3]
+    assert engine.most == jobs
     assert states(sweep) == ["done"] * 4
     again = Scripted(jobs)
     assert Sweep.open(sweep.path).run(again, lambda: None)
@@ -128,35 +131,43 @@ def test_failed_cells_leave_the_others_alone_and_are_tried_again(sweep):
     assert sweep.rows[0].reason == "it broke"
     assert sweep.rows[2].reason == "its job could not be started: no process can be made"
     again = Sweep.open(sweep.path)
-    launcher = Scripted(2)
-    again.run(launcher, lambda: None)
-    assert (launcher.started, states(again)) == ([0, 2], ["done"] * 4)
+    engine = Scripted(2)
+    again.run(engine, lambda: None)
+    assert (engine.started, states(again)) == ([0, 2], ["done"] * 4)
 
 
 def test_a_cell_that_reached_a_time_limit_goes_on_as_long_as_it_gets_further(sweep):
-    launcher = Scripted(1, seed1=reach_a_time_limit_twice, seed3=stop_without_progress)
-    assert sweep.run(launcher, lambda: None)
-    assert launcher.started.count(1) == 3
-    assert launcher.started.count(3) == 1
+    engine = Scripted(1, seed1=reach_a_time_limit_twice, seed3=stop_without_progress)
+    assert sweep.run(engine, lambda: None)
+    assert engine.started.count(1) == 3
+    assert engine.started.count(3) == 1
     assert states(sweep) == ["done", "done", "done", "stopped"]
+
+
+def test_a_cell_that_lost_its_node_goes_on_and_one_that_somebody_cancelled_does_not(sweep):
+    engine = Scripted(2, seed1=lose_the_first_node, seed2=cancel)
+    assert sweep.run(engine, lambda: None)
+    assert (engine.started.count(1), engine.started.count(2)) == (2, 1)
+    assert states(sweep) == ["done", "done", "stopped", "done"]
+    assert sweep.rows[2].reason == "its job was cancelled"
 
 
 def test_cells_that_are_still_held_go_first(sweep):
     logs = sweep.logs(sweep.rows[2].cell)
     logs.mkdir(parents=True)
-    launcher = Scripted(1)
+    engine = Scripted(1)
     with locked(logs / "lock"):
-        sweep.run(launcher, lambda: None)
-    assert launcher.started == [2, 0, 1, 3]
+        sweep.run(engine, lambda: None)
+    assert engine.started == [2, 0, 1, 3]
 
 
 def test_added_values_join_what_is_done(sweep):
     sweep.run(Scripted(2), lambda: None)
     wider = Grid({**GRID.axes, "seed": [4, 0, 1, 2, 3], "method": ["tesac", "satesac"]})
-    launcher = Scripted(4)
+    engine = Scripted(4)
     grown = Sweep.begin(sweep.path, wider, EPISODES)
-    assert grown.run(launcher, lambda: None)
-    assert len(launcher.started) == 6
+    assert grown.run(engine, lambda: None)
+    assert len(engine.started) == 6
     assert states(Sweep.open(sweep.path)) == ["done"] * 10
 
 

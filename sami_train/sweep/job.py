@@ -1,0 +1,48 @@
+"""A cell's job, in a process of its own: `python -m sami_train.sweep.job LOGS` runs what LOGS/cell.json describes.
+
+JSON on both ways, because whoever can write to a sweep's folder could make a pickle run what they like.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from sami_train.config.resolve import from_dict
+from sami_train.machine.files import read_json, write_json
+from sami_train.sweep.cell import OUTCOME, run_cell
+from sami_train.sweep.grid import Cell
+
+DESCRIPTION = "cell.json"
+
+
+def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
+    """Write down what a job will do; what the one before said at its end goes.
+
+    Args:
+        cell: the cell.
+        folder: its run folder.
+        logs: its folder of logs.
+        episodes: evaluation episodes per task, or per set.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / OUTCOME).unlink(missing_ok=True)
+    described = {"name": cell.name, "config": cell.config.to_dict(), "overrides": dict(cell.overrides)}
+    write_json(logs / DESCRIPTION, {**described, "folder": str(folder.absolute()), "episodes": episodes})
+
+
+def job_command(logs: Path) -> list[str]:
+    """Return the command that runs the job of a folder of logs."""
+    return [sys.executable, "-m", "sami_train.sweep.job", str(logs.absolute())]
+
+
+def run_job(logs: Path) -> None:
+    """Run the job of a folder of logs; one that a cluster starts anew forgets what it said at its first end."""
+    told = read_json(logs / DESCRIPTION)
+    (logs / OUTCOME).unlink(missing_ok=True)
+    cell = Cell(told["name"], from_dict(told["config"]), told["overrides"])
+    run_cell(cell, Path(told["folder"]), logs, told["episodes"])
+
+
+if __name__ == "__main__":
+    run_job(Path(sys.argv[1]))
