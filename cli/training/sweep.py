@@ -51,7 +51,7 @@ def sweep(
         Path | None, typer.Option(metavar="SWEEP", help="Go on with a sweep: what is not done runs, from checkpoints.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Cells at once; one for each core if left out, on Slurm all.")
+        int | None, typer.Option(min=1, help="Cells at once; one for each core if left out, on a cluster all.")
     ] = None,
     slurm: Annotated[bool, typer.Option("--slurm", help="Submit the cells to Slurm.")] = False,
     slurm_set: Annotated[
@@ -60,6 +60,11 @@ def sweep(
             metavar="KEY=VALUE",
             help="An option of sbatch: partition=gpu, time=240 (minutes), cpus_per_task=4; --resume --slurm knows it.",
         ),
+    ] = None,
+    ray: Annotated[str, typer.Option(metavar="ADDRESS", help="Give the cells to a Ray cluster, e.g. auto.")] = "",
+    ray_set: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="What a cell needs of Ray: num_cpus=4, num_gpus=1."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and where they stand; run none.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON only, at the end.")] = False,
@@ -73,6 +78,10 @@ def sweep(
         raise typer.BadParameter(f"--resume takes the grid from the sweep's folder; leave out {names}")
     if slurm_set and not slurm:
         raise typer.BadParameter("--slurm-set needs --slurm")
+    if ray_set and not ray:
+        raise typer.BadParameter("--ray-set needs --ray")
+    if slurm and ray:
+        raise typer.BadParameter("give either --slurm or --ray")
     from rich.console import Console
 
     from sami_train.config.resolve import parse_override
@@ -88,9 +97,9 @@ def sweep(
     if not live.is_terminal:
         live.width = WIDTH
     if not dry_run:
-        if slurm:
-            this.slurm |= dict(parse_override(text) for text in slurm_set or [])
-        engine = _engine(this, jobs, slurm)
+        if slurm or ray:
+            this.told |= dict(parse_override(text) for text in (slurm_set if slurm else ray_set) or [])
+        engine = _engine(this, jobs, slurm, ray)
         with _Display(this, engine.jobs, live) as display:
             ended = this.run(engine, display.update)
     if json:
@@ -101,7 +110,8 @@ def sweep(
         if not json:
             print(f"{len(this.rows)} cells, {this.count('done')} of them done")
         return
-    again = f"sami sweep --resume {this.path}{' --slurm' if slurm else ''}"
+    where = " --slurm" if slurm else f" --ray {ray}" if ray else ""
+    again = f"sami sweep --resume {this.path}{where}"
     for row in this.rows:
         if row.state == "failed":
             live.print(f"{row.cell.name} failed: {row.reason}\n  log: {row.log}", markup=False, soft_wrap=True)
@@ -123,13 +133,17 @@ def sweep(
     )
 
 
-def _engine(sweep: Sweep, jobs: int | None, slurm: bool) -> Engine:
+def _engine(sweep: Sweep, jobs: int | None, slurm: bool, ray: str) -> Engine:
     from sami_train.machine.cores import usable_cores
     from sami_train.sweep.local import Local
+    from sami_train.sweep.on_ray import Ray
     from sami_train.sweep.slurm import Slurm
 
     cells = len(sweep.rows)
-    return Slurm(min(jobs or cells, cells), sweep.slurm) if slurm else Local(min(jobs or usable_cores(), cells))
+    at_once = min(jobs or cells, cells)
+    if slurm:
+        return Slurm(at_once, sweep.told)
+    return Ray(at_once, ray, sweep.told) if ray else Local(min(jobs or usable_cores(), cells))
 
 
 def _grid(options: dict[str, str | None], overrides: list[str], deterministic: bool) -> Grid:

@@ -5,7 +5,10 @@ JSON on both ways, because whoever can write to a sweep's folder could make a pi
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 from pathlib import Path
 
 from sami_train.config.resolve import from_dict
@@ -14,6 +17,8 @@ from sami_train.sweep.cell import OUTCOME, run_cell
 from sami_train.sweep.grid import Cell
 
 DESCRIPTION = "cell.json"
+LIFELINE = "--lifeline"
+"""Has a job stop at a safe place once its standard input ends: with the process that started it."""
 
 
 def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
@@ -31,9 +36,9 @@ def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
     write_json(logs / DESCRIPTION, {**described, "folder": str(folder.absolute()), "episodes": episodes})
 
 
-def job_command(logs: Path) -> list[str]:
+def job_command(logs: Path, *options: str) -> list[str]:
     """Return the command that runs the job of a folder of logs."""
-    return [sys.executable, "-m", "sami_train.sweep.job", str(logs.absolute())]
+    return [sys.executable, "-m", "sami_train.sweep.job", str(logs.absolute()), *options]
 
 
 def run_job(logs: Path) -> None:
@@ -44,5 +49,18 @@ def run_job(logs: Path) -> None:
     run_cell(cell, Path(told["folder"]), logs, told["episodes"])
 
 
+def hold_the_lifeline() -> None:
+    """Send this process SIGTERM when its standard input ends."""
+
+    def watch() -> None:
+        while os.read(0, 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 if __name__ == "__main__":
+    if LIFELINE in sys.argv:
+        hold_the_lifeline()
     run_job(Path(sys.argv[1]))

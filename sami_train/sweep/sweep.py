@@ -64,8 +64,8 @@ class Sweep:
 
     def __init__(self, path: Path, grid: Grid, episodes: int) -> None:
         self.path, self.grid, self.episodes = path, grid, episodes
-        self.slurm: dict[str, Any] = {}
-        """What Slurm was told of the jobs, or will be: kept with the grid."""
+        self.told: dict[str, Any] = {}
+        """What a cluster was told of the jobs, or will be: kept with the grid."""
         self.rows = [Row(cell) for cell in grid.cells()]
         for row in self.rows:
             self._check(row.cell)
@@ -85,7 +85,7 @@ class Sweep:
         if kept.get("version") != SWEEP_VERSION:
             raise SweepError(f"{file} is of version {kept.get('version')}; this sami reads version {SWEEP_VERSION}.")
         sweep = cls(path, Grid(kept["axes"], kept["unnamed"]), kept["episodes"])
-        sweep.slurm = dict(kept.get("slurm", {}))
+        sweep.told = dict(kept.get("cluster", {}))
         return sweep
 
     @classmethod
@@ -104,7 +104,7 @@ class Sweep:
                 "a sweep evaluates all cells alike: keep the number, or choose another --out."
             )
         wider = cls(path, there.grid.extended(grid), episodes)
-        wider.slurm = there.slurm
+        wider.told = there.told
         return wider
 
     def folder(self, cell: Cell) -> Path:
@@ -159,7 +159,7 @@ class Sweep:
         stops = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
         with self.locked(), on_signals(lambda number, frame: asked.append(number), *stops):
             told = {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()}
-            write_json(self.path / "sweep.json", told | ({"slurm": self.slurm} if self.slurm else {}))
+            write_json(self.path / "sweep.json", told | ({"cluster": self.told} if self.told else {}))
             waiting = [row for row in self.rows if row.state != "done"]
             for row in waiting:
                 left = holder(self.logs(row.cell) / "lock")
@@ -180,6 +180,7 @@ class Sweep:
                         break
                     for _, job in running.values():
                         job.stop()
+                began = time.monotonic()
                 for name, (row, job) in list(running.items()):
                     look = job.look()
                     if look.over:
@@ -193,8 +194,8 @@ class Sweep:
                         if look.reason or was == "pending":
                             row.reason = look.reason
                 on_change()
-                if running:
-                    time.sleep(POLL)
+                if running:  # reading the files of a thousand cells takes a second: mostly, it sleeps
+                    time.sleep(max(POLL, 4.0 * (time.monotonic() - began)))
             if self.count("done") == len(self.rows):
                 write_study(self.study, [RunRecord.of_folder(self.folder(row.cell)) for row in self.rows])
             return not asked

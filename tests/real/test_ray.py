@@ -1,0 +1,74 @@
+"""Sweeps on a Ray cluster of two nodes on this machine, one of which is lost."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from tests.cli.test_sweep import OPTIONS, cells, end, same_agents, sweeping, wait_for
+from tests.real.test_slurm import CELL, ENDLESS, checkpoints, learns, stop
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'sami-rl[ray]'")
+
+
+@pytest.fixture
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    # The head has no room for cells: a node that is lost is not the one that knows the others.
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    yield cluster
+    cluster.shutdown()
+
+
+def test_cells_on_ray_are_what_they_are_on_this_machine_and_needs_are_known(tmp_path, cluster):
+    cluster.add_node(num_cpus=1)
+    here, there = tmp_path / "here", tmp_path / "there"
+    with sweeping("--out", here, "--method", "tesac", *OPTIONS) as sweep:
+        assert end(sweep).code == 0
+    with sweeping("--out", there, "--method", "tesac", *OPTIONS, "--ray", cluster.address, "--json") as sweep:
+        ended = end(sweep)
+    assert (ended.code, cells(ended)[CELL]["state"]) == (0, "done")
+    assert same_agents(here / CELL, there / CELL)
+    needs = ["--ray", cluster.address, "--ray-set", "num_cpus=99"]
+    with sweeping("--out", tmp_path / "more", "--method", "tesac", *OPTIONS, *needs) as sweep:
+        ended = end(sweep)
+    assert ended.code == 1
+    assert ended.err.startswith("sami: no node of the Ray cluster has what a cell needs, {'CPU': 99")
+    assert not (tmp_path / "more").exists()
+
+
+def test_the_cell_of_a_node_that_is_lost_goes_on_elsewhere(tmp_path, cluster):
+    out, lock = tmp_path / "sweep", tmp_path / "sweep" / "logs" / CELL / "lock"
+    lost = cluster.add_node(num_cpus=1)
+    with sweeping("--out", out, *ENDLESS, "--set", "checkpoint_every=400", "--ray", cluster.address) as sweep:
+        wait_for(sweep, lambda: learns(out) and checkpoints(out))
+        first = lock.read_text()
+        cluster.add_node(num_cpus=1)
+        cluster.remove_node(lost, allow_graceful=False)
+        wait_for(sweep, lambda: lock.read_text() not in ("", first))
+        reached = learns(out)
+        wait_for(sweep, lambda: learns(out) > reached)
+        ended = stop(sweep)
+    assert ended.code == 130
+    assert f"sami sweep --resume {out} --ray {cluster.address}\n" in ended.out
+    assert "failed" not in ended.out
+    assert json.loads((out / CELL / "run.json").read_text())["state"] == "stopped"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(first.split()[1]), 0)
+
+
+def test_a_killed_sweep_takes_its_cells_on_ray_with_it(tmp_path, cluster):
+    cluster.add_node(num_cpus=1)
+    out, lock = tmp_path / "sweep", tmp_path / "sweep" / "logs" / CELL / "lock"
+    with sweeping("--out", out, *ENDLESS, "--ray", cluster.address) as sweep:
+        wait_for(sweep, lambda: learns(out))
+        job = int(lock.read_text().split()[1])
+        sweep.send_signal(signal.SIGKILL)
+        sweep.wait()
+    deadline = time.monotonic() + 60.0
+    while os.path.exists(f"/proc/{job}"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -1,0 +1,152 @@
+"""Sweeps on a real Slurm: submitted, run, cancelled, preempted, requeued, at its time limit, and gone on with."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_sweep import OPTIONS, TINY, cells, end, same_agents, sweeping, wait_for
+from tests.real.slurm_cluster import jobs, said, slurm_cluster
+
+ENDLESS = ["--method", "tesac", "--steps", "900000", "--episodes", "1", "--set", "collection.collectors=1"]
+ENDLESS += [word for key, value in TINY.items() if key != "checkpoint_every" for word in ("--set", f"{key}={value}")]
+CELL = "panda-tesac-0"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with slurm_cluster() as folder:
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def empty_queue(cluster):
+    yield
+    subprocess.run(["scancel", "--signal=KILL", f"--user={os.getuid()}"], check=False)
+    subprocess.run(["scancel", f"--user={os.getuid()}"], check=False)
+    deadline = time.monotonic() + 60.0
+    while jobs():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def learns(out):
+    """The steps that the cell's metrics have reached; 0 before there are any."""
+    with contextlib.suppress(FileNotFoundError, IndexError, ValueError):
+        return json.loads((out / CELL / "metrics.jsonl").read_text().splitlines()[-1])["step"]
+    return 0
+
+
+def checkpoints(out):
+    return sorted(int(path.name) for path in (out / CELL / "checkpoints").glob("[0-9]*") if path.name.isdigit())
+
+
+def stop(sweep):
+    os.killpg(sweep.pid, signal.SIGINT)
+    return end(sweep)
+
+
+def test_cells_on_slurm_are_what_they_are_on_this_machine(tmp_path, cluster):
+    here, there = tmp_path / "here", tmp_path / "there"
+    with sweeping("--out", here, "--method", "tesac", *OPTIONS) as sweep:
+        assert end(sweep).code == 0
+    with sweeping("--out", there, "--method", "tesac", *OPTIONS, "--slurm", "--json") as sweep:
+        ended = end(sweep)
+    assert (ended.code, cells(ended)[CELL]["state"]) == (0, "done")
+    assert same_agents(here / CELL, there / CELL)
+    assert (here / CELL / "evaluation.json").read_text() == (there / CELL / "evaluation.json").read_text()
+    assert (there / "runs.jsonl").is_file()
+    assert not list(there.rglob("*.pkl"))
+    assert "steps" in Path(cells(ended)[CELL]["log"]).read_text()
+
+
+@pytest.mark.parametrize("event", ["requeue", "preempt", "time limit"])
+def test_a_cell_with_a_collector_that_the_cluster_cuts_off_goes_on(tmp_path, cluster, event):
+    out = tmp_path / "sweep"
+    settings = ["--slurm-set", "time=2"] if event == "time limit" else []
+    with sweeping("--out", out, *ENDLESS, "--slurm", *settings) as sweep:
+        wait_for(sweep, lambda: learns(out))
+        (first,) = jobs("RUNNING")
+        if event == "requeue":
+            said("scontrol", "requeue", first)
+        elif event == "preempt":
+            script = "#!/bin/bash\nsleep 3\n"
+            urgent = ["sbatch", "--partition=urgent", "--cpus-per-task=2", "--output=/dev/null"]
+            subprocess.run(urgent, input=script, text=True, check=True, capture_output=True)
+        wait_for(sweep, lambda: checkpoints(out))
+        cut_at = checkpoints(out)[-1]
+        wait_for(sweep, lambda: learns(out) > cut_at)
+        (second,) = jobs("RUNNING")
+        assert (second == first) == (event != "time limit")
+        ended = stop(sweep)
+    assert ended.code == 130
+    assert "stopped with 0 of 1 cells done. Go on with:" in ended.out
+    assert f"sami sweep --resume {out} --slurm\n" in ended.out
+    assert "failed" not in ended.out
+    assert jobs() == []
+    assert checkpoints(out)[-1] > cut_at
+
+
+def test_a_cell_that_somebody_cancels_stops_at_a_checkpoint_and_is_not_submitted_again(tmp_path, cluster):
+    out = tmp_path / "sweep"
+    with sweeping("--out", out, *ENDLESS, "--slurm", "--json") as sweep:
+        wait_for(sweep, lambda: learns(out))
+        said("scancel", *jobs("RUNNING"))
+        ended = end(sweep)
+    cell = cells(ended)[CELL]
+    assert (ended.code, cell["state"], cell["reason"]) == (1, "stopped", "its job was cancelled")
+    assert checkpoints(out)
+    assert jobs() == []
+
+
+def test_what_waits_in_the_queue_says_why_and_ends_at_once(tmp_path, cluster):
+    out = tmp_path / "sweep"
+    holding = ["sbatch", "--parsable", "--cpus-per-task=2", "--output=/dev/null"]
+    subprocess.run(holding, input="#!/bin/bash\nsleep 600\n", text=True, check=True, capture_output=True)
+    with sweeping("--out", out, *ENDLESS, "--slurm") as sweep:
+        line = wait_for(sweep, sweep.stdout.readline)
+        assert line.startswith(f"{CELL} pending: pending in Slurm's queue: ")
+        asked = time.monotonic()
+        ended = stop(sweep)
+    assert ended.code == 130
+    assert time.monotonic() - asked < 30.0
+    assert "have not stopped yet" not in ended.out
+    assert len(jobs()) == 1
+    assert not (out / CELL).exists()
+
+
+def test_the_job_of_a_sweep_that_was_killed_is_taken_by_the_next(tmp_path, cluster):
+    out = tmp_path / "sweep"
+    with sweeping("--out", out, *ENDLESS, "--slurm", "--slurm-set", "partition=urgent") as sweep:
+        wait_for(sweep, lambda: learns(out))
+        first = jobs("RUNNING")
+        sweep.kill()
+    with sweeping("--resume", out, "--slurm") as sweep:
+        wait_for(sweep, sweep.stdout.readline)
+        assert jobs() == first
+        assert stop(sweep).code == 130
+    assert json.loads((out / "sweep.json").read_text())["cluster"] == {"partition": "urgent"}
+    assert jobs() == []
+    assert checkpoints(out)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("cpus_per_task=99", "Slurm does not take this: allocation failure: Requested node configuration is not"),
+        ("partition=nope", "Slurm does not take this: invalid partition specified: nope; "),
+        ("colour=blue", "Slurm does not take this: sbatch: unrecognized option '--colour=blue'; "),
+        ("output=x", "--slurm-set output=... is the sweep's own; leave it out."),
+    ],
+)
+def test_what_slurm_would_not_run_is_refused_before_anything_is_written(tmp_path, cluster, setting, message):
+    with sweeping("--out", tmp_path / "sweep", *ENDLESS, "--slurm", "--slurm-set", setting) as sweep:
+        ended = end(sweep)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith(f"sami: {message}")
+    assert not (tmp_path / "sweep").exists()
