@@ -181,3 +181,12 @@ def renamed(nodes):
     for node in nodes:
         node.input[:] = [name.replace("observation.position", "observation.attitude") for name in node.input]
     return nodes
+
+
+def test_a_recording_of_version_1_replays_to_the_last_bit():
+    """Made by `sami run --record` before recordings had chunks: `--env panda --episodes 2 --steps 6 --seed 3`."""
+    recording = read_recording(Path(__file__).with_name("version-1.mcap"))
+    assert (recording.about["version"], recording.closed, len(recording.steps)) == (1, True, 12)
+    assert recording.episodes == {0: (Ending.STEPS, False), 1: (Ending.STEPS, False)}
+    comparison = replay(recording, Session.load("models/panda-satesac.onnx"))
+    assert (comparison.steps, str(comparison)) == (12, "12 steps compared, none differs")
