@@ -23,13 +23,16 @@ class Events:
     """Tells the events of ticks that are given one after the other."""
 
     def __init__(self) -> None:
-        self._begin()
+        self._outcome: tuple[Outcome, str] = (Outcome.ACTED, "")
+        self._limited: tuple[str, ...] = ()
+        self._phase: Phase | None = None
+        self._alarm = False
 
     def of(self, episode: int, record: StepRecord) -> list[Event]:
         """Return the events of the next tick."""
         found: list[Event] = []
         if record.step == 0:
-            self._begin()
+            self._outcome, self._limited, self._phase, self._alarm = (Outcome.ACTED, ""), (), None, False
             found.append(Event("INFO", f"episode {episode} begins"))
         if record.swapped:
             found.append(Event("INFO", f"model {record.swapped.contract.name} takes over"))
@@ -48,12 +51,6 @@ class Events:
             found.append(Event("ERROR", text) if stopped else Event("INFO", f"limited: {text}"))
         self._limited = record.limited_by
         return found + self._adaptation(record)
-
-    def _begin(self) -> None:
-        self._outcome: tuple[Outcome, str] = (Outcome.ACTED, "")
-        self._limited: tuple[str, ...] = ()
-        self._phase: Phase | None = None
-        self._alarm = False
 
     def _adaptation(self, record: StepRecord) -> list[Event]:
         now, found = record.telemetry, list[Event]()

@@ -92,7 +92,7 @@ def read_recording(path: str | Path) -> Recording:
                         about = _about(_json(record.metadata["about"]))
                         if about.get("version") not in READABLE:
                             break
-                    elif isinstance(record, mcap.Metadata) and record.name == EPISODE:
+                    elif isinstance(record, mcap.Metadata) and record.name.startswith(EPISODE):
                         came = {name: _json(value) for name, value in record.metadata.items()}
                         episodes[whole_number(came["episode"])] = RecordedEpisode(
                             Ending(came["ended"]), came["success"]

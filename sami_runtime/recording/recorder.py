@@ -2,7 +2,7 @@
 
 A tick is one line of JSON on the channel `/step`, which is what a replay reads: numbers are written with all their
 digits, so that reading gives them back to the last bit. Beside it stands what tools show, see `topics`. One metadata
-record, `sami`, is at the beginning; another one, `sami.episode`, after each episode says what came of it, and
+record, `sami`, is at the beginning; another one, `sami.episode.NUMBER`, after each episode says what came of it, and
 `sami.closed` that nothing follows.
 
 Ticks are handed to the disk in chunks, by another thread: those of `CHUNK_S` together, and at once the tick of a stop
@@ -113,7 +113,7 @@ class Recorder:
         self._topics.log(ended, self._log_time(self._time), now)
         told = {"episode": self._episode, "ended": came.ended.value, "success": came.success}
         self._hand_over()
-        self._chunks.tell(EPISODE, {name: json.dumps(value) for name, value in told.items()})
+        self._chunks.tell(f"{EPISODE}.{self._episode}", {name: json.dumps(value) for name, value in told.items()})
 
     def close(self) -> None:
         """Completes the file, or removes it if no tick was recorded. Does nothing the second time.

@@ -22,7 +22,7 @@ from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.chunked_file import ChunkedFile
 from sami_runtime.recording.events import Event
-from sami_runtime.recording.schemas import LEVELS, Schemas, field_names
+from sami_runtime.recording.schemas import FOXGLOVE, LEVELS, Schemas, field_names
 from sami_runtime.signals import Signal
 
 FRAME = "world"
@@ -73,9 +73,12 @@ class Topics:
             for at, each in enumerate(contract.observation, 1)
         }
         action = contract.action
-        self._proposed = self._row("/action/proposed", "sami.action.Proposed", action)
-        self._executed = self._row("/action/executed", "sami.action.Executed", action)
-        self._context = self._row("/context", "sami.Context", contract.context.signal) if contract.context else None
+        self._answers = {
+            "proposed": self._row("/action/proposed", "sami.action.Proposed", action),
+            "executed": self._row("/action/executed", "sami.action.Executed", action),
+        }
+        if contract.context:
+            self._answers["context"] = self._row("/context", "sami.Context", contract.context.signal)
         self._extra = {
             each.name: self._row(f"/answer/{each.name}", f"sami.answer.{each.name}", each)
             for each in contract.extra_outputs
@@ -92,9 +95,9 @@ class Topics:
             "proposed": "sami.action.Proposed",
             "executed": "sami.action.Executed",
         }
-        if self._context:
+        if contract.context:
             parts["context"] = "sami.Context"
-        self._made = {name: self._schemas.message(name) for name in _MADE}
+        self._made = {name: self._schemas.message(name) for name in FOXGLOVE}
         self._tick_message = self._schemas.declare("sami.Tick", {**TICK, **parts})
         self._parts = {name: _varint(8 * at + 2) for at, name in enumerate((*TICK, *parts), 1) if name in parts}
         self._tick = self._channel("/tick", "sami.Tick")
@@ -111,14 +114,11 @@ class Topics:
                 observed += row.nested + data
         if seen:
             parts["observation"] = observed
-        for name, row, value in (
-            ("proposed", self._proposed, record.action),
-            ("executed", self._executed, record.executed),
-            ("context", self._context, record.context),
-        ):
-            if row and value is not None and (data := row.encode(value)):
+        answered = {"proposed": record.action, "executed": record.executed, "context": record.context}
+        for name, answer in self._answers.items():
+            if answered[name] is not None and (data := answer.encode(answered[name])):
                 parts[name] = data
-                add(row.number, data, log_time, publish_time)
+                add(answer.number, data, log_time, publish_time)
         for name, value in record.extra.items():
             if name in self._extra and (data := self._extra[name].encode(value)):
                 add(self._extra[name].number, data, log_time, publish_time)
@@ -128,7 +128,7 @@ class Topics:
         for name, data in self._placed(seen, stamp):
             add(self._pose[name], data, log_time, publish_time)
         if self._joints and self._joints[0].name in seen:
-            add(self._joint_states, self._jointed(seen, stamp), log_time, publish_time)
+            add(self._joint_states, self._jointed(*self._joints, seen, stamp), log_time, publish_time)
         for event in events:
             self.log(event, log_time, publish_time)
 
@@ -176,8 +176,7 @@ class Topics:
             at.x, at.y, at.z, at.w = _xyzw(turned, None if turned is None else seen[turned.name])
             yield name, framed.SerializeToString()
 
-    def _jointed(self, seen: Mapping[str, Any], stamp: Any) -> bytes:
-        angle, rate = self._joints
+    def _jointed(self, angle: Signal, rate: Signal | None, seen: Mapping[str, Any], stamp: Any) -> bytes:
         columns = {"position": seen[angle.name]} | ({"velocity": seen[rate.name]} if rate and rate.name in seen else {})
         rows = {name: np.asarray(value, np.float64).ravel().tolist() for name, value in columns.items()}
         joint = self._made["foxglove.JointState"]
@@ -220,9 +219,6 @@ class Topics:
             each for each in self.contract.observation if (each.unit, each.elements) == ("rad/s", angles[0].elements)
         ]
         return angles[0], rates[0] if rates else None
-
-
-_MADE = tuple(f"foxglove.{each}" for each in "Vector3 Quaternion Pose PoseInFrame JointState JointStates Log".split())
 
 
 def _xyzw(signal: Signal | None, value: Any) -> tuple[float, float, float, float]:
