@@ -41,6 +41,7 @@ FLOORS = {
         "kit safety watchdog",
         "loop",
         "checks recording",
+        "tables",
         "run testing",
         "__init__",
     ),
