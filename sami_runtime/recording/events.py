@@ -45,8 +45,8 @@ class Events:
             found.append(Event("INFO", "the policy acts again"))
         if record.outcome is not Outcome.STANDING:
             self._outcome = (record.outcome, kind)
-        if record.limited_by and record.limited_by != self._limited:
-            stopped = "stop" in record.limited_by
+        stopped = "stop" in record.limited_by
+        if stopped or (record.limited_by and not self._limited):
             text = f"the gate stopped the robot: {record.reason}" if stopped else ", ".join(record.limited_by)
             found.append(Event("ERROR", text) if stopped else Event("INFO", f"limited: {text}"))
         self._limited = record.limited_by

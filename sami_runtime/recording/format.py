@@ -61,6 +61,7 @@ def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
             "weights_sha256": session.artifact.graph_sha256,
         },
         "contract": _plain_contract(contract),
+        **({"atlas": contract.atlas.model_dump(mode="json", exclude={"covariance"})} if contract.atlas else {}),
         "limits": plain((limits or Limits()).model_dump()),
         "providers": list(session.active_providers),
         "versions": {name: version_of(name) for name in PACKAGES},
