@@ -81,6 +81,12 @@ class Rows:
             row["words"] = self.words[words:]
         return row
 
+    def forget(self, count: int) -> None:
+        """Take back the last words, which did not arrive; they are new when they are next needed."""
+        for word in self.words[-count:]:
+            del self._known[word]
+        del self.words[-count:]
+
     def _time(self, at: float) -> float:
         """Return seconds since the run began; a loop without a clock counts each episode from 0."""
         if self._begun is None:

@@ -166,7 +166,7 @@ function drawTimes(canvas, run, look, names) {
 
 // Where contexts lie: the known dynamics, and the way of the window's mean through them.
 function drawMap(canvas, run, look, window_) {
-  const size = Math.min(300, canvas.clientWidth), area = prepared(canvas, size);
+  const size = Math.min(innerWidth > 760 ? 280 : 220, canvas.clientWidth), area = prepared(canvas, size);
   if (!area) return;
   const { pen, width } = area, columns = run.groups.find(each => each.kind === "context").columns.map(name => run.col(name));
   const known = run.atlas ? run.atlas.mean : [];

@@ -170,10 +170,10 @@ function neighbour(by) {
 }
 
 function drawOverview() {
-  const area = prepared($("overview"), 38);
+  const height = 14 + 28 * views.length, area = prepared($("overview"), height);
   if (!area || !views.length) return;
-  const { pen, width } = area, whole = longest(), each = 34 / views.length;
-  pen.fillStyle = colours.card; pen.fillRect(0, 0, width, 38);
+  const { pen, width } = area, whole = longest(), each = (height - 4) / views.length;
+  pen.fillStyle = colours.card; pen.fillRect(0, 0, width, height);
   views.forEach((view, k) => {
     const run = view.run, origin = view.origin(), top = 2 + k * each;
     if (!run.count) return;
@@ -196,9 +196,9 @@ function drawOverview() {
     if (run.episodes.length < width / 6) { pen.fillStyle = colours.ink; pen.globalAlpha = .35; for (const e of run.episodes) pen.fillRect(Math.round((run.t(e.from) - origin) / whole * width), top, 1, each - 2); pen.globalAlpha = 1; }
   });
   const x = t => t / whole * width;
-  pen.fillStyle = colours.paper; pen.globalAlpha = .72; pen.fillRect(0, 0, x(look.from), 38); pen.fillRect(x(look.to), 0, width, 38); pen.globalAlpha = 1;
-  pen.strokeStyle = colours.accent; pen.lineWidth = 1.5; pen.strokeRect(x(look.from) + .75, .75, Math.max(3, x(look.to) - x(look.from) - 1.5), 36.5);
-  pen.fillStyle = colours.ink; pen.fillRect(x(look.at) - .5, 0, 1.5, 38);
+  pen.fillStyle = colours.paper; pen.globalAlpha = .72; pen.fillRect(0, 0, x(look.from), height); pen.fillRect(x(look.to), 0, width, height); pen.globalAlpha = 1;
+  pen.strokeStyle = colours.accent; pen.lineWidth = 1.5; pen.strokeRect(x(look.from) + .75, .75, Math.max(3, x(look.to) - x(look.from) - 1.5), height - 1.5);
+  pen.fillStyle = colours.ink; pen.fillRect(x(look.at) - .5, 0, 1.5, height);
 }
 $("overview").addEventListener("pointerdown", event => {
   const box = $("overview").getBoundingClientRect(), time = each => Math.max(0, Math.min(1, (each.clientX - box.left) / box.width)) * longest(), start = time(event);
