@@ -157,10 +157,12 @@ def _values(value: Any, size: int) -> list[Any]:
 
 
 def _plain(number: Any) -> Any:
-    """Return a number with the digits that a screen has use for; None for what is none."""
-    if not isinstance(number, float | int | np.number) or not math.isfinite(number):
+    """Return a number as far as a screen has use for it, which is to the microsecond; None for what is none."""
+    if number.__class__ is float:
+        return round(number, 6) if math.isfinite(number) else None
+    if number is None or isinstance(number, bool | str | list | dict):
         return None
-    return number if isinstance(number, int) else float(f"{number:.7g}")
+    return number if isinstance(number, int) else _plain(float(number))
 
 
 def _named(values: Mapping[str, Any]) -> str:

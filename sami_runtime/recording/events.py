@@ -37,7 +37,7 @@ class Events:
         if record.swapped:
             found.append(Event("INFO", f"model {record.swapped.contract.name} takes over"))
         if record.missed:
-            found.append(Event("WARNING", f"{record.missed} ticks passed without a turn"))
+            found.append(Event("WARNING", f"{record.missed} tick{'s' * (record.missed > 1)} passed without a turn"))
         kind = record.reason.partition(":")[0]
         if (record.outcome, kind) != self._outcome and record.outcome not in QUIET:
             found.append(Event("WARNING", f"{record.outcome.value}: {record.reason}".removesuffix(": ")))
