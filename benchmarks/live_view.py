@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 from loop_period import Noise
-
 from sami_cli.view.feed import Feed
+
 from sami_runtime import Limits, MonotonicClock, SafetyGate, Session, run_episode
 from sami_runtime.model.artifact import read_artifact
 

@@ -34,7 +34,7 @@ class Rows:
         self._known = {"": 0}
         self._events = Events()
         self._begun: float | None = None
-        self._last = self._offset = 0.0
+        self._last, self._offset, self._period = 0.0, 0.0, 1.0 / contract.rate_hz
         self._task: Mapping[str, Any] | None = None
         self._signals = contract.observation
         self._sizes = {"proposed": contract.action.size, "context": contract.context_size}
@@ -56,7 +56,7 @@ class Rows:
         seen = {} if record.observation is None else record.observation.values
         reward = record.info.get("reward")
         numbers: list[Any] = [
-            *(self._time(record.time), episode, record.step, self._word(record.outcome.value)),
+            *(self._time(record), episode, record.step, self._word(record.outcome.value)),
             *(self._word(record.reason), self._word("; ".join(record.limited_by))),
             self._word(told.phase.value if told and told.phase else ""),
             self._word(_named(told.nearest) if told and told.nearest else ""),
@@ -87,14 +87,17 @@ class Rows:
             del self._known[word]
         del self.words[-count:]
 
-    def _time(self, at: float) -> float:
-        """Return seconds since the run began; a loop without a clock counts each episode from 0."""
+    def _time(self, record: StepRecord) -> float:
+        """Return seconds since the run began. An episode begins a period after the one before, or later.
+
+        A loop without a clock counts each from 0, and a clock that stands still between them gives two ticks one time.
+        """
         if self._begun is None:
-            self._begun = self._last = at
-        if at < self._last:
-            self._offset += self._last - at
-        self._last = at
-        return round(at + self._offset - self._begun, 6)
+            self._begun = self._last = record.time
+        elif record.step == 0:
+            self._offset += max(0.0, self._last + self._period - record.time)
+        self._last = record.time
+        return round(record.time + self._offset - self._begun, 6)
 
     def _word(self, text: str) -> int:
         if text not in self._known:

@@ -80,6 +80,7 @@ class Recorder:
         self._step = self._chunks.channel(TOPIC, schema["title"], ("jsonschema", "json"), data, {})
         self._topics, self._events = Topics(self._chunks, session.contract), Events()
         self._time, self._began, self._offset_ns = 0.0, 0.0, 0
+        self._period = 1.0 / session.contract.rate_hz
 
     def __call__(self, record: StepRecord) -> None:
         """Write one tick.
@@ -90,7 +91,7 @@ class Recorder:
         self._require_writable()
         self._episode += record.step == 0
         self._sequence += 1
-        now, log_time = time.time_ns(), self._log_time(record.time)
+        now, log_time = time.time_ns(), self._log_time(record.time, record.step == 0)
         self._chunks.add(self._step, json.dumps(message_of(self._episode, record)).encode(), log_time, now)
         if record.swapped and record.swapped.contract != self._topics.contract:
             self._topics = Topics(self._chunks, record.swapped.contract)
@@ -135,12 +136,14 @@ class Recorder:
         if self._sequence < 0:
             self.path.unlink(missing_ok=True)  # a name that is in the way of the next try
 
-    def _log_time(self, at: float) -> int:
+    def _log_time(self, at: float, begins: bool = False) -> int:
         """Return a time of the loop's clock, laid on the machine's when the recording began; it never goes back."""
         if self._sequence <= 0:
             self._offset_ns = time.time_ns() - round(1e9 * at)
-        elif at < self._time:  # an episode without a clock counts its time from 0
-            self._offset_ns += round(1e9 * (self._time - at))
+        elif (
+            begins
+        ):  # a loop without a clock counts each episode from 0, one that stands still gives two ticks one time
+            self._offset_ns += max(0, round(1e9 * (self._time + self._period - at)))
         self._time = at
         return self._offset_ns + round(1e9 * at)
 

@@ -86,7 +86,7 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait_for(self, expression, timeout_s=30):
+    def wait_for(self, expression, timeout_s=120):
         """Wait until an expression is true on the page."""
         until = time.monotonic() + timeout_s
         while not self.value(expression):

@@ -82,6 +82,15 @@ def messages(path):
         return [message.data.decode() for _, _, message in make_reader(file).iter_messages(topics=["/step"])]
 
 
+@pytest.mark.parametrize("clock", [None, ManualClock(start=5.0)], ids=["without", "with"])
+def test_no_two_ticks_have_one_time_also_of_episodes_that_a_clock_does_not_tell_apart(session, arm, path, clock):
+    record(path, session, arm(*([clock] if clock else [])), episodes=3, clock=clock)
+    with open(path, "rb") as file:
+        times = [message.log_time for _, _, message in make_reader(file).iter_messages(topics=["/tick"])]
+    assert np.diff(times).min() > 0.039e9
+    assert times[-1] - times[0] == pytest.approx(29 * 0.04e9, abs=1e3)
+
+
 def test_a_recorder_needs_nothing_but_the_records(session, arm, path, tmp_path):
     """Written later, beside a session that went on, they make the same recording; and so does what was read of it."""
     records, _ = record(path, session, arm(nan_at_reads=[4]), episodes=2)
