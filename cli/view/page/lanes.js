@@ -127,9 +127,9 @@ function drawStrips(canvas, run, look, strips, { axis = false } = {}) {
   });
   if (axis) {
     pen.fillStyle = colours.soft; pen.textAlign = "center"; pen.textBaseline = "top";
-    for (const mark of nice(look.from, look.to, (right - left) / 90)) {
-      const px = x(mark); if (px < left + 8 || px > right - 14) continue;
-      pen.fillRect(px, strips.length * row, 1, 4); pen.fillText(seconds(mark - look.origin).replace(/\.?0+ s$/, " s"), px, strips.length * row + 5);
+    for (const mark of nice(look.from - look.origin, look.to - look.origin, (right - left) / 90)) {
+      const px = x(mark + look.origin); if (px < left + 8 || px > right - 14) continue;
+      pen.fillRect(px, strips.length * row, 1, 4); pen.fillText(seconds(mark).replace(/\.?0+ s$/, " s"), px, strips.length * row + 5);
     }
   }
   cursor(pen, look, x, strips.length * row, left, right);

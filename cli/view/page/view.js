@@ -135,7 +135,7 @@ class View {
     this.mapSaid.textContent = run.atlas ? "Grey: means of the dynamics that it was trained in, in the plane in which they differ most. Orange: the way in this episode up to now." : "The way in this episode up to now, in the plane in which contexts differ most.";
     let last = null;
     for (const each of this.buttons || []) { each.button.classList.remove("now"); if (each.at <= at) last = each.button; }
-    if (last) { last.classList.add("now"); if (playing) this.list.scrollTop = last.offsetTop - this.list.offsetTop - 90; }
+    if (last) { last.classList.add("now"); if (last !== this.here) this.list.scrollTop = last.offsetTop - this.list.offsetTop - 90; this.here = last; }
   }
 }
 
