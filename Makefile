@@ -18,9 +18,9 @@ test-real: .venv/dev  ## what takes minutes: real processes, clocks and signals,
 	$(BIN)/python -m pytest tests/real
 
 # libonnxruntime-dev: from Debian 13 on.
-debian:  ## what tests need from Debian (C++ example, Slurm), where it may be installed; they skip without it
+debian:  ## what tests need from Debian (C++ example, Slurm, pages), where it may be installed; they skip without it
 	@test "$$(id -u)" = 0 || become="sudo -n"; \
-	for package in nlohmann-json3-dev libonnxruntime-dev slurm-wlm; do \
+	for package in nlohmann-json3-dev libonnxruntime-dev slurm-wlm chromium; do \
 		dpkg -s $$package >/dev/null 2>&1 && continue; \
 		$$become apt-get install -y -qq $$package >/dev/null 2>&1 || \
 		{ $$become apt-get update -qq && $$become apt-get install -y -qq $$package; } >/dev/null 2>&1 || \

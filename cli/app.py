@@ -15,7 +15,7 @@ import typer
 from .judging import adapt, compare, contrast, gather, robustness
 from .judging import eval as evaluate
 from .model_files import atlas, describe, export, inspect, models, sign, verify
-from .robot import bench, check_adapter, doctor, fit_gap, new_adapter, replay, run
+from .robot import bench, check_adapter, convert, doctor, fit_gap, new_adapter, replay, run, view
 from .training import sweep, train
 
 EXTRAS = {
@@ -79,6 +79,8 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "new-adapter": new_adapter.new_adapter,
         "check-adapter": check_adapter.check_adapter,
         "replay": replay.replay,
+        "convert": convert.convert,
+        "view": view.view,
         "fit-gap": fit_gap.fit_gap,
         "bench": bench.bench,
         "doctor": doctor.doctor,

@@ -41,6 +41,7 @@ FLOORS = {
         "kit safety watchdog",
         "loop",
         "checks recording",
+        "tables",
         "run testing",
         "__init__",
     ),
@@ -54,7 +55,7 @@ FLOORS = {
         "runs",
         "export report sweep lookahead",
     ),
-    "cli": ("__init__", "show drive", "training judging model_files robot", "app"),
+    "cli": ("__init__", "show drive view", "training judging model_files robot", "app"),
 }
 """Rooms of each package from the ground up, a floor each: what stands lower does not know what is built on it."""
 MAX_MODULES = 10

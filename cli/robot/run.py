@@ -23,6 +23,7 @@ HIDDEN_TASK, LOOP, PERSON, OUTPUT = (
     "What is kept and shown",
 )
 """Panels of the help."""
+PRIORITY_HELP = "Real-time priority of the loop (SCHED_FIFO), where cores are busy: 50."
 PREWARM_S, AWAKE_S = 0.0007, 0.0003
 """How long before each tick of a paced run the policy is warmed up, and the core kept awake [s]."""
 
@@ -133,9 +134,11 @@ def run(
     ] = "",
     command_delay: Annotated[float | None, typer.Option(min=0.0, help=DELAY_HELP, rich_help_panel=LOOP)] = None,
     record: Annotated[
-        Path | None,
-        typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.", rich_help_panel=OUTPUT),
+        Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.", rich_help_panel=OUTPUT)
     ] = None,
+    browse: Annotated[
+        bool, typer.Option("--live", help="Watch it in a browser of this machine.", rich_help_panel=OUTPUT)
+    ] = False,
     shadow: Annotated[
         Path | None,
         typer.Option(
@@ -149,15 +152,7 @@ def run(
         typer.Option(min=0.0, help="Difference of an action that still counts as alike.", rich_help_panel=LOOP),
     ] = 0.0,
     provider: Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ...", rich_help_panel=LOOP)] = "cpu",
-    priority: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=99,
-            help="Real-time priority of the loop (SCHED_FIFO), where cores are busy: 50.",
-            rich_help_panel=LOOP,
-        ),
-    ] = None,
+    priority: Annotated[int | None, typer.Option(min=1, max=99, help=PRIORITY_HELP, rich_help_panel=LOOP)] = None,
     lock_memory: Annotated[
         bool, typer.Option("--lock-memory", help="Keep all memory from being swapped out.", rich_help_panel=LOOP)
     ] = False,
@@ -209,6 +204,7 @@ def run(
     from ..show import episodes as told
     from ..show.film import Film, film_path_of, renderer
     from ..show.live import LiveLine
+    from ..view.feed import watching
 
     render = renderer(render, gif, dry_run)
     fixed = {"mass": mass, "friction": friction, "damping": damping}
@@ -246,6 +242,9 @@ def run(
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
         if dog is not None:
             closing.enter_context(dog)  # it can stop the robot before anything moves that
+        facts = {"env": world.name, "seed": seed, **({"excited": True} if excite else {})}
+        made = {"simulator": not world.real, "dry_run": dry_run, "gap": bool(gap)}
+        feed = closing.enter_context(watching(browse, session, session.contract.name, facts | made))
         closing.enter_context(realtime.real_time(priority, lock_memory))
         robot: Any = world.make(clock, session.contract)
         closing.callback(robot.close)
@@ -260,7 +259,7 @@ def run(
             dry_run=dry_run,
             prewarm_s=PREWARM_S if paced else 0.0,
             record=record,
-            facts={"env": world.name, "seed": seed, **({"excited": True} if excite else {})},
+            facts=facts,
             shadow=follower,
             watchdog=dog,
             loop_hz=loop_hz,
@@ -291,6 +290,7 @@ def run(
                     rewards.append(step.info["reward"])
                 if "skill" in step.info:
                     skills[step.info["skill"]] += 1
+                feed(step)
                 if not json:
                     live(step)
                 if film is not None and film.wants(step):
@@ -303,6 +303,7 @@ def run(
             if not json:
                 print(told.line(row, world, report, hopeless), flush=True)
             said, going = attend.between(driving, report, pilot, wait_s, last=number + 1 == wanted)
+            feed.ended(said)
             if said is not report:
                 row |= {"ended": said.ended.value, "success": said.success}
             if json:

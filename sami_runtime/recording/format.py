@@ -21,9 +21,12 @@ from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Phase, Reading
 from sami_runtime.values import is_numeric
 
-RECORDING_VERSION = 1
-TOPIC, METADATA, EPISODE = "/step", "sami", "sami.episode"
-"""Where a recording holds its ticks, what it is one of, and what came of each episode; the last that is told counts."""
+RECORDING_VERSION = 2
+READABLE = (1, 2)
+"""Versions that are read; the first one had no chunks, and no topic but that of the ticks."""
+TOPIC, METADATA, EPISODE, CLOSED = "/step", "sami", "sami.episode", "sami.closed"
+"""Where a recording holds its ticks, what it is one of, what came of each episode (the last that is told counts), and
+that it is complete."""
 PACKAGES = ("sami", "numpy", "onnxruntime")
 SCHEMA: dict[str, Any] = {
     "title": "sami.Step",
@@ -58,6 +61,7 @@ def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
             "weights_sha256": session.artifact.graph_sha256,
         },
         "contract": _plain_contract(contract),
+        **({"atlas": contract.atlas.model_dump(mode="json", exclude={"covariance"})} if contract.atlas else {}),
         "limits": plain((limits or Limits()).model_dump()),
         "providers": list(session.active_providers),
         "versions": {name: version_of(name) for name in PACKAGES},
@@ -141,21 +145,20 @@ def mcap_parts() -> Any:
     try:
         import lz4.frame  # mcap brings both
         import zstandard
-        from mcap import exceptions, records, stream_reader, writer
+        from mcap import data_stream, exceptions, records, stream_reader
     except ModuleNotFoundError as error:
         raise RecordingError(f"recordings need the package {error.name}: {install_hint('record')}") from None
+    kinds = "Channel Chunk ChunkIndex DataEnd Header Message MessageIndex Metadata MetadataIndex Schema Statistics"
     return SimpleNamespace(
-        Writer=writer.Writer,
+        **{name: getattr(records, name) for name in kinds.split()},
+        RecordBuilder=data_stream.RecordBuilder,
         StreamReader=stream_reader.StreamReader,
         breakup_chunk=stream_reader.breakup_chunk,
         lz4=lz4.frame,
         zstandard=zstandard,
-        Chunk=records.Chunk,
-        Metadata=records.Metadata,
-        Message=records.Message,
-        DataEnd=records.DataEnd,
         EndOfFile=exceptions.EndOfFile,
         McapError=exceptions.McapError,
+        MAGIC=MAGIC,
     )
 
 

@@ -15,10 +15,12 @@ from sami_runtime.errors import RecordingError
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import (
+    CLOSED,
     EPISODE,
     MAGIC,
     METADATA,
-    RECORDING_VERSION,
+    READABLE,
+    TOPIC,
     RecordedEpisode,
     RecordedStep,
     mcap_parts,
@@ -78,7 +80,7 @@ def read_recording(path: str | Path) -> Recording:
     about: Mapping[str, Any] | None = None
     steps: list[RecordedStep] = []
     episodes: dict[int, RecordedEpisode] = {}
-    closed = False
+    closed, topics = False, dict[int, str]()
     if Path(path).exists() and not Path(path).is_file():
         raise RecordingError(f"{path} is no regular file. Give the path of a recording.")
     try:
@@ -88,16 +90,18 @@ def read_recording(path: str | Path) -> Recording:
                 for record in records(whole, Path(path).stat().st_size, mcap):
                     if isinstance(record, mcap.Metadata) and record.name == METADATA:
                         about = _about(_json(record.metadata["about"]))
-                        if about.get("version") != RECORDING_VERSION:
+                        if about.get("version") not in READABLE:
                             break
-                    elif isinstance(record, mcap.Metadata) and record.name == EPISODE:
+                    elif isinstance(record, mcap.Metadata) and record.name.startswith(EPISODE):
                         came = {name: _json(value) for name, value in record.metadata.items()}
                         episodes[whole_number(came["episode"])] = RecordedEpisode(
                             Ending(came["ended"]), came["success"]
                         )
-                    elif isinstance(record, mcap.Message):
+                    elif isinstance(record, mcap.Channel):
+                        topics[record.id] = record.topic
+                    elif isinstance(record, mcap.Message) and topics[record.channel_id] == TOPIC:
                         steps.append(recorded_step(_json(record.data)))
-                    closed = closed or isinstance(record, mcap.DataEnd)
+                    closed = closed or _closes(record, about, mcap)
             except mcap.EndOfFile:
                 if about is None or _ends_properly(file):
                     raise
@@ -107,17 +111,24 @@ def read_recording(path: str | Path) -> Recording:
         raise RecordingError(
             f"{path} is damaged, or no recording of sami run: {_said(error)}. Copy it again."
         ) from error
-    if about is None or about.get("version") != RECORDING_VERSION:
+    if about is None or about.get("version") not in READABLE:
         found = "none" if about is None else about.get("version")
         raise RecordingError(
-            f"{path} has recording version {found}; this sami_runtime reads version {RECORDING_VERSION}. "
-            "Give a file that sami run --record wrote."
+            f"{path} has recording version {found}; this sami_runtime reads versions "
+            f"{' and '.join(map(str, READABLE))}. Give a file that sami run --record wrote."
         )
     try:
         contract = Contract.model_validate(about["contract"])
     except DAMAGED as error:
         raise RecordingError(f"{path} holds no contract that can be read: {_said(error)}. Copy it again.") from error
     return Recording(Path(path), about, contract, tuple(steps), closed, episodes)
+
+
+def _closes(record: Any, about: Mapping[str, Any] | None, mcap: Any) -> bool:
+    """Whether a record says that the file is complete; in version 1 its end did."""
+    if about is not None and about["version"] == 1:
+        return isinstance(record, mcap.DataEnd)
+    return isinstance(record, mcap.Metadata) and record.name == CLOSED
 
 
 def _json(text: str | bytes) -> Any:
@@ -133,7 +144,7 @@ def _about(value: Any) -> dict[str, Any]:
     """
     if not isinstance(value, dict):
         raise ValueError("what it says of itself is no table")
-    if value.get("version") == RECORDING_VERSION:
+    if value.get("version") in READABLE:
         if not all(isinstance(value["model"][name], str) for name in ("path", "name", "weights_sha256")):
             raise ValueError("its model has no path, name or weights")
         for name, kind in (("versions", dict), ("providers", list), ("machine", str), ("contract", dict)):

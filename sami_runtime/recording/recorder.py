@@ -1,9 +1,12 @@
-"""Recordings: every tick of a loop as one line of JSON in an MCAP file, which a killed process leaves readable.
+"""Recordings: every tick of a loop in an MCAP file, which a killed process leaves readable.
 
-The file has one channel, `/step`, and one metadata record, `sami`, at its beginning; another one, `sami.episode`, after
-each episode says what came of it. Nothing is kept back: each tick is
-handed to the operating system before the next one begins. Numbers are written with all their digits, so that reading
-gives them back to the last bit.
+A tick is one line of JSON on the channel `/step`, which is what a replay reads: numbers are written with all their
+digits, so that reading gives them back to the last bit. Beside it stands what tools show, see `topics`. One metadata
+record, `sami`, is at the beginning; another one, `sami.episode.NUMBER`, after each episode says what came of it, and
+`sami.closed` that nothing follows.
+
+Ticks are handed to the disk in chunks, by another thread: those of `CHUNK_S` together, and at once the tick of a stop
+and the end of an episode. A kill loses what was not handed over: the last `CHUNK_S` of ticks, and the tick before it.
 """
 
 from __future__ import annotations
@@ -13,11 +16,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from sami_runtime.errors import RecordingError
 from sami_runtime.loop.tick import StepRecord
+from sami_runtime.recording.chunked_file import ChunkedFile
+from sami_runtime.recording.events import Event, Events
 from sami_runtime.recording.format import (
+    CLOSED,
     EPISODE,
     METADATA,
     TOPIC,
@@ -29,8 +35,14 @@ from sami_runtime.recording.format import (
     schema_of,
     version_of,
 )
+from sami_runtime.recording.topics import Topics
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
+
+CHUNK_S = 0.5
+"""How long ticks wait for the others of their chunk [s], by the machine's clock."""
+CHUNK_BYTES = 4_000_000
+"""How large a chunk grows before that, where no clock keeps a rate."""
 
 
 class Recorder:
@@ -43,7 +55,7 @@ class Recorder:
         facts: What else a reader should know, such as the environment and the seed.
 
     Raises:
-        RecordingError: The file exists or cannot be written, or the package mcap is missing.
+        RecordingError: The file exists or cannot be written, or the package mcap or protobuf is missing.
     """
 
     def __init__(
@@ -53,22 +65,22 @@ class Recorder:
         self._episode = self._sequence = -1
         if self.path.suffix != ".mcap":
             raise RecordingError(f"cannot record to {path}; a recording is NAME.mcap.")
-        writer = mcap_parts().Writer
+        mcap = mcap_parts()
+        described = json.dumps({**plain(facts or {}), **describe(session, limits)})
         try:
-            self._file: IO[bytes] = open(self.path, "xb")  # noqa: SIM115 - closed by close()
+            self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
         except FileExistsError:
             raise RecordingError(f"{path} exists; a recording never replaces one. Choose another name.") from None
         except OSError as error:
             raise RecordingError(f"cannot record to {path}: {error.strerror}. Choose another place.") from error
-        # Without chunks, every message is whole in the file as soon as it is flushed.
-        self._writer = writer(self._file, use_chunking=False, enable_data_crcs=True)
-        self._writer.start(library=f"sami {version_of('sami')}")
-        described = schema_of(session.contract)
-        schema = self._writer.register_schema(described["title"], "jsonschema", json.dumps(described).encode())
-        self._channel = self._writer.register_channel(TOPIC, "json", schema)
-        # Last, because only metadata and messages take what was registered before them to the file.
-        self._writer.add_metadata(METADATA, {"about": json.dumps({**plain(facts or {}), **describe(session, limits)})})
-        self._file.flush()
+        self._chunks = ChunkedFile(self._file, mcap, f"sami {version_of('sami')}")
+        self._chunks.tell(METADATA, {"about": described})
+        schema = schema_of(session.contract)
+        data = json.dumps(schema).encode()
+        self._step = self._chunks.channel(TOPIC, schema["title"], ("jsonschema", "json"), data, {})
+        self._topics, self._events = Topics(self._chunks, session.contract), Events()
+        self._time, self._began, self._offset_ns = 0.0, 0.0, 0
+        self._period = 1.0 / session.contract.rate_hz
 
     def __call__(self, record: StepRecord) -> None:
         """Write one tick.
@@ -76,15 +88,16 @@ class Recorder:
         Raises:
             RecordingError: The file cannot be written.
         """
+        self._require_writable()
         self._episode += record.step == 0
         self._sequence += 1
-        message = message_of(self._episode, record)
-        now = time.time_ns()
-        try:
-            self._writer.add_message(self._channel, now, json.dumps(message).encode(), now, self._sequence)
-            self._file.flush()
-        except (OSError, ValueError) as error:
-            raise RecordingError(f"recording to {self.path} failed: {error}. Its whole ticks can be read.") from error
+        now, log_time = time.time_ns(), self._log_time(record.time, record.step == 0)
+        self._chunks.add(self._step, json.dumps(message_of(self._episode, record)).encode(), log_time, now)
+        if record.swapped and record.swapped.contract != self._topics.contract:
+            self._topics = Topics(self._chunks, record.swapped.contract)
+        self._topics.add(self._episode, record, self._events.of(self._episode, record), log_time, now)
+        if record.executed is None or self._chunks.filled > CHUNK_BYTES or time.monotonic() - self._began >= CHUNK_S:
+            self._hand_over()
 
     def conclude(self, came: RecordedEpisode) -> None:
         """Write what came of the episode whose ticks were written last; told again, the last one counts.
@@ -94,12 +107,14 @@ class Recorder:
         """
         if self._sequence < 0:
             return  # an episode without a tick is not in the file
+        self._require_writable()
+        now = time.time_ns()
+        text = {True: ", success", False: ", no success", None: ""}[came.success]
+        ended = Event("INFO", f"episode {self._episode} ended: {came.ended.value}{text}")
+        self._topics.log(ended, self._log_time(self._time), now)
         told = {"episode": self._episode, "ended": came.ended.value, "success": came.success}
-        try:
-            self._writer.add_metadata(EPISODE, {name: json.dumps(value) for name, value in told.items()})
-            self._file.flush()
-        except (OSError, ValueError) as error:
-            raise RecordingError(f"recording to {self.path} failed: {error}. Its whole ticks can be read.") from error
+        self._hand_over()
+        self._chunks.tell(f"{EPISODE}.{self._episode}", {name: json.dumps(value) for name, value in told.items()})
 
     def close(self) -> None:
         """Completes the file, or removes it if no tick was recorded. Does nothing the second time.
@@ -111,13 +126,34 @@ class Recorder:
             return
         try:
             try:
-                self._writer.finish()
+                self._chunks.end_chunk()
+                self._chunks.tell(CLOSED, {})
+                self._chunks.close()
             finally:
                 self._file.close()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise RecordingError(f"completing {self.path} failed: {error}. Its whole ticks can be read.") from error
         if self._sequence < 0:
             self.path.unlink(missing_ok=True)  # a name that is in the way of the next try
+
+    def _log_time(self, at: float, begins: bool = False) -> int:
+        """Return a time of the loop's clock, laid on the machine's when the recording began; it never goes back."""
+        if self._sequence <= 0:
+            self._offset_ns = time.time_ns() - round(1e9 * at)
+        elif (
+            begins
+        ):  # a loop without a clock counts each episode from 0, one that stands still gives two ticks one time
+            self._offset_ns += max(0, round(1e9 * (self._time + self._period - at)))
+        self._time = at
+        return self._offset_ns + round(1e9 * at)
+
+    def _hand_over(self) -> None:
+        self._chunks.end_chunk()
+        self._began = time.monotonic()
+
+    def _require_writable(self) -> None:
+        if error := self._chunks.error or (ValueError("it is closed") if self._file.closed else None):
+            raise RecordingError(f"recording to {self.path} failed: {error}. Its whole ticks can be read.") from error
 
     def __enter__(self) -> Recorder:
         return self

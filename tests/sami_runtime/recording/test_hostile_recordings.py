@@ -13,8 +13,8 @@ pytest.importorskip("mcap")
 import lz4.frame
 import zstandard
 from mcap.data_stream import RecordBuilder
-from mcap.records import Chunk, Message, Metadata
-from mcap.stream_reader import StreamReader
+from mcap.reader import make_reader
+from mcap.records import Chunk
 from mcap.writer import CompressionType, Writer
 
 from sami_runtime.errors import RecordingError, SamiError
@@ -34,14 +34,11 @@ def recorded(make, policy, arm, tmp_path):
     session, path = Session.load(make.write(policy)), tmp_path / "run.mcap"
     with Recorder(path, session) as recorder:
         run_episode(session, arm(), max_steps=3, on_step=recorder)
-    about, messages = None, []
     with path.open("rb") as file:
-        for record in StreamReader(file).records:
-            if isinstance(record, Metadata) and record.name == METADATA:
-                about = json.loads(record.metadata["about"])
-            elif isinstance(record, Message):
-                messages.append(json.loads(record.data))
-    return session, about, messages
+        reader = make_reader(file)
+        about = next(each.metadata["about"] for each in reader.iter_metadata() if each.name == METADATA)
+        messages = [json.loads(message.data) for _, _, message in reader.iter_messages(topics=[TOPIC])]
+    return session, json.loads(about), messages
 
 
 def write(path, about, messages, compression=CompressionType.NONE):

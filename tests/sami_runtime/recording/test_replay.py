@@ -1,6 +1,7 @@
 """Laws of following: a replay and a shadow answer as the session that they follow, or name where they do not."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ pytest.importorskip("mcap")
 
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import CheckFailed, SamiError
+from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.run_episode import run_episode
 from sami_runtime.recording.comparison import require_same
 from sami_runtime.recording.reader import read_recording
@@ -181,3 +183,12 @@ def renamed(nodes):
     for node in nodes:
         node.input[:] = [name.replace("observation.position", "observation.attitude") for name in node.input]
     return nodes
+
+
+def test_a_recording_of_version_1_replays_to_the_last_bit():
+    """Made by `sami run --record` before recordings had chunks: `--env panda --episodes 2 --steps 6 --seed 3`."""
+    recording = read_recording(Path(__file__).with_name("version-1.mcap"))
+    assert (recording.about["version"], recording.closed, len(recording.steps)) == (1, True, 12)
+    assert recording.episodes == {0: (Ending.STEPS, False), 1: (Ending.STEPS, False)}
+    comparison = replay(recording, Session.load(Path(__file__).parents[3] / "models/panda-satesac.onnx"))
+    assert (comparison.steps, str(comparison)) == (12, "12 steps compared, none differs")

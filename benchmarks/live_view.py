@@ -1,0 +1,127 @@
+"""Does a viewer disturb the loop? One run of a paced loop, in turns with `sami run --live` and without, and watched.
+
+    python benchmarks/live_view.py [--model FILE] [--rate 25] [--seconds 60] [--turns 4] [--json]
+
+Each turn runs `--seconds` of each of three kinds, so that all share what else the machine does: `alone`; `served`, with
+the server's process but nobody watching; `watched`, with a browser's connection that reads every event in a third
+process. For each kind: how late ticks began (lag), what reading, inference, gate and writing took (total), and the
+processor's time that telling those who watch costs the loop (told): p50, p99, p99.9 and worst in microseconds; and
+ticks that passed without a turn. What counts is the ratio of a row to `alone`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from loop_period import Noise
+from sami_cli.view.feed import Feed
+
+from sami_runtime import Limits, MonotonicClock, SafetyGate, Session, run_episode
+from sami_runtime.model.artifact import read_artifact
+
+KINDS = ("alone", "served", "watched")
+WATCH = """
+import sys, urllib.request
+seen = 0
+for line in urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1] + "events"):
+    seen += line.startswith(b"data: {\\"row\\"")
+print(seen)
+"""
+
+
+def turn(kind: str, model: Path, rate_hz: float, seconds: float) -> dict[str, Any]:
+    """Run the loop for so long, and return what each tick took [us]."""
+    artifact = read_artifact(model)
+    artifact = dataclasses.replace(artifact, contract=artifact.contract.model_copy(update={"rate_hz": rate_hz}))
+    session, clock = Session(artifact), MonotonicClock(0.0003)
+    robot, told = Noise(artifact.contract, clock), list[float]()
+    gate = SafetyGate(robot, artifact.contract, Limits(rest=0.0, rate=1000.0, acceleration=1e6, stop_after=10**9))
+    lags, totals, missed, watcher = list[float](), list[float](), 0, None
+    with ExitStack() as closing:
+        feed = None if kind == "alone" else closing.enter_context(Feed(artifact.contract, {}, kind))
+        if kind == "watched" and feed:
+            watcher = subprocess.Popen([sys.executable, "-c", WATCH, feed.url], stdout=subprocess.PIPE, text=True)
+            time.sleep(1.0)
+
+        def watch(record: Any) -> None:
+            nonlocal missed
+            lags.append(1e6 * record.lag)
+            totals.append(1e6 * sum(record.times))
+            missed += record.missed
+            if feed:
+                start = time.thread_time()
+                feed(record)
+                told.append(1e6 * (time.thread_time() - start))
+
+        run_episode(
+            session, robot, max_steps=round(rate_hz * seconds), clock=clock, gate=gate, on_step=watch, prewarm_s=0.0007
+        )
+        dropped = feed.dropped if feed else 0
+    seen = int(watcher.communicate(timeout=30)[0]) if watcher else 0
+    return {"lag": lags, "total": totals, "told": told, "missed": missed, "dropped": dropped, "seen": seen}
+
+
+def _percentiles(values: list[float]) -> list[float]:
+    return [round(float(each), 1) for each in np.percentile(values, [50, 99, 99.9, 100])] if values else []
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", type=Path, default=Path("models/panda-satesac.onnx"), help="model file")
+    parser.add_argument("--rate", type=float, default=25.0, help="Hz (25)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each kind in a turn (60)")
+    parser.add_argument("--turns", type=int, default=4, help="how often (4)")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    arguments = parser.parse_args()
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+    for number in range(arguments.turns):
+        for kind in (*KINDS[number % 3 :], *KINDS[: number % 3]):
+            for name, value in turn(kind, arguments.model, arguments.rate, arguments.seconds).items():
+                found[kind][name] = found[kind].get(name, [] if isinstance(value, list) else 0) + value
+    table = {
+        kind: {
+            name: [round(float(each), 1) for each in np.percentile(value, [50, 99, 99.9, 100])]
+            if value
+            else []
+            if isinstance(value, list)
+            else value
+            for name, value in rows.items()
+        }
+        for kind, rows in found.items()
+    }
+    ticks = len(found["alone"]["lag"])
+    ratios = {
+        kind: {name: round(table[kind][name][2] / table["alone"][name][2], 3) for name in ("lag", "total")}
+        for kind in KINDS[1:]
+    }
+    machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    told = {
+        "rate_hz": arguments.rate,
+        "ticks_of_each": ticks,
+        "machine": machine,
+        "us": table,
+        "p99.9_to_alone": ratios,
+    }
+    if arguments.json:
+        print(json.dumps(told, indent=2))
+        return
+    print(f"{ticks} ticks of each at {arguments.rate:g} Hz, {machine}; us: p50, p99, p99.9, worst")
+    for kind, rows in table.items():
+        columns = "   ".join(f"{name} {' '.join(f'{v:.0f}' for v in rows[name])}" for name in ("lag", "total", "told"))
+        print(f"{kind:>8}  {columns}   missed {rows['missed']}, dropped {rows['dropped']}, seen {rows['seen']}")
+    print(f"p99.9 to alone: {ratios}")
+
+
+if __name__ == "__main__":
+    main()

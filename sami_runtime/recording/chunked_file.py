@@ -1,0 +1,183 @@
+"""An MCAP file in chunks that is whole at all times: its index stands behind the last chunk, and moves with it.
+
+Tools read what the index at the end of a file lists. A file that gets its index when it is closed is, after a kill,
+none to them. Here each chunk takes the place of the index before it, and is followed by the new one. Whoever kills the
+process in the instant between (some 0.1 ms of each chunk) finds a file that ends in the middle: all whole chunks can be
+read from its beginning, only tools want it repaired.
+
+A thread packs and writes, so that the caller waits for no disk.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import struct
+import threading
+import zlib
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+MESSAGE = struct.Struct("<BQHIQQ")
+"""Of a message: opcode, length, channel, sequence, log time, publish time."""
+PLACE, PLACES = struct.Struct("<QQ"), struct.Struct("<BQHI")
+"""Of a message's index: its log time and place in the chunk; and what stands before those of a channel."""
+MESSAGE_KIND, PLACES_KIND, FOOTER_KIND = 5, 7, 2
+Part = tuple[bytes, dict[int, bytearray], int, int]
+"""A chunk's bytes before they are packed, the places of messages by channel, first and last log time."""
+
+
+class ChunkedFile:
+    """Writes one; all but `close` returns at once.
+
+    Args:
+        file: Where to: empty, opened for writing bytes without a buffer.
+        mcap: See `mcap_parts`.
+        library: Who writes.
+    """
+
+    def __init__(self, file: BinaryIO, mcap: Any, library: str) -> None:
+        self._file, self._mcap = file, mcap
+        self._packer = mcap.zstandard.ZstdCompressor(level=1)
+        self.error: OSError | ValueError | None = None
+        """What went wrong in writing; nothing is written after that."""
+        self._declared, self._schemas, self._channels = b"", 0, 0
+        self._indexes, self._metadata_indexes = bytearray(), bytearray()
+        self._chunks = self._metadata = self._sequence = 0
+        self._first, self._last, self._counts = 0, 0, dict[int, int]()
+        self._part, self._places, self._described = bytearray(), dict[int, bytearray](), 0
+        self._from = self._to = 0
+        self._at = file.write(mcap.MAGIC + self._record(mcap.Header(profile="", library=library)))
+        self._waiting: queue.SimpleQueue[Part | Any | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="recording", daemon=True)
+        self._thread.start()
+
+    def channel(self, topic: str, name: str, encoding: tuple[str, str], data: bytes, about: Mapping[str, str]) -> int:
+        """Declare a topic before its first message, and return its number.
+
+        Args:
+            topic: What it is called.
+            name: Of its schema.
+            encoding: Of the schema and of the messages.
+            data: The schema.
+            about: What else is to be known of the topic.
+        """
+        self._schemas += 1
+        self._channels += 1
+        schema = self._mcap.Schema(id=self._schemas, name=name, encoding=encoding[0], data=data)
+        channel = self._mcap.Channel(
+            id=self._channels,
+            schema_id=self._schemas,
+            topic=topic,
+            message_encoding=encoding[1],
+            metadata=dict(about),
+        )
+        self._declared += self._record(schema) + self._record(channel)
+        return self._channels
+
+    def add(self, channel: int, data: bytes, log_time: int, publish_time: int) -> None:
+        """Put a message into the chunk that is being filled."""
+        if self._described < len(self._declared):  # so that whoever reads from the beginning knows the channels
+            self._part += self._declared[self._described :]
+            self._described = len(self._declared)
+        self._sequence += 1
+        self._from, self._to = min(self._from, log_time) if self._places else log_time, max(self._to, log_time)
+        # Packed at once: hundreds of tuples a second would wake the garbage collector in the loop.
+        self._places.setdefault(channel, bytearray()).extend(PLACE.pack(log_time, len(self._part)))
+        self._part += MESSAGE.pack(MESSAGE_KIND, 22 + len(data), channel, self._sequence, log_time, publish_time)
+        self._part += data
+
+    @property
+    def filled(self) -> int:
+        """How many bytes the chunk that is being filled has."""
+        return len(self._part)
+
+    def end_chunk(self) -> None:
+        """Have what was added written."""
+        if self._places:
+            self._waiting.put((bytes(self._part), self._places, self._from, self._to))
+            self._part, self._places = bytearray(), {}
+
+    def tell(self, name: str, values: Mapping[str, str]) -> None:
+        """Have a metadata record written, after what was added before."""
+        self.end_chunk()
+        self._waiting.put(self._mcap.Metadata(name=name, metadata=dict(values)))
+
+    def close(self) -> None:
+        """Write what is left, and the last index.
+
+        Raises:
+            OSError, ValueError: It cannot be written, or something before could not.
+        """
+        self.end_chunk()
+        self._waiting.put(None)
+        self._thread.join()
+        if self.error:
+            raise self.error
+
+    def _work(self) -> None:
+        while (each := self._waiting.get()) is not None:
+            if self.error is None:
+                try:
+                    self._write(self._chunk(*each) if isinstance(each, tuple) else self._told(each))
+                except (OSError, ValueError) as error:  # a file that somebody closed is a ValueError
+                    self.error = error
+
+    def _write(self, data: bytes) -> None:
+        """Put bytes where the index is, and the new index behind them. The old one goes first: no mixture is read."""
+        end = self._at + len(data)
+        whole = data + self._index(end)
+        os.ftruncate(self._file.fileno(), self._at)
+        written = os.pwrite(self._file.fileno(), whole, self._at)
+        if written < len(whole):
+            raise OSError(28, os.strerror(28))
+        self._at = end
+
+    def _chunk(self, part: bytes, places: Mapping[int, bytearray], first: int, last: int) -> bytes:
+        mcap, packed = self._mcap, self._packer.compress(part)
+        chunk = self._record(mcap.Chunk("zstd", packed, last, first, zlib.crc32(part), len(part)))
+        indexes, offsets = bytearray(), {}
+        for channel, each in places.items():
+            offsets[channel] = self._at + len(chunk) + len(indexes)
+            indexes += PLACES.pack(PLACES_KIND, 6 + len(each), channel, len(each)) + each
+            self._counts[channel] = self._counts.get(channel, 0) + len(each) // PLACE.size
+        self._indexes += self._record(
+            mcap.ChunkIndex(len(chunk), self._at, "zstd", len(packed), last, len(indexes), offsets, first, len(part))
+        )
+        self._first = min(self._first, first) if self._chunks else first
+        self._last = max(self._last, last)
+        self._chunks += 1
+        return chunk + bytes(indexes)
+
+    def _told(self, metadata: Any) -> bytes:
+        record = self._record(metadata)
+        self._metadata_indexes += self._record(
+            self._mcap.MetadataIndex(offset=self._at, length=len(record), name=metadata.name)
+        )
+        self._metadata += 1
+        return record
+
+    def _index(self, start: int) -> bytes:
+        """Return the end of a file whose data end here."""
+        mcap = self._mcap
+        data_end = self._record(mcap.DataEnd(data_section_crc=0))
+        statistics = mcap.Statistics(
+            attachment_count=0,
+            channel_count=self._channels,
+            channel_message_counts=self._counts,
+            chunk_count=self._chunks,
+            message_count=sum(self._counts.values()),
+            message_end_time=self._last,
+            message_start_time=self._first,
+            metadata_count=self._metadata,
+            schema_count=self._schemas,
+        )
+        summary = self._declared + self._record(statistics) + bytes(self._indexes) + bytes(self._metadata_indexes)
+        footer = struct.pack("<BQQQ", FOOTER_KIND, 20, start + len(data_end), 0)  # but its checksum, which covers it
+        return data_end + summary + footer + struct.pack("<I", zlib.crc32(summary + footer)) + mcap.MAGIC
+
+    def _record(self, record: Any) -> bytes:
+        builder = self._mcap.RecordBuilder()
+        record.write(builder)
+        data: bytes = builder.end()
+        return data

@@ -1,0 +1,1 @@
+"""Recordings as tables: for spreadsheets, data frames and LeRobot."""

@@ -1,0 +1,169 @@
+"""A recording as one table: a row for each tick, a column for each number, with its name."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sami_runtime.distribution import install_hint
+from sami_runtime.errors import RecordingError
+from sami_runtime.loop.tick import StepRecord
+from sami_runtime.model.contract import Contract
+from sami_runtime.recording.reader import RecordedStep, Recording
+from sami_runtime.signals import Signal
+
+Row = dict[str, Any]
+READING = ("speed", "phase", "drift", "distance", "score", "alarm")
+"""What telemetry tells in one column each; the nearest dynamics have one for each feature."""
+
+
+def rows(recording: Recording) -> list[Row]:
+    """Return every tick of a recording, by the name of its column.
+
+    `observation.SIGNAL.ELEMENT`, `proposed.ELEMENT`, `executed.ELEMENT`, `context.NUMBER`, `answer.SIGNAL.ELEMENT`,
+    `telemetry.NAME`, `times.SECTION` [s], `info.NAME` of what the adapter told in numbers and words, and of the tick
+    itself. What a tick has nothing for is left out.
+    """
+    contract, found = recording.contract, []
+    for step in recording.steps:
+        contract = step.record.swapped.contract if step.record.swapped else contract
+        found.append(_row(recording, contract, step))
+    return found
+
+
+def columns(found: Iterable[Row]) -> list[str]:
+    """Return the names of all columns: those of the first rows first."""
+    names: dict[str, None] = {}
+    for row in found:
+        names.update(dict.fromkeys(row))
+    return list(names)
+
+
+def write_csv(recording: Recording, path: Path) -> int:
+    """Write a recording as CSV, every digit of every number, and return how many rows it has.
+
+    Raises:
+        RecordingError: The file exists, or cannot be written.
+    """
+    found = rows(recording)
+    require_new(path)
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns(found), restval="")
+            writer.writeheader()
+            writer.writerows(found)
+    except OSError as error:
+        raise RecordingError(f"cannot write {path}: {error.strerror}. Choose another place.") from error
+    return len(found)
+
+
+def write_parquet(recording: Recording, path: Path) -> int:
+    """Write a recording as Parquet, and return how many rows it has.
+
+    Raises:
+        RecordingError: The file exists or cannot be written, or the package pyarrow is missing.
+    """
+    arrow, parquet = arrow_parts()
+    found = rows(recording)
+    require_new(path)
+    table = arrow.table({name: _column(found, name) for name in columns(found)})
+    try:
+        parquet.write_table(table, path, compression="zstd")
+    except OSError as error:
+        raise RecordingError(f"cannot write {path}: {error}. Choose another place.") from error
+    return len(found)
+
+
+def require_new(path: Path) -> None:
+    """Refuse to replace what is there.
+
+    Raises:
+        RecordingError: Something is.
+    """
+    if path.exists():
+        raise RecordingError(f"{path} exists; nothing is ever replaced. Choose another name.")
+
+
+def arrow_parts() -> tuple[Any, Any]:
+    """Return pyarrow and its Parquet part.
+
+    Raises:
+        RecordingError: It is not installed.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError as error:
+        raise RecordingError(f"Parquet needs the package {error.name}: {install_hint('convert')}") from None
+    return pyarrow, parquet
+
+
+def finite(text: Any) -> Any:
+    """Return a number for what a recording has as `"nan"` or `"inf"`."""
+    return float(text) if text in ("nan", "inf", "-inf") else text
+
+
+def _column(found: list[Row], name: str) -> list[Any]:
+    values = [row.get(name) for row in found]
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float}:
+        return [None if value is None else float(value) for value in values] if float in kinds else values
+    return values if len(kinds) == 1 else [None if value is None else str(value) for value in values]
+
+
+def _row(recording: Recording, contract: Contract, step: RecordedStep) -> Row:
+    episode, record = step
+    came = recording.episodes.get(episode)
+    seen = {} if record.observation is None else record.observation.values
+    signals = {each.name: each for each in contract.observation}
+    row: Row = {"episode": episode, "step": record.step, "time": record.time, "outcome": record.outcome.value}
+    row |= {"reason": record.reason, "limited_by": "; ".join(record.limited_by)}
+    for name, value in seen.items():
+        row |= _elements(f"observation.{name}", signals.get(name), value)
+    row |= _elements("proposed", contract.action, record.action)
+    row |= _elements("executed", contract.action, record.executed)
+    row |= _elements("context", None, record.context if contract.context_size else None)
+    extra = {each.name: each for each in contract.extra_outputs}
+    for name, value in record.extra.items():
+        row |= _elements(f"answer.{name}", extra.get(name), value)
+    row |= _told(record)
+    row |= {f"times.{name}": value for name, value in record.times._asdict().items()}
+    row |= {"lag": record.lag, "missed": record.missed, "passed": record.passed}
+    row |= _flat("info", record.info)
+    if came is not None:
+        row |= {"ended": came.ended.value, **({} if came.success is None else {"success": came.success})}
+    return row
+
+
+def _elements(prefix: str, signal: Signal | None, value: Any) -> Row:
+    if value is None:
+        return {}
+    numbers = np.asarray(value).ravel().tolist()
+    named = signal is not None and signal.size == len(numbers)
+    elements = signal.elements if signal is not None and named else tuple(map(str, range(len(numbers))))
+    return {f"{prefix}.{element}": float(number) for element, number in zip(elements, numbers, strict=True)}
+
+
+def _told(record: StepRecord) -> Row:
+    if record.telemetry is None:
+        return {}
+    told = record.telemetry.plain()
+    row = {f"telemetry.{name}": told[name] for name in READING if told[name] is not None}
+    return row | _flat("telemetry.nearest", told["nearest"] or {})
+
+
+def _flat(prefix: str, value: Mapping[str, Any]) -> Row:
+    """Return what is one number, word or truth each; lists by their index."""
+    row: Row = {}
+    for name, each in value.items():
+        if isinstance(each, Mapping):
+            row |= _flat(f"{prefix}.{name}", each)
+        elif isinstance(each, list | tuple | np.ndarray):
+            row |= _flat(f"{prefix}.{name}", {str(at): part for at, part in enumerate(each)})
+        elif each is not None:
+            row[f"{prefix}.{name}"] = finite(each)
+    return row

@@ -1,0 +1,119 @@
+"""`sami view`, `sami convert` and `sami run --live`."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcap")
+from sami_cli.view.page import page, run_of
+
+from sami_runtime.recording.reader import read_recording
+
+ROOT = Path(__file__).parents[2]
+OLD = ROOT / "tests/sami_runtime/recording/version-1.mcap"
+MODEL = ROOT / "models/panda-satesac.onnx"
+
+
+def test_view_writes_one_file_that_names_nobody_else(sami):
+    done = sami("view", OLD, OLD, "--out", "both.html", "--no-open")
+    assert (done.code, done.out) == (0, "wrote both.html\n")
+    text = Path("both.html").read_text()
+    assert "connect-src 'none'" in text
+    assert re.findall(r"https?://[^\s\"'`)]+", text) == []
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    runs = json.loads(data)["runs"]
+    assert [(run["count"], run["model"]) for run in runs] == [(12, "panda-satesac")] * 2
+
+
+def test_view_refuses_what_is_no_recording(sami):
+    Path("other.mcap").write_bytes(b"hello")
+    done = sami("view", "other.mcap", "--no-open")
+    assert (done.code, done.out) == (1, "")
+    assert "other.mcap is damaged, or no recording" in done.err
+    assert not Path("other.html").exists()
+
+
+def test_nothing_in_a_recording_can_end_the_script_that_it_stands_in():
+    run = run_of(read_recording(OLD)) | {"name": "</script><script>alert(1)</script>"}
+    assert page([run]).count("</script>") == 2
+
+
+def test_convert_wants_to_know_what_to_write(sami):
+    done = sami("convert", OLD)
+    assert done.code == 1
+    assert "--csv OUT, --parquet OUT or --lerobot OUT" in done.err
+
+
+def test_convert_writes_a_table(sami):
+    done = sami("convert", OLD, "--csv", "run.csv")
+    assert (done.code, done.out) == (0, "wrote run.csv: 12 rows\n")
+    assert len(Path("run.csv").read_text().splitlines()) == 13
+
+
+@pytest.fixture(scope="module")
+def live():
+    """The address of a run that goes on until the tests are done."""
+    command = [sys.executable, "-c", "from sami_cli.app import main; main()", "run", "--model", str(MODEL)]
+    command += ["--env", "panda", "--episodes", "999", "--real-time", "--live", "--no-keys", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield next(line for line in process.stderr if "watch it at " in line).split()[-1]
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def ask(address, method="GET", host=None, data=None):
+    """The status of an answer, and the answer."""
+    request = urllib.request.Request(address, method=method, headers={"Host": host} if host else {}, data=data)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=30) as answer:
+            return answer.status, answer.read(200)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, b""
+
+
+def test_a_run_is_served_to_who_knows_the_address_and_to_nobody_else(live):
+    assert ask(live)[0] == 200
+    server, token = re.fullmatch(r"(http://127\.0\.0\.1:\d+/)([\w-]{22})/", live).groups()
+    for address in (server, f"{server}events", f"{server}{token[:-1]}/", live + "other", f"{server}{'x' * 22}/events"):
+        assert ask(address)[0] == 404, address
+    assert ask(live, host="example.org")[0] == 404, "a page elsewhere that calls this machine by another name"
+    port = int(server.split(":")[2].strip("/"))
+    mine = socket.gethostbyname(socket.gethostname())
+    if mine != "127.0.0.1":
+        with socket.socket() as other:
+            assert other.connect_ex((mine, port)) != 0, "only this machine may ask"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_can_be_commanded(live, method):
+    assert ask(live, method, data=b"stop")[0] == 501
+    assert ask(live + "events", method, data=b"stop")[0] == 501
+
+
+def test_events_tell_what_the_run_is_and_every_tick_from_the_first(live):
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(live + "events", timeout=60) as answer:
+        told = []
+        for line in answer:
+            if line.startswith(b"data: "):
+                told.append(json.loads(line[6:]))
+            if len(told) > 40:
+                break
+    run = told[0]["run"]
+    assert (run["model"], run["env"], run["rate"]) == ("panda-satesac", "panda", 25.0)
+    rows = [dict(zip(run["columns"], each["row"], strict=True)) for each in told[1:] if "row" in each]
+    steps = [row["step"] for row in rows if row["episode"] == 0]
+    assert steps == list(range(len(steps)))
+    assert {"executed.dx", "context.0", "observation.ee_position.z", "infer"} <= rows[0].keys()

@@ -1,0 +1,121 @@
+"""A headless Chromium, driven over its own protocol: what it asks for, what it complains of, what it shows."""
+
+import base64
+import itertools
+import json
+import shutil
+import subprocess
+import time
+import urllib.request
+from contextlib import ExitStack
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+LOCAL = ("file://", "data:", "blob:")
+
+
+def needs_chromium():
+    """Skip where there is no browser, or nothing to talk to it with."""
+    pytest.importorskip("websockets", reason="websockets is not installed, which talks to Chromium")
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed; `make debian` installs it where it may")
+
+
+class Browser:
+    """One page; `with` closes it."""
+
+    def __init__(self, folder):
+        from websockets.sync.client import connect
+
+        self._closing = ExitStack()
+        self._process = subprocess.Popen(
+            [
+                *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"),
+                *("--hide-scrollbars", "--no-first-run", "--disable-background-networking"),
+                *(f"--user-data-dir={folder / 'profile'}", "about:blank"),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._closing.callback(self._process.wait, 10)
+        self._closing.callback(self._process.terminate)
+        told = folder / "profile/DevToolsActivePort"
+        for _ in range(600):
+            if told.exists() and (words := told.read_text().split()):
+                break
+            time.sleep(0.1)
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with self._opener.open(f"http://127.0.0.1:{words[0]}/json") as answer:
+            page = next(each for each in json.load(answer) if each["type"] == "page")
+        connected = connect(page["webSocketDebuggerUrl"], max_size=None, proxy=None)
+        self._socket = self._closing.enter_context(connected)
+        self._number = itertools.count(1)
+        self.requested, self.complaints = [], []
+        """Every address that the page asked for, and all that stands on its console."""
+        for domain in ("Page", "Network", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method, **parameters):
+        """Have the browser do something, and return its answer."""
+        number = next(self._number)
+        self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        while True:
+            message = json.loads(self._socket.recv(timeout=60))
+            self._note(message)
+            if message.get("id") == number:
+                assert "error" not in message, message
+                return message["result"]
+
+    def open(self, address, width=1440, height=1000, dark=False):
+        """Show a page, as wide and as dark as this."""
+        self.look(width, height, dark)
+        self.call("Page.navigate", url=address)
+        self.wait_for("document.readyState === 'complete'")
+
+    def look(self, width, height, dark):
+        """Be a screen of this size, with this taste."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[feature])
+        time.sleep(0.3)
+
+    def value(self, expression):
+        """Return what an expression is on the page."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def wait_for(self, expression, timeout_s=120):
+        """Wait until an expression is true on the page."""
+        until = time.monotonic() + timeout_s
+        while not self.value(expression):
+            assert time.monotonic() < until, f"{expression} did not come true"
+            time.sleep(0.1)
+
+    def key(self, key):
+        """Press a key."""
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key)
+        time.sleep(0.2)
+
+    def screenshot(self, path):
+        """Keep what is shown as PNG."""
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+    def _note(self, message):
+        method, told = message.get("method"), message.get("params", {})
+        if method == "Network.requestWillBeSent":
+            self.requested.append(told["request"]["url"])
+        elif method == "Runtime.exceptionThrown":
+            self.complaints.append(told["exceptionDetails"]["text"] + str(told["exceptionDetails"].get("exception")))
+        elif method == "Runtime.consoleAPICalled":
+            self.complaints.append(str(told["args"]))
+        elif method == "Log.entryAdded":
+            self.complaints.append(told["entry"]["text"])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._closing.close()
