@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +81,8 @@ class FrankaAdapter:
         self._sync = ClockSync(delay_s=known.delay_s)
         self._moves, self._turns = Differentiator(known.smooth_s), Differentiator.of_rotations(known.smooth_s)
         self._latest = Latest(self.observation, clock)
+        self._task = dict(known.task)
+        self._imaging = threading.Lock()
         self._arm: Beside[ArmState] | None = None
         self._hand: Beside[HandState] | None = None
         self._link = Datagrams(known.here, known.there, self._see, clock)
@@ -105,6 +109,10 @@ class FrankaAdapter:
         """The ids of the processes that speak to arm and hand."""
         return {each.part: each.pid for each in (self._arm, self._hand) if each is not None}
 
+    def place_with(self, task: Mapping[str, Any]) -> None:
+        """Have a simulated cube placed with another mass and on another table from the next reset on."""
+        self._task = dict(task)
+
     def reset(self, seed: int | None = None) -> None:
         """Go home, close the hand, and have the cube placed.
 
@@ -121,11 +129,12 @@ class FrankaAdapter:
                 f"there by hand, to {np.round(self._home, 3).tolist()} rad, or set move_home."
             )
         goal = np.random.default_rng(seed).uniform(self.settings.goal.low, self.settings.goal.high)
-        self._link.send(place=0 if seed is None else seed, task=self.settings.camera.task)
+        self._link.send(place=0 if seed is None else seed, task=self._task)
         self._clock.sleep_until(self._clock.now() + PLACED_S + self.settings.camera.delay_s)
-        self._moves.reset()
-        self._turns.reset()
-        self._latest.reset()
+        with self._imaging:
+            self._moves.reset()
+            self._turns.reset()
+            self._latest.reset()
         self._latest.always(desired_goal=goal)
 
     def read(self) -> Observation:
@@ -229,9 +238,10 @@ class FrankaAdapter:
         measured = self._sync.ours(float(str(told["time"])), received)
         cube = self._camera @ Frame.of(np.array(told["position"]), xyzw=np.array(told["xyzw"]))
         at = cube.translation
-        self._latest.put(measured, cube_position=at, achieved_goal=at, cube_rotation=cube.rpy)
-        self._latest.put(measured, cube_velocity=self._moves(at, measured))
-        self._latest.put(measured, cube_angular_velocity=self._turns(cube.rotation, measured))
+        with self._imaging:
+            moves, turns = self._moves(at, measured), self._turns(cube.rotation, measured)
+            self._latest.put(measured, cube_position=at, achieved_goal=at, cube_rotation=cube.rpy)
+            self._latest.put(measured, cube_velocity=moves, cube_angular_velocity=turns)
 
     def _require_camera(self) -> None:
         """Have the camera begin to tell.
