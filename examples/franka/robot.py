@@ -25,9 +25,11 @@ from typing import Any
 import franka_sim
 import mujoco
 import numpy as np
+from franka_sim.control_modes import ControlMode
 from franka_sim.franka_sim_server import FrankaSimServer
 from franka_sim.gripper.backend import GripperBackend, GripperStateData, validate_width
-from franka_sim.mujoco_franka_sim import MujocoFrankaSim
+from franka_sim.mujoco_franka_sim import ARM_INITIAL_Q, MujocoFrankaSim
+from franka_sim.sim_common import FR3_FORCE_LIMITS
 from numpy.typing import NDArray
 
 BASE = np.array([-0.6, 0.0, 0.0])
@@ -38,6 +40,10 @@ CUBE, FINGERS, HAND, TABLE = "cube", ("finger1", "finger2"), "hand", "table"
 WIDEST = 0.08
 RADIUS = {"finger": 0.5, "hand": 0.25}
 """Friction of the cube against the arm's parts; against the table it is half of the table's, as in training."""
+KP, KD = np.array([4500.0] * 2 + [3500.0] * 2 + [2000.0] * 3), np.array([200.0] * 2 + [160.0] * 2 + [80.0] * 3)
+"""Of the arm's servos [Nm/rad, Nm s/rad]."""
+LAG = 0.2
+"""Share of the way to a commanded position that its servos go in a cycle: 5 ms late, and steady where packets are not."""
 STIFF, DAMPED = 4000.0, 45.0
 """Of the fingers' servos [N/m, N s/m]."""
 
@@ -122,7 +128,7 @@ class Scene(MujocoFrankaSim):
         self._who: Any = None
         self._every, self._late_s, self._steps = round(1000 / images_hz), late_s, 0
         self._images: deque[tuple[float, bytes]] = deque()
-        self._task = task
+        self._task, self._target = task, ARM_INITIAL_Q.copy()
         self.pull = np.zeros(2)
         """Most force of each finger [N]."""
 
@@ -161,6 +167,17 @@ class Scene(MujocoFrankaSim):
         force = STIFF * error - DAMPED * self.data.qvel[self.finger_dofs_idx]
         clipped: NDArray[np.float64] = np.clip(force, -self.pull, self.pull)
         return clipped
+
+    def arm_control_torque(self) -> NDArray[np.float64]:
+        """Return the torques of the arm's joints [Nm]: position servos with a lag, as a robot's own controller has."""
+        if self.control_mode is not ControlMode.POSITION:
+            self._target = np.array(self.data.qpos[self.arm_qpos_adr])
+            torques: NDArray[np.float64] = super().arm_control_torque()
+            return torques
+        before, self._target = self._target, self._target + (self.latest_joint_positions - self._target) * LAG
+        speed, dq = (self._target - before) / self.dt, self.data.qvel[self.arm_dofs_idx]
+        torques = KP * (self._target - self.data.qpos[self.arm_qpos_adr]) + KD * (speed - dq)
+        return np.clip(torques, -FR3_FORCE_LIMITS, FR3_FORCE_LIMITS)
 
     def _apply_control(self) -> None:
         super()._apply_control()

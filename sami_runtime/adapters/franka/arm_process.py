@@ -45,6 +45,9 @@ IDLE_S = 0.01
 SETTLED = 100
 """Cycles of a motion after which the robot's success rate tells of this motion alone."""
 
+LATE_S = 2e-3
+"""Time between two states [s] after which the second one is not answered."""
+
 
 class ArmProcess:
     """Moves an arm as it is told, and stops it where nobody tells.
@@ -104,13 +107,18 @@ class ArmProcess:
         generator: JointGenerator | None = None
         begun, last, bad, why = self._cycles, time.perf_counter(), 0, ""
         while True:
-            state, passed = control.readOnce()
+            state, duration = control.readOnce()
+            passed = duration.to_sec()
+            if generator is not None and time.perf_counter() - last > LATE_S:
+                # An answer to this one would come late, and the robot has gone on by itself: wait for what it did.
+                state, duration = control.readOnce()
+                passed += duration.to_sec()
             at = time.perf_counter()
             if generator is None:
                 generator, cycles, begun = JointGenerator(self._settings.motion.limits, state.q_d), 1, self._cycles
             else:
                 missed = generator.agree(state.q_d, state.dq_d, state.ddq_d)
-                cycles = max(1, round(1e3 * passed.to_sec()))
+                cycles = max(1, round(1e3 * passed))
                 self._lost += max(missed, cycles - 1)
                 self._worst = max(self._worst, at - last)
             last = at
