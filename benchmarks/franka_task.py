@@ -90,7 +90,8 @@ def main():
     session = Session.load(shipped_models().get(given.model, given.model))
     clock, rows = MonotonicClock(), []
     busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(given.busy)]
-    robot = make(clock, session.contract, config)
+    with real_time(given.priority):  # also for what hears the camera
+        robot = make(clock, session.contract, config)
     try:
         with real_time(given.priority), Run(session, robot, clock, limits=Limits.load(HERE / "limits.toml")) as run:
             for task in PANDA_TASKS.sets[given.tasks]:

@@ -158,9 +158,10 @@ class FrankaAdapter:
             SafetyStop: The robot was stopped, and why; nothing was sent.
         """
         arm, hand = self._connected()
-        told, _ = arm.state, hand.state
+        told, fingers = arm.state, hand.state
         place = self._base @ self._ik.pose(told.positions)
-        wanted = self._allowed(self._reach * action[:3], place.translation)
+        pace = self.settings.hand.arm_waits if fingers.speed else 1.0
+        wanted = pace * self._allowed(self._reach * action[:3], place.translation)
         motion = self._ik.move(told.positions, self._base.inverse.vectors(wanted), self._period)
         arm.send(pack_joints(FOLLOW_JOINTS, motion.velocities))
         hand.send(pack_width(float(np.clip(self._seen["gripper_width"][0] + 0.2 * action[3], 0.0, 0.08))))

@@ -129,6 +129,7 @@ class ArmProcess:
                 bad = bad + 1 if self._rate < self._settings.least_success else 0
             why = why or self._reason(generator, bad)
             self._steer(generator, stop=bool(why))
+            generator.leash(state.q)
             # The first command is where the robot is: it measures speeds from there.
             positions = generator.positions if self._cycles == begun + 1 else generator.step()
             command = pylibfranka.JointPositions(positions.tolist())

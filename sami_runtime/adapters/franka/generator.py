@@ -24,6 +24,8 @@ BRAKING = (6.0, 2.585, 3.5, 4.0, 17.0, 5.5, 17.0)
 SLOPE = 8.0
 """Speed for each radian that is left, close to a target [1/s]."""
 
+LEASH_RAD, FOLLOWS_S = 0.015, 0.02
+"""How far a joint's reference may be ahead of it until it slows down [rad], beside what it follows late by [s]."""
 MOST_MISSED = 20
 """Commands in a row that a robot goes on without, before it stops by itself."""
 SAME_RAD = 5e-7
@@ -68,6 +70,7 @@ class JointGenerator:
         self._wanted: Array = np.zeros(7)
         self._goal: Array | None = None
         self._share = 1.0
+        self._slack, self._taut = np.ones(7), np.zeros(7)
 
     def follow(self, velocities: ArrayLike) -> None:
         """Go on with these velocities (7,) [rad/s], or as fast as is allowed."""
@@ -129,6 +132,16 @@ class JointGenerator:
         self.accelerations = np.clip(accelerations, -self.limits.acceleration, self.limits.acceleration)
         return MOST_MISSED
 
+    def leash(self, measured: ArrayLike) -> None:
+        """Go on no further than the arm can follow: what stands in its way is not pushed harder and harder.
+
+        Args:
+            measured: (7,) where the joints are [rad].
+        """
+        ahead = self.positions - np.asarray(measured) - FOLLOWS_S * self.velocities
+        self._slack = np.clip(2.0 - abs(ahead) / LEASH_RAD, 0.0, 1.0)
+        self._taut = np.sign(ahead)
+
     def _target(self) -> Array:
         """Return the velocities (7,) that are wanted, and allowed where the joints are."""
         if self._goal is None:
@@ -136,6 +149,7 @@ class JointGenerator:
         else:
             left = self._goal - self.positions
             wanted = np.sign(left) * np.minimum(self._braked(abs(left)), self._share * self.fastest)
+        wanted = np.where(wanted * self._taut > 0.0, wanted * self._slack, wanted)
         up = np.minimum(self._braked(self.high - self.positions), self._robots(self._high - self.positions))
         down = np.minimum(self._braked(self.positions - self.low), self._robots(self.positions - self._low))
         allowed: Array = np.clip(wanted, -np.minimum(self.fastest, down), np.minimum(self.fastest, up))
