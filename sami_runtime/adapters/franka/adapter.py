@@ -70,7 +70,7 @@ class FrankaAdapter:
         refuse(faults_of_contract(contract, settings))
         assert contract.sheet is not None
         numbers = contract.sheet.numbers
-        self.settings, self._clock, self._period = settings, clock, 1.0 / contract.rate_hz
+        self.settings, self.clock, self._period = settings, clock, 1.0 / contract.rate_hz
         self._base = Frame.of(numbers["arm_base"].values)
         self._home = np.array(numbers["home_joints"].values)
         self._reach = settings.motion.gain * np.array(numbers["reached_displacement"].values)
@@ -130,7 +130,7 @@ class FrankaAdapter:
             )
         goal = np.random.default_rng(seed).uniform(self.settings.goal.low, self.settings.goal.high)
         self._link.send(place=0 if seed is None else seed, task=self._task)
-        self._clock.sleep_until(self._clock.now() + PLACED_S + self.settings.camera.delay_s)
+        self.clock.sleep_until(self.clock.now() + PLACED_S + self.settings.camera.delay_s)
         with self._imaging:
             self._moves.reset()
             self._turns.reset()
@@ -219,7 +219,7 @@ class FrankaAdapter:
 
     def _heard(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
         """Take what the robot told; return whether it did since the reset."""
-        told, offset = arm.state, self._clock.now() - now()
+        told, offset = arm.state, self.clock.now() - now()
         place = self._base @ self._ik.pose(told.positions)
         velocity = self._base.vectors(self._ik.velocity(told.positions, told.velocities))
         self._latest.put(told.measured + offset, ee_position=place.translation, ee_velocity=velocity)

@@ -109,8 +109,9 @@ class ArmProcess:
         while True:
             state, duration = control.readOnce()
             passed = duration.to_sec()
-            if generator is not None and time.perf_counter() - last > LATE_S:
-                # An answer to this one would come late, and the robot has gone on by itself: wait for what it did.
+            if generator is not None and (time.perf_counter() - last > LATE_S or not generator.is_at(state.q_d)):
+                # A command came late, or this answer would: the robot has gone on by itself, and may yet take what is
+                # on its way. One state later it is settled where it went on to.
                 state, duration = control.readOnce()
                 passed += duration.to_sec()
             at = time.perf_counter()

@@ -111,6 +111,10 @@ class JointGenerator:
         self.positions = self.positions + velocities * CYCLE_S
         return self.positions
 
+    def is_at(self, positions: ArrayLike) -> bool:
+        """Return whether the robot says that it was commanded to be where this is."""
+        return float(abs(self.positions - np.asarray(positions)).max()) < SAME_RAD
+
     def agree(self, positions: ArrayLike, velocities: ArrayLike, accelerations: ArrayLike) -> int:
         """Go on from where the robot says that it was commanded to be; return how many commands it did not get.
 
