@@ -3,8 +3,8 @@
     make franka-sim &                                     # the robot, simulated
     python benchmarks/franka_task.py --episodes 10 --json results/franka.json
 
-The cube is simulated with the arm, and its mass and the table's friction are those of the training tasks. Whatever stops
-the robot ends an episode as a failure, and is told; the robot then recovers, which on a robot a person decides.
+The cube is simulated with the arm, and its mass and the table's friction are those of the training tasks. Whatever
+stops the robot ends an episode as a failure, and is told; the robot then recovers, which on a robot a person decides.
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ def episodes(run, robot, task, seeds, steps):
         robot.place_with(task)
         try:
             report = run.episode(seed=seed, max_steps=steps)
-            row |= {"success": bool(report.success), "steps": report.steps, "outcomes": {str(name.value): count for name, count in report.loop.outcomes.items()}, "limited": dict(report.loop.limited)}
+            row |= {
+                "success": bool(report.success),
+                "steps": report.steps,
+                "outcomes": {str(name.value): count for name, count in report.loop.outcomes.items()},
+                "limited": dict(report.loop.limited),
+            }
         except SafetyStop as stop:
             row |= {"success": False, "stopped": str(stop)}
             robot.recover()
@@ -67,6 +72,7 @@ def summary(rows):
 
 
 def main():
+    """Run the episodes, and print what came of them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="panda-satesac", help="a shipped model's name, or a file")
     parser.add_argument("--adapter-config", type=Path, default=HERE / "arm.toml")

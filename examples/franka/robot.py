@@ -1,8 +1,8 @@
 """A Franka FR3 with hand, table, cube and camera to try the adapter on: franka-sim behind the robot's own protocol.
 
-It needs an environment of its own, which `make franka-sim` makes and starts this in. Franka's library connects to it as
-to a robot (TCP 1337 and UDP for the arm, 1338 for the hand); the arm, the hand and the cube share one physics, MuJoCo's.
-The camera tells the cube's pose as JSON over UDP, in the table's frame, to whoever sent it `{"place": SEED}` last, which
+It needs an environment of its own, which `make franka-sim` makes and starts this in. Franka's library connects to it
+as to a robot (TCP 1337 and UDP for the arm, 1338 for the hand); arm, hand and cube share one physics, MuJoCo's. The
+camera tells the cube's pose as JSON over UDP, in the table's frame, to whoever sent it `{"place": SEED}` last, which
 also puts the cube somewhere on the table, as a person would between two episodes.
 """
 
@@ -43,7 +43,7 @@ RADIUS = {"finger": 0.5, "hand": 0.25}
 KP, KD = np.array([4500.0] * 2 + [3500.0] * 2 + [2000.0] * 3), np.array([200.0] * 2 + [160.0] * 2 + [80.0] * 3)
 """Of the arm's servos [Nm/rad, Nm s/rad]."""
 LAG = 0.2
-"""Share of the way to a commanded position that its servos go in a cycle: 5 ms late, and steady where packets are not."""
+"""Share of the way to a commanded position that its servos go in a cycle: 5 ms late, steady where packets are not."""
 STIFF, DAMPED = 4000.0, 45.0
 """Of the fingers' servos [N/m, N s/m]."""
 
@@ -52,7 +52,9 @@ def arm_urdf() -> str:
     """Return the arm that franka-sim serves, without its meshes."""
     text = (Path(franka_sim.__file__).parent / "models" / "fr3.urdf").read_text()
     text = re.sub(r"<(visual|collision)\b.*?</\1>", "", text, flags=re.DOTALL)
-    compiler = '<mujoco><compiler fusestatic="false" boundmass="0.001" boundinertia="1e-5" balanceinertia="true"/></mujoco>'
+    compiler = (
+        '<mujoco><compiler fusestatic="false" boundmass="0.001" boundinertia="1e-5" balanceinertia="true"/></mujoco>'
+    )
     return re.sub(r"(<robot [^>]*>)", rf"\1{compiler}", text, count=1)
 
 
@@ -80,7 +82,9 @@ def build_model() -> Any:
             limited=True,
             armature=0.1,
         )
-        finger.add_geom(name=name, type=box, size=[0.0088, 0.0071, 0.0114], pos=[0.0, side * 0.0071, 0.0425], mass=0.02, **none)
+        finger.add_geom(
+            name=name, type=box, size=[0.0088, 0.0071, 0.0114], pos=[0.0, side * 0.0071, 0.0425], mass=0.02, **none
+        )
         finger.add_geom(type=box, size=[0.0105, 0.006, 0.0155], pos=[0.0, side * 0.0195, 0.0155], mass=0.05, **none)
     coupled = spec.add_equality(type=mujoco.mjtEq.mjEQ_JOINT, name1="finger_joint1", name2="finger_joint2")
     coupled.objtype = mujoco.mjtObj.mjOBJ_JOINT

@@ -19,7 +19,7 @@ from sami_runtime.adapters.franka.link import Phase
 pytest.importorskip("pylibfranka")
 pytest.importorskip("mink")
 
-from tests.making.franka import EXAMPLE, PYTHON, ROOT, SimulatedRobot, drive, host  # noqa: E402
+from tests.making.franka import EXAMPLE, PYTHON, ROOT, SimulatedRobot, drive, host
 
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason=f"{PYTHON} is not there: make franka-sim makes it")
 RESTS_S = 1.0
@@ -135,7 +135,9 @@ def test_the_emergency_stop_works_from_another_process(robot, session):
         adapter.reset(0)
         up(adapter)
         program = "import os; from sami_runtime.adapters.franka import emergency_stop; emergency_stop()()"
-        subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        subprocess.run(
+            [sys.executable, "-c", program], check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
         assert rests(adapter)
         adapter.stop()
 
@@ -152,7 +154,10 @@ def test_a_reflex_ends_in_a_stop_and_nothing_recovers_unasked(robot, session, tm
         with pytest.raises(SafetyStop, match=r"the robot stopped by itself: .*communication_constraints_violation"):
             adapter.read()
         adapter.stop()
-    with pytest.raises(AdapterError, match=r"(?s)nothing was moved.*the mode Reflex.*franka recover"), robot.adapter(session):
+    with (
+        pytest.raises(AdapterError, match=r"(?s)nothing was moved.*the mode Reflex.*franka recover"),
+        robot.adapter(session),
+    ):
         pass
     settings = tmp_path / "arm.json"
     settings.write_text(json.dumps(robot.settings()))

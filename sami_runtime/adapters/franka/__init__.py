@@ -39,7 +39,7 @@ def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> FrankaAdap
 
 
 def emergency_stop() -> Callable[[], object]:
-    """Return what brings the arm of the parent process to rest, for a watchdog: by a way of its own to the arm's process.
+    """Return what brings the arm of the parent process to rest, for a watchdog, by a way of its own to the arm's.
 
     The arm's process stops the arm by itself where commands cease (`stale_s`); this one is there before that.
     """

@@ -37,7 +37,9 @@ def state(settings: Settings, recover: bool) -> str:
 def main() -> int:
     """Do what the command line says; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m sami_runtime.adapters.franka", description=__doc__)
-    parser.add_argument("what", choices=("state", "recover"), help="recover: leave a reflex, once you have seen its cause")
+    parser.add_argument(
+        "what", choices=("state", "recover"), help="recover: leave a reflex, once you have seen its cause"
+    )
     parser.add_argument("settings", type=Path, help="the file of --adapter-config")
     given = parser.parse_args()
     try:

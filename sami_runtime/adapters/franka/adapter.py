@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Executed, Observation
 from sami_runtime.adapters.franka.beside import Beside
+from sami_runtime.adapters.franka.link import FOLLOW as FOLLOW_JOINTS
 from sami_runtime.adapters.franka.link import (
     GO,
     RECOVER,
@@ -26,7 +27,6 @@ from sami_runtime.adapters.franka.link import (
     unpack_arm,
     unpack_hand,
 )
-from sami_runtime.adapters.franka.link import FOLLOW as FOLLOW_JOINTS
 from sami_runtime.adapters.franka.requirements import faults_of_contract, faults_of_robot, refuse
 from sami_runtime.adapters.franka.settings import Settings
 from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION
@@ -53,8 +53,8 @@ POLL_S = 0.005
 class FrankaAdapter:
     """Drives an FR3 by joint positions within its limits, 1000 times a second, from a process of its own.
 
-    An action is the velocity of the hand until the next one. Whatever stops the robot, its own reflexes, lost packets, a
-    loop that falls silent, is a SafetyStop with the reason at the next read or write, and at every one until `recover`.
+    An action is the velocity of the hand until the next one. Whatever stops the robot, its own reflexes, lost packets,
+    a loop that falls silent, is a SafetyStop with its reason at the next read or write, and at all until `recover`.
 
     Args:
         clock: The loop's.
@@ -160,7 +160,7 @@ class FrankaAdapter:
         arm, hand = self._connected()
         told, fingers = arm.state, hand.state
         place = self._base @ self._ik.pose(told.positions)
-        pace = self.settings.hand.arm_waits if fingers.speed else 1.0
+        pace = self.settings.hand.arm_waits if fingers.speed < 0.0 else 1.0
         wanted = pace * self._allowed(self._reach * action[:3], place.translation)
         motion = self._ik.move(told.positions, self._base.inverse.vectors(wanted), self._period)
         arm.send(pack_joints(FOLLOW_JOINTS, motion.velocities))

@@ -47,6 +47,8 @@ SETTLED = 100
 
 LATE_S = 2e-3
 """Time between two states [s] after which the second one is not answered."""
+SETTLING = 3
+"""States that are not answered then; after 20 the robot stops by itself."""
 
 
 class ArmProcess:
@@ -111,9 +113,10 @@ class ArmProcess:
             passed = duration.to_sec()
             if generator is not None and (time.perf_counter() - last > LATE_S or not generator.is_at(state.q_d)):
                 # A command came late, or this answer would: the robot has gone on by itself, and may yet take what is
-                # on its way. One state later it is settled where it went on to.
-                state, duration = control.readOnce()
-                passed += duration.to_sec()
+                # on its way. Some states later it is settled where it went on to.
+                for _ in range(SETTLING):
+                    state, duration = control.readOnce()
+                    passed += duration.to_sec()
             at = time.perf_counter()
             if generator is None:
                 generator, cycles, begun = JointGenerator(self._settings.motion.limits, state.q_d), 1, self._cycles

@@ -1,4 +1,4 @@
-"""Joint motions that a Franka accepts: velocity, acceleration and jerk within limits, whatever is asked for and when."""
+"""Joint motions that a Franka accepts: speed, acceleration and jerk within limits, whatever is asked for and when."""
 
 from __future__ import annotations
 

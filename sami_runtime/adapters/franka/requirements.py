@@ -59,18 +59,20 @@ def faults_of_contract(contract: Contract, settings: Settings) -> list[str]:
     if missing:
         return [*faults, f"the model's data sheet does not tell {', '.join(missing)}; see sami inspect"]
     home = np.array(sheet["home_joints"].values)
-    outside = [f"joint{at + 1}" for at in np.flatnonzero((home < LOW) | (home > HIGH))] if home.shape == (7,) else ["all"]
+    outside = (
+        [f"joint{at + 1}" for at in np.flatnonzero((home < LOW) | (home > HIGH))] if home.shape == (7,) else ["all"]
+    )
     if outside:
         faults.append(f"the model's home pose is beyond the ends of {', '.join(outside)} of an FR3")
     ours = PANDA_SHEET.numbers["flange_to_ee"].values[0]
     if abs(sheet["flange_to_ee"].values[0] - ours) > OFF_M:
-        faults.append(f"the model's hand ends {sheet['flange_to_ee'].values[0]:g} m from the flange, this one {ours:g} m")
+        faults.append(
+            f"the model's hand ends {sheet['flange_to_ee'].values[0]:g} m from the flange, this one {ours:g} m"
+        )
     return faults
 
 
-def faults_of_robot(
-    settings: Settings, arm: dict[str, Any], hand: dict[str, Any], home: ArrayLike
-) -> list[str]:
+def faults_of_robot(settings: Settings, arm: dict[str, Any], hand: dict[str, Any], home: ArrayLike) -> list[str]:
     """Return what of a robot, as it stands there, keeps it from being driven, a sentence each.
 
     Args:
@@ -92,7 +94,7 @@ def faults_of_robot(
     if not settings.move_home and off.max() > NEAR_RAD:
         faults.append(
             f"joint{int(off.argmax()) + 1} is {off.max():.3g} rad from home, and the arm may not move there (move_home "
-            f"= false). Bring it there by hand, to {np.round(home, 3).tolist()} rad, or set move_home"
+            f"= false). Bring it there by hand, to {np.round(np.asarray(home), 3).tolist()} rad, or set move_home"
         )
     if hand["max_width"] < HAND_M:
         faults.append(f"the hand opens to {hand['max_width']:g} m, it needs {HAND_M:g} m: have it home in Desk")

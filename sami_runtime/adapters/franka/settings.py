@@ -65,8 +65,8 @@ class Hand(_Table):
     """[m/s]."""
     force: Annotated[float, Field(gt=0.0, le=70.0)] = 30.0
     """With which it holds [N]."""
-    arm_waits: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
-    """Share of its speed that the arm keeps while the fingers move: in simulation these are much quicker than it."""
+    arm_waits: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """Share of its speed that the arm keeps while the fingers close: in simulation they do so within a tick or two."""
     least_change: Positive = 0.01
     """Change of the wanted width [m] that is worth a command; each takes the hand some tenths of a second."""
 
