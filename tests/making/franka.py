@@ -49,9 +49,11 @@ class SimulatedRobot:
     def adapter(self, session=None, **changed):
         """An adapter, and a loop that goes before others where that is allowed."""
         session = session or Session.load(shipped_models()["panda-satesac"])
-        with real_time(min(highest_priority(), 50) or None):
-            with closing(make(MonotonicClock(), session.contract, self.settings(**changed))) as made:
-                yield made
+        with (
+            real_time(min(highest_priority(), 50) or None),
+            closing(make(MonotonicClock(), session.contract, self.settings(**changed))) as made,
+        ):
+            yield made
 
     def close(self):
         self.process.kill()

@@ -1,4 +1,4 @@
-"""What runs beside the loop and speaks to the hand, whose commands come back when they are done, tenths of a second later.
+"""What runs beside the loop and speaks to the hand, whose commands come back when they are done, in tenths of a second.
 
 A hand tells nothing while it moves: pylibfranka waits for its answer, and one robot serves one connection. So what it
 is about to do is told before, and the loop reckons its width from that until it tells the next one.

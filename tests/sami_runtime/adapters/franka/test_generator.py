@@ -75,7 +75,7 @@ def test_no_joint_comes_near_its_end_or_faster_towards_it_than_the_robot_allows(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_lost_packets_break_no_limit_of_the_robot(seed):
-    """The robot goes on at the acceleration that it had; from there the next command goes on, by twice a jerk at most."""
+    """The robot goes on at the acceleration that it had; from there the next command goes on, by a jerk or two."""
     limits = JointLimits(0.6, 6.0, 1500.0)
     path = wild(seed, limits, lost=0.05)
     jerks = np.diff(path, n=3, axis=0) / CYCLE_S**3
