@@ -47,6 +47,8 @@ REST_S = 2.0
 """Longest time [s] that the arm may take to come to rest."""
 WALL_S = 0.15
 """The hand is slowed down so that it would be at the edge of its workspace no sooner than in this time [s]."""
+TURN_S = 0.25
+"""Time in which a hand that is turned wrong is turned back [s]; much sooner, the joints could not follow."""
 POLL_S = 0.005
 
 
@@ -162,10 +164,11 @@ class FrankaAdapter:
         place = self._base @ self._ik.pose(told.positions)
         pace = self.settings.hand.arm_waits if fingers.speed < 0.0 else 1.0
         wanted = pace * self._allowed(self._reach * action[:3], place.translation)
-        motion = self._ik.move(told.positions, self._base.inverse.vectors(wanted), self._period)
+        ahead = TURN_S / self._period
+        motion = self._ik.move(told.positions, self._base.inverse.vectors(ahead * wanted), TURN_S)
         arm.send(pack_joints(FOLLOW_JOINTS, motion.velocities))
         hand.send(pack_width(float(np.clip(self._seen["gripper_width"][0] + 0.2 * action[3], 0.0, 0.08))))
-        sent = np.append(self._base.vectors(motion.displacement) / self._reach, action[3])
+        sent = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
         sent = np.where(abs(sent - action) < 0.02, action, np.clip(sent, -1.0, 1.0)).astype(np.float32)
         off = np.linalg.norm(self._seen["achieved_goal"] - self._seen["desired_goal"])
         done = bool(off < self.settings.goal.within_m)
