@@ -17,7 +17,6 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import pylibfranka
 
 from sami_runtime.adapters.franka.generator import JointGenerator
 from sami_runtime.adapters.franka.link import (
@@ -61,6 +60,9 @@ class ArmProcess:
     """
 
     def __init__(self, link: socket.socket, settings: Settings, loop_process: int) -> None:
+        import pylibfranka  # of the extra: this module can be looked at without
+
+        self._franka = pylibfranka
         self._link, self._settings = link, settings
         self._link.setblocking(False)
         self._bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -75,10 +77,10 @@ class ArmProcess:
     def connect(self) -> dict[str, Any]:
         """Connect, set what the robot's own controller is to do, and return what is known of it; nothing moves."""
         enforced = self._settings.realtime == "enforce"
-        config = pylibfranka.RealtimeConfig.kEnforce if enforced else pylibfranka.RealtimeConfig.kIgnore
-        self._robot = pylibfranka.Robot(self._settings.robot, config)
+        config = self._franka.RealtimeConfig.kEnforce if enforced else self._franka.RealtimeConfig.kIgnore
+        self._robot = self._franka.Robot(self._settings.robot, config)
         state = self._robot.read_once()
-        if state.robot_mode == pylibfranka.RobotMode.Idle:
+        if state.robot_mode == self._franka.RobotMode.Idle:
             self._set_up()
         self._tell(state)
         return {"mode": state.robot_mode.name, "errors": str(state.last_motion_errors), "positions": list(state.q)}
@@ -105,7 +107,7 @@ class ArmProcess:
 
     def _move(self) -> None:
         """Move as told, until the arm rests."""
-        control = self._robot.start_joint_position_control(pylibfranka.ControllerMode.JointImpedance)
+        control = self._robot.start_joint_position_control(self._franka.ControllerMode.JointImpedance)
         generator: JointGenerator | None = None
         begun, last, bad, why = self._cycles, time.perf_counter(), 0, ""
         while True:
@@ -136,7 +138,7 @@ class ArmProcess:
             generator.leash(state.q)
             # The first command is where the robot is: it measures speeds from there.
             positions = generator.positions if self._cycles == begun + 1 else generator.step()
-            command = pylibfranka.JointPositions(positions.tolist())
+            command = self._franka.JointPositions(positions.tolist())
             command.motion_finished = done = self._phase is Phase.STOPPING and generator.at_rest
             control.writeOnce(command)
             self._arrived = generator.arrived
@@ -207,7 +209,7 @@ class ArmProcess:
 
     def _recover(self) -> None:
         """Leave a fault; only ever because somebody asked for it."""
-        if self._robot.read_once().robot_mode == pylibfranka.RobotMode.Reflex:
+        if self._robot.read_once().robot_mode == self._franka.RobotMode.Reflex:
             self._robot.automatic_error_recovery()
             self._set_up()
         self._phase, self._wanted = Phase.IDLE, None
@@ -235,7 +237,7 @@ class ArmProcess:
 
     def _explained(self, error: Exception) -> str:
         told = str(error).strip().removeprefix("libfranka: ").replace("\n", "; ")
-        if isinstance(error, pylibfranka.NetworkException):
+        if isinstance(error, self._franka.NetworkException):
             self._quit = True  # there is nothing left to speak to
             return f"the connection to the robot is lost: {told}"
         return f"the robot stopped by itself: {told}"

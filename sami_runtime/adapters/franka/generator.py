@@ -38,9 +38,9 @@ class JointLimits:
 
     speed: float = 0.5
     """Share of the highest speeds, up to 1."""
-    acceleration: float = 6.0
+    acceleration: float = 5.0
     """[rad/s2]."""
-    jerk: float = 2000.0
+    jerk: float = 1500.0
     """[rad/s3]: lower than the robot's, so that a lost packet or two break no limit."""
     margin: float = 0.1
     """Distance from the joints' ends [rad]."""

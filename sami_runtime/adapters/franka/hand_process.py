@@ -14,8 +14,6 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-import pylibfranka
-
 from sami_runtime.adapters.franka.link import (
     FAULT,
     FOLLOW,
@@ -46,9 +44,12 @@ class HandProcess:
     """
 
     def __init__(self, link: socket.socket, settings: Settings) -> None:
+        import pylibfranka  # of the extra: this module can be looked at without
+
+        self._franka = pylibfranka
         self._link, self._settings = link, settings.hand
         self._link.setblocking(False)
-        self._hand = pylibfranka.Gripper(settings.robot)
+        self._hand = self._franka.Gripper(settings.robot)
         self._wanted: float | None = None
         self._held: float | None = None
         self._commands, self._quit, self._broken = 0, False, False
@@ -70,7 +71,7 @@ class HandProcess:
                     self._go(width, self._wanted)
             except Exception as error:
                 self._broken = True
-                self._quit = isinstance(error, pylibfranka.NetworkException)
+                self._quit = isinstance(error, self._franka.NetworkException)
                 with suppress(OSError):
                     self._link.send(FAULT + f"the hand failed: {str(error).strip()}".encode()[:4000])
 

@@ -24,17 +24,17 @@ class _Table(BaseModel):
 class Motion(_Table):
     """How fast the arm moves."""
 
-    gain: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
+    gain: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
     """Share of the way that an action makes in simulation. The real arm cannot follow at 1."""
-    hand_speed: Annotated[float, Field(gt=0.0, le=1.0)] = 0.4
+    hand_speed: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     """Highest speed of the hand [m/s]."""
     joint_speed: Annotated[float, Field(gt=0.0, le=1.0)] = 0.6
     """Share of the joints' highest speeds that nothing exceeds."""
     home_speed: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
     """Share of those speeds on the way home."""
-    acceleration: Annotated[float, Field(gt=0.0, le=HIGHEST_ACCELERATION)] = 6.0
+    acceleration: Annotated[float, Field(gt=0.0, le=HIGHEST_ACCELERATION)] = 5.0
     """Of each joint [rad/s2]."""
-    jerk: Annotated[float, Field(gt=0.0, le=HIGHEST_JERK)] = 2000.0
+    jerk: Annotated[float, Field(gt=0.0, le=HIGHEST_JERK)] = 1500.0
     """Of each joint [rad/s3]."""
 
     @property
@@ -65,7 +65,7 @@ class Hand(_Table):
     """[m/s]."""
     force: Annotated[float, Field(gt=0.0, le=70.0)] = 30.0
     """With which it holds [N]."""
-    arm_waits: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    arm_waits: Annotated[float, Field(gt=0.0, le=1.0)] = 0.4
     """Share of its speed that the arm keeps while the fingers close: in simulation they do so within a tick or two."""
     least_change: Positive = 0.01
     """Change of the wanted width [m] that is worth a command; each takes the hand some tenths of a second."""
