@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3.11 python3.10 python3 python; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test test-real debian lint format type bench build clean
+.PHONY: run test test-real franka-sim debian lint format type bench build clean
 
 run: .venv/runtime  ## watch the shipped policy push and lift cubes
 	$(BIN)/sami run --env panda --episodes 20
@@ -14,8 +14,11 @@ run: .venv/runtime  ## watch the shipped policy push and lift cubes
 test: .venv/dev  ## the whole test suite, a file at a time on each core
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-real: .venv/dev  ## what takes minutes: real processes, clocks and signals, a million ticks
+test-real: .venv/dev .venv/franka-sim/ready  ## what takes minutes: real processes, clocks and signals, a million ticks
 	$(BIN)/python -m pytest tests/real
+
+franka-sim: .venv/franka-sim/ready  ## a simulated Franka with a cube, behind the robot's own protocol, until Ctrl-C
+	.venv/franka-sim/bin/python examples/franka/robot.py $(ROBOT)
 
 # libonnxruntime-dev: from Debian 13 on.
 debian:  ## what tests need from Debian (C++ example, Slurm, pages), where it may be installed; they skip without it
@@ -61,3 +64,9 @@ clean:
 .venv/dev: .venv/python pyproject.toml constraints.txt
 	$(PIP) -e '.[all]'
 	@touch $@ .venv/runtime
+
+# The simulated Franka's, which needs an older NumPy and MuJoCo than everything else here.
+.venv/franka-sim/ready: examples/franka/requirements.txt | .venv/python
+	$(PYTHON) -m venv .venv/franka-sim
+	.venv/franka-sim/bin/python -m pip install --quiet --disable-pip-version-check -r examples/franka/requirements.txt
+	@touch $@

@@ -39,7 +39,7 @@ FLOORS = {
         "trust",
         "adapters",
         "kit safety watchdog",
-        "loop",
+        "adapters.franka loop",
         "checks recording",
         "tables",
         "run testing",
@@ -148,9 +148,15 @@ def modules_below(folder):
 
 
 def room_of(path):
-    """(package folder, room): the folder or module right below the package."""
-    folder, room, *_ = path.relative_to(ROOT).with_suffix("").parts
-    return folder, room
+    """(package folder, room): the folder or module right below the package, or a room within one that has a floor."""
+    folder, *parts = path.relative_to(ROOT).with_suffix("").parts
+    return folder, room_named(folder, parts)
+
+
+def room_named(folder, parts):
+    """The room of a module, by the names of its folders and its own below the package."""
+    inner = ".".join(parts[:2])
+    return inner if any(inner in rooms.split() for rooms in FLOORS[folder]) else parts[0]
 
 
 def room_imports(folder):
@@ -161,8 +167,8 @@ def room_imports(folder):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for name in names_in(node, parts) if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
                 top, *rest = name.split(".")
-                other = rest[0] if rest and (ROOT / folder / rest[0]).exists() else None
-                other = other or (rest[0] if rest and (ROOT / folder / f"{rest[0]}.py").exists() else "__init__")
+                known = rest and ((ROOT / folder / rest[0]).exists() or (ROOT / folder / f"{rest[0]}.py").exists())
+                other = room_named(folder, rest) if known else "__init__"
                 if top == package and other != room_of(path)[1]:
                     yield room_of(path)[1], other, f"{path.relative_to(ROOT)}:{node.lineno} {name}"
 

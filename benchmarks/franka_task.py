@@ -1,0 +1,118 @@
+"""How a Panda policy fares on a Franka behind its own protocol: success by task, lost packets, the longest cycle.
+
+    make franka-sim &                                     # the robot, simulated
+    python benchmarks/franka_task.py --episodes 10 --json results/franka.json
+
+The cube is simulated with the arm, and its mass and the table's friction are those of the training tasks. Whatever
+stops the robot ends an episode as a failure, and is told; the robot then recovers, which on a robot a person decides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from sami_runtime import Limits, MonotonicClock, Run, SafetyStop, Session, real_time, shipped_models
+from sami_runtime.adapters.franka import make
+from sami_runtime.documents import read_document
+from sami_train.envs.panda.tasks import PANDA_TASKS
+
+HERE = Path(__file__).parents[1] / "examples" / "franka"
+BUSY = "while True: pass"
+
+
+def episodes(run, robot, task, seeds, steps):
+    """Yield a row of each episode of a task."""
+    for seed in seeds:
+        before, began = robot.arm, time.monotonic()
+        row = {"task": task, "seed": seed}
+        robot.place_with(task)
+        try:
+            report = run.episode(seed=seed, max_steps=steps)
+            row |= {
+                "success": bool(report.success),
+                "steps": report.steps,
+                "outcomes": {str(name.value): count for name, count in report.loop.outcomes.items()},
+                "limited": dict(report.loop.limited),
+            }
+        except SafetyStop as stop:
+            row |= {"success": False, "stopped": str(stop)}
+            robot.recover()
+            run.gate.rearm()
+        after = robot.arm
+        row |= {"cycles": after.cycles - before.cycles, "lost": after.lost - before.lost, "worst_s": after.worst_s}
+        row["seconds"] = round(time.monotonic() - began, 2)
+        print(json.dumps(row), flush=True)
+        yield row
+
+
+def summary(rows):
+    """Return success by task and what the 1 kHz loop lost."""
+    tasks = {}
+    for row in rows:
+        tasks.setdefault(json.dumps(row["task"]), []).append(row["success"])
+    cycles, lost = sum(row["cycles"] for row in rows), sum(row["lost"] for row in rows)
+    return {
+        "success": float(np.mean([row["success"] for row in rows])),
+        "by_task": {task: [sum(done), len(done)] for task, done in tasks.items()},
+        "stopped": sum("stopped" in row for row in rows),
+        "steps_of_successes": float(np.mean([row["steps"] for row in rows if row["success"]] or [0])),
+        "cycles": cycles,
+        "lost": lost,
+        "worst_ms": 1e3 * max(row["worst_s"] for row in rows),
+        "load": os.getloadavg()[0],
+    }
+
+
+def main():
+    """Run the episodes, and print what came of them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="panda-satesac", help="a shipped model's name, or a file")
+    parser.add_argument("--adapter-config", type=Path, default=HERE / "arm.toml")
+    parser.add_argument("--episodes", type=int, default=10, help="of each task (10)")
+    parser.add_argument("--tasks", default="training")
+    parser.add_argument("--steps", type=int, default=150, help="most steps of an episode (150)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--busy", type=int, default=0, help="processes that keep a core busy each (0)")
+    parser.add_argument("--priority", type=int, help="of the loop in real time, as sami run --priority (none)")
+    parser.add_argument("--set", action="append", default=[], help="a setting, as motion.gain=0.4")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    config = read_document(given.adapter_config, "settings")
+    for each in given.set:
+        key, value = each.split("=")
+        *path, last = key.split(".")
+        table = config
+        for part in path:
+            table = table.setdefault(part, {})
+        table[last] = json.loads(value)
+    session = Session.load(shipped_models().get(given.model, given.model))
+    clock, rows = MonotonicClock(), []
+    busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(given.busy)]
+    with real_time(given.priority):  # also for what hears the camera
+        robot = make(clock, session.contract, config)
+    try:
+        with real_time(given.priority), Run(session, robot, clock, limits=Limits.load(HERE / "limits.toml")) as run:
+            for task in PANDA_TASKS.sets[given.tasks]:
+                seeds = range(given.seed, given.seed + given.episodes)
+                rows += episodes(run, robot, dict(task), seeds, given.steps)
+    finally:
+        robot.close()
+        for process in busy:
+            process.kill()
+        if rows:
+            told = {"model": given.model, "settings": config, "busy": given.busy, **summary(rows)}
+            print(json.dumps({key: value for key, value in told.items() if key != "settings"}, indent=2))
+            if given.json:
+                given.json.write_text(json.dumps({**told, "episodes": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

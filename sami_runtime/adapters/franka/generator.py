@@ -1,0 +1,173 @@
+"""Joint motions that a Franka accepts: speed, acceleration and jerk within limits, whatever is asked for and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+CYCLE_S = 1e-3
+"""Of the robot's control [s]."""
+HIGHEST_ACCELERATION, HIGHEST_JERK = 10.0, 5000.0
+"""What the robot accepts of each joint [rad/s2, rad/s3]; beyond them it stops by a reflex."""
+LOW = (-2.7501, -1.7918, -2.9065, -3.0481, -2.8101, 0.54092, -3.0196)
+HIGH = (2.7501, 1.7918, 2.9065, -0.1458, 2.8101, 4.5205, 3.0196)
+"""Where each joint ends [rad]."""
+FASTEST = (2.62, 2.62, 2.62, 2.62, 5.26, 4.18, 5.26)
+"""Highest speeds [rad/s], far from a joint's ends."""
+OFFSET = (0.30, 0.20, 0.20, 0.30, 0.35, 0.35, 0.35)
+BRAKING = (6.0, 2.585, 3.5, 4.0, 17.0, 5.5, 17.0)
+"""Near an end the robot allows only sqrt(2 BRAKING d) - OFFSET [rad/s], d [rad] before it."""
+SLOPE = 8.0
+"""Speed for each radian that is left, close to a target [1/s]."""
+
+LEASH_RAD, FOLLOWS_S = 0.015, 0.02
+"""How far a joint's reference may be ahead of it until it slows down [rad], beside what it follows late by [s]."""
+MOST_MISSED = 20
+"""Commands in a row that a robot goes on without, before it stops by itself."""
+SAME_RAD = 5e-7
+"""How far a position may be from itself [rad]: robots tell it in 32 bits."""
+
+
+@dataclass(frozen=True)
+class JointLimits:
+    """What a motion keeps to, each number for all seven joints alike."""
+
+    speed: float = 0.5
+    """Share of the highest speeds, up to 1."""
+    acceleration: float = 5.0
+    """[rad/s2]."""
+    jerk: float = 1500.0
+    """[rad/s3]: lower than the robot's, so that a lost packet or two break no limit."""
+    margin: float = 0.1
+    """Distance from the joints' ends [rad]."""
+
+
+class JointGenerator:
+    """Positions for the next cycles, on the way to velocities or positions that may change at any cycle.
+
+    Speed, acceleration and jerk, as differences of the positions cycle by cycle, never exceed the limits, and no joint
+    comes nearer to its ends than half of the margin, if it began outside of it.
+
+    Args:
+        limits: What it keeps to.
+        positions: (7,) where it rests now [rad].
+    """
+
+    def __init__(self, limits: JointLimits, positions: ArrayLike) -> None:
+        self.limits = limits
+        self.positions: Array = np.array(positions, np.float64)
+        self.velocities: Array = np.zeros(7)
+        self.accelerations: Array = np.zeros(7)
+        self.fastest: Array = limits.speed * np.array(FASTEST)
+        self.low, self.high = np.array(LOW) + limits.margin, np.array(HIGH) - limits.margin
+        self._low, self._high = np.array(LOW), np.array(HIGH)
+        self._offset, self._braking = np.array(OFFSET), 2.0 * np.array(BRAKING)
+        self._leap = limits.jerk * CYCLE_S
+        self._wanted: Array = np.zeros(7)
+        self._goal: Array | None = None
+        self._share = 1.0
+        self._slack, self._taut = np.ones(7), np.zeros(7)
+
+    def follow(self, velocities: ArrayLike) -> None:
+        """Go on with these velocities (7,) [rad/s], or as fast as is allowed."""
+        self._wanted, self._goal = np.array(velocities, np.float64), None
+
+    def go(self, positions: ArrayLike, share: float = 1.0) -> None:
+        """Go to these positions (7,) [rad], at a share of the highest speeds, and rest there."""
+        self._goal, self._share = np.clip(positions, self.low, self.high), share
+
+    def halt(self) -> None:
+        """Come to rest, as soon as is allowed."""
+        self.follow(np.zeros(7))
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing moves, and nothing is about to."""
+        return not (self.velocities.any() or self.accelerations.any())
+
+    @property
+    def arrived(self) -> bool:
+        """Whether it rests, within 2 mrad, where it was to go."""
+        slow = float(abs(self.velocities).max()) < 2e-3
+        return self._goal is not None and slow and float(abs(self._goal - self.positions).max()) < 2e-3
+
+    def step(self) -> Array:
+        """Return the positions (7,) [rad] of the next cycle."""
+        gaps = (self._target() - self.velocities) / CYCLE_S
+        # The acceleration from which, shrinking by a leap each cycle, exactly the gap is made up for.
+        size = abs(gaps)
+        cycles = np.floor((np.sqrt(1.0 + 8.0 * size / self._leap) - 1.0) / 2.0)
+        best = np.sign(gaps) * (size + self._leap * cycles * (cycles + 1.0) / 2.0) / (cycles + 1.0)
+        best = np.clip(best, self.accelerations - self._leap, self.accelerations + self._leap)
+        self.accelerations = np.clip(best, -self.limits.acceleration, self.limits.acceleration)
+        velocities = self.velocities + self.accelerations * CYCLE_S
+        velocities[abs(velocities) < 1e-12] = 0.0  # what rounding leaves is rest
+        self.accelerations[abs(self.accelerations) < 1e-9] = 0.0
+        self.velocities = velocities
+        self.positions = self.positions + velocities * CYCLE_S
+        return self.positions
+
+    def is_at(self, positions: ArrayLike) -> bool:
+        """Return whether the robot says that it was commanded to be where this is."""
+        return float(abs(self.positions - np.asarray(positions)).max()) < SAME_RAD
+
+    def agree(self, positions: ArrayLike, velocities: ArrayLike, accelerations: ArrayLike) -> int:
+        """Go on from where the robot says that it was commanded to be; return how many commands it did not get.
+
+        For each of those it went on by itself with the acceleration that it had, and so does this.
+
+        Args:
+            positions: (7,) of its reference [rad].
+            velocities: (7,) [rad/s].
+            accelerations: (7,) [rad/s2].
+        """
+        reference, at, speed = np.array(positions, np.float64), self.positions, self.velocities
+        for missed in range(MOST_MISSED):
+            if float(abs(at - reference).max()) < SAME_RAD:
+                self.positions, self.velocities = at, speed
+                return missed
+            speed = speed + self.accelerations * CYCLE_S
+            at = at + speed * CYCLE_S
+        self.positions, self.velocities = reference, np.array(velocities, np.float64)
+        self.accelerations = np.clip(accelerations, -self.limits.acceleration, self.limits.acceleration)
+        return MOST_MISSED
+
+    def leash(self, measured: ArrayLike) -> None:
+        """Go on no further than the arm can follow: what stands in its way is not pushed harder and harder.
+
+        Args:
+            measured: (7,) where the joints are [rad].
+        """
+        ahead = self.positions - np.asarray(measured) - FOLLOWS_S * self.velocities
+        self._slack = np.clip(2.0 - abs(ahead) / LEASH_RAD, 0.0, 1.0)
+        self._taut = np.sign(ahead)
+
+    def _target(self) -> Array:
+        """Return the velocities (7,) that are wanted, and allowed where the joints are."""
+        if self._goal is None:
+            wanted = self._wanted
+        else:
+            left = self._goal - self.positions
+            wanted = np.sign(left) * np.minimum(self._braked(abs(left)), self._share * self.fastest)
+        wanted = np.where(wanted * self._taut > 0.0, wanted * self._slack, wanted)
+        up = np.minimum(self._braked(self.high - self.positions), self._robots(self._high - self.positions))
+        down = np.minimum(self._braked(self.positions - self.low), self._robots(self.positions - self._low))
+        allowed: Array = np.clip(wanted, -np.minimum(self.fastest, down), np.minimum(self.fastest, up))
+        return allowed
+
+    def _braked(self, left: Array) -> Array:
+        """Return the speeds (7,) from which half of the acceleration stops within a way (7,) [rad]."""
+        half = 0.5 * self.limits.acceleration
+        straight = half / SLOPE**2
+        left = np.maximum(left, 0.0)
+        curve = np.sqrt(2.0 * half * np.maximum(left - 0.5 * straight, 0.0))
+        return np.where(left < straight, SLOPE * left, curve)
+
+    def _robots(self, left: Array) -> Array:
+        """Return the speeds (7,) that the robot allows so far from a joint's end, a little less."""
+        allowed = np.sqrt(self._braking * np.maximum(left, 0.0)) - self._offset
+        return np.maximum(0.9 * allowed, 0.0)

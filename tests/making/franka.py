@@ -1,0 +1,110 @@
+"""A simulated Franka behind its own protocol, in an environment and a process of its own, and what drives it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from sami_runtime import MonotonicClock, SafetyStop, Session, real_time, shipped_models
+from sami_runtime.adapters.franka import make
+from sami_runtime.documents import read_document
+from sami_runtime.realtime import highest_priority
+
+__all__ = ["MonotonicClock", "SafetyStop", "Session", "drive", "highest_priority", "json", "make", "real_time", "sys"]
+__all__ += ["shipped_models"]
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "franka"
+PYTHON = Path(os.environ.get("SAMI_FRANKA_SIM", ROOT / ".venv" / "franka-sim" / "bin" / "python"))
+"""Of the simulated robot's environment, which `make franka-sim` makes."""
+
+
+class SimulatedRobot:
+    """A robot at an address of its own, so that tests do not meet others.
+
+    Args:
+        last: of its address 127.0.0.LAST, and of its camera's ports.
+        options: of `examples/franka/robot.py`.
+    """
+
+    def __init__(self, last, *options):
+        self.address, self.ports = f"127.0.0.{last}", (47300 + 2 * last, 47301 + 2 * last)
+        command = [PYTHON, EXAMPLE / "robot.py", "--host", self.address, "--camera", self.ports[0], *options]
+        self.process = subprocess.Popen([str(each) for each in command], stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout.readline().startswith("listening")
+        time.sleep(2.0)  # it binds its ports after that
+
+    def settings(self, **changed):
+        """What `--adapter-config` would hold."""
+        known = read_document(EXAMPLE / "arm.toml", "settings")
+        camera = {"here": [self.address, self.ports[1]], "there": [self.address, self.ports[0]]}
+        return {**known, "robot": self.address, "camera": camera, **changed}
+
+    @contextmanager
+    def adapter(self, session=None, **changed):
+        """An adapter, and a loop that goes before others where that is allowed."""
+        session = session or Session.load(shipped_models()["panda-satesac"])
+        with (
+            real_time(min(highest_priority(), 50) or None),
+            closing(make(MonotonicClock(), session.contract, self.settings(**changed))) as made,
+        ):
+            yield made
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def drive(adapter, towards, ticks, until=None):
+    """Writes an action for some ticks of 40 ms; returns the last observation."""
+    due = time.monotonic()
+    for _ in range(ticks):
+        seen = adapter.read().values
+        adapter.write(np.float32(towards(seen) if callable(towards) else towards))
+        if until and until(seen):
+            break
+        due += 0.04
+        time.sleep(max(0.0, due - time.monotonic()))
+    return seen
+
+
+HOST = """
+from tests.making.franka import *
+if __name__ == "__main__":
+    session = Session.load(shipped_models()["panda-satesac"])
+    try:
+        with real_time(min(highest_priority(), 50) or None):
+            adapter = make(MonotonicClock(), session.contract, json.loads(sys.argv[1]))
+            adapter.reset(0)
+            print(json.dumps(adapter.processes), flush=True)
+            drive(adapter, lambda seen: [0.0, 0.0, 0.5 if seen["ee_position"][2] < 0.3 else -0.5, 0.0], 2000)
+    except SafetyStop as stop:
+        print(stop, flush=True)
+        sys.exit(3)
+"""
+"""A program that drives up and down for a minute, to be killed or stopped."""
+
+
+@contextmanager
+def host(robot):
+    """Such a program, which drives already; and the ids of its processes."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOST, json.dumps(robot.settings())],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=ROOT,
+    )
+    try:
+        yield process, json.loads(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
