@@ -1,6 +1,6 @@
 """Does a viewer disturb the loop? One run of a paced loop, in turns with `sami run --live` and without, and watched.
 
-    python benchmarks/live_view.py [--model FILE] [--rate 25] [--seconds 60] [--turns 4] [--json]
+    python benchmarks/live_view.py [--model FILE] [--rate 25] [--seconds 60] [--turns 4] [--priority 50] [--json]
 
 Each turn runs `--seconds` of each of three kinds, so that all share what else the machine does: `alone`; `served`, with
 the server's process but nobody watching; `watched`, with a browser's connection that reads every event in a third
@@ -28,6 +28,7 @@ from sami_cli.view.feed import Feed
 
 from sami_runtime import Limits, MonotonicClock, SafetyGate, Session, run_episode
 from sami_runtime.model.artifact import read_artifact
+from sami_runtime.realtime import real_time
 
 KINDS = ("alone", "served", "watched")
 WATCH = """
@@ -39,7 +40,7 @@ print(seen)
 """
 
 
-def turn(kind: str, model: Path, rate_hz: float, seconds: float) -> dict[str, Any]:
+def turn(kind: str, model: Path, rate_hz: float, seconds: float, priority: int | None) -> dict[str, Any]:
     """Run the loop for so long, and return what each tick took [us]."""
     artifact = read_artifact(model)
     artifact = dataclasses.replace(artifact, contract=artifact.contract.model_copy(update={"rate_hz": rate_hz}))
@@ -52,6 +53,8 @@ def turn(kind: str, model: Path, rate_hz: float, seconds: float) -> dict[str, An
         if kind == "watched" and feed:
             watcher = subprocess.Popen([sys.executable, "-c", WATCH, feed.url], stdout=subprocess.PIPE, text=True)
             time.sleep(1.0)
+
+        closing.enter_context(real_time(priority, lock_memory=False))
 
         def watch(record: Any) -> None:
             nonlocal missed
@@ -82,22 +85,18 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=25.0, help="Hz (25)")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each kind in a turn (60)")
     parser.add_argument("--turns", type=int, default=4, help="how often (4)")
+    parser.add_argument("--priority", type=int, help="real-time priority of the loop, where cores are busy: 50")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
     found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for number in range(arguments.turns):
         for kind in (*KINDS[number % 3 :], *KINDS[: number % 3]):
-            for name, value in turn(kind, arguments.model, arguments.rate, arguments.seconds).items():
+            for name, value in turn(
+                kind, arguments.model, arguments.rate, arguments.seconds, arguments.priority
+            ).items():
                 found[kind][name] = found[kind].get(name, [] if isinstance(value, list) else 0) + value
     table = {
-        kind: {
-            name: [round(float(each), 1) for each in np.percentile(value, [50, 99, 99.9, 100])]
-            if value
-            else []
-            if isinstance(value, list)
-            else value
-            for name, value in rows.items()
-        }
+        kind: {name: _percentiles(value) if isinstance(value, list) else value for name, value in rows.items()}
         for kind, rows in found.items()
     }
     ticks = len(found["alone"]["lag"])
