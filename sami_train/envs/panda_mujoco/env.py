@@ -91,8 +91,11 @@ class PandaMujocoEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
             SamiError: the action is not finite.
         """
         data = self.data
-        data.ctrl[:] = self.world.control(data.qpos[None], data.qvel[None], np.asarray(action)[None])[0]
-        mujoco.mj_step(self.model, data, nstep=SUBSTEPS)
+        qpos, qvel = data.qpos[None], data.qvel[None]
+        targets = self.world.targets(qpos, qvel, np.asarray(action)[None])
+        for _ in range(SUBSTEPS):
+            self.world.drive(qpos, qvel, targets)
+            mujoco.mj_step(self.model, data)
         flat = self._observe()
         info = self._info(flat)
         if self.render_mode == "human":

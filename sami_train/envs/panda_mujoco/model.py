@@ -46,17 +46,12 @@ _INERTIAS = {
 """Mass [kg] and inertia about the link's axes [kg m2] that Bullet works with: it makes the inertia of the collision
 shape's box, and does not read the file's."""
 
-_SHARE = 0.1
-"""Of the error, which Bullet's position motors take away in each time step."""
-_STIFF = 2.0
-"""Gain on the velocity of a motor that reaches its limit, in units of (inertia at home) / (time step). More, and the
-motor swings between its limits, as MuJoCo cuts forces off before the step and Bullet within it."""
-_STIFFER = 20.0
-"""The same for the wrist's motors, whose limit nothing in this task reaches: they have none here."""
-_LIMITED = 5
-"""Motors from the base on that do reach theirs."""
+RATE = 0.1 / TIME_STEP
+"""Bullet's position motors ask for the velocity that takes away 0.1 of the error in a time step [1/s]."""
 _GHOST = 1000.0
-"""Inertia of what a finger's motor pushes against [kg]: so much that no finger moves it."""
+"""Inertia of what the motors drag the joints along with [kg m2, kg]: so much that no joint holds it up."""
+_GRIP = ((0.00002, 1.0), (0.999, 0.9999, 0.001, 0.5, 2.0))
+"""`solref` and `solimp` of that dragging: at once, and with next to no creep below the motor's limit."""
 
 _LATERAL = {"cube": 0.5, "table": None, "plane": 0.5, "hand": 0.5, "link7": 0.5, "link6": 0.5, "finger": 1.0}
 """Bullet's friction of each body; the table's is the task's. Bullet multiplies those of two bodies."""
@@ -109,7 +104,6 @@ def _compiled() -> mujoco.MjModel:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = spec.compile()
-    _set_gains(model)
     return model
 
 
@@ -119,7 +113,6 @@ def _set_arm(spec: mujoco.MjSpec) -> None:
         body = spec.body(name)
         body.explicitinertial, body.mass, body.inertia, body.iquat = True, mass, inertia, (1.0, 0.0, 0.0, 0.0)
         body.fullinertia = np.full(6, np.nan)
-        body.gravcomp = 1.0
     for body in spec.bodies:
         for geom in body.geoms:
             geom.contype = geom.conaffinity = 0
@@ -131,12 +124,8 @@ def _set_arm(spec: mujoco.MjSpec) -> None:
         ("panda_link6", "link6"),
     ):
         spec.body(body).geoms[0].name = name
-    for number, (name, force) in enumerate(zip(JOINTS, _FORCES, strict=True)):
-        joint = spec.joint(name)
-        joint.actgravcomp = number < len(JOINTS) - 2
-        joint.actfrclimited = mujoco.mjtLimited.mjLIMITED_TRUE if number < _LIMITED else mujoco.mjtLimited.mjLIMITED_FALSE
-        joint.actfrcrange = (-force, force)
-        joint.solref_limit, joint.solimp_limit = _HARD
+    for name in JOINTS:
+        spec.joint(name).solref_limit, spec.joint(name).solimp_limit = _HARD
     spec.body("panda_grasptarget").add_site(name="ee")
 
 
@@ -173,41 +162,25 @@ def _set_pairs(spec: mujoco.MjSpec) -> None:
 
 
 def _set_motors(spec: mujoco.MjSpec) -> None:
-    """Add the motors, and behind each finger the mass that its own pushes against.
+    """Give each joint a motor like Bullet's: a constraint on its velocity whose force is bounded.
 
-    Bullet's motors are constraints on velocity whose force is bounded. So is MuJoCo's dry friction: a finger is dragged
-    along by what its motor moves, and slips once that would take more than the motor's force.
+    MuJoCo's dry friction is that too. Beside each joint stands a heavy ghost, which moves as the motor wants to, and a
+    tendon of dry friction drags the joint along with it, until that would take more than the motor's force.
     """
-    for name, force in zip(JOINTS[7:], _FORCES[7:], strict=True):
-        ghost = spec.worldbody.add_body(name=f"{name}-motor", pos=(0.0, 0.0, -10.0), mass=1.0, inertia=(1.0, 1.0, 1.0))
+    for name, force in zip(JOINTS, _FORCES, strict=True):
+        ghost = spec.worldbody.add_body(name=ghost_of(name), pos=(0.0, 0.0, -10.0), mass=1.0, inertia=(1.0, 1.0, 1.0))
         ghost.gravcomp = 1.0
-        ghost.add_joint(name=f"{name}-motor", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=(0.0, 0.0, 1.0), armature=_GHOST)
-        tendon = spec.add_tendon(
-            name=f"{name}-slip", frictionloss=force, solref_friction=_HARD[0], solimp_friction=_HARD[1]
+        ghost.add_joint(
+            name=ghost_of(name), type=mujoco.mjtJoint.mjJNT_SLIDE, axis=(0.0, 0.0, 1.0), armature=_GHOST
         )
+        tendon = spec.add_tendon(name=name, frictionloss=force, solref_friction=_GRIP[0], solimp_friction=_GRIP[1])
         tendon.wrap_joint(name, 1.0)
-        tendon.wrap_joint(f"{name}-motor", -1.0)
-    for name in (*JOINTS[:7], *(f"{name}-motor" for name in JOINTS[7:])):
-        actuator = spec.add_actuator(name=name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-        actuator.gaintype, actuator.biastype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
+        tendon.wrap_joint(ghost_of(name), -1.0)
 
 
-def _set_gains(model: mujoco.MjModel) -> None:
-    data = mujoco.MjData(model)
-    data.qpos[arm_columns(model)] = HOME
-    mujoco.mj_forward(model, data)
-    inertia = np.zeros((model.nv, model.nv))
-    mujoco.mj_fullM(model, data, inertia)
-    for i in range(model.nu):
-        joint = int(model.actuator_trnid[i, 0])
-        dof = model.jnt_dofadr[joint]
-        stiff = _STIFF if i < _LIMITED else _STIFFER
-        damping = stiff * inertia[dof, dof] / TIME_STEP
-        # Of (error after the step) (rate) = (velocity after it) + (what it changed by) / stiff, the discrete integrator's
-        # law, where the error shrinks by that share in each step.
-        rate = _SHARE * (1.0 - _SHARE / (1.0 - _SHARE) / stiff) / (1.0 - _SHARE) / TIME_STEP
-        model.actuator_gainprm[i, 0] = rate * damping
-        model.actuator_biasprm[i, 1:3] = -rate * damping, -damping
+def ghost_of(joint: str) -> str:
+    """Return the name of a joint's ghost, see `_set_motors`."""
+    return f"{joint}-motor"
 
 
 def arm_columns(model: mujoco.MjModel) -> NDArray[np.int64]:
@@ -226,8 +199,8 @@ def dynamics(model: mujoco.MjModel, task: Task) -> dict[str, NDArray[np.float64]
     cube = model.body("cube").id
     mass[cube] = task["mass"]
     inertia[cube] = task["mass"] * (2.0 * HALF_WIDTH) ** 2 / 6.0
-    for row, (a, b) in enumerate(_PAIRS):
+    for a, b in _PAIRS:
         one, other = (_LATERAL[_kind(geom)] for geom in (a, b))
         product = (task["friction"] if one is None else one) * (task["friction"] if other is None else other)
-        friction[row] = (*(min(product, MOST_FRICTION),) * 2, 0.0, 0.0, 0.0)
+        friction[model.pair(f"{a}-{b}").id] = (*(min(product, MOST_FRICTION),) * 2, 0.0, 0.0, 0.0)
     return {"body_mass": mass, "body_inertia": inertia, "pair_friction": friction}

@@ -16,8 +16,10 @@ from sami_train.envs.panda_mujoco.model import (
     HALF_WIDTH,
     HOME,
     JOINTS,
+    RATE,
     TIME_STEP,
     arm_columns,
+    ghost_of,
     load_model,
 )
 from sami_train.envs.panda_mujoco.rotation import euler_of, rotated
@@ -43,9 +45,8 @@ class World:
         self._kinematics = Kinematics(BASE)
         self._arm = arm_columns(model)
         self._dofs = np.array([model.joint(name).dofadr[0] for name in JOINTS])
-        motors = [model.joint(f"{name}-motor") for name in JOINTS[7:]]
-        self._motor_columns = np.array([joint.qposadr[0] for joint in motors])
-        self._motor_dofs = np.array([joint.dofadr[0] for joint in motors])
+        self._ghosts = np.array([model.joint(ghost_of(name)).dofadr[0] for name in JOINTS])
+        self._low, self._high = np.array([model.joint(name).range for name in JOINTS]).T
         self._cube = int(model.joint("cube").qposadr[0])
         self._cube_dof = int(model.joint("cube").dofadr[0])
         self._cube_geom, self._table = model.geom("cube").id, model.geom("table").id
@@ -66,12 +67,12 @@ class World:
         qpos[self._cube : self._cube + 3] = centre + rng.uniform(-spread, spread)
         return qpos, goal
 
-    def control(self, qpos: Array, qvel: Array, actions: np.ndarray) -> Array:
-        """Return what the motors are told (n, 9) [rad, m] for actions (n, 4), and let the fingers' begin where these are.
+    def targets(self, qpos: Array, qvel: Array, actions: np.ndarray) -> Array:
+        """Return where actions (n, 4) send the joints, (n, 9) [rad, m].
 
         Args:
-            qpos: (n, nq); the positions of the fingers' motors are written.
-            qvel: (n, nv); their velocities are written.
+            qpos: (n, nq).
+            qvel: (n, nv).
             actions: (n, 4), from -1 to 1; what lies beyond is cut off.
 
         Raises:
@@ -82,13 +83,15 @@ class World:
         if not np.isfinite(actions).all():
             raise SamiError(f"the actions {actions.tolist()} are not all finite; check the policy that produced them.")
         act = np.clip(actions.astype(np.float32), -1.0, 1.0).astype(np.float64)
-        target = self._hand(qpos, qvel)[0] + act[:, :3] * _REACH
-        target[:, 2] = np.maximum(target[:, 2], 0.0)
-        joints = self._kinematics.reach(qpos[:, self._arm[:7]], target)
+        place = self._hand(qpos, qvel)[0] + act[:, :3] * _REACH
+        place[:, 2] = np.maximum(place[:, 2], 0.0)
+        joints = self._kinematics.reach(qpos[:, self._arm[:7]], place)
         finger = (self._width(qpos) + act[:, 3:] * _OPENING) / 2.0
-        qpos[:, self._motor_columns] = qpos[:, self._arm[7:]]
-        qvel[:, self._motor_dofs] = qvel[:, self._dofs[7:]]
-        return np.concatenate((joints, finger, finger), 1)
+        return np.clip(np.concatenate((joints, finger, finger), 1), self._low, self._high)
+
+    def drive(self, qpos: Array, qvel: Array, targets: Array) -> None:
+        """Let the motors of the next time step move as Bullet's do towards targets (n, 9): writes into `qvel`."""
+        qvel[:, self._ghosts] = RATE * (targets - qpos[:, self._arm])
 
     def observe(self, qpos: Array, qvel: Array, goals: Array) -> np.ndarray:
         """Return what is observed, flat: (n, 25) float32.
