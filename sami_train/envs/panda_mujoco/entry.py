@@ -1,4 +1,4 @@
-"""The entry of MuJoCo's Panda in the catalogue: PyBullet's, but for the simulator."""
+"""Entries of the Panda in MuJoCo, and in both engines: PyBullet's, but for the simulator."""
 
 from __future__ import annotations
 
@@ -14,3 +14,12 @@ PANDA_MUJOCO = dataclasses.replace(
     extra="panda-mujoco",
 )
 """The paper's modified Panda Pick&Place (appendix C.1) in MuJoCo, matched to PyBullet's by measured responses."""
+
+PANDA_BOTH = dataclasses.replace(
+    PANDA,
+    name="panda-both",
+    id="sami/PandaBoth-v0",
+    entry_point="sami_train.envs.panda_mujoco.both:PandaBothEnv",
+    extra="panda-mujoco",
+)
+"""Each episode in one of the two engines, drawn: to train in both."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from sami_train.envs.panda_mujoco.rotation import NEXT as _NEXT
+from sami_train.envs.panda_mujoco.rotation import cross
+
 Array = NDArray[np.float64]
 
 _HALF = np.pi / 2.0
@@ -31,15 +34,16 @@ _TOGETHER = 5
 _EYE = np.eye(6)
 
 
-def _fixed() -> tuple[Array, Array]:
-    turns, places = np.empty((7, 3, 3)), np.empty((7, 3))
-    for i, (angle, place) in enumerate(_CHAIN):
+def _fixed() -> Array:
+    """Return each joint's frame in the one before, where it is not turned: (7, 4, 4)."""
+    frames = np.zeros((7, 4, 4))
+    for frame, (angle, place) in zip(frames, _CHAIN, strict=True):
         c, s = np.cos(angle), np.sin(angle)
-        turns[i], places[i] = [[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]], place
-    return turns, places
+        frame[:3, :3], frame[:3, 3], frame[3, 3] = [[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]], place, 1.0
+    return frames
 
 
-_TURNS, _PLACES = _fixed()
+_FRAMES = _fixed()
 _TIP_TURN = np.array([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, np.sqrt(2.0)]]) / np.sqrt(2.0)
 """The hand is mounted at -45 degrees."""
 
@@ -60,24 +64,20 @@ class Kinematics:
         Args:
             joints: (n, 7) [rad].
         """
-        n = len(joints)
-        cos, sin = np.cos(joints), np.sin(joints)
-        axes, places = np.empty((n, 7, 3)), np.empty((n, 7, 3))
-        turn, place = np.broadcast_to(np.eye(3), (n, 3, 3)), np.broadcast_to(self._base, (n, 3))
-        for i in range(7):
-            place = place + turn @ _PLACES[i]
-            frame = turn @ _TURNS[i]
-            c, s = cos[:, i, None], sin[:, i, None]
-            turn = np.empty((n, 3, 3))
-            turn[..., 0] = frame[..., 0] * c + frame[..., 1] * s
-            turn[..., 1] = frame[..., 1] * c - frame[..., 0] * s
-            turn[..., 2] = axes[:, i] = frame[..., 2]
-            places[:, i] = place
-        place = place + turn[..., 2] * _TO_HAND
-        jacobian = np.empty((n, 6, 7))
-        jacobian[:, :3] = np.cross(axes, place[:, None] - places).swapaxes(1, 2)
+        cos, sin = np.cos(joints)[..., None], np.sin(joints)[..., None]
+        local = np.empty((len(joints), 7, 4, 4))
+        local[...] = _FRAMES
+        local[..., 0] = _FRAMES[..., 0] * cos + _FRAMES[..., 1] * sin
+        local[..., 1] = _FRAMES[..., 1] * cos - _FRAMES[..., 0] * sin
+        local[:, 0, :3, 3] += self._base
+        for i in range(1, 7):
+            local[:, i] = local[:, i - 1] @ local[:, i]
+        axes, last = local[:, :, :3, 2], local[:, 6, :3]
+        place = last[..., 3] + last[..., 2] * _TO_HAND
+        jacobian = np.empty((len(joints), 6, 7))
+        jacobian[:, :3] = cross(axes, place[:, None] - local[:, :, :3, 3]).swapaxes(1, 2)
         jacobian[:, 3:] = axes.swapaxes(1, 2)
-        return place, turn @ _TIP_TURN, jacobian
+        return place, last[..., :3] @ _TIP_TURN, jacobian
 
     def reach(self, joints: Array, targets: Array) -> Array:
         """Return what Bullet's `calculateInverseKinematics` makes of targets (n, 3) [m], the hand pointing down: (n, 7).
@@ -106,14 +106,7 @@ class Kinematics:
 
 def _turning(rotation: Array) -> Array:
     """Return axis times angle (n, 3) of rotations (n, 3, 3)."""
-    axis = np.stack(
-        (
-            rotation[:, 2, 1] - rotation[:, 1, 2],
-            rotation[:, 0, 2] - rotation[:, 2, 0],
-            rotation[:, 1, 0] - rotation[:, 0, 1],
-        ),
-        1,
-    )
-    size = np.linalg.norm(axis, axis=1, keepdims=True)
-    angle = np.arctan2(size, rotation.trace(axis1=1, axis2=2)[:, None] - 1.0)
+    axis = (rotation[:, _NEXT[1], _NEXT[0]] - rotation[:, _NEXT[0], _NEXT[1]])
+    size = np.sqrt((axis * axis).sum(1, keepdims=True))
+    angle = np.arctan2(size, np.einsum("nii->n", rotation)[:, None] - 1.0)
     return axis * np.where(size < 1e-9, 0.5, angle / np.maximum(size, 1e-9))

@@ -59,8 +59,9 @@ MOST_FRICTION = 10.0
 """Bullet's bound on the product."""
 _HARD = ((0.005, 1.0), (0.99, 0.999, 0.0005, 0.5, 2.0))
 """`solref` and `solimp` of contacts that Bullet computes as hard."""
-_SOFT = ((-15000.0, -500.0), (0.9, 0.9, 0.001, 0.5, 2.0))
-"""Of the fingers' contacts: Bullet's file gives them 30 kN/m and 1 kN s/m at each point."""
+_SOFT = ((-17000.0, -1000.0), (0.8, 0.8, 0.001, 0.5, 2.0))
+"""Of the fingers' contacts: about 15 kN/m and 0.9 kN s/m at each point. The arm's file gives them 30 and 1, and Bullet finds
+one point where a finger comes to rest and up to four once it moves, where MuJoCo finds four from the beginning."""
 _SOFT_MARGIN = 0.001
 """Bullet's collision margin [m], by which a finger's contact begins before its surface does."""
 
@@ -97,6 +98,7 @@ def _compiled() -> mujoco.MjModel:
     option = spec.option
     option.timestep, option.integrator = TIME_STEP, mujoco.mjtIntegrator.mjINT_DISCRETE
     option.cone, option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 50.0
+    option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     _set_arm(spec)
     _set_world(spec)
     _set_pairs(spec)
@@ -193,14 +195,20 @@ def load_model() -> mujoco.MjModel:
     return _compiled().__copy__()
 
 
+_DRAG = 0.04 * (1.0 + 1.0)
+"""Bullet slows every free body down by 0.04 (1 + velocity) of its velocity [1/s]; here as if that were 1 m/s."""
+
+
 def dynamics(model: mujoco.MjModel, task: Task) -> dict[str, NDArray[np.float64]]:
     """Fields of the model that a task sets, by MuJoCo's names; the constants that follow from them are not here."""
     mass, inertia, friction = model.body_mass.copy(), model.body_inertia.copy(), model.pair_friction.copy()
     cube = model.body("cube").id
     mass[cube] = task["mass"]
     inertia[cube] = task["mass"] * (2.0 * HALF_WIDTH) ** 2 / 6.0
+    damping, first = model.dof_damping.copy(), int(model.joint("cube").dofadr[0])
+    damping[first : first + 3], damping[first + 3 : first + 6] = _DRAG * mass[cube], _DRAG * inertia[cube]
     for a, b in _PAIRS:
         one, other = (_LATERAL[_kind(geom)] for geom in (a, b))
         product = (task["friction"] if one is None else one) * (task["friction"] if other is None else other)
         friction[model.pair(f"{a}-{b}").id] = (*(min(product, MOST_FRICTION),) * 2, 0.0, 0.0, 0.0)
-    return {"body_mass": mass, "body_inertia": inertia, "pair_friction": friction}
+    return {"body_mass": mass, "body_inertia": inertia, "dof_damping": damping, "pair_friction": friction}

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+NEXT = np.array([1, 2, 0]), np.array([2, 0, 1])
+"""Of each axis: the one after it, and the one after that."""
 _UPRIGHT = 0.99999
 """Sine of a pitch from which on roll and yaw turn about one axis; Bullet then puts all of it into yaw."""
 
@@ -28,5 +30,11 @@ def euler_of(quaternions: Array) -> Array:
 def rotated(quaternions: Array, vectors: Array) -> Array:
     """Return vectors (n, 3) of bodies turned by (n, 4), along the world's axes."""
     w, axis = quaternions[:, :1], quaternions[:, 1:]
-    across = 2.0 * np.cross(axis, vectors)
-    return vectors + w * across + np.cross(axis, across)
+    across = 2.0 * cross(axis, vectors)
+    return vectors + w * across + cross(axis, across)
+
+
+def cross(a: Array, b: Array) -> Array:
+    """Return the cross product (..., 3): numpy's takes four times as long for few rows."""
+    one, other = NEXT
+    return a[..., one] * b[..., other] - a[..., other] * b[..., one]

@@ -125,10 +125,9 @@ class World:
 
     def _hand(self, qpos: Array, qvel: Array) -> tuple[Array, Array]:
         """Return the hand's position and velocity, (n, 3) each; Bullet tells the position of a time step ago."""
-        joints, turning = qpos[:, self._arm[:7]], qvel[:, self._dofs[:7]]
-        place, _, _ = self._kinematics.forward(joints - TIME_STEP * turning)
-        _, _, jacobian = self._kinematics.forward(joints)
-        return place, (jacobian[:, :3] @ turning[..., None])[..., 0]
+        place, _, jacobian = self._kinematics.forward(qpos[:, self._arm[:7]])
+        velocity = (jacobian[:, :3] @ qvel[:, self._dofs[:7], None])[..., 0]
+        return place - TIME_STEP * velocity, velocity
 
     def _width(self, qpos: Array) -> Array:
         """Return how far the fingers are apart, (n, 1) [m]."""
