@@ -2,8 +2,8 @@
 
     python benchmarks/panda_engines.py --out results/panda-mujoco/responses.json --figure docs/second-simulator.png
 
-Prints, for each command and number, how far the engines are apart on average and at most, and how much the number moves in
-PyBullet. Nothing here knows a policy. The traces go into the JSON file, which the tests compare MuJoCo's with.
+Prints, for each command and number, how far the engines are apart on average and at most, and how much the number moves
+in PyBullet. Nothing here knows a policy. The traces go into the JSON file, which the tests compare MuJoCo's with.
 """
 
 from __future__ import annotations

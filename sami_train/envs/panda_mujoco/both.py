@@ -20,9 +20,10 @@ _APART = 0x0B07
 
 
 class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
-    """`PandaSkillEnv` and `PandaMujocoEnv`, one of them drawn at each reset: what a policy does in both, it owes to neither.
+    """`PandaSkillEnv` and `PandaMujocoEnv`, one of them drawn at each reset.
 
-    An episode that is drawn into an engine is, to the bit, the one that this engine's environment begins by the same seed.
+    What a policy can do in both, it owes to neither. An episode that is drawn into an engine is, to the bit, the one that
+    this engine's environment begins by the same seed.
 
     Args:
         arguments: of both.

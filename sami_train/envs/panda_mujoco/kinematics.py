@@ -20,8 +20,8 @@ _CHAIN = (
     (_HALF, (0.0, 0.0, 0.0)),
     (_HALF, (0.088, 0.0, 0.0)),
 )
-"""Of each joint: its frame's turn about x, and where it stands in the frame before, as in the arm's file; all turn about
-their own z."""
+"""Of each joint: its frame's turn about x, and where it stands in the frame before, as in the arm's file; all turn
+about their own z."""
 _TO_HAND = 0.107 + 0.105
 """From the last joint's frame to the point between the fingertips, along z [m]."""
 _DOWN = np.diag([1.0, -1.0, -1.0])
@@ -80,7 +80,7 @@ class Kinematics:
         return place, last[..., :3] @ _TIP_TURN, jacobian
 
     def reach(self, joints: Array, targets: Array) -> Array:
-        """Return what Bullet's `calculateInverseKinematics` makes of targets (n, 3) [m], the hand pointing down: (n, 7).
+        """Return what Bullet's `calculateInverseKinematics` makes of targets (n, 3) [m], the hand down: (n, 7) [rad].
 
         It is damped so strongly that its 20 iterations end short of a target, and that is part of how the arm moves.
         A damped step that is repeated with the same Jacobian is a geometric series.
@@ -106,7 +106,7 @@ class Kinematics:
 
 def _turning(rotation: Array) -> Array:
     """Return axis times angle (n, 3) of rotations (n, 3, 3)."""
-    axis = (rotation[:, _NEXT[1], _NEXT[0]] - rotation[:, _NEXT[0], _NEXT[1]])
+    axis = rotation[:, _NEXT[1], _NEXT[0]] - rotation[:, _NEXT[0], _NEXT[1]]
     size = np.sqrt((axis * axis).sum(1, keepdims=True))
     angle = np.arctan2(size, np.einsum("nii->n", rotation)[:, None] - 1.0)
     return axis * np.where(size < 1e-9, 0.5, angle / np.maximum(size, 1e-9))

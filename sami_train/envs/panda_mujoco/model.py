@@ -11,6 +11,8 @@ import numpy as np
 import pybullet_data
 from numpy.typing import NDArray
 
+from sami_runtime.distribution import install_hint
+from sami_runtime.errors import AdapterError
 from sami_train.envs.tasks import Task
 
 TIME_STEP = 0.002
@@ -60,8 +62,8 @@ MOST_FRICTION = 10.0
 _HARD = ((0.005, 1.0), (0.99, 0.999, 0.0005, 0.5, 2.0))
 """`solref` and `solimp` of contacts that Bullet computes as hard."""
 _SOFT = ((-17000.0, -1000.0), (0.8, 0.8, 0.001, 0.5, 2.0))
-"""Of the fingers' contacts: about 15 kN/m and 0.9 kN s/m at each point. The arm's file gives them 30 and 1, and Bullet finds
-one point where a finger comes to rest and up to four once it moves, where MuJoCo finds four from the beginning."""
+"""Of the fingers' contacts: about 15 kN/m and 0.9 kN s/m at each point. The arm's file gives them 30 and 1, and Bullet
+finds one point where a finger comes to rest and up to four once it moves, where MuJoCo finds four from the beginning."""
 _SOFT_MARGIN = 0.001
 """Bullet's collision margin [m], by which a finger's contact begins before its surface does."""
 
@@ -94,6 +96,11 @@ def _kind(geom: str) -> str:
 
 @cache
 def _compiled() -> mujoco.MjModel:
+    if not hasattr(mujoco.mjtIntegrator, "mjINT_DISCRETE"):
+        raise AdapterError(
+            f"mujoco is {mujoco.__version__}, and the Panda's motors need the integrator of 4.0; install it with: "
+            f"{install_hint('panda-mujoco')}."
+        )
     spec = mujoco.MjSpec.from_string(_urdf())
     option = spec.option
     option.timestep, option.integrator = TIME_STEP, mujoco.mjtIntegrator.mjINT_DISCRETE
@@ -172,9 +179,7 @@ def _set_motors(spec: mujoco.MjSpec) -> None:
     for name, force in zip(JOINTS, _FORCES, strict=True):
         ghost = spec.worldbody.add_body(name=ghost_of(name), pos=(0.0, 0.0, -10.0), mass=1.0, inertia=(1.0, 1.0, 1.0))
         ghost.gravcomp = 1.0
-        ghost.add_joint(
-            name=ghost_of(name), type=mujoco.mjtJoint.mjJNT_SLIDE, axis=(0.0, 0.0, 1.0), armature=_GHOST
-        )
+        ghost.add_joint(name=ghost_of(name), type=mujoco.mjtJoint.mjJNT_SLIDE, axis=(0.0, 0.0, 1.0), armature=_GHOST)
         tendon = spec.add_tendon(name=name, frictionloss=force, solref_friction=_GRIP[0], solimp_friction=_GRIP[1])
         tendon.wrap_joint(name, 1.0)
         tendon.wrap_joint(ghost_of(name), -1.0)
@@ -191,7 +196,11 @@ def arm_columns(model: mujoco.MjModel) -> NDArray[np.int64]:
 
 
 def load_model() -> mujoco.MjModel:
-    """Return a copy of the model, with the cube and the table of no task in particular."""
+    """Return a copy of the model, with the cube and the table of no task in particular.
+
+    Raises:
+        AdapterError: MuJoCo is too old.
+    """
     return _compiled().__copy__()
 
 

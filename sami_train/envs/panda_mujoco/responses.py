@@ -1,7 +1,7 @@
 """What the Panda and its cube do under scripted commands: what two engines are compared and matched by.
 
-A script sees observations by signal and gives actions, so any environment with the Panda's signals can be measured; where
-the cube lies is the seed's. Scripts know nothing of policies.
+A script sees observations by signal and gives actions, so any environment with the Panda's signals can be measured;
+where the cube lies is the seed's. Scripts know nothing of policies.
 """
 
 from __future__ import annotations
@@ -187,5 +187,5 @@ RESPONSES: tuple[Response, ...] = (
     Response("drop, 1 kg, friction 1", _MIDDLE, _drop, _HELD),
     *(Response(_named("press", task), task, _press, _HAND) for task in _tasks((1.0,), (0.1, 1.0, 10.0))),
 )
-"""Free motion in each direction, the fingers' alone, lifting, carrying and dragging what is grasped, pushing, dropping, and
-pressing on the table; by the cube's mass and the table's friction."""
+"""Free motion in each direction, the fingers' alone, lifting, carrying and dragging what is grasped, pushing, dropping,
+and pressing on the table; by the cube's mass and the table's friction."""

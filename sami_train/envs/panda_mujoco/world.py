@@ -58,7 +58,7 @@ class World:
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
 
     def start(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Positions (nq,) and the goal (3,) [m] of a new episode: those that PyBullet's begins with by this generator."""
+        """Positions (nq,) and the goal (3,) [m] of a new episode: those of PyBullet's, by the same generator."""
         qpos = self.model.qpos0.copy()
         qpos[self._arm] = HOME
         centre, spread = np.array([0.0, 0.0, HALF_WIDTH]), np.array([_RANGE, _RANGE, 0.0])
@@ -115,10 +115,7 @@ class World:
         if abs(height - HALF_WIDTH) <= _HEIGHT_TOLERANCE:
             return "push"
         touching = {
-            int(other)
-            for pair in data.contact.geom
-            for one, other in (pair, pair[::-1])
-            if one == self._cube_geom
+            int(other) for pair in data.contact.geom for one, other in (pair, pair[::-1]) if one == self._cube_geom
         }
         in_air = height > HALF_WIDTH and self._table not in touching
         return "pick_and_place" if in_air and touching.issuperset(self._fingers) else "other"
