@@ -22,8 +22,8 @@ _APART = 0x0B07
 class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
     """`PandaSkillEnv` and `PandaMujocoEnv`, one of them drawn at each reset.
 
-    What a policy can do in both, it owes to neither. An episode that is drawn into an engine is, to the bit, the one that
-    this engine's environment begins by the same seed.
+    What a policy can do in both, it owes to neither. An episode that is drawn into an engine is, to the bit, the one
+    that this engine's environment begins by the same seed.
 
     Args:
         arguments: of both.

@@ -63,7 +63,7 @@ _HARD = ((0.005, 1.0), (0.99, 0.999, 0.0005, 0.5, 2.0))
 """`solref` and `solimp` of contacts that Bullet computes as hard."""
 _SOFT = ((-17000.0, -1000.0), (0.8, 0.8, 0.001, 0.5, 2.0))
 """Of the fingers' contacts: about 15 kN/m and 0.9 kN s/m at each point. The arm's file gives them 30 and 1, and Bullet
-finds one point where a finger comes to rest and up to four once it moves, where MuJoCo finds four from the beginning."""
+finds one point where a finger comes to rest and up to four once it moves, and MuJoCo four from the beginning."""
 _SOFT_MARGIN = 0.001
 """Bullet's collision margin [m], by which a finger's contact begins before its surface does."""
 
