@@ -1,5 +1,7 @@
 """MuJoCo's Panda is PyBullet's but for the engine: starts, signals, tasks, ends; one world and many are the same."""
 
+from types import SimpleNamespace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import pytest
 pytest.importorskip("mujoco")
 pytest.importorskip("panda_gym")
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_train.envs.catalog import environment
 from sami_train.envs.layout import flatten
 from sami_train.envs.make import make
@@ -219,6 +221,12 @@ def test_a_dense_reward_is_the_distance_and_a_fall_ends_where_asked():
         _, _, ended, _, info = env.step(np.zeros(4, np.float32))
         assert ended
         assert info["fallen"]
+
+
+def test_a_mujoco_without_the_integrator_is_refused_with_what_to_install(monkeypatch):
+    monkeypatch.setattr(panda_model, "mujoco", SimpleNamespace(mjtIntegrator=object(), __version__="3.17.0"))
+    with pytest.raises(AdapterError, match=r"mujoco is 3.17.0, .* of 4.0; install it with: .*panda-mujoco"):
+        panda_model._compiled.__wrapped__()
 
 
 def test_what_is_not_valid_is_refused():
