@@ -135,7 +135,6 @@ def _set_arm(spec: mujoco.MjSpec) -> None:
         spec.body(body).geoms[0].name = name
     for name in JOINTS:
         spec.joint(name).solref_limit, spec.joint(name).solimp_limit = _HARD
-    spec.body("panda_grasptarget").add_site(name="ee")
 
 
 def _set_world(spec: mujoco.MjSpec) -> None:
@@ -153,6 +152,11 @@ def _set_world(spec: mujoco.MjSpec) -> None:
     cube.add_geom(name="cube", type=box, size=size, mass=1.0, rgba=(0.1, 0.9, 0.1, 1.0), **plain)
     goal = spec.worldbody.add_body(name="goal", mocap=True)
     goal.add_geom(name="goal", type=box, size=size, mass=0.0, rgba=(1.0, 0.7, 0.1, 0.5), **plain)
+    spec.worldbody.add_light(pos=(0.5, -1.0, 2.0), dir=(-0.3, 0.5, -1.0))
+    # From where panda-gym looks on: 0.75 m away, 45 degrees to the side, 30 up.
+    camera = spec.worldbody.add_camera(name="track", pos=(0.36, -0.46, 0.425), fovy=60.0)
+    camera.alt.type = mujoco.mjtOrientation.mjORIENTATION_XYAXES
+    camera.alt.xyaxes = (1.0, 1.0, 0.0, -0.5, 0.5, np.sqrt(1.5))
 
 
 def _set_pairs(spec: mujoco.MjSpec) -> None:
