@@ -13,9 +13,10 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.factories import load_named
 from sami_train.envs.mujoco.entries import MUJOCO
 from sami_train.envs.panda.entry import PANDA
+from sami_train.envs.panda_mujoco.entry import PANDA_BOTH, PANDA_MUJOCO
 from sami_train.envs.spec import EnvironmentSpec
 
-ENVIRONMENTS = {spec.name: spec for spec in (PANDA, *MUJOCO)}
+ENVIRONMENTS = {spec.name: spec for spec in (PANDA, PANDA_MUJOCO, PANDA_BOTH, *MUJOCO)}
 """Those that come along."""
 GROUP = "sami.environments"
 """Entry points by which installed packages bring theirs: a name, and MODULE:SPEC."""

@@ -1,0 +1,86 @@
+"""The Panda's task in two engines: each episode happens in one of them, drawn as its task is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from sami_train.envs.panda.env import PandaSkillEnv
+from sami_train.envs.panda.tasks import PANDA_TASKS
+from sami_train.envs.panda_mujoco.env import PandaMujocoEnv
+from sami_train.envs.tasks import Task
+
+ENGINES = ("pybullet", "mujoco")
+"""What `info["engine"]` tells, and what `options["engine"]` takes."""
+_APART = 0x0B07
+"""Sets the draw of the engine apart from those of the start, which are the same in both."""
+
+
+class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
+    """`PandaSkillEnv` and `PandaMujocoEnv`, one of them drawn at each reset.
+
+    What a policy can do in both, it owes to neither. An episode that is drawn into an engine is, to the bit, the one
+    that this engine's environment begins by the same seed.
+
+    Args:
+        arguments: of both.
+
+    Raises:
+        TaskError, UnknownName, SamiError: an argument is not valid.
+    """
+
+    metadata = PandaMujocoEnv.metadata
+
+    def __init__(self, tasks: str | Task | Sequence[Task] = "training", **arguments: Any) -> None:
+        self.tasks = PANDA_TASKS.resolve(tasks)
+        self.engines: dict[str, PandaSkillEnv | PandaMujocoEnv] = {
+            "pybullet": PandaSkillEnv(tasks, **arguments),
+            "mujoco": PandaMujocoEnv(tasks, **arguments),
+        }
+        self.engine = ENGINES[0]
+        """That of this episode."""
+        self.render_mode = arguments.get("render_mode")
+        self.observation_space, self.action_space = self.now.observation_space, self.now.action_space
+        self._engine_rng = np.random.default_rng()
+
+    @property
+    def now(self) -> PandaSkillEnv | PandaMujocoEnv:
+        """The environment of this episode."""
+        return self.engines[self.engine]
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Start an episode in the engine of `options["engine"]`, or in one drawn; see the engines' own for the rest."""
+        if seed is not None:
+            self._engine_rng = np.random.default_rng((_APART, seed))
+        drawn = ENGINES[int(self._engine_rng.integers(len(ENGINES)))]
+        own = dict(options or {})
+        self.engine = own.pop("engine", drawn)
+        observation, info = self.now.reset(seed=seed, options=own or None)
+        return observation, info | {"engine": self.engine}
+
+    def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
+        """Apply one action (4,) for 40 ms."""
+        observation, reward, terminated, truncated, info = self.now.step(action)
+        return observation, reward, terminated, truncated, info | {"engine": self.engine}
+
+    def set_dynamics(self, task: Task) -> None:
+        """Give the cube its mass [kg] and the table its lateral friction, also in the middle of an episode."""
+        self.now.set_dynamics(task)
+
+    def skill(self) -> str:
+        """Return the skill being executed now."""
+        return self.now.skill()
+
+    def render(self) -> Any:
+        """Return an image (H, W, 3) for `"rgb_array"`."""
+        return self.now.render()
+
+    def close(self) -> None:
+        """Give both simulators back."""
+        for engine in self.engines.values():
+            engine.close()

@@ -1,0 +1,143 @@
+"""The paper's modified Panda Pick&Place in MuJoCo, as Gymnasium knows environments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+
+from sami_runtime.errors import UnknownName
+from sami_train.envs.panda.entry import PANDA
+from sami_train.envs.panda.tasks import PANDA_TASKS
+from sami_train.envs.panda_mujoco.model import SUBSTEPS, dynamics
+from sami_train.envs.panda_mujoco.world import GOAL, World
+from sami_train.envs.tasks import Task, draw
+
+if TYPE_CHECKING:
+    from sami_train.envs.mujoco.camera import Camera
+
+
+class PandaMujocoEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
+    """Move a cube of unknown mass on a table of unknown friction: `PandaSkillEnv` in another physics.
+
+    Observation, action, tasks, rewards and ends are those of `PandaSkillEnv`, and the same seed begins the same
+    episode; what happens in it is MuJoCo's. `docs/second-simulator.md` shows how near the two are.
+
+    Args:
+        tasks: the set to draw from at each reset (`"training"`, `"moderate"`, `"extreme"`), one task as
+            `{"mass": kg, "friction": lateral friction of the table}`, or a sequence of tasks.
+        reward: `"sparse"` (-1 until the goal is reached) or `"dense"` (minus the distance to it, [m]).
+        end_on_fall: also terminate when the cube has fallen off the table.
+        render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
+        render_size: width and height of rendered images, in pixels.
+
+    Raises:
+        TaskError, UnknownName: the tasks, the reward or the render mode are not valid.
+        SamiError: there is no display for `"human"`, or no OpenGL for `"rgb_array"`.
+    """
+
+    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": round(PANDA.rate_hz)}  # noqa: RUF012 (as the base)
+
+    def __init__(
+        self,
+        tasks: str | Task | Sequence[Task] = "training",
+        reward: str = "sparse",
+        end_on_fall: bool = False,
+        render_mode: str | None = None,
+        render_size: tuple[int, int] = (480, 360),
+    ) -> None:
+        self.tasks = PANDA_TASKS.resolve(tasks)
+        if reward not in ("sparse", "dense"):
+            raise UnknownName("reward", reward, ["sparse", "dense"])
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise UnknownName("render mode", str(render_mode), self.metadata["render_modes"])
+        self.reward, self.end_on_fall, self.render_mode = reward, end_on_fall, render_mode
+        self.world = World()
+        self.model, self.data = self.world.model, mujoco.MjData(self.world.model)
+        self._scratch = mujoco.MjData(self.model)
+        self.goal = np.zeros(3)
+        self.observation_space, self.action_space = self.world.observation_space, self.world.action_space
+        self._camera: Camera | None = None
+        if render_mode is not None:
+            from sami_train.envs.mujoco.camera import open_camera  # OpenGL, which most uses need not load
+
+            self._camera = open_camera(self.model, self.data, render_mode, render_size)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Start an episode in a task drawn from the set, or in `options["task"]`; the same seed starts it alike."""
+        super().reset(seed=seed)
+        chosen = (options or {}).get("task")
+        task = PANDA_TASKS.check(chosen) if chosen is not None else draw(self.tasks, self.np_random)
+        self.set_dynamics(task)
+        qpos, self.goal = self.world.start(self.np_random)
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.qpos[:] = qpos
+        self.data.mocap_pos[0] = self.goal
+        mujoco.mj_forward(self.model, self.data)
+        flat = self._observe()
+        if self.render_mode == "human":
+            self.render()
+        return PANDA.layout.unflatten(flat), self._info(flat)
+
+    def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
+        """Apply one action (4,) for 40 ms.
+
+        Raises:
+            SamiError: the action is not finite.
+        """
+        data = self.data
+        qpos, qvel = data.qpos[None], data.qvel[None]
+        targets = self.world.targets(qpos, qvel, np.asarray(action)[None])
+        for _ in range(SUBSTEPS):
+            self.world.drive(qpos, qvel, targets)
+            mujoco.mj_step(self.model, data)
+        flat = self._observe()
+        info = self._info(flat)
+        if self.render_mode == "human":
+            self.render()
+        far = np.linalg.norm(flat[GOAL.achieved] - self.goal)
+        reward = -float(far) if self.reward == "dense" else -float(not info["is_success"])
+        ends = info["is_success"] or (self.end_on_fall and info["fallen"])
+        return PANDA.layout.unflatten(flat), reward, ends, False, info
+
+    def set_dynamics(self, task: Task) -> None:
+        """Give the cube its mass [kg] and the table its lateral friction, also in the middle of an episode.
+
+        Raises:
+            TaskError, UnknownName: the task is not valid; nothing was changed.
+        """
+        self.current_task = PANDA_TASKS.check(task)
+        for name, values in dynamics(self.model, self.current_task).items():
+            getattr(self.model, name)[:] = values
+        mujoco.mj_setConst(self.model, self._scratch)
+
+    def skill(self) -> str:
+        """Return the skill being executed now, from contacts and height as the paper's appendix C.1 defines."""
+        return self.world.skill(self.data)
+
+    def render(self) -> np.ndarray | None:
+        """Return an image (H, W, 3) for `"rgb_array"`; shows the robot in the window for `"human"`."""
+        return None if self._camera is None else self._camera.take()
+
+    def close(self) -> None:
+        """Give the renderer back."""
+        if self._camera is not None:
+            self._camera.close()
+            self._camera = None
+
+    def _observe(self) -> np.ndarray:
+        return self.world.observe(self.data.qpos[None], self.data.qvel[None], self.goal[None])[0]
+
+    def _info(self, flat: np.ndarray) -> dict[str, Any]:
+        achieved = flat[GOAL.achieved]
+        return {
+            "task": dict(self.current_task),
+            "is_success": bool(GOAL.reached(achieved, self.goal)),
+            "skill": self.skill(),
+            "fallen": bool(achieved[2] < 0.0),
+        }

@@ -1,0 +1,227 @@
+"""PyBullet's Panda with its cube as a MuJoCo model: the same assets, inertias, motors, frictions and softness."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pybullet_data
+from numpy.typing import NDArray
+
+from sami_runtime.distribution import install_hint
+from sami_runtime.errors import AdapterError
+from sami_train.envs.tasks import Task
+
+TIME_STEP = 0.002
+"""Of the simulation [s], as panda-gym's."""
+SUBSTEPS = 20
+"""Time steps for each action."""
+BASE = (-0.6, 0.0, 0.0)
+"""Where the arm stands [m]."""
+HOME = np.array([0.0, 0.41, 0.0, -1.85, 0.0, 2.26, 0.79, 0.0, 0.0])
+"""Joint angles [rad] and finger positions [m] that an episode begins with."""
+HALF_WIDTH = 0.02
+"""Half the cube's width [m]."""
+
+JOINTS = (*(f"panda_joint{i}" for i in range(1, 8)), "panda_finger_joint1", "panda_finger_joint2")
+FINGERS = ("panda_leftfinger", "panda_rightfinger")
+_FORCES = (87.0, 87.0, 87.0, 87.0, 12.0, 120.0, 120.0, 170.0, 170.0)
+"""Most that panda-gym lets each motor do [N m, N]."""
+_INERTIAS = {
+    "panda_link1": (2.7, (0.02297, 0.01777, 0.01148)),
+    "panda_link2": (2.73, (0.02349, 0.01161, 0.01823)),
+    "panda_link3": (2.04, (0.01092, 0.01258, 0.01197)),
+    "panda_link4": (2.08, (0.01134, 0.01225, 0.01306)),
+    "panda_link5": (3.0, (0.03568, 0.02985, 0.0128)),
+    "panda_link6": (1.3, (0.00343, 0.00512, 0.00599)),
+    "panda_link7": (0.2, (0.00036, 0.00036, 0.00059)),
+    "panda_hand": (0.81, (0.00372, 0.00102, 0.00339)),
+    "panda_leftfinger": (0.1, (0.00004, 0.00004, 0.00002)),
+    "panda_rightfinger": (0.1, (0.00004, 0.00004, 0.00002)),
+    # Frames, to which the file gives inertia without mass.
+    "panda_link8": (0.0, (0.0, 0.0, 0.0)),
+    "panda_grasptarget": (0.0, (0.0, 0.0, 0.0)),
+}
+"""Mass [kg] and inertia about the link's axes [kg m2] that Bullet works with: it makes the inertia of the collision
+shape's box, and does not read the file's."""
+
+RATE = 0.1 / TIME_STEP
+"""Bullet's position motors ask for the velocity that takes away 0.1 of the error in a time step [1/s]."""
+_GHOST = 1000.0
+"""Inertia of what the motors drag the joints along with [kg m2, kg]: so much that no joint holds it up."""
+_GRIP = ((0.00002, 1.0), (0.999, 0.9999, 0.001, 0.5, 2.0))
+"""`solref` and `solimp` of that dragging: at once, and with next to no creep below the motor's limit."""
+
+_LATERAL = {"cube": 0.5, "table": None, "plane": 0.5, "hand": 0.5, "link7": 0.5, "link6": 0.5, "finger": 1.0}
+"""Bullet's friction of each body; the table's is the task's. Bullet multiplies those of two bodies."""
+MOST_FRICTION = 10.0
+"""Bullet's bound on the product."""
+_HARD = ((0.005, 1.0), (0.99, 0.999, 0.0005, 0.5, 2.0))
+"""`solref` and `solimp` of contacts that Bullet computes as hard."""
+_SOFT = ((-17000.0, -1000.0), (0.8, 0.8, 0.001, 0.5, 2.0))
+"""Of the fingers' contacts: about 15 kN/m and 0.9 kN s/m at each point. The arm's file gives them 30 and 1, and Bullet
+finds one point where a finger comes to rest and up to four once it moves, and MuJoCo four from the beginning."""
+_SOFT_MARGIN = 0.001
+"""Bullet's collision margin [m], by which a finger's contact begins before its surface does."""
+
+_PAIRS = (
+    ("cube", "table"),
+    ("cube", "plane"),
+    ("cube", "finger0"),
+    ("cube", "finger1"),
+    ("cube", "hand"),
+    ("cube", "link7"),
+    ("cube", "link6"),
+    ("table", "finger0"),
+    ("table", "finger1"),
+    ("table", "hand"),
+)
+"""What touches what. The arm does not touch itself, as in Bullet by default."""
+
+
+def _urdf() -> str:
+    folder = Path(pybullet_data.getDataPath()) / "franka_panda"
+    text = (folder / "panda.urdf").read_text().replace("package://meshes/", "")
+    after = text.index(">", text.index("<robot")) + 1
+    compiler = f'<compiler meshdir="{folder / "meshes"}" strippath="false" fusestatic="false" discardvisual="true"'
+    return f'{text[:after]}<mujoco>{compiler} balanceinertia="true"/></mujoco>{text[after:]}'
+
+
+def _kind(geom: str) -> str:
+    return geom.rstrip("01") if geom.startswith("finger") else geom
+
+
+@cache
+def _compiled() -> mujoco.MjModel:
+    if not hasattr(mujoco.mjtIntegrator, "mjINT_DISCRETE"):
+        raise AdapterError(
+            f"mujoco is {mujoco.__version__}, and the Panda's motors need the integrator of 4.0; install it with: "
+            f"{install_hint('panda-mujoco')}."
+        )
+    spec = mujoco.MjSpec.from_string(_urdf())
+    option = spec.option
+    option.timestep, option.integrator = TIME_STEP, mujoco.mjtIntegrator.mjINT_DISCRETE
+    option.cone, option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 50.0
+    option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    _set_arm(spec)
+    _set_world(spec)
+    _set_pairs(spec)
+    _set_motors(spec)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = spec.compile()
+    return model
+
+
+def _set_arm(spec: mujoco.MjSpec) -> None:
+    spec.body("panda_link0").pos = BASE
+    for name, (mass, inertia) in _INERTIAS.items():
+        body = spec.body(name)
+        body.explicitinertial, body.mass, body.inertia, body.iquat = True, mass, inertia, (1.0, 0.0, 0.0, 0.0)
+        body.fullinertia = np.full(6, np.nan)
+    for body in spec.bodies:
+        for geom in body.geoms:
+            geom.contype = geom.conaffinity = 0
+    for body, name in (
+        ("panda_leftfinger", "finger0"),
+        ("panda_rightfinger", "finger1"),
+        ("panda_hand", "hand"),
+        ("panda_link7", "link7"),
+        ("panda_link6", "link6"),
+    ):
+        spec.body(body).geoms[0].name = name
+    for name in JOINTS:
+        spec.joint(name).solref_limit, spec.joint(name).solimp_limit = _HARD
+
+
+def _set_world(spec: mujoco.MjSpec) -> None:
+    box = mujoco.mjtGeom.mjGEOM_BOX
+    plain = {"contype": 0, "conaffinity": 0}
+    spec.worldbody.add_geom(
+        name="plane", type=box, size=(3.0, 3.0, 0.01), pos=(0.0, 0.0, -0.41), rgba=(0.15, 0.15, 0.15, 1.0), **plain
+    )
+    spec.worldbody.add_geom(
+        name="table", type=box, size=(0.55, 0.35, 0.2), pos=(-0.3, 0.0, -0.2), rgba=(0.95, 0.95, 0.95, 1.0), **plain
+    )
+    cube = spec.worldbody.add_body(name="cube", pos=(0.0, 0.0, HALF_WIDTH))
+    cube.add_freejoint(name="cube")
+    size = (HALF_WIDTH,) * 3
+    cube.add_geom(name="cube", type=box, size=size, mass=1.0, rgba=(0.1, 0.9, 0.1, 1.0), **plain)
+    goal = spec.worldbody.add_body(name="goal", mocap=True)
+    goal.add_geom(name="goal", type=box, size=size, mass=0.0, rgba=(1.0, 0.7, 0.1, 0.5), **plain)
+    spec.worldbody.add_light(pos=(0.5, -1.0, 2.0), dir=(-0.3, 0.5, -1.0))
+    # From where panda-gym looks on: 0.75 m away, 45 degrees to the side, 30 up.
+    camera = spec.worldbody.add_camera(name="track", pos=(0.36, -0.46, 0.425), fovy=60.0)
+    camera.alt.type = mujoco.mjtOrientation.mjORIENTATION_XYAXES
+    camera.alt.xyaxes = (1.0, 1.0, 0.0, -0.5, 0.5, np.sqrt(1.5))
+
+
+def _set_pairs(spec: mujoco.MjSpec) -> None:
+    for a, b in _PAIRS:
+        soft = "finger" in a + b
+        solref, solimp = _SOFT if soft else _HARD
+        spec.add_pair(
+            name=f"{a}-{b}",
+            geomname1=a,
+            geomname2=b,
+            condim=3,
+            solref=solref,
+            solimp=solimp,
+            margin=_SOFT_MARGIN if soft else 0.0,
+        )
+
+
+def _set_motors(spec: mujoco.MjSpec) -> None:
+    """Give each joint a motor like Bullet's: a constraint on its velocity whose force is bounded.
+
+    MuJoCo's dry friction is that too. Beside each joint stands a heavy ghost, which moves as the motor wants to, and a
+    tendon of dry friction drags the joint along with it, until that would take more than the motor's force.
+    """
+    for name, force in zip(JOINTS, _FORCES, strict=True):
+        ghost = spec.worldbody.add_body(name=ghost_of(name), pos=(0.0, 0.0, -10.0), mass=1.0, inertia=(1.0, 1.0, 1.0))
+        ghost.gravcomp = 1.0
+        ghost.add_joint(name=ghost_of(name), type=mujoco.mjtJoint.mjJNT_SLIDE, axis=(0.0, 0.0, 1.0), armature=_GHOST)
+        tendon = spec.add_tendon(name=name, frictionloss=force, solref_friction=_GRIP[0], solimp_friction=_GRIP[1])
+        tendon.wrap_joint(name, 1.0)
+        tendon.wrap_joint(ghost_of(name), -1.0)
+
+
+def ghost_of(joint: str) -> str:
+    """Return the name of a joint's ghost, see `_set_motors`."""
+    return f"{joint}-motor"
+
+
+def arm_columns(model: mujoco.MjModel) -> NDArray[np.int64]:
+    """Columns of the arm's joints and fingers in `qpos`, (9,)."""
+    return np.array([model.joint(name).qposadr[0] for name in JOINTS])
+
+
+def load_model() -> mujoco.MjModel:
+    """Return a copy of the model, with the cube and the table of no task in particular.
+
+    Raises:
+        AdapterError: MuJoCo is too old.
+    """
+    return _compiled().__copy__()
+
+
+_DRAG = 0.04 * (1.0 + 1.0)
+"""Bullet slows every free body down by 0.04 (1 + velocity) of its velocity [1/s]; here as if that were 1 m/s."""
+
+
+def dynamics(model: mujoco.MjModel, task: Task) -> dict[str, NDArray[np.float64]]:
+    """Fields of the model that a task sets, by MuJoCo's names; the constants that follow from them are not here."""
+    mass, inertia, friction = model.body_mass.copy(), model.body_inertia.copy(), model.pair_friction.copy()
+    cube = model.body("cube").id
+    mass[cube] = task["mass"]
+    inertia[cube] = task["mass"] * (2.0 * HALF_WIDTH) ** 2 / 6.0
+    damping, first = model.dof_damping.copy(), int(model.joint("cube").dofadr[0])
+    damping[first : first + 3], damping[first + 3 : first + 6] = _DRAG * mass[cube], _DRAG * inertia[cube]
+    for a, b in _PAIRS:
+        one, other = (_LATERAL[_kind(geom)] for geom in (a, b))
+        product = (task["friction"] if one is None else one) * (task["friction"] if other is None else other)
+        friction[model.pair(f"{a}-{b}").id] = (*(min(product, MOST_FRICTION),) * 2, 0.0, 0.0, 0.0)
+    return {"body_mass": mass, "body_inertia": inertia, "dof_damping": damping, "pair_friction": friction}

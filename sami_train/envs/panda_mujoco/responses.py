@@ -1,0 +1,191 @@
+"""What the Panda and its cube do under scripted commands: what two engines are compared and matched by.
+
+A script sees observations by signal and gives actions, so any environment with the Panda's signals can be measured;
+where the cube lies is the seed's. Scripts know nothing of policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from sami_train.envs.layout import flatten
+from sami_train.envs.panda.entry import PANDA
+from sami_train.envs.tasks import Task
+
+Seen = Mapping[str, np.ndarray]
+Script = Iterator[tuple[np.ndarray, bool]]
+"""Actions (4,), each with whether what follows it is measured. It is sent what was observed."""
+
+SEED = 5
+"""Of the episodes that are measured: the cube lies in reach, and far from the goal."""
+OPEN, SHUT, STILL = 1.0, -1.0, 0.0
+_STEP = 0.05
+"""Metres for an action of 1."""
+
+
+@dataclass(frozen=True)
+class Response:
+    """What is measured under one command."""
+
+    name: str
+    task: Task
+    script: Callable[[Seen], Any]
+    """Makes a generator: given what is observed first, it yields (action, measured), and is sent what came of it."""
+    measures: Mapping[str, Callable[[Seen, Seen], float]]
+    """Numbers by name, of what is observed and what was observed first."""
+
+    def measure(self, env: gym.Env[Any, Any]) -> dict[str, list[float]]:
+        """Return a trace of each number, one value for each step that is measured."""
+        observation, _ = env.reset(seed=SEED, options={"task": dict(self.task)})
+        first = seen = PANDA.layout.by_name(flatten(observation).astype(np.float64))
+        traces: dict[str, list[float]] = {name: [] for name in self.measures}
+        script = self.script(first)
+        action, measured = next(script)
+        while True:
+            observation = env.step(np.asarray(action, np.float32))[0]
+            seen = PANDA.layout.by_name(flatten(observation).astype(np.float64))
+            if measured:
+                for name, number in self.measures.items():
+                    traces[name].append(float(number(seen, first)))
+            try:
+                action, measured = script.send(seen)
+            except StopIteration:
+                return traces
+
+
+def _towards(seen: Seen, place: np.ndarray, gripper: float) -> np.ndarray:
+    return np.append(np.clip((place - seen["ee_position"]) / _STEP, -1.0, 1.0), gripper)
+
+
+def _approach(seen: Seen, places: list[np.ndarray], gripper: float) -> Any:
+    """Visit places [m] one after the other, for as many steps as an arm needs that ends short of its targets."""
+    for place in places:
+        for _ in range(12):
+            seen = yield _towards(seen, place, gripper), False
+    return seen
+
+
+def _repeat(action: list[float], steps: int) -> Any:
+    for _ in range(steps):
+        yield np.array(action), True
+
+
+def _free(axis: int, sign: float) -> Callable[[Seen], Any]:
+    def script(seen: Seen) -> Any:
+        action = [0.0, 0.0, 0.0, STILL]
+        action[axis] = sign
+        yield from _repeat(action, 5)
+        yield from _repeat([0.0, 0.0, 0.0, STILL], 5)
+
+    return script
+
+
+def _gripper(seen: Seen) -> Any:
+    for opening, steps in ((OPEN, 3), (-0.1, 3), (0.1, 3), (SHUT, 3)):
+        yield from _repeat([0.0, 0.0, 0.0, opening], steps)
+
+
+def _above(cube: np.ndarray) -> np.ndarray:
+    return cube + [0.0, 0.0, 0.12]
+
+
+def _grasped(seen: Seen) -> Any:
+    cube = seen["cube_position"]
+    yield from _approach(seen, [_above(cube), cube], OPEN)
+    yield from _repeat([0.0, 0.0, 0.0, SHUT], 5)
+
+
+def _lift(seen: Seen) -> Any:
+    yield from _grasped(seen)
+    yield from _repeat([0.0, 0.0, 0.5, SHUT], 6)
+    yield from _repeat([0.0, 0.0, 0.0, SHUT], 4)
+
+
+def _carry(seen: Seen) -> Any:
+    yield from _lift(seen)
+    for side in (1.0, -1.0):
+        yield from _repeat([0.0, side, 0.0, SHUT], 4)
+
+
+def _drop(seen: Seen) -> Any:
+    yield from _lift(seen)
+    yield from _repeat([0.0, 0.0, 0.0, OPEN], 6)
+
+
+def _drag(seen: Seen) -> Any:
+    yield from _grasped(seen)
+    yield from _repeat([0.0, -1.0, 0.0, SHUT], 4)
+    yield from _repeat([0.0, 0.0, 0.0, SHUT], 4)
+
+
+def _push(axis: int) -> Callable[[Seen], Any]:
+    away = np.eye(3)[axis] * 0.07
+
+    def script(seen: Seen) -> Any:
+        behind = seen["cube_position"] - away
+        yield from _approach(seen, [_above(behind), behind], SHUT)
+        action = [0.0, 0.0, 0.0, SHUT]
+        action[axis] = 1.0
+        yield from _repeat(action, 4)
+        yield from _repeat([0.0, 0.0, 0.0, SHUT], 6)
+
+    return script
+
+
+def _press(seen: Seen) -> Any:
+    """Press onto the table beside the cube, and drag along it."""
+    place = seen["cube_position"] * [1.0, 1.0, 0.0] + [0.0, -0.1, 0.0]
+    yield from _approach(seen, [_above(place), place], SHUT)
+    yield from _repeat([0.0, 0.0, -1.0, SHUT], 4)
+    yield from _repeat([0.0, -1.0, -1.0, SHUT], 6)
+
+
+def _moved(signal: str, axis: int) -> Callable[[Seen, Seen], float]:
+    return lambda seen, first: seen[signal][axis] - first[signal][axis]
+
+
+def _now(signal: str, axis: int) -> Callable[[Seen, Seen], float]:
+    return lambda seen, _: seen[signal][axis]
+
+
+_HAND = {f"hand {name} [m]": _moved("ee_position", axis) for axis, name in enumerate("xyz")}
+_CUBE = {f"cube {name} [m]": _moved("cube_position", axis) for axis, name in enumerate("xyz")}
+_WIDTH = {"fingers [m]": _now("gripper_width", 0)}
+_HELD = {**_WIDTH, "hand z [m]": _now("ee_position", 2), **_CUBE, "cube pitch [rad]": _now("cube_rotation", 1)}
+_PUSHED = {**_CUBE, "cube vx [m/s]": _now("cube_velocity", 0), "cube vy [m/s]": _now("cube_velocity", 1)}
+_MIDDLE = {"mass": 1.0, "friction": 1.0}
+
+
+def _tasks(masses: tuple[float, ...], frictions: tuple[float, ...]) -> list[Task]:
+    return [{"mass": mass, "friction": friction} for mass in masses for friction in frictions]
+
+
+def _named(kind: str, task: Task) -> str:
+    return f"{kind}, {task['mass']:g} kg, friction {task['friction']:g}"
+
+
+RESPONSES: tuple[Response, ...] = (
+    *(
+        Response(f"free {'+' if sign > 0 else '-'}{'xyz'[axis]}", _MIDDLE, _free(axis, sign), _HAND)
+        for axis in range(3)
+        for sign in (1.0, -1.0)
+    ),
+    Response("fingers", _MIDDLE, _gripper, _WIDTH),
+    *(Response(_named("lift", task), task, _lift, _HELD) for task in _tasks((1.0, 5.0, 10.0, 30.0), (1.0,))),
+    *(Response(_named("carry", task), task, _carry, _HELD) for task in _tasks((1.0, 5.0), (1.0,))),
+    *(Response(_named("drag", task), task, _drag, _HELD) for task in _tasks((1.0, 10.0), (0.1, 1.0))),
+    *(
+        Response(_named(f"push {'xy'[axis]}", task), task, _push(axis), _PUSHED)
+        for axis in (0, 1)
+        for task in _tasks((1.0, 5.0, 10.0, 30.0), (0.1, 1.0, 10.0))
+    ),
+    Response("drop, 1 kg, friction 1", _MIDDLE, _drop, _HELD),
+    *(Response(_named("press", task), task, _press, _HAND) for task in _tasks((1.0,), (0.1, 1.0, 10.0))),
+)
+"""Free motion in each direction, the fingers' alone, lifting, carrying and dragging what is grasped, pushing, dropping,
+and pressing on the table; by the cube's mass and the table's friction."""

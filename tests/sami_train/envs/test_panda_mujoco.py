@@ -1,0 +1,240 @@
+"""MuJoCo's Panda is PyBullet's but for the engine: starts, signals, tasks, ends; one world and many are the same."""
+
+from types import SimpleNamespace
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+pytest.importorskip("mujoco")
+pytest.importorskip("panda_gym")
+
+from sami_runtime.errors import AdapterError, SamiError, UnknownName
+from sami_train.envs.catalog import environment
+from sami_train.envs.layout import flatten
+from sami_train.envs.make import make
+from sami_train.envs.panda_mujoco import model as panda_model
+from sami_train.envs.panda_mujoco.batch import PandaMujocoBatch
+from sami_train.envs.panda_mujoco.env import PandaMujocoEnv
+from sami_train.envs.panda_mujoco.kinematics import Kinematics
+from sami_train.envs.panda_mujoco.rotation import euler_of, rotated
+from sami_train.envs.tasks import TaskError
+
+SPEC, BULLET = environment("panda-mujoco"), environment("panda")
+MIDDLE = {"mass": 1.0, "friction": 1.0}
+
+
+@pytest.fixture(scope="module")
+def env():
+    made = make(SPEC)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def bullet():
+    made = make(BULLET)
+    yield made
+    made.close()
+
+
+def physics_of(bullet):
+    return bullet.unwrapped.sim.physics_client, bullet.unwrapped.sim._bodies_idx
+
+
+def actions_of(seed, steps, rows=()):
+    return np.random.default_rng(seed).uniform(-1.0, 1.0, (steps, *rows, 4)).astype(np.float32)
+
+
+def played(env, seed, actions, task=MIDDLE):
+    """Flat observations of an episode, also past its end."""
+    seen = [flatten(env.reset(seed=seed, options={"task": task})[0])]
+    return np.array(seen + [flatten(env.unwrapped.step(action)[0]) for action in actions])
+
+
+def test_its_contract_is_pybullets():
+    assert SPEC.signals == BULLET.signals
+    assert (SPEC.action, SPEC.rate_hz, SPEC.episode_steps) == (BULLET.action, BULLET.rate_hz, BULLET.episode_steps)
+    assert (SPEC.tasks, SPEC.goal, SPEC.sheet, SPEC.skills) == (BULLET.tasks, BULLET.goal, BULLET.sheet, BULLET.skills)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_episode_begins_as_pybullets_does(env, bullet, seed):
+    one, other = (flatten(engine.reset(seed=seed)[0]) for engine in (env, bullet))
+    np.testing.assert_allclose(one, other, atol=1e-6)
+    assert env.unwrapped.current_task == bullet.unwrapped.current_task
+
+
+def test_the_same_seed_is_the_same_episode_whatever_was_before(env):
+    actions = actions_of(0, 15)
+    first = played(env, 3, actions)
+    played(env, 4, actions_of(1, 15), {"mass": 10.0, "friction": 5.0})
+    np.testing.assert_array_equal(played(env, 3, actions), first)
+
+
+def test_a_batch_is_single_worlds_bit_for_bit(env):
+    tasks = [{"mass": mass, "friction": friction} for mass in (1.0, 10.0) for friction in (0.1, 5.0)]
+    batch = PandaMujocoBatch(len(tasks), threads=2)
+    actions = actions_of(2, 20, (len(tasks),))
+    seen = [batch.reset(seeds=range(len(tasks)), tasks=tasks)] + [batch.step(each)[0] for each in actions]
+    for row, task in enumerate(tasks):
+        np.testing.assert_array_equal(np.array(seen)[:, row], played(env, row, actions[:, row], task))
+
+
+def test_rows_of_a_batch_are_reset_and_changed_alone():
+    batch = PandaMujocoBatch(2)
+    batch.reset(seeds=[0, 1], tasks=[MIDDLE, MIDDLE])
+    before, _ = batch.step(np.zeros((2, 4), np.float32))
+    after = batch.reset(seeds=[7], tasks=[{"mass": 5.0, "friction": 0.1}], rows=[1])
+    np.testing.assert_array_equal(batch.observations()[0], before[0])
+    np.testing.assert_array_equal(batch.observations()[1], after[0])
+    assert batch.steps.tolist() == [1, 0]
+    assert batch.model(0).body("cube").mass == 1.0
+    assert batch.model(1).body("cube").mass == 5.0
+    batch.set_dynamics(0, {"mass": 10.0, "friction": 1.0})
+    assert batch.model(0).body("cube").mass == 10.0
+
+
+def test_a_batch_tells_reward_and_end_of_each_row():
+    batch = PandaMujocoBatch(2, episode_steps=3)
+    batch.reset(seeds=[0, 1], tasks=[MIDDLE, MIDDLE])
+    batch.goals[1] = batch.observations()[1, 7:10]
+    _, rewards = batch.step(np.zeros((2, 4), np.float32))
+    assert rewards.tolist() == [-1.0, 0.0]
+    assert batch.terminated.tolist() == [False, True]
+    assert batch.truncated.tolist() == [False, False]
+    for _ in range(2):
+        batch.step(np.zeros((2, 4), np.float32))
+    assert batch.truncated.all()
+
+
+@pytest.mark.parametrize("task", [*SPEC.tasks.sets["training"], *SPEC.tasks.sets["extreme"]], ids=str)
+def test_mass_and_friction_arrive_and_frictions_are_multiplied_and_bounded(env, task):
+    env.reset(seed=0, options={"task": task})
+    model = env.unwrapped.model
+    cube = model.body("cube")
+    assert cube.mass == task["mass"]
+    np.testing.assert_allclose(cube.inertia, task["mass"] * 0.04**2 / 6.0)
+    assert model.pair("cube-table").friction[0] == pytest.approx(min(10.0, 0.5 * task["friction"]))
+    assert model.pair("table-finger0").friction[0] == pytest.approx(min(10.0, task["friction"]))
+    assert model.pair("cube-finger1").friction[0] == 0.5
+
+
+def test_dynamics_change_in_the_middle_of_an_episode_and_bad_ones_change_nothing(env):
+    env.reset(seed=0, options={"task": MIDDLE})
+    env.unwrapped.set_dynamics({"mass": 5.0, "friction": 0.1})
+    with pytest.raises(TaskError, match="mass is -1"):
+        env.unwrapped.set_dynamics({"mass": -1.0, "friction": 0.1})
+    assert env.unwrapped.model.body("cube").mass == 5.0
+
+
+def test_inertias_are_those_that_bullet_works_with(env, bullet):
+    bullet.reset(seed=0)
+    physics, bodies = physics_of(bullet)
+    model = env.unwrapped.model
+    for link in range(physics.getNumJoints(bodies["panda"])):
+        name = physics.getJointInfo(bodies["panda"], link)[12].decode()
+        mass, _, inertia, centre, *_ = physics.getDynamicsInfo(bodies["panda"], link)
+        assert model.body(name).mass == pytest.approx(mass), name
+        np.testing.assert_allclose(model.body(name).inertia, inertia, atol=6e-6, err_msg=name)
+        np.testing.assert_allclose(model.body(name).ipos, centre, atol=1e-9, err_msg=name)
+
+
+def test_inverse_kinematics_are_bullets_within_a_third_of_a_millimetre(bullet):
+    chain, asked, found = Kinematics(panda_model.BASE), [], []
+    bullet.reset(seed=0)
+    physics, bodies = physics_of(bullet)
+    arm = bodies["panda"]
+    joints = []
+    for action in actions_of(5, 30):
+        now = np.array([physics.getJointState(arm, joint)[0] for joint in range(7)])
+        target = chain.forward(now[None])[0][0] + 0.05 * action[:3]
+        solved = physics.calculateInverseKinematics(arm, 11, target.tolist(), [1.0, 0.0, 0.0, 0.0])
+        joints.append(now), asked.append(target), found.append(solved[:7])
+        bullet.unwrapped.step(action)
+    ours = chain.forward(chain.reach(np.array(joints), np.array(asked)))[0]
+    np.testing.assert_allclose(ours, chain.forward(np.array(found))[0], atol=3e-4)
+
+
+def test_eulers_angles_are_bullets(bullet):
+    physics, _ = physics_of(bullet)
+    quaternions = np.random.default_rng(0).normal(size=(200, 4))
+    quaternions /= np.linalg.norm(quaternions, axis=1, keepdims=True)
+    upright = np.array([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, -1.0, 0.0], [0.5, 0.5, 0.5, -0.5]]) / np.sqrt([[2], [2], [1]])
+    every = np.concatenate((quaternions, upright))
+    theirs = [physics.getEulerFromQuaternion([x, y, z, w]) for w, x, y, z in every]
+    np.testing.assert_allclose(euler_of(every), theirs, atol=1e-6)
+
+
+def test_a_turned_vector_is_where_its_rotation_puts_it():
+    half = np.sqrt(0.5)  # a quarter turn about z
+    np.testing.assert_allclose(
+        rotated(np.array([[half, 0, 0, half]]), np.array([[1.0, 0, 2.0]])), [[0, 1, 2]], atol=1e-12
+    )
+
+
+def test_free_motion_looks_as_pybullets_in_every_signal(env, bullet):
+    actions = np.tile(np.float32([0.3, -0.3, 0.2, 0.4]), (6, 1))
+    one, other = (played(engine, 3, actions) for engine in (env, bullet))
+    for name, column in ((signal.name, SPEC.layout.columns(signal.name)) for signal in SPEC.signals):
+        tolerance = 0.02 if "velocity" in name else 0.001
+        np.testing.assert_allclose(one[:, column], other[:, column], atol=tolerance, err_msg=name)
+
+
+def test_a_spinning_cube_turns_about_the_axes_that_its_velocity_tells(env):
+    env.reset(seed=0, options={"task": MIDDLE})
+    data, joint = env.unwrapped.data, env.unwrapped.model.joint("cube")
+    data.qpos[joint.qposadr[0] : joint.qposadr[0] + 7] = (0.2, 0.3, 0.4, *np.sqrt([0.5, 0.5, 0.0, 0.0]))
+    data.qvel[joint.dofadr[0] + 3 : joint.dofadr[0] + 6] = (0.0, 1.0, 0.0)  # of its own y, which is the table's z
+    seen = [env.unwrapped.step(np.zeros(4, np.float32))[0]["observation"] for _ in range(2)]
+    np.testing.assert_allclose(seen[1][16:19], [0.0, 0.0, 1.0], atol=0.02)
+    assert seen[1][12] - seen[0][12] == pytest.approx(0.04, rel=0.02)
+
+
+def test_a_cube_falls_as_it_must(env):
+    env.reset(seed=0, options={"task": MIDDLE})
+    data, column = env.unwrapped.data, env.unwrapped.model.joint("cube").qposadr[0]
+    data.qpos[column : column + 3] = (0.2, 0.3, 0.3)
+    for _ in range(3):
+        observation, *_ = env.unwrapped.step(np.zeros(4, np.float32))
+    assert observation["achieved_goal"][2] - 0.3 == pytest.approx(-0.5 * 9.81 * 0.12**2, rel=0.03)
+    assert observation["observation"][15] == pytest.approx(-9.81 * 0.12, rel=0.02)
+
+
+def test_the_goal_ends_an_episode_and_pays(env):
+    env.reset(seed=0, options={"task": MIDDLE})
+    _, reward, ended, _, info = env.unwrapped.step(np.zeros(4, np.float32))
+    assert (reward, ended, info["is_success"]) == (-1.0, False, False)
+    env.unwrapped.goal[:] = env.unwrapped.data.body("cube").xpos
+    _, reward, ended, _, info = env.unwrapped.step(np.zeros(4, np.float32))
+    assert (reward, ended, info["is_success"], info["skill"]) == (0.0, True, True, "push")
+
+
+def test_a_dense_reward_is_the_distance_and_a_fall_ends_where_asked():
+    with gym.make(SPEC.id, reward="dense", end_on_fall=True) as env:
+        env.reset(seed=0, options={"task": MIDDLE})
+        observation, reward, *_ = env.step(np.zeros(4, np.float32))
+        apart = observation["achieved_goal"] - observation["desired_goal"]
+        assert reward == pytest.approx(-float(np.linalg.norm(apart)))
+        column = env.unwrapped.model.joint("cube").qposadr[0]
+        env.unwrapped.data.qpos[column : column + 3] = (0.6, 0.0, -0.1)
+        _, _, ended, _, info = env.step(np.zeros(4, np.float32))
+        assert ended
+        assert info["fallen"]
+
+
+def test_a_mujoco_without_the_integrator_is_refused_with_what_to_install(monkeypatch):
+    monkeypatch.setattr(panda_model, "mujoco", SimpleNamespace(mjtIntegrator=object(), __version__="3.17.0"))
+    with pytest.raises(AdapterError, match=r"mujoco is 3.17.0, .* of 4.0; install it with: .*panda-mujoco"):
+        panda_model._compiled.__wrapped__()
+
+
+def test_what_is_not_valid_is_refused():
+    with pytest.raises(UnknownName, match="Did you mean 'dense'"):
+        gym.make(SPEC.id, reward="danse")
+    with pytest.raises(UnknownName, match="render mode"):
+        PandaMujocoEnv(render_mode="ansi")
+    with pytest.raises(SamiError, match="not all finite"):
+        PandaMujocoBatch(1).step(np.full((1, 4), np.nan))
+    with pytest.raises(SamiError, match=r"shape \(1, 3\)"):
+        PandaMujocoBatch(1).step(np.zeros((1, 3)))
