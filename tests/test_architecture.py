@@ -53,6 +53,7 @@ FLOORS = {
         "agent",
         "runs",
         "export report sweep lookahead",
+        "page",
     ),
     "cli": ("__init__", "show drive", "training judging model_files robot", "app"),
 }
@@ -75,6 +76,7 @@ TORCH_FREE = (
     "sami_train.fitting.reference",
     "sami_train.sweep.sweep",
     "sami_train.report.comparison",
+    "sami_train.page.write",
 )
 
 
