@@ -40,7 +40,7 @@ def report(
     ] = None,
     results: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder or file of `sami robustness`; what is of these weights is shown. May be given often."),
+        typer.Option(help="Folder or file of `sami robustness`; what is of these weights is shown. Repeatable."),
     ] = None,
     without: Annotated[
         str, typer.Option(metavar="PARTS", help="Leave out, comma-separated: episodes, maps, change, films, cost.")
@@ -49,7 +49,7 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that holds something else.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Show all that is known of models and runs in one HTML file; what an earlier one measured is not measured again."""
+    """Show all that is known of models and runs in one HTML file. What --out holds already is not measured again."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

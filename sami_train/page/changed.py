@@ -23,11 +23,11 @@ def usual_change(spec: EnvironmentSpec, played: Sequence[Played]) -> Change:
     """Return the change that is shown where none was asked for.
 
     From the first training task to the last task of the next set (Panda: 1 kg on a table of friction 0.1, then 10 kg
-    on one of 10), halfway through a usual episode: later, many would be over.
+    on one of 10), a third into a usual episode: later, many would be over.
     """
     sets = list(spec.tasks.sets.values())
     usual = int(np.median([len(episode.contexts) for episode in played])) if played else spec.episode_steps
-    return Change(dict(sets[0][0]), dict(sets[min(1, len(sets) - 1)][-1]), min(max(1, usual // 2), 300))
+    return Change(dict(sets[0][0]), dict(sets[min(1, len(sets) - 1)][-1]), min(max(1, usual // 3), 300))
 
 
 def contexts_around(

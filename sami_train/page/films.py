@@ -18,7 +18,7 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.page.played import SEED, Played, skill_of
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    from PIL.Image import Image as Frame
 
 WIDTH, HEIGHT = 320, 240
 """Of an image [pixels]; of an environment that renders another size, the width."""
@@ -100,7 +100,7 @@ def film(source: Source, spec: EnvironmentSpec, task: Task, path: Path, number: 
     Returns:
         Plain values: the task, what came of it, and the names of both files.
     """
-    size = {"render_size": (WIDTH, HEIGHT)} if spec.own is None else {}
+    size: dict[str, Any] = {"render_size": (WIDTH, HEIGHT)} if spec.own is None else {}
     env = make(spec, max_episode_steps=spec.episode_steps, render_mode="rgb_array", **size)
     # A session of one takes and gives arrays without rows: the second row is the same episode, and nobody looks.
     other = make(spec, max_episode_steps=spec.episode_steps)
@@ -129,15 +129,13 @@ def film(source: Source, spec: EnvironmentSpec, task: Task, path: Path, number: 
     }
 
 
-def _save(
-    images: list[np.ndarray], contexts: list[np.ndarray], seconds: float, path: Path, still: Path
-) -> None:
-    from PIL import Image as images_of
+def _save(images: list[np.ndarray], contexts: list[np.ndarray], seconds: float, path: Path, still: Path) -> None:
+    from PIL import Image
 
     largest = max([1e-6, *(float(np.abs(context).max(initial=0.0)) for context in contexts)])
     height = round(WIDTH * images[0].shape[0] / images[0].shape[1])
     frames = [
-        _with_bars(images_of.fromarray(image).convert("RGB").resize((WIDTH, height)), context / largest)
+        _with_bars(Image.fromarray(image).convert("RGB").resize((WIDTH, height)), context / largest)
         for image, context in zip(images, contexts, strict=True)
     ]
     durations = [round(1000 * seconds)] * (len(frames) - 1) + [round(1000 * HOLD_S)]
@@ -146,7 +144,7 @@ def _save(
     frames[-1].save(still, quality=QUALITY)
 
 
-def _with_bars(frame: Image, context: np.ndarray) -> Image:
+def _with_bars(frame: Frame, context: np.ndarray) -> Frame:
     """Return the frame with the context (C,), -1 to 1, as bars about a line below on the left."""
     from PIL import ImageDraw
 

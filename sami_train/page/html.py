@@ -73,7 +73,7 @@ def render(head: Head, sections: Sequence[Section], folder: Path) -> str:
     # Last, as the template has gathered the views by then; and not as template values, which would be copied often.
     charts = {"views": views, "data": data, "light": config(LIGHT), "dark": config(DARK)}
     charts["light"] = {**charts["light"], "background": None}  # type: ignore[dict-item] # the page's own
-    library = vl_convert.javascript_bundle().replace("</script", "<\\/script")
+    library = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
     return page.replace("@@CHARTS@@", in_script(charts)).replace("@@LIBRARY@@", library)
 
 

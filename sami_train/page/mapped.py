@@ -55,19 +55,19 @@ def plane(contexts: np.ndarray, seed: int = SEED) -> dict[str, np.ndarray]:
     Raises:
         ModuleNotFoundError: umap-learn or scikit-learn is not installed.
     """
-    from sklearn.manifold import TSNE as Tsne
+    from sklearn import manifold
     from threadpoolctl import threadpool_limits
 
     with warnings.catch_warnings():
         # One thread for the seed's sake, which is meant; and what TensorFlow would have added.
         warnings.simplefilter("ignore")
-        from umap import UMAP as Umap
+        import umap
 
         neighbours = max(2, min(15, len(contexts) - 1))
-        mapped = Umap(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit_transform(contexts)
+        mapped = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit_transform(contexts)
     perplexity = min(30.0, (len(contexts) - 1) / 3)
     with threadpool_limits(1):  # on busy cores its threads wait for one another most of the time
-        scattered = Tsne(perplexity=perplexity, random_state=seed, init="pca").fit_transform(contexts)
+        scattered = manifold.TSNE(perplexity=perplexity, random_state=seed, init="pca").fit_transform(contexts)
     return {UMAP: _stretched(mapped), TSNE: _stretched(scattered)}
 
 

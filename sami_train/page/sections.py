@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sami_train.envs.measure import SUCCESS
+from sami_train.evaluation.results import Evaluation
 from sami_train.page.charts import contexts as context_charts
 from sami_train.page.charts.figure import Figure
 from sami_train.page.charts.learning import learning
-from sami_train.page.charts.outcomes import by_task, skills, title_of
+from sami_train.page.charts.outcomes import by_task, intervals, skills, title_of
 from sami_train.page.charts.robustness import robustness
+from sami_train.page.charts.tables import Scored, cost_table, score_table, shown_interval, told_table
 from sami_train.page.parts import Parts
 from sami_train.report.comparison import Comparison
-from sami_train.report.paper import SOURCE, reported
+from sami_train.report.paper import reported
 from sami_train.report.tables import Table, tables
 
 
@@ -41,6 +42,8 @@ class Section:
 
     key: str
     """Its anchor."""
+    short: str
+    """Its name above the page."""
     title: str
     lead: str
     blocks: list[Block]
@@ -87,7 +90,7 @@ def tiles(parts: Parts) -> list[Tile]:
         show = evaluation.measure.show
         for name in evaluation.sets:
             theirs = reported(evaluation.env, subject.method, name)
-            note = f"95 %: {_interval(parts, name)}" + (f" · paper {show(theirs.mean)}" if theirs else "")
+            note = f"95 %: {shown_interval(evaluation, name)}" + (f" · paper {show(theirs.mean)}" if theirs else "")
             found.append(Tile(f"{evaluation.measure.name}, {name}", show(evaluation.score(name)), note))
     best = max(parts.told, key=lambda one: one.knn - one.knn_chance_high, default=None)
     if best is not None and best.knn > best.knn_chance_high:
@@ -107,43 +110,13 @@ def _title(parts: Sequence[Parts], one: Parts) -> str:
     return one.subject.name if _several(parts) else ""
 
 
-def _interval(parts: Parts, task_set: str) -> str:
-    evaluation = parts.subject.evaluation
-    interval = None if evaluation is None else evaluation.interval(task_set)
-    if evaluation is None or interval is None:
-        return "not known"
-    low, high = (evaluation.measure.show(value) for value in interval)
-    return f"{low} to {high}"
-
-
 def _scores(parts: Sequence[Parts], comparison: Comparison | None) -> Section:
     evaluated = [one for one in parts if one.subject.evaluation is not None]
     block = Block()
     if evaluated:
-        first = evaluated[0].subject.evaluation
-        assert first is not None
-        sets, measure = first.sets, first.measure
-        rows = []
-        for one in evaluated:
-            evaluation = one.subject.evaluation
-            assert evaluation is not None
-            cells = []
-            for name in sets:
-                if name not in evaluation.sets:
-                    cells += ["-", "-"]
-                    continue
-                theirs = reported(evaluation.env, one.subject.method, name)
-                cells.append(f"{measure.show(evaluation.score(name))} [{_interval(one, name)}]")
-                cells.append(measure.show(theirs.mean) if theirs else "-")
-            steps = "-" if one.subject.steps is None else f"{one.subject.steps:,}"
-            rows.append((one.subject.name, one.subject.method, str(one.subject.seed), steps, *cells))
-        heads = [each for name in sets for each in (f"{name} [95 %]", "paper")]
-        notes = [
-            "95 %: over the starts of this policy, by bootstrap. Other seeds of its training differ by more.",
-            f"paper: {SOURCE}.",
-        ]
-        columns = ("", "method", "seed", "environment steps", *heads)
-        block.tables.append(Table(f"{measure.name.capitalize()} by set of tasks", columns, rows, notes))
+        block.tables.append(score_table([_scored(one) for one in evaluated]))
+        if len(evaluated) > 1:
+            block.figures.append(intervals({one.subject.name: _of(one) for one in evaluated}))
     for one in parts:
         if one.subject.evaluation is None:
             command = "--model MODEL" if one.subject.model else f"--run {one.subject.name}"
@@ -153,13 +126,23 @@ def _scores(parts: Sequence[Parts], comparison: Comparison | None) -> Section:
         cautions = [f"{caution}" for caution in comparison.cautions()]
         blocks.append(Block("Compared over seeds", tables=tables(comparison), notes=cautions))
     lead = "Training tasks, the moderate ones between and the extreme ones beyond them, which no training saw."
-    return Section("scores", "How good it is", lead, blocks)
+    return Section("scores", "Scores", "How good it is", lead, blocks)
+
+
+def _scored(one: Parts) -> Scored:
+    subject = one.subject
+    return Scored(subject.name, subject.method, subject.seed, subject.steps, _of(one))
+
+
+def _of(one: Parts) -> Evaluation:
+    assert one.subject.evaluation is not None
+    return one.subject.evaluation
 
 
 def _outcomes(parts: Sequence[Parts]) -> Section:
     evaluations = {one.subject.name: one.subject.evaluation for one in parts if one.subject.evaluation is not None}
     block = Block(figures=[by_task(parts[0].subject.spec, evaluations)] if evaluations else [])
-    return Section("tasks", "By task", "Where it works, and where it stops to.", [block])
+    return Section("tasks", "Tasks", "By task", "Where it works, and where it stops to.", [block])
 
 
 def _skills(parts: Sequence[Parts]) -> Section:
@@ -176,19 +159,21 @@ def _skills(parts: Sequence[Parts]) -> Section:
             block.notes.append(f"No skills: {one.missing.get('episodes', 'no episode was played')}.")
         blocks.append(block)
     lead = "One policy, several ways to solve a task: which one it takes, by what is hidden from it."
-    return Section("skills", "Skills", lead, blocks)
+    return Section("skills", "Skills", "Skills", lead, blocks)
 
 
 def _films(parts: Sequence[Parts]) -> Section:
     blocks = []
     for one in parts:
         notes = [f"No films: {one.missing['films']}."] if "films" in one.missing else []
-        blocks.append(Block(_title(parts, one), one.subject.name, films=[_told_film(film) for film in one.films], notes=notes))
+        blocks.append(
+            Block(_title(parts, one), one.subject.name, films=[_told_film(film) for film in one.films], notes=notes)
+        )
     lead = (
         "An episode each, of median length among those that ended as most did in that task. The policy is not told "
         "the task; blue bars are its context."
     )
-    return Section("films", "Films", lead, blocks)
+    return Section("films", "Films", "Films", lead, blocks)
 
 
 def _told_film(film: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,16 +191,22 @@ def _learning(parts: Sequence[Parts]) -> Section:
     block = Block()
     if drawn:
         block.figures.append(learning(drawn, parts[0].subject.spec.measure))
-        told = [(record.name, str(record.contrast)) for record in drawn if record.contrast is not None]
-        if told:
-            block.tables.append(Table("The contrast, over the whole run", ("run", "realised bound"), told))
+        told: list[tuple[str, ...]] = [
+            (record.name, str(record.contrast)) for record in drawn if record.contrast is not None
+        ]
+        if len(told) > 1:
+            block.tables.append(Table("The contrast, mean over the whole run", ("run", "realised bound"), told))
+        elif told:
+            block.notes.append(f"Mean over the whole run: {told[0][1]}.")
     models = [one.subject.name for one in parts if one.subject.run is None]
     if models:
         block.notes.append(
             f"A model file holds no learning curve ({', '.join(models)}). Give its run as well: sami report "
             f"{models[0]} RUN."
         )
-    return Section("learning", "How it learnt", "While exploring, so below what the trained policy does.", [block])
+    return Section(
+        "learning", "Learning", "How it learnt", "While exploring, so below what the trained policy does.", [block]
+    )
 
 
 def _maps(parts: Sequence[Parts]) -> Section:
@@ -225,7 +216,7 @@ def _maps(parts: Sequence[Parts]) -> Section:
         if one.planes:
             labels = context_charts.labels_of(one.subject.spec, one.mapped)
             block.figures.append(context_charts.maps(one.subject.spec, one.mapped, one.planes, labels))
-            block.tables.append(_told(one))
+            block.tables.append(told_table(one.told))
             block.figures.append(context_charts.by_step(one.mapped, labels, one.told))
         elif "maps" in one.missing:
             block.notes.append(f"No maps: {one.missing['maps']}.")
@@ -234,31 +225,7 @@ def _maps(parts: Sequence[Parts]) -> Section:
         "The context of an episode's last step, by what was hidden from the policy and by what came of it. Whether "
         "it tells a thing is a number, not a picture: the table has both, and what chance gives."
     )
-    return Section("context", "What the context tells", lead, blocks)
-
-
-def _told(one: Parts) -> Table:
-    rows = [
-        (
-            told.label,
-            str(told.values),
-            str(told.episodes),
-            f"{told.knn:.2f}",
-            f"{told.knn_chance:.2f}, {told.knn_chance_high:.2f}",
-            f"{told.silhouette:+.2f}",
-            f"{told.silhouette_chance_high:+.2f}",
-            f"{told.p:.3f}",
-            "yes" if told.knn > told.knn_chance_high else "no",
-        )
-        for told in one.told
-    ]
-    columns = ("label", "values", "episodes", "10 neighbours", "by chance: mean, 95th", "silhouette", "by chance: 95th")
-    notes = [
-        "10 neighbours: share of episodes whose nearest contexts, without their own, guess the label right. By chance: "
-        "the same with permuted labels. Both are of the contexts themselves, not of the maps.",
-        "Episodes that were over after one step, having begun at their goal, are left out.",
-    ]
-    return Table("Does the context tell it?", (*columns, "p", "told"), rows, notes)
+    return Section("context", "Context", "What the context tells", lead, blocks)
 
 
 def _over_time(parts: Sequence[Parts]) -> Section:
@@ -274,7 +241,7 @@ def _over_time(parts: Sequence[Parts]) -> Section:
             block.notes.append(f"No change of the dynamics: {one.missing['change']}.")
         blocks.append(block)
     lead = "Within an episode: how the context forms, and what it does when the world changes under it."
-    return Section("time", "Context over time", lead, blocks)
+    return Section("time", "Over time", "Context over time", lead, blocks)
 
 
 def _robustness(parts: Sequence[Parts]) -> Section:
@@ -290,27 +257,13 @@ def _robustness(parts: Sequence[Parts]) -> Section:
             )
         blocks.append(block)
     lead = "Latency, noise, loss: what lies between a simulator and a robot, one kind at a time."
-    return Section("robustness", "Robustness", lead, blocks)
+    return Section("robustness", "Robustness", "Robustness", lead, blocks)
 
 
 def _cost(parts: Sequence[Parts]) -> Section:
-    rows = [
-        (one.subject.name, line["pace"], line["name"], str(line["steps"]))
-        + tuple("-" if line[key] is None else f"{line[key]:.0f}" for key in ("p50", "p99", "p99_9", "worst"))
-        for one in parts
-        if one.cost is not None
-        for line in one.cost["lines"]
-    ]
+    costs = {one.subject.name: one.cost for one in parts if one.cost is not None}
     block = Block()
-    if rows:
-        machines = {one.cost["machine"] for one in parts if one.cost is not None}
-        notes = [f"On {machine}." for machine in sorted(machines)]
-        columns = ("", "pace", "what", "steps", "p50 [µs]", "p99 [µs]", "p99.9 [µs]", "worst [µs]")
-        block.tables.append(Table("A step on this machine", columns, rows, notes))
+    if costs:
+        block.tables.append(cost_table(costs))
         block.notes.append("More, and beside torch: sami bench MODEL.")
-    return Section("cost", "The cost of a step", "One observation in, one action out, for one robot.", [block])
-
-
-def is_success(parts: Sequence[Parts]) -> bool:
-    """Whether the subjects are judged by success."""
-    return parts[0].subject.spec.measure is SUCCESS
+    return Section("cost", "Cost", "The cost of a step", "One observation in, one action out, for one robot.", [block])

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from sami_runtime.distribution import installed_version
 from sami_runtime.errors import SamiError
 from sami_train.machine.files import unfinished, write_json
 from sami_train.page.html import Head, render
@@ -24,7 +25,9 @@ from sami_train.runs.provenance import git_state, versions
 
 PAGE, SUMMARY = "report.html", "report.json"
 NEEDED = ("jinja2", "sklearn", "umap", "vl_convert")
-"""Packages that the extra `report` brings."""
+"""Modules that the extra `report` brings."""
+BROUGHT = ("scikit-learn", "umap-learn", "vl-convert-python")
+"""Packages that figures depend on, beside those that results do."""
 
 
 def check_out(out: Path, force: bool) -> None:
@@ -42,9 +45,9 @@ def check_out(out: Path, force: bool) -> None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     if out.exists() and not out.is_dir():
         raise SamiError(f"{out} is a file; --out names a folder.")
-    if out.is_dir() and any(out.iterdir()) and not ((out / SUMMARY).is_file() or any(out.glob("*/parts"))):
-        if not force:
-            raise SamiError(f"{out} holds something that is no report; choose another --out, or take it with --force.")
+    ours = (out / SUMMARY).is_file() or any(out.glob("*/parts"))
+    if out.is_dir() and any(out.iterdir()) and not ours and not force:
+        raise SamiError(f"{out} holds something that is no report; choose another --out, or take it with --force.")
 
 
 def write_report(
@@ -117,6 +120,7 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
     title = names[0] if len(names) == 1 else f"{len(names)} policies on {first.spec.name}"
     listed = f": {', '.join(names)}" if 1 < len(names) <= 8 else ""
     git = git_state()
+    used = versions() | {name: number for name in BROUGHT if (number := installed_version(name)) is not None}
     took = {name: sum(one.seconds.get(name, 0.0) for one in parts) for one in parts for name in one.seconds}
     return Head(
         title=title,
@@ -127,7 +131,7 @@ def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], 
             "command": shlex.join(command),
             "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "commit": f"{git['commit']}{', with local changes' if git['dirty'] else ''}" if git else "",
-            "versions": ", ".join(f"{name} {number}" for name, number in versions().items()),
+            "versions": ", ".join(f"{name} {number}" for name, number in used.items()),
             "took": f"{seconds:.0f} s; " + ", ".join(f"{name} {spent:.1f} s" for name, spent in took.items()),
         },
         files=files,

@@ -38,7 +38,7 @@ def labels_of(spec: EnvironmentSpec, played: Sequence[Played]) -> dict[str, list
 
 
 def maps(spec: EnvironmentSpec, played: Sequence[Played], planes: Mapping[str, np.ndarray], labels: Labels) -> Figure:
-    """Maps of the contexts of final steps, a panel for each method and label.
+    """Return maps of the contexts of final steps, a panel for each method and label.
 
     Args:
         spec: the environment.
@@ -78,6 +78,7 @@ def maps(spec: EnvironmentSpec, played: Sequence[Played], planes: Mapping[str, n
 
 def _scatter(method: str, name: str, values: Sequence[str]) -> dict[str, Any]:
     ordered = _order(values[0])[0] == 0 and all(_order(value)[0] == 0 for value in values)
+    shown_as = field(name, "ordinal" if ordered else "nominal", "", sort=list(values))
     empty = {"axis": None, "scale": {"domain": [-1.08, 1.08]}}
     return {
         "params": picked(name),
@@ -85,9 +86,9 @@ def _scatter(method: str, name: str, values: Sequence[str]) -> dict[str, Any]:
         "encoding": {
             "x": {"field": f"{method}_x", "type": "quantitative", **empty},
             "y": {"field": f"{method}_y", "type": "quantitative", **empty},
-            "color": field(name, "ordinal" if ordered else "nominal", "", sort=list(values)),
+            "color": shown_as,
             # Two ways of being told apart, where there are few values.
-            **({"shape": field(name, "nominal", "", sort=list(values))} if len(values) <= 4 else {}),
+            **({"shape": shown_as} if len(values) <= 4 else {}),
             "opacity": {"condition": {"param": "pick", "value": 0.75}, "value": 0.05},
             "tooltip": tooltip("task", *(["skill"] if name == "skill" else []), "outcome_of_episode", "steps"),
         },
@@ -108,7 +109,7 @@ def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Told]) 
     steps = sorted({*np.linspace(0, longest - 1, min(longest, MOST_STEPS)).round().astype(int).tolist()})
     rows: list[Row] = []
     for one in measured:
-        chosen = np.flatnonzero(usable(labels[one.label]))
+        chosen = np.flatnonzero(usable(labels[one.label])).tolist()
         values = [labels[one.label][number] for number in chosen]
         for step in steps:
             contexts = np.stack([played[n].contexts[min(step, len(played[n].contexts) - 1)] for n in chosen])
@@ -168,7 +169,7 @@ def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Figure | None:
         "params": picked(name),
         "mark": {"type": "line"},
         "encoding": {
-            "x": field("step", "quantitative", "step"),
+            "x": field("step", "quantitative", "step", axis={"tickCount": 5}),
             "y": field("mean", "quantitative", "", scale={"zero": False}),
             "color": field(name, "ordinal", name, sort=[shown(value) for value in values]),
             "opacity": FADED,
@@ -191,7 +192,7 @@ def at_change(found: Mapping[str, Any]) -> Figure:
         "mark": {"type": "rule", "strokeDash": [2, 3]},
         "encoding": {"x": {"field": "at", "type": "quantitative"}, "color": {"value": "#8a929c"}},
     }
-    x = field("step", "quantitative", "steps since the change")
+    x = field("step", "quantitative", "steps since the change", axis={"tickCount": 5})
     distance = {
         "encoding": {"x": x, "color": field("to", "nominal", "", sort=["old dynamics", "new dynamics"])},
         "layer": [
@@ -225,8 +226,7 @@ def at_change(found: Mapping[str, Any]) -> Figure:
     dimensions = sorted({row["dimension"] for row in rows if "dimension" in row})
     panels = [Panel("Distance to the context of ...", distance, {"panel": "distance"})]
     panels += [
-        Panel(f"context {dimension}, mean", mean, {"panel": "mean", "dimension": dimension})
-        for dimension in dimensions
+        Panel(f"context {dimension}, mean", mean, {"panel": "mean", "dimension": dimension}) for dimension in dimensions
     ]
     caption = (
         f"Context at a change of the dynamics, {found['change']}: {found['reached']} of {found['episodes']} episodes "

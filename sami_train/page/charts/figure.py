@@ -47,7 +47,6 @@ class Figure:
         """Return what the page embeds: a Vega-Lite view as wide as its place for each panel, with its rows by name."""
         return [
             {
-                "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
                 "width": "container",
                 "height": self.height,
                 "autosize": {"type": "fit-x", "contains": "padding"},
@@ -72,7 +71,6 @@ class Figure:
             for panel in self.panels
         ]
         document = {
-            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
             "concat": views,
             "columns": min(self.columns, len(views)),
             "resolve": {"scale": {"color": "independent", "shape": "independent"}},

@@ -9,8 +9,8 @@ from typing import Any
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.skills import Skill
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Feature, Task, label, shown
-from sami_train.evaluation.results import Evaluation
+from sami_train.envs.tasks import Feature, Task, label
+from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.page.charts.figure import Figure, Panel, Row, Spec, field, tooltip
 from sami_train.page.played import Played
 from sami_train.report.figures.heat_maps import FLOOR
@@ -22,26 +22,18 @@ Cell = tuple[str, Task, dict[str, Any]]
 
 
 def by_task(spec: EnvironmentSpec, evaluations: Mapping[str, Evaluation]) -> Figure:
-    """What counts in each task, a panel for each evaluation by name."""
+    """Return what counts in each task, a panel for each evaluation by name."""
     measure = spec.measure
     cells: dict[str, list[Cell]] = {}
     for name, evaluation in evaluations.items():
-        cells[name] = [
-            (
-                result.task_set,
-                result.task,
-                {
-                    "value": result.success if measure is SUCCESS else result.ret or 0.0,
-                    "episodes": result.episodes,
-                    "above_floor": result.above_floor if measure is SUCCESS else math.nan,
-                },
-            )
-            for result in evaluation.results
-        ]
+        cells[name] = _measured(evaluation, lambda result: result.success if measure is SUCCESS else result.ret or 0.0)
+    if measure is SUCCESS and len(evaluations) == 1:
+        ((name, evaluation),) = evaluations.items()
+        cells = {measure.name: cells[name], "above the floor": _measured(evaluation, lambda result: result.above_floor)}
     low, high = measure.bounds or _limits([cell[2]["value"] for own in cells.values() for cell in own])
     number = ".2f" if measure is SUCCESS else ",.0f"
     marks = (
-        " A circle marks what is hardly above the floor (what doing nothing scores), a cross what no policy can do: "
+        " A circle marks what is hardly above the floor (what doing nothing scores), a cross what no policy can do. "
         f"{spec.tasks.why_impossible}"
         if spec.tasks.impossible
         else " A circle marks what is hardly above the floor, which doing nothing scores."
@@ -53,6 +45,53 @@ def by_task(spec: EnvironmentSpec, evaluations: Mapping[str, Evaluation]) -> Fig
         f"extreme one.{marks}"
     )
     return maps("outcomes", caption, spec, cells, measure.name, (low, high), number)
+
+
+def _measured(evaluation: Evaluation, value: Callable[[TaskResult], float]) -> list[Cell]:
+    above = evaluation.measure is SUCCESS
+    return [
+        (
+            result.task_set,
+            result.task,
+            {
+                "value": value(result),
+                "episodes": result.episodes,
+                "above_floor": result.above_floor if above else math.nan,
+            },
+        )
+        for result in evaluation.results
+    ]
+
+
+def intervals(evaluations: Mapping[str, Evaluation]) -> Figure:
+    """Return what counts by set, a panel each: a point and a 95 % interval for each evaluation by name."""
+    rows: list[Row] = []
+    for name, evaluation in evaluations.items():
+        for task_set in evaluation.sets:
+            value = evaluation.score(task_set)
+            low, high = evaluation.interval(task_set) or (value, value)
+            rows.append({"set": task_set, "name": name, "value": value, "low": low, "high": high})
+    measure = next(iter(evaluations.values())).measure
+    number = ".3f" if measure is SUCCESS else ",.0f"
+    scale = {"domain": list(measure.bounds)} if measure.bounds else {"zero": False}
+    view = {
+        "encoding": {
+            "y": field("name", "nominal", "", sort=None, axis={"labelLimit": 140}),
+            "x": field("value", "quantitative", measure.name, scale=scale, axis={"tickCount": 5}),
+            "color": field("name", "nominal", "", sort=None, legend=None),
+            "tooltip": tooltip("name", ("value", number), ("low", number), ("high", number)),
+        },
+        "layer": [
+            {
+                "mark": {"type": "rule", "strokeWidth": 5, "opacity": 0.35},
+                "encoding": {"x": {"field": "low", "type": "quantitative"}, "x2": {"field": "high"}},
+            },
+            {"mark": {"type": "point", "filled": True, "size": 60, "opacity": 1}},
+        ],
+    }
+    panels = tuple(Panel(task_set, view, {"set": task_set}) for task_set in dict.fromkeys(row["set"] for row in rows))
+    caption = f"{measure.name.capitalize()} by set, with 95 % intervals over the starts of each policy."
+    return Figure("scores", caption, panels, tuple(rows), width=260, height=max(60, 26 * len(evaluations)))
 
 
 def skills(spec: EnvironmentSpec, played: Sequence[Played], name: str = "skills") -> Figure:
@@ -112,7 +151,7 @@ def _cells(panel: str, cells: Sequence[Cell], across: str, down: str, spec: Envi
     alike: dict[tuple[float, float], list[Cell]] = {}
     for cell in cells:
         alike.setdefault((cell[1][across], cell[1][down]), []).append(cell)
-    rows = []
+    rows: list[Row] = []
     for (x, y), same in alike.items():
         episodes = [cell[2]["episodes"] for cell in same]
 
@@ -231,8 +270,3 @@ def _axis(feature: Feature) -> str:
 def _by_name(chosen: Sequence[Skill]) -> list[Skill]:
     """Return the skills in the paper's order: push, pick and place, other."""
     return sorted(chosen, key=lambda skill: (skill.name == "other", skill.column is not None))
-
-
-def value_of(task: Task, feature: str) -> str:
-    """Return a feature's value as a label."""
-    return shown(task[feature])

@@ -41,7 +41,7 @@ def robustness(points: Sequence[Point]) -> Figure:
     def view(unit: str) -> dict[str, object]:
         return {
             "encoding": {
-                "x": field("severity", "quantitative", f"[{unit}]", axis={"tickCount": 5, "format": "~g"}),
+                "x": field("severity", "quantitative", f"[{unit}]", axis={"tickCount": 4, "format": "~g"}),
                 "color": field("set", "nominal", "", sort=None),
             },
             "layer": [
@@ -62,7 +62,7 @@ def robustness(points: Sequence[Point]) -> Figure:
     units = {row["kind"]: row["unit"] for row in rows}
     panels = tuple(Panel(kind, view(units[kind]), {"kind": kind}) for kind in kinds)
     caption = (
-        f"{measure.name.capitalize()} behind one kind of gap at a time, against its size; bands are 95 % intervals over "
-        "starts and what their gaps drew."
+        f"{measure.name.capitalize()} behind one kind of gap at a time, against its size; bands are 95 % intervals "
+        "over starts and what their gaps drew."
     )
     return Figure("robustness", caption, panels, tuple(rows), width=220, height=170, columns=5)
