@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3.11 python3.10 python3 python; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test test-real debian lint format type bench build clean
+.PHONY: run test test-real debian lint format type bench pictures build clean
 
 run: .venv/runtime  ## watch the shipped policy push and lift cubes
 	$(BIN)/sami run --env panda --episodes 20
@@ -18,9 +18,9 @@ test-real: .venv/dev  ## what takes minutes: real processes, clocks and signals,
 	$(BIN)/python -m pytest tests/real
 
 # libonnxruntime-dev: from Debian 13 on.
-debian:  ## what the tests of the C++ example need from Debian, where it may be installed; they skip without it
+debian:  ## what some tests need from Debian, where it may be installed: the C++ example's, the report's; they skip without it
 	@test "$$(id -u)" = 0 || become="sudo -n"; \
-	for package in nlohmann-json3-dev libonnxruntime-dev; do \
+	for package in nlohmann-json3-dev libonnxruntime-dev chromium; do \
 		dpkg -s $$package >/dev/null 2>&1 && continue; \
 		$$become apt-get install -y -qq $$package >/dev/null 2>&1 || \
 		{ $$become apt-get update -qq && $$become apt-get install -y -qq $$package; } >/dev/null 2>&1 || \
@@ -41,6 +41,9 @@ type: .venv/dev
 bench: .venv/dev  ## the speeds that docs/performance.md quotes
 	$(BIN)/sami bench models/panda-satesac.onnx --seconds 11
 	$(BIN)/python benchmarks/training_speed.py
+
+pictures: .venv/dev  ## every picture and card of README and docs, from the models and results in the repository
+	$(BIN)/python benchmarks/pictures.py $(NAMES)
 
 build: .venv/dev  ## wheel and sdist, and the runtime's tests against the wheel, from another directory
 	sh tests/built_wheel.sh $(abspath $(BIN)/python)

@@ -103,7 +103,7 @@ class Page:
 def page():
     """Start a browser with one tab, and end it afterwards."""
     connect = pytest.importorskip("websockets.sync.client").connect
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # its children may still write
         command = [chromium(), "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         command += ["--no-first-run", "--disable-background-networking", f"--user-data-dir={folder}"]
         command += ["--remote-debugging-port=0", "about:blank"]
