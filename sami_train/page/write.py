@@ -12,7 +12,7 @@ from typing import Any
 
 from sami_runtime.distribution import installed_version
 from sami_runtime.errors import SamiError
-from sami_train.machine.files import unfinished, write_json
+from sami_train.machine.files import read_json, unfinished, write_json
 from sami_train.page.html import Head, render
 from sami_train.page.parts import Cost, Parts, Tell, Wishes, measure_parts
 from sami_train.page.sections import sections, tiles
@@ -100,7 +100,7 @@ def write_report(
         "files": beside,
     }
     write_json(out / SUMMARY, summary)
-    return summary
+    return read_json(out / SUMMARY)
 
 
 def _comparison(subjects: Sequence[Subject]) -> Comparison | None:
