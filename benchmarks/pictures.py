@@ -10,6 +10,7 @@ results/ is left alone: drawing it again means measuring it again, by the comman
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import shutil
@@ -29,6 +30,8 @@ FILMS = {
 }
 """Films, and what is run for them."""
 REPORT = "docs/report.png"
+SUMMARY = Path("results/panda-report.json")
+"""What the report of that picture measured, which docs/report.md quotes."""
 REPORTED = "models/panda-satesac.onnx results/models:panda-satesac --results results/panda-robustness"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WINDOW = "1180,1560"
@@ -104,10 +107,13 @@ def screenshot(path: Path) -> None:
         ]
         address = (Path(folder) / "report.html").resolve().as_uri()
         subprocess.run([browser, *options, address], check=True, stderr=subprocess.DEVNULL)
+        summary = json.loads((Path(folder) / "report.json").read_text(encoding="utf-8"))
+    told = {"command": f"sami report {REPORTED} --out DIR", "subjects": summary["subjects"]}
+    SUMMARY.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     from PIL import Image
 
     with Image.open(path) as image:
-        image.convert("RGB").quantize(64).save(path, optimize=True)
+        image.convert("RGB").quantize(256).save(path, optimize=True)
 
 
 def _comparisons() -> dict[str, list[str]]:
