@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.making.browser import chromium, page
 
 pytest.importorskip("panda_gym")
