@@ -88,7 +88,7 @@ def _scatter(method: str, name: str, values: Sequence[str]) -> dict[str, Any]:
             "y": {"field": f"{method}_y", "type": "quantitative", **empty},
             "color": shown_as,
             # Two ways of being told apart where there are few names; numbers go from dark to light.
-            **({"shape": shown_as} if not ordered and len(values) <= 4 else {}),
+            **({"shape": {**shown_as, "legend": None}} if not ordered and len(values) <= 4 else {}),
             "opacity": {"condition": {"param": "pick", "value": 0.75}, "value": 0.05},
             "tooltip": tooltip("task", *(["skill"] if name == "skill" else []), "outcome_of_episode", "steps"),
         },
