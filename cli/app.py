@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from .judging import adapt, compare, contrast, gather, robustness
+from .judging import adapt, compare, contrast, gather, report, robustness
 from .judging import eval as evaluate
 from .model_files import atlas, describe, export, inspect, models, sign, verify
 from .robot import bench, check_adapter, convert, doctor, fit_gap, new_adapter, replay, run, view
@@ -20,7 +20,7 @@ from .training import sweep, train
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
-    **dict.fromkeys(("arch", "matplotlib", "scipy"), "report"),
+    **dict.fromkeys(("arch", "jinja2", "matplotlib", "scipy", "sklearn", "umap", "vl_convert"), "report"),
     "mujoco": "mujoco",
     "mink": "ik",
     "cryptography": "sign",
@@ -64,6 +64,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "compare": compare.compare,
         "contrast": contrast.contrast,
         "adapt": adapt.adapt,
+        "report": report.report,
     },
     "Model file": {
         "export": export.export,

@@ -54,6 +54,7 @@ FLOORS = {
         "agent",
         "runs",
         "export report sweep lookahead",
+        "page",
     ),
     "cli": ("__init__", "show drive view", "training judging model_files robot", "app"),
 }
@@ -76,6 +77,7 @@ TORCH_FREE = (
     "sami_train.fitting.reference",
     "sami_train.sweep.sweep",
     "sami_train.report.comparison",
+    "sami_train.page.write",
 )
 
 

@@ -41,8 +41,8 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         "",
         "```",
         shlex.join(run.facts["command"]),
-        f"sami eval --run {run.address}",
-        f"sami export --run {run.address} --out {model.as_posix()}{_options(contract)}",
+        f"sami eval --run {_trained_in(run)}",
+        f"sami export --run {_trained_in(run)} --out {model.as_posix()}{_options(contract)}",
         "```",
         "",
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
@@ -65,6 +65,15 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     ]
     written[0].write_text("\n".join(lines), encoding="utf-8")
     return written
+
+
+def _trained_in(run: RunRecord) -> str:
+    """Return the run's folder; of a study's line, the one that it was trained in, which a study leaves out."""
+    if run.study is None:
+        return run.address
+    words = list(run.facts.get("command", ()))
+    named = (words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--out", "--resume"))
+    return str(next(named, run.name))
 
 
 def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:

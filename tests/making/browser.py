@@ -67,15 +67,16 @@ class Browser:
                 assert "error" not in message, message
                 return message["result"]
 
-    def open(self, address, width=1440, height=1000, dark=False):
+    def open(self, address, width=1440, height=1000, dark=False, mobile=False):
         """Show a page, as wide and as dark as this."""
-        self.look(width, height, dark)
+        self.look(width, height, dark, mobile)
         self.call("Page.navigate", url=address)
         self.wait_for("document.readyState === 'complete'")
 
-    def look(self, width, height, dark):
+    def look(self, width, height, dark, mobile=False):
         """Be a screen of this size, with this taste."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
+        self.call("Emulation.setDeviceMetricsOverride", **screen)
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[feature])
         time.sleep(0.3)

@@ -1,0 +1,135 @@
+"""Every picture and card of the README and the docs, printed again from the models and results in the repository.
+
+    python benchmarks/pictures.py [--list] [NAME...]
+
+Without names all of them, which takes a while: films are rendered, and a report is measured. A name is a file's, or a
+folder's of results; a card brings its curve. What `sami adapt` and `sami robustness` drew beside their numbers in
+results/ is left alone: drawing it again means measuring it again, by the commands in docs/adaptation.md, docs/gap.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+MODELS, STUDY = Path("models"), "results/models"
+FILMS = {
+    "docs/panda.gif": "--env panda --tasks training --episodes 4 --seed 1",
+    "docs/crippled-half-cheetah.gif": "--env crippled-half-cheetah --cripple 4 --episodes 1",
+    "docs/crippled-ant.gif": "--env crippled-ant --cripple 1 --episodes 1",
+}
+"""Films, and what is run for them."""
+REPORT = "docs/report.png"
+SUMMARY = Path("results/panda-report.json")
+"""What the report of that picture measured, which docs/report.md quotes."""
+REPORTED = "models/panda-satesac.onnx results/models:panda-satesac --results results/panda-robustness"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+WINDOW = "1180,1560"
+
+
+def main() -> None:
+    """Print what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="files; all of them if none is named")
+    parser.add_argument("--list", action="store_true", help="print the names, and draw nothing")
+    options = parser.parse_args()
+    os.chdir(ROOT)  # cards tell paths as they are from here
+    printers = pictures()
+    if options.list:
+        print("\n".join(printers))
+        return
+    for name in options.names:
+        if name not in printers:
+            parser.error(f"there is no picture {name}; there are: {', '.join(printers)}")
+    for name in options.names or printers:
+        print(f"{name} ...", flush=True)
+        printers[name]()
+
+
+def pictures() -> dict[str, Callable[[], None]]:
+    """Return what prints each picture, by its name."""
+    compared = {out: partial(_sami, words) for out, words in _comparisons().items()}
+    return {
+        **{path.with_suffix(".md").as_posix(): partial(card, path) for path in sorted(MODELS.glob("*.onnx"))},
+        **{
+            path: partial(_sami, ["run", *words.split(), "--render", "gif", "--gif", path])
+            for path, words in FILMS.items()
+        },
+        "docs/log_k.png": partial(_run, ["benchmarks/log_k.py", "--plot", "docs/log_k.png"]),
+        **compared,
+        REPORT: partial(screenshot, Path(REPORT)),
+    }
+
+
+def card(model: Path, out: Path | None = None) -> list[Path]:
+    """Print a shipped model's card and its curve, from the file itself and from its run's line in results/models.
+
+    Args:
+        model: the file.
+        out: the model's path that the card lies beside; the model's own if None.
+    """
+    from sami_runtime.model.artifact import read_artifact
+    from sami_train.report.card import write_card
+    from sami_train.runs.study import find_runs
+
+    contract = read_artifact(model).contract
+    training = contract.training
+    made_so = ("env", "preset", "seed"), ("steps",)
+    for run in find_runs([Path(STUDY)]):
+        same = all(run.config.get(key) == training.get(key) for key in made_so[0])
+        if same and all(run.facts.get(key) == training.get(key) for key in made_so[1]):
+            return write_card(run, contract, out or model)
+    raise SystemExit(f"{STUDY} holds no run of {model}: sami gather RUN... --out {STUDY}/runs.jsonl")
+
+
+def screenshot(path: Path) -> None:
+    """Make a report, and photograph its beginning with Chromium."""
+    browser = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    if browser is None:
+        raise SystemExit(f"{path} is photographed with Chromium, which is not here; on Debian: apt install chromium")
+    with TemporaryDirectory() as folder:
+        _sami(["report", *REPORTED.split(), "--out", folder])
+        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={WINDOW}"]
+        options += [
+            "--virtual-time-budget=20000",
+            f"--user-data-dir={folder}/profile",
+            f"--screenshot={path.resolve()}",
+        ]
+        address = (Path(folder) / "report.html").resolve().as_uri()
+        subprocess.run([browser, *options, address], check=True, stderr=subprocess.DEVNULL)
+        summary = json.loads((Path(folder) / "report.json").read_text(encoding="utf-8"))
+    told = {"command": f"sami report {REPORTED} --out DIR", "subjects": summary["subjects"]}
+    SUMMARY.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    from PIL import Image
+
+    with Image.open(path) as image:
+        image.convert("RGB").quantize(256).save(path, optimize=True)
+
+
+def _comparisons() -> dict[str, list[str]]:
+    """Return the commands in results/README.md that write a folder, by that folder."""
+    lines = (ROOT / "results" / "README.md").read_text(encoding="utf-8").splitlines()
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("    sami compare ") and " --out " in line]
+    return {words[words.index("--out") + 1]: words for words in commands}
+
+
+def _sami(words: list[str]) -> None:
+    _run(["-c", "from sami_cli.app import main; main()", *words])
+
+
+def _run(words: list[str]) -> None:
+    subprocess.run([sys.executable, *words], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""What a report is about: a model file, or a run."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sami_runtime.errors import SamiError
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.contract import Contract
+from sami_train.envs.catalog import environment
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.evaluation.model_policy import Source
+from sami_train.evaluation.results import Evaluation
+from sami_train.methods.methods import method
+from sami_train.runs.folder import RunFolder
+from sami_train.runs.record import RunRecord
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model file or a run, and what is known of it without playing it."""
+
+    name: str
+    """Short, and unique in a report: its parts lie in a folder of this name."""
+    spec: EnvironmentSpec
+    """The environment that it is judged in."""
+    method: str
+    """Title of its method."""
+    seed: int | None
+    steps: int | None
+    """Environment steps that it was trained for."""
+    evaluation: Evaluation | None
+    """None where nobody evaluated it."""
+    model: Path | None = None
+    """None for a run."""
+    contract: Contract | None = None
+    """Of the model."""
+    run: RunRecord | None = None
+    """None for a model whose run was not given."""
+
+    @classmethod
+    def of_model(cls, path: Path, spec: EnvironmentSpec) -> Subject:
+        """Read a model file; what it measured elsewhere is left out.
+
+        Raises:
+            SamiError: the file is not valid.
+        """
+        contract = read_artifact(path).contract
+        training = contract.training
+        evaluation = None if contract.evaluation is None else Evaluation.from_dict(contract.evaluation)
+        return cls(
+            name=path.stem,
+            spec=spec,
+            method=str(training.get("method", "unknown method")),
+            seed=training.get("seed"),
+            steps=training.get("steps"),
+            evaluation=evaluation if evaluation and evaluation.env == spec.name else None,
+            model=path,
+            contract=contract,
+        )
+
+    @classmethod
+    def of_run(cls, record: RunRecord) -> Subject:
+        """Read what a run tells.
+
+        Raises:
+            SamiError: its configuration or its evaluation is not one of this version.
+        """
+        config = record.train_config()
+        return cls(
+            name=record.name,
+            spec=environment(config.env),
+            method=method(config.method).title,
+            seed=config.seed,
+            steps=record.facts.get("steps"),
+            evaluation=None if record.evaluation is None else Evaluation.from_dict(record.evaluation),
+            run=record,
+        )
+
+    def with_run(self, other: Subject) -> Subject | None:
+        """Return a model together with the run that it was exported from; None where it was from another.
+
+        Args:
+            other: a run.
+        """
+        same = (self.name, self.spec.name, self.method, self.seed, self.steps)
+        if self.model is None or (other.name, other.spec.name, other.method, other.seed, other.steps) != same:
+            return None
+        return replace(self, run=other.run, evaluation=self.evaluation or other.evaluation)
+
+    @property
+    def weights(self) -> str:
+        """SHA-256 of what acts, by which kept parts are known again; empty where nothing can."""
+        if self.contract is not None:
+            return self.contract.weights_sha256
+        agent = self._agent
+        return "" if agent is None else hashlib.sha256(agent.read_bytes()).hexdigest()
+
+    @property
+    def file_sha256(self) -> str:
+        """SHA-256 of the model file as sha256sum prints it; empty for a run."""
+        return "" if self.model is None else hashlib.sha256(self.model.read_bytes()).hexdigest()
+
+    @property
+    def _agent(self) -> Path | None:
+        """The file of the run's agent; None where only its numbers were kept."""
+        if self.run is None or self.run.study is not None:
+            return None
+        path = RunFolder(self.run.folder).agent
+        return path if path.is_file() else None
+
+    def source(self) -> Source | None:
+        """Return what acts, the file or a run's weights; None where only numbers were kept."""
+        if self.model is not None:
+            return self.model
+        if self.run is None or self._agent is None:
+            return None
+        from sami_train.runs.train import load_agent  # torch, which a model file does not need
+
+        return load_agent(RunFolder(self.run.folder)).policy.numpy_weights()
+
+    def training(self) -> dict[str, Any]:
+        """Return how it came to be, as rows of a table."""
+        command = "" if self.run is None else shlex.join(self.run.facts.get("command", ()))
+        if self.contract is not None:
+            facts = self.contract.training
+        else:
+            assert self.run is not None
+            facts = {**self.run.facts, **self.run.facts.get("git", {})}
+        return {
+            "method": self.method,
+            "environment": self.spec.name,
+            "seed": self.seed,
+            "environment steps": self.steps,
+            "preset": facts.get("preset") or (self.run.config.get("preset") if self.run else None),
+            "commit": f"{facts.get('commit', 'unknown')}{', with local changes' if facts.get('dirty') else ''}",
+            "trained by": command,
+            "trained with": ", ".join(f"{name} {number}" for name, number in facts.get("versions", {}).items()),
+            "model file": "" if self.model is None else self.model.name,
+            "SHA-256 of the file": self.file_sha256,
+            "SHA-256 of the weights": self.weights,
+            "kept in": "" if self.run is None else self.run.address,
+        }
+
+
+def together(subjects: Sequence[Subject]) -> list[Subject]:
+    """Return the subjects with each model's own run in it, where that was given as well."""
+    models = [subject for subject in subjects if subject.model is not None]
+    runs = [subject for subject in subjects if subject.model is None]
+    joined: list[Subject] = []
+    for model in models:
+        own = next((run for run in runs if model.with_run(run) is not None), None)
+        joined.append(model if own is None else model.with_run(own) or model)
+        runs = [run for run in runs if run is not own]
+    return joined + runs
+
+
+def require_alike(subjects: Sequence[Subject]) -> None:
+    """Refuse what cannot stand in one report.
+
+    Raises:
+        SamiError: the subjects are of different environments, or two have one name.
+    """
+    first = subjects[0]
+    for number, subject in enumerate(subjects):
+        if subject.spec.name != first.spec.name:
+            raise SamiError(
+                f"{first.name} is of environment {first.spec.name!r}, {subject.name} of {subject.spec.name!r}; make a "
+                "report of one environment at a time."
+            )
+        if subject.name in [other.name for other in subjects[:number]]:
+            raise SamiError(f"two of what is reported are named {subject.name}; rename one, or leave it out.")

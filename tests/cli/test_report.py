@@ -1,0 +1,40 @@
+"""`sami report` refuses before it measures, and tells what it wrote."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("vl_convert")
+pytest.importorskip("sklearn")
+pytest.importorskip("umap")
+
+REPOSITORY = Path(__file__).parents[2]
+RUN = f"{REPOSITORY / 'results/models'}:panda-satesac"
+MODEL = REPOSITORY / "models" / "panda-satesac.onnx"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--without", "maps,skils"], "skils"),
+        (["--change", "mass=1:10@4"], "friction"),
+        (["--film", "mass=1,frction=0.1"], "frction"),
+        (["--film", "mass=heavy,friction=0.1"], "heavy"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_before_anything_is_measured(sami, tmp_path, words, message):
+    done = sami("report", MODEL, "--out", tmp_path / "new", *words)
+    assert done.code == 1
+    assert message in done.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_of_a_study_becomes_a_page_and_the_summary_says_what_it_lacks(sami, tmp_path):
+    done = sami("report", RUN, "--out", tmp_path / "new", "--json")
+    assert done.code == 0, done.err
+    summary = json.loads(done.out)
+    assert (tmp_path / "new" / "report.html").stat().st_size == summary["bytes"]
+    (told,) = summary["subjects"]
+    assert told["name"] == "panda-satesac"
+    assert "films" in told["missing"]

@@ -1,0 +1,122 @@
+"""A report of a shipped model, in a real browser: it complains of nothing, asks for nothing, and fits any window."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.making.browser import LOCAL, Browser, needs_chromium
+
+pytest.importorskip("panda_gym")
+pytest.importorskip("umap")
+pytest.importorskip("vl_convert")
+
+REPOSITORY = Path(__file__).parents[2]
+RUN = "import sys; sys.argv[0] = 'sami'; from sami_cli.app import main; main()"
+WINDOWS = {"desktop": (1280, False), "tablet": (820, True), "phone": (390, True), "small phone": (320, True)}
+
+
+def report(*words, timeout=1500):
+    command = [sys.executable, "-c", RUN, "report", *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, cwd=REPOSITORY, env=environment, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    needs_chromium()  # skips before minutes are spent
+    out = tmp_path_factory.mktemp("made") / "report"
+    words = ["models/panda-satesac.onnx", "results/models:panda-satesac", "--results", "results/panda-robustness"]
+    done = report(*words, "--episodes", 4, "--film", "mass=1,friction=0.1", "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    return out, json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory):
+    needs_chromium()
+    with Browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def show(tab, path, width, dark=False, mobile=False):
+    """Open a page in a window as high as itself, so that everything on it is drawn."""
+    tab.complaints.clear()
+    tab.requested.clear()
+    tab.open(path.as_uri(), width, dark=dark, mobile=mobile)
+    for _ in range(2):  # charts that appear make it higher
+        tab.look(width, tab.value("document.documentElement.scrollHeight"), dark, mobile)
+        tab.wait_for("[...document.querySelectorAll('.view')].every((place) => place.dataset.drawn)")
+
+
+def test_nothing_is_missing(made):
+    out, summary = made
+    (told,) = summary["subjects"]
+    assert told["missing"] == {}
+    assert told["episodes"] == 80
+    assert {one["label"] for one in told["told"]} >= {"mass", "friction"}
+    assert told["robustness_points"] > 10
+    assert summary["bytes"] < 10_000_000
+    assert all((out / file).is_file() for file in summary["files"])
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("window", WINDOWS)
+def test_a_window_shows_all_of_it_and_no_more(made, tab, window, dark):
+    width, mobile = WINDOWS[window]
+    path = made[0] / "report.html"
+    show(tab, path, width, dark, mobile)
+    assert tab.complaints == []
+    assert [url for url in tab.requested if not url.startswith(LOCAL)] == []
+    assert [url for url in tab.requested if url.startswith("file://")] == [path.as_uri()]
+    assert tab.value("document.documentElement.scrollWidth") <= width, "nothing has to be scrolled sideways"
+    charts = tab.value("document.querySelectorAll('.view canvas').length")
+    assert charts == tab.value("document.querySelectorAll('.view').length") > 20
+    wide = "[...document.querySelectorAll('.view canvas')].filter((c) => c.getBoundingClientRect().right > innerWidth)"
+    assert tab.value(f"{wide}.length") == 0
+    assert tab.value("[...document.images].every((image) => image.complete && image.naturalWidth > 100)")
+    assert tab.value("new Set([...document.querySelectorAll('.view')].map((v) => v.dataset.drawn)).size") == 1
+
+
+def test_charts_follow_when_a_reader_changes_to_dark(made, tab):
+    show(tab, made[0] / "report.html", 1280)
+    tab.look(1280, tab.value("document.documentElement.scrollHeight"), dark=True)
+    tab.wait_for("[...document.querySelectorAll('.view')].every((view) => view.dataset.drawn === 'dark')")
+    assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(16, 20, 24)"
+    assert tab.complaints == []
+
+
+def test_words_can_be_read_on_their_ground(made, tab):
+    """Contrast of at least 4.5 (WCAG AA), by the style's own colours."""
+    luminance = """(colour) => {
+        const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255)
+            .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    }"""
+    pairs = [("figcaption", ".chart"), (".note", ".note"), ("nav a", "nav"), (".tile .label", ".tile"), ("dt", "body")]
+    for dark in (False, True):
+        show(tab, made[0] / "report.html", 1280, dark)
+        for words, ground in pairs:
+            found = tab.value(
+                f"""(() => {{ const l = {luminance};
+                const [a, b] = [l(getComputedStyle(document.querySelector({words!r})).color),
+                                l(getComputedStyle(document.querySelector({ground!r})).backgroundColor)];
+                return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); }})()"""
+            )
+            assert found >= 4.5, (words, ground, dark)
+
+
+def test_what_was_measured_is_not_measured_again(made):
+    out, first = made
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("parts/*.json")}
+    words = ["models/panda-satesac.onnx", "results/models:panda-satesac", "--results", "results/panda-robustness"]
+    done = report(*words, "--episodes", 4, "--film", "mass=1,friction=0.1", "--out", out, "--json")
+    again = json.loads(done.stdout)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("parts/*.json")} == before
+    assert again["subjects"][0]["told"] == first["subjects"][0]["told"]
+    assert sum(again["subjects"][0]["seconds"].values()) < sum(first["subjects"][0]["seconds"].values()) / 4
