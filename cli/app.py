@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from .judging import adapt, compare, contrast, gather, robustness
+from .judging import adapt, compare, contrast, gather, robustness, skills
 from .judging import eval as evaluate
 from .model_files import atlas, describe, export, inspect, models, sign, verify
 from .robot import bench, check_adapter, doctor, fit_gap, new_adapter, replay, run
@@ -64,6 +64,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "compare": compare.compare,
         "contrast": contrast.contrast,
         "adapt": adapt.adapt,
+        "skills": skills.skills,
     },
     "Model file": {
         "export": export.export,

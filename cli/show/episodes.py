@@ -54,8 +54,9 @@ def row_of(
     loop, info = report.loop, report.info
     row: Row = {"episode": number, **(info["task"] if "task" in info else dict.fromkeys(world.features))}
     if world.skills:
-        # An episode is named after its rarest skill that it needed: any lifting makes it Pick&Place (paper, C.1).
-        row["skill"] = next((skill.name for skill in world.skills if skills[skill.name]), "none")
+        from sami_train.envs.skills import episode_skill
+
+        row["skill"] = episode_skill(skills, world.skills) or "none"
     row["steps"] = report.steps
     if world.success or report.success is not None:
         row["success"] = report.success

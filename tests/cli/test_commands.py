@@ -12,7 +12,7 @@ import pytest
 
 PANELS = {
     "Train": ["train", "sweep"],
-    "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt"],
+    "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt", "skills"],
     "Model file": ["export", "atlas", "describe", "inspect", "verify", "sign", "models"],
     "Robot": ["run", "new-adapter", "check-adapter", "replay", "fit-gap", "bench", "doctor"],
 }
