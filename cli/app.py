@@ -14,7 +14,7 @@ import typer
 
 from .judging import adapt, compare, contrast, gather, robustness, skills
 from .judging import eval as evaluate
-from .model_files import atlas, describe, export, inspect, models, sign, verify
+from .model_files import atlas, describe, export, inspect, models, probe, sign, verify
 from .robot import bench, check_adapter, doctor, fit_gap, new_adapter, replay, run
 from .training import sweep, train
 
@@ -69,6 +69,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Model file": {
         "export": export.export,
         "atlas": atlas.atlas,
+        "probe": probe.probe,
         "describe": describe.describe,
         "inspect": inspect.inspect,
         "verify": verify.verify,

@@ -53,6 +53,7 @@ FLOORS = {
         "agent",
         "runs",
         "export report sweep lookahead",
+        "probe",
     ),
     "cli": ("__init__", "show drive", "training judging model_files robot", "app"),
 }
