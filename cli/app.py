@@ -16,7 +16,7 @@ from .judging import adapt, compare, contrast, gather, robustness, skills
 from .judging import eval as evaluate
 from .model_files import atlas, describe, export, inspect, models, probe, sign, verify
 from .robot import bench, check_adapter, doctor, fit_gap, new_adapter, replay, run
-from .training import sweep, train
+from .training import sweep, train, watch
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
@@ -56,7 +56,7 @@ def options(
 
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"train": train.train, "sweep": sweep.sweep},
+    "Train": {"train": train.train, "sweep": sweep.sweep, "watch": watch.watch},
     "Judge": {
         "eval": evaluate.evaluate,
         "robustness": robustness.robustness,
