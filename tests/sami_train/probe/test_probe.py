@@ -204,7 +204,7 @@ def test_what_else_reads_the_graph_reads_it_as_before(plain, with_probe):
     head = PolicyHead(read_artifact(with_probe))
     golden = read_artifact(with_probe).contract.golden_steps()
     assert np.abs(head(golden.observation, golden.answers[CONTEXT]) - golden.answers["action"]).max() < 1e-5
-    ours, theirs = weights_of_model(with_probe).tensors, weights_of_model(plain).tensors
+    ours, theirs = weights_of_model(with_probe).arrays, weights_of_model(plain).arrays
     assert ours.keys() == theirs.keys()
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
