@@ -122,18 +122,16 @@ class Telemetry:
         if record.step == 0:
             self.reset()
         if record.stepped:
-            now = self.update(record.context)
-            if self.probe is not None and now.step >= self.probe.step:
-                self.probed = {
-                    signal.name.removeprefix(PROBE): dict(
-                        zip(signal.elements, map(float, record.extra[signal.name]), strict=True)
-                    )
-                    for signal in self.probe.signals
-                }
+            self.update(record.context, record.extra)
 
-    def update(self, context: NDArray[Any]) -> Reading:
-        """Read the context (C,) of the next step of the policy."""
+    def update(self, context: NDArray[Any], extra: Mapping[str, NDArray[Any]] | None = None) -> Reading:
+        """Read the context (C,) of the next step of the policy, and what else it answered, by the graph's output."""
         step = self.now.step + 1
+        if self.probe is not None and extra and step >= self.probe.step:
+            self.probed = {
+                signal.name.removeprefix(PROBE): dict(zip(signal.elements, map(float, extra[signal.name]), strict=True))
+                for signal in self.probe.signals
+            }
         moved = _move(self._last, context)
         speed = moved if step else 0.0
         if self.atlas is None or self._locate is None:
