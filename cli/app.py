@@ -12,11 +12,11 @@ from typing import Annotated
 
 import typer
 
-from .judging import adapt, compare, contrast, gather, report, robustness
+from .judging import adapt, compare, contrast, gather, report, robustness, skills
 from .judging import eval as evaluate
-from .model_files import atlas, describe, export, inspect, models, sign, verify
+from .model_files import atlas, describe, export, inspect, models, probe, sign, verify
 from .robot import bench, check_adapter, convert, doctor, fit_gap, new_adapter, replay, run, view
-from .training import sweep, train
+from .training import sweep, train, watch
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
@@ -56,7 +56,7 @@ def options(
 
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"train": train.train, "sweep": sweep.sweep},
+    "Train": {"train": train.train, "sweep": sweep.sweep, "watch": watch.watch},
     "Judge": {
         "eval": evaluate.evaluate,
         "robustness": robustness.robustness,
@@ -65,10 +65,12 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "contrast": contrast.contrast,
         "adapt": adapt.adapt,
         "report": report.report,
+        "skills": skills.skills,
     },
     "Model file": {
         "export": export.export,
         "atlas": atlas.atlas,
+        "probe": probe.probe,
         "describe": describe.describe,
         "inspect": inspect.inspect,
         "verify": verify.verify,

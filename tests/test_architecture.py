@@ -54,7 +54,7 @@ FLOORS = {
         "agent",
         "runs",
         "export report sweep lookahead",
-        "page",
+        "page probe",
     ),
     "cli": ("__init__", "show drive view", "training judging model_files robot", "app"),
 }

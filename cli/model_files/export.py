@@ -13,6 +13,8 @@ AHEAD = "Looking ahead"
 """A panel of the help."""
 ATLAS_EPISODES = 20
 """Of each training task, where they are not too few for an atlas."""
+PROBE_EPISODES = 400
+"""Each in a task of its own."""
 
 
 def export(
@@ -37,6 +39,9 @@ def export(
         int,
         typer.Option(min=0, help="Episodes, in all training tasks, to measure what training saw; 0 leaves it out."),
     ] = 120,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Also read the physics from contexts, see `sami probe`.")
+    ] = False,
     lookahead: Annotated[
         int | None,
         typer.Option(
@@ -76,6 +81,8 @@ def export(
         raise typer.BadParameter("give either --run or --model")
     if model is not None and lookahead is None and not refit:
         raise typer.BadParameter("--model goes with --lookahead or --refit; there is nothing else to change in a file")
+    if model is not None and probe:
+        raise typer.BadParameter("--probe goes with --run; a file that is there takes one by: sami probe MODEL")
     if command_delay is not None and not refit:
         raise typer.BadParameter("--command-delay goes with --refit")
     if out.suffix != ".onnx":
@@ -89,6 +96,8 @@ def export(
     from rich.progress import Progress
 
     from .looking_ahead import look_ahead, told
+    from .probe import fitted
+    from .probe import told as probed
 
     console = Console(stderr=True)
     if model is not None:
@@ -146,6 +155,8 @@ def export(
         if lookahead is not None or refit:
             where = None if refit else spec
             contract = look_ahead(out, out, lookahead, where, lookahead_episodes, refit or (), command_delay, bar)
+        if probe:
+            contract = fitted(out, out, spec, PROBE_EPISODES, bar)
     print(
         f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
         if contract.golden
@@ -155,6 +166,7 @@ def export(
         keep_weights(beside, agent, contract.weights_sha256, targets=False)
     print(f"wrote {weights}: {weights.stat().st_size:,} bytes, which sami train --init starts from")
     print(*told(contract), sep="\n", end="\n" if contract.lookahead else "")
+    print(*(probed(contract) if probe else ()), sep="\n", end="\n" if probe else "")
     if evaluation is None:
         print(f"it carries no evaluation: run `sami eval --run {run}` first to have them inside")
     if contract.atlas is None and contract.context is not None:

@@ -11,6 +11,7 @@ import typer
 from ..drive.model_file import Model
 from ..show.signals import signal_lines
 from .looking_ahead import told
+from .probe import told as probed
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
@@ -45,7 +46,7 @@ def inspect(
     for name, value in contract.training.items():
         print(f"training {name}: {_short(value)}")
     print(f"atlas: {_atlas(contract)}")
-    for line in told(contract):
+    for line in (*told(contract), *probed(contract)):
         print(line)
     for name, numbers in (contract.evaluation or {}).get("sets", {}).items():
         if "success" in numbers:

@@ -54,8 +54,9 @@ def row_of(
     loop, info = report.loop, report.info
     row: Row = {"episode": number, **(info["task"] if "task" in info else dict.fromkeys(world.features))}
     if world.skills:
-        # An episode is named after its rarest skill that it needed: any lifting makes it Pick&Place (paper, C.1).
-        row["skill"] = next((skill.name for skill in world.skills if skills[skill.name]), "none")
+        from sami_train.envs.skills import episode_skill
+
+        row["skill"] = episode_skill(skills, world.skills) or "none"
     row["steps"] = report.steps
     if world.success or report.success is not None:
         row["success"] = report.success
@@ -83,6 +84,8 @@ def at_floor(contract: Contract) -> list[dict[str, Any]]:
 def header(world: World, telemetry: Telemetry, hopeless: Sequence[Mapping[str, Any]]) -> str:
     """Return the line above the episodes; before it, what the mark of the `hopeless` says."""
     note = f"{AT_FLOOR}\n" if hopeless and world.features else ""
+    if telemetry.probe is not None and telemetry.probe.silent:
+        note += f"probe: the context does not carry {', '.join(telemetry.probe.silent)}, which is not estimated\n"
     names = " ".join(f"{name:>8}" for name in world.features)
     known = "" if telemetry.atlas is None else "  phase        score "
     outcome = "  success" if world.success else "    return"
@@ -110,7 +113,19 @@ def line(row: Mapping[str, Any], world: World, report: EpisodeReport, hopeless: 
         outcome = f"{earned:>8}"
     said = f"  {row['ended']}" if row["ended"] in SAID else ""
     skill = f"{row['skill']:<14} " if world.skills else ""
-    return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}{said}".rstrip()
+    known = probed(row["telemetry"].get("probe", {}))
+    return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}{said}  {known}".rstrip()
+
+
+def probed(told: Mapping[str, Mapping[str, float]]) -> str:
+    """Return what a probe read, by feature: of a number its interval, of parts those that are likelier than not."""
+    words = []
+    for name, numbers in told.items():
+        if "estimate" in numbers:
+            words.append(f"{name} {numbers['estimate']:.3g} [{numbers['low']:.3g}, {numbers['high']:.3g}]")
+        else:
+            words.append(f"{name} {'+'.join(part for part, share in numbers.items() if share > 0.5) or 'none'}")
+    return ", ".join(words)
 
 
 def successes(rows: Sequence[Row]) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
+from .episodes import probed
+
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
     from sami_runtime.session.telemetry import Reading, Telemetry
@@ -37,7 +39,8 @@ class LiveLine:
         """Draws the line, if the last time is long enough ago."""
         if self._wanted and (now := time.monotonic()) - self._drawn >= EVERY_S:
             self._drawn, self._shown = now, True
-            text = "  ".join(filter(None, (self._status(), shown(self._telemetry.now), corrected(record))))
+            known = probed(self._telemetry.probed)
+            text = "  ".join(filter(None, (self._status(), shown(self._telemetry.now), known, corrected(record))))
             text = text[: shutil.get_terminal_size().columns - 1]
             print(CLEAR + text, end="", file=self._file, flush=True)
 

@@ -163,7 +163,7 @@ class Episode:
         if asks:
             self.contexts.append(self.context)
         if self.telemetry and outcome in STEPPED:  # after the write, which waits for nobody who only looks on
-            self.gate.heed(self.telemetry.update(self.context))
+            self.gate.heed(self.telemetry.update(self.context, self.extra))
         record = StepRecord(
             step=self.counts.ticks,
             outcome=outcome,

@@ -188,7 +188,8 @@ class _Successor:
                 if self.fed > self.fed_from:
                     _stand(self.session, step.held)
                     self.session.executed(step.previous)
-                self.telemetry.update(self.session.step(step.observation, step.age).context)
+                answer = self.session.step(step.observation, step.age)
+                self.telemetry.update(answer.context, answer.extra)
             except SamiError as error:
                 raise SamiError(
                     f"model {self.session.contract.name!r} cannot take over in the middle of the episode: fed with its "

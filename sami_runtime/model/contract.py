@@ -21,6 +21,7 @@ from sami_runtime.model.contract_text import explain, text_sha256, version_of
 from sami_runtime.model.data_sheet import DataSheet
 from sami_runtime.model.golden import Golden, GoldenSteps
 from sami_runtime.model.lookahead import AGE, HELD, Lookahead
+from sami_runtime.model.probe import Probe
 from sami_runtime.model.seen import Seen
 from sami_runtime.signals import Float32, Name, Shape, Signal, Size, _Model
 
@@ -30,7 +31,7 @@ METADATA_KEY = "sami.contract"
 """The key of the ONNX `metadata_props` entry that holds the contract."""
 HASH_KEY = "sami.contract.sha256"
 """The key of the entry that holds the hash of this text."""
-OPTIONAL = ("extra_outputs", "seen", "sheet", "lookahead")
+OPTIONAL = ("extra_outputs", "seen", "sheet", "lookahead", "probe")
 """Entries that the first files of version 1 did not have; where they are empty, a contract is written without them."""
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"
@@ -94,6 +95,8 @@ class Contract(_Model):
     """Frame and home pose of the robot; None where nobody told."""
     lookahead: Lookahead | None = None
     """How the graph predicts the present from late observations; None where it takes them for the present."""
+    probe: Probe | None = None
+    """What the graph reads of the physics from a context, and how well; None where it was not measured."""
     golden: Golden | None = None
     weights_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the serialized graph, the bytes of the file's GraphProto."""
@@ -116,6 +119,8 @@ class Contract(_Model):
             self.seen.require_fit(sizes, self.action.name)
         if self.lookahead is not None:
             self.lookahead.require_fit({s.name: s.shape for s in self.state}, self.action, self.observation)
+        if self.probe is not None:
+            self.probe.require_fit(self.extra_outputs)
         return self
 
     @model_serializer(mode="wrap")

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.model.atlas import Locator
 from sami_runtime.model.contract import Contract
+from sami_runtime.model.probe import PROBE
 
 
 class Phase(str, Enum):
@@ -73,6 +74,10 @@ class ContextRecord(Protocol):
     def context(self) -> NDArray[np.float32]:
         """(C,)."""
 
+    @property
+    def extra(self) -> Mapping[str, NDArray[np.float32]]:
+        """By the graph's output, each (size,): what else the policy answered last."""
+
 
 class Telemetry:
     """Reads the contexts of a policy; it is a loop's `on_step`, or is fed by hand.
@@ -84,7 +89,7 @@ class Telemetry:
     def __init__(self, contract: Contract) -> None:
         self.size = contract.context_size
         """C; 0 for a policy that infers no context, which tells nothing."""
-        self.atlas = contract.atlas
+        self.atlas, self.probe = contract.atlas, contract.probe
         self._learned = contract.training.get("updates") != 0  # files of early versions do not say
         self._locate = None if contract.atlas is None else Locator(contract.atlas)
         window = 1 if contract.atlas is None else contract.atlas.window
@@ -104,6 +109,9 @@ class Telemetry:
         """How often adaptation began again."""
         self.highest: float | None = None
         """Highest out-of-distribution score so far."""
+        self.probed: dict[str, dict[str, float]] = {}
+        """By feature and element, what the file's probe told last; empty without one, and before the step that it
+        counts from."""
 
     def take(self, other: Telemetry) -> None:
         """Become equal to another one, which is given away: whoever looks at this one sees what that one read."""
@@ -114,11 +122,16 @@ class Telemetry:
         if record.step == 0:
             self.reset()
         if record.stepped:
-            self.update(record.context)
+            self.update(record.context, record.extra)
 
-    def update(self, context: NDArray[Any]) -> Reading:
-        """Read the context (C,) of the next step of the policy."""
+    def update(self, context: NDArray[Any], extra: Mapping[str, NDArray[Any]] | None = None) -> Reading:
+        """Read the context (C,) of the next step of the policy, and what else it answered, by the graph's output."""
         step = self.now.step + 1
+        if self.probe is not None and extra and step >= self.probe.step:
+            self.probed = {
+                signal.name.removeprefix(PROBE): dict(zip(signal.elements, map(float, extra[signal.name]), strict=True))
+                for signal in self.probe.signals
+            }
         moved = _move(self._last, context)
         speed = moved if step else 0.0
         if self.atlas is None or self._locate is None:
@@ -149,6 +162,7 @@ class Telemetry:
             "score": self.highest and round(self.highest, 4),
             "alarm_at": self.alarm_at,
             "speed": round(now.speed, 6),
+            **({} if self.probe is None else {"probe": dict(self.probed), "not_carried": list(self.probe.silent)}),
         }
 
     def _phase(self, drift: float, alarm: bool) -> Phase:

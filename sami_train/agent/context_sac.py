@@ -18,7 +18,7 @@ from sami_train.agent.contrast_record import ContrastRecord
 from sami_train.agent.features import feature_layout
 from sami_train.agent.learner import Learner
 from sami_train.agent.policy import ContextPolicy
-from sami_train.agent.requirements import estimated, horizon, require_tasks, single_envs, task_code, unit_box
+from sami_train.agent.requirements import estimated, horizon, readout, require_tasks, single_envs, task_code, unit_box
 from sami_train.agent.saved import optimizers_of, read_agent, write_agent
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import spec_of
@@ -127,7 +127,8 @@ class ContextSAC(BaseAlgorithm):
         ).to(self.device)
         estimator = None if self.config.init.keep_encoder else self.method.estimator
         contrast = Contrast(self.policy, estimator, self.config.contrast) if estimator else None
-        self.learner = Learner(self.policy, self.config.learning, contrast, self.config.init, behind)
+        dynamics = readout(self.env, self.config, self.environment, self.policy)
+        self.learner = Learner(self.policy, self.config.learning, contrast, self.config.init, behind, dynamics)
         self.buffer: EpisodeBuffer | None = None
 
     def _find_environment(self) -> EnvironmentSpec | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -14,12 +14,12 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 
 from sami_train.agent.contrast import Contrast
 from sami_train.agent.encoders import Inference
-from sami_train.agent.networks import Actor, EstimateLoss
+from sami_train.agent.networks import Actor, Dynamics, descend, soft_update
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import LearningConfig
 from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.buffer import EpisodeBuffer
-from sami_train.episodes.windows import Windows
+from sami_train.episodes.windows import SequenceBatch, Windows
 from sami_train.given.init import InitConfig
 from sami_train.methods.losses import ContrastiveLoss
 
@@ -54,6 +54,10 @@ class _Seen(NamedTuple):
     """s_t+1, as the critics read it, with the context that the momentum encoder infers."""
 
 
+_Auxiliary = tuple[Tensor, dict[str, Tensor]]
+"""What the encoder learns beside what the critics ask of it: a loss, and scalars for the log."""
+
+
 class Learner:
     """Owns the optimisers and the losses; changes the policy in place.
 
@@ -63,6 +67,7 @@ class Learner:
         contrast: the method's contrastive loss, if it has one.
         init: what stays near what it was at first, where the policy was trained before.
         behind: how much the estimate of the present weighs; it is not learned if None.
+        dynamics: what reads the task from contexts, where they are to carry it.
     """
 
     def __init__(
@@ -72,19 +77,21 @@ class Learner:
         contrast: Contrast | None,
         init: InitConfig,
         behind: BehindGap | None = None,
+        dynamics: Dynamics | None = None,
     ) -> None:
         self.policy, self.learning, self.contrast, self.init = policy, learning, contrast, init
-        self.behind = behind or BehindGap()
+        self.behind, self.dynamics = behind or BehindGap(), dynamics
         self.first_actor: Actor | None = None
         """What the actor is anchored to, see `InitConfig.anchor`; None where nothing is."""
         self.device = policy.device
         self.noise = torch.Generator(device=self.device)
         fused = self.device.type in ("cpu", "cuda")
         self.actor_optimizer = torch.optim.Adam(policy.actor.parameters(), lr=learning.actor_rate, fused=fused)
+        encoder = [*policy.encoder.parameters(), *(dynamics.parameters() if dynamics else ())]
         self.critic_optimizer = torch.optim.Adam(
             [
                 {"params": list(policy.critic.parameters()), "lr": learning.critic_rate},
-                {"params": list(policy.encoder.parameters()), "lr": learning.encoder_rate},
+                {"params": encoder, "lr": learning.encoder_rate},
             ],
             fused=fused,
         )
@@ -148,20 +155,37 @@ class Learner:
         shared = contrasting and self.contrast_optimizer is None
         if only_critics or self.init.keep_encoder:
             inference = inference.detached()
-        estimate = self.policy.estimate_loss(sequences, inference.corrections)
+        auxiliary = self._auxiliary(buffer, windows, sequences, inference)
         for _ in range(self.learning.steps_per_draw):
             batch = self._transitions(buffer, windows, rng)
             contrastive = self.contrast.loss(buffer, rng) if self.contrast is not None and shared else None
-            scalars |= self._step(batch, inference, target_contexts, contrastive, estimate, only_critics)
+            scalars |= self._step(batch, inference, target_contexts, contrastive, auxiliary, only_critics)
             # The encoder has learned from these windows; the steps that follow take its contexts as data.
-            inference, shared, estimate = inference.detached(), False, None
+            inference, shared, auxiliary = inference.detached(), False, None
         if self.contrast is not None and self.contrast_optimizer is not None and contrasting:
             contrastive = self.contrast.loss(buffer, rng)
             if contrastive is not None:
-                _descend(self.contrast_optimizer, contrastive.loss)
+                descend(self.contrast_optimizer, contrastive.loss)
                 scalars |= _told(contrastive)
         soft_update(self.policy.momentum_encoder, self.policy.encoder, self.learning.momentum_rate)
         return scalars
+
+    def _auxiliary(
+        self, buffer: EpisodeBuffer, windows: Windows, sequences: SequenceBatch, inference: Inference
+    ) -> _Auxiliary | None:
+        """Return what else the encoder learns from windows; None where it learns nothing else, or not at all."""
+        losses: list[Tensor] = []
+        told: dict[str, Tensor] = {}
+        estimate = self.policy.estimate_loss(sequences, inference.corrections)
+        if estimate is not None:
+            losses.append(self.behind.estimate * estimate.loss)
+            told |= {"estimate_error": estimate.loss.detach(), "arrived_error": estimate.uncorrected}
+        if self.dynamics is not None and inference.contexts.requires_grad:
+            where = (buffer.tasks[windows.episodes], windows.burn_in, windows.lengths)
+            loss = self.dynamics.loss(inference.contexts, *(torch.from_numpy(a).to(self.device) for a in where))
+            losses.append(self.learning.aux_dynamics * loss)
+            told |= {"dynamics_error": loss.detach()}
+        return (torch.stack(losses).sum(), told) if losses else None
 
     def _transitions(self, buffer: EpisodeBuffer, windows: Windows, rng: np.random.Generator) -> _Batch:
         cfg = self.learning
@@ -174,14 +198,14 @@ class Learner:
         inference: Inference,
         target_contexts: Tensor,
         contrastive: ContrastiveLoss | None,
-        estimate: EstimateLoss | None,
+        auxiliary: _Auxiliary | None,
         only_critics: bool,
     ) -> dict[str, Tensor]:
         """Take one gradient step of everything: the inner loop of Algorithm 1, phi with L_RL, psi with L_SaNCE too."""
         seen = self._seen(batch, inference, target_contexts)
         temperature = self.policy.log_temperature.detach().exp()
         target = self._target(batch, seen, temperature)
-        critics = self._update_critics_and_encoder(batch, inference, seen.critic_state, target, contrastive, estimate)
+        critics = self._update_critics_and_encoder(batch, inference, seen.critic_state, target, contrastive, auxiliary)
         actor: dict[str, Tensor] = {}
         if not only_critics:
             actor = self._update_actor(seen.state.detach(), seen.critic_state.detach(), temperature)
@@ -231,7 +255,7 @@ class Learner:
         state: Tensor,
         target: Tensor,
         contrastive: ContrastiveLoss | None,
-        estimate: EstimateLoss | None,
+        auxiliary: _Auxiliary | None,
     ) -> dict[str, Tensor]:
         """Descend on L_RL + alpha L_SaNCE, with alpha the loss coefficient (section 4.3, figure 5, Algorithm 1)."""
         cfg = self.learning
@@ -245,10 +269,10 @@ class Learner:
             divergence = inference.divergence[batch.rows, batch.steps].mean()
             loss = loss + cfg.divergence_coefficient * divergence
             scalars["divergence"] = divergence.detach()
-        if estimate is not None:
-            loss = loss + self.behind.estimate * estimate.loss
-            scalars |= {"estimate_error": estimate.loss.detach(), "arrived_error": estimate.uncorrected}
-        _descend(self.critic_optimizer, loss, list(self.policy.encoder.parameters()), cfg.encoder_clip)
+        if auxiliary is not None:
+            loss = loss + auxiliary[0]
+            scalars |= auxiliary[1]
+        descend(self.critic_optimizer, loss, list(self.policy.encoder.parameters()), cfg.encoder_clip)
         return scalars | {"critic_loss": critic_loss.detach()}
 
     def _critic_loss(self, state: Tensor, actions: Tensor, target: Tensor) -> Tensor:
@@ -269,7 +293,7 @@ class Learner:
             with torch.no_grad():
                 first = torch.tanh(self.first_actor(state)[0])
             loss = loss + self.init.anchor * ((torch.tanh(policy.actor(state)[0]) - first) ** 2).sum(-1).mean()
-        _descend(self.actor_optimizer, loss)
+        descend(self.actor_optimizer, loss)
         policy.critic.requires_grad_(True)
         return {
             "actor_loss": loss.detach(),
@@ -281,7 +305,7 @@ class Learner:
     def _update_temperature(self, entropy: Tensor) -> None:
         """Descend on log temperature * (entropy - its target): it rises while the policy is surer than the target."""
         cfg, log_temperature = self.learning, self.policy.log_temperature
-        _descend(self.temperature_optimizer, log_temperature * (entropy - cfg.target_entropy))
+        descend(self.temperature_optimizer, log_temperature * (entropy - cfg.target_entropy))
         if cfg.minimum_temperature > 0:
             with torch.no_grad():
                 log_temperature.clamp_(min=float(np.log(cfg.minimum_temperature)))
@@ -294,22 +318,3 @@ class Learner:
 
 def _told(contrastive: ContrastiveLoss) -> dict[str, Any]:
     return {f"contrast_{name}": value for name, value in contrastive._asdict().items() if name != "loss"}
-
-
-def _descend(
-    optimizer: torch.optim.Optimizer, loss: Tensor, clipped: Sequence[Tensor] = (), largest_norm: float = 0.0
-) -> None:
-    """Take one step of an optimiser down a loss; the gradient of `clipped` is cut to a largest norm, 0 cuts none."""
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    if largest_norm > 0:
-        torch.nn.utils.clip_grad_norm_(clipped, largest_norm)
-    optimizer.step()
-
-
-@torch.no_grad()
-def soft_update(target: torch.nn.Module, source: torch.nn.Module, rate: float) -> None:
-    """Move target <- rate * source + (1 - rate) * target (appendix, "Encoder architecture", the momentum update)."""
-    parameters: list[Tensor] = list(target.parameters())
-    if parameters:  # a baseline's encoder has none
-        torch._foreach_lerp_(parameters, list(source.parameters()), rate)

@@ -131,6 +131,38 @@ class Present(nn.Module):
         return arrived * (1.0 - self.place.sum(0)) + torch.cat(list(estimated), -1) @ self.place
 
 
+class Dynamics(nn.Module):
+    """Reads the task from the context, in training alone: what makes a context carry it, no policy acts on it.
+
+    Args:
+        context_size: C.
+        told: what tells the training tasks apart, (K, M), see `envs.scales.standardised`.
+    """
+
+    told: Tensor
+
+    def __init__(self, context_size: int, told: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("told", told)
+        self.readout = nn.Linear(context_size, told.shape[1])
+
+    def loss(self, contexts: Tensor, tasks: Tensor, begins: Tensor, lengths: Tensor) -> Tensor:
+        """Return the mean square error over windows, in variances: 1 for contexts that carry nothing.
+
+        Args:
+            contexts: (B, L + 1, C).
+            tasks: (B,) which training task each window is of; others, as of recordings, do not count.
+            begins: (B,) first step that counts.
+            lengths: (B,) last step that counts.
+        """
+        steps = torch.arange(contexts.shape[1], device=contexts.device)
+        known = ((tasks >= 0) & (tasks < len(self.told)))[:, None]
+        counts = (steps >= begins[:, None]) & (steps <= lengths[:, None]) & known  # (B, L + 1)
+        truth = self.told[tasks.clamp(0, len(self.told) - 1)][:, None]  # (B, 1, M)
+        errors = ((self.readout(contexts) - truth) ** 2).mean(-1)
+        return (errors * counts).sum() / counts.sum().clamp(min=1)
+
+
 def mlp(sizes: Sequence[int], layer_norm: bool = False) -> nn.Sequential:
     """Make linear layers with ReLU between them (after an optional LayerNorm); none after the last."""
     layers: list[nn.Module] = []
@@ -187,3 +219,22 @@ def _value(q: nn.Sequential, x: Tensor) -> Tensor:
     with torch.autocast(x.device.type, enabled=False):
         value: Tensor = q[-1](hidden).squeeze(-1)
     return value
+
+
+def descend(
+    optimizer: torch.optim.Optimizer, loss: Tensor, clipped: Sequence[Tensor] = (), largest_norm: float = 0.0
+) -> None:
+    """Take one step of an optimiser down a loss; the gradient of `clipped` is cut to a largest norm, 0 cuts none."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    if largest_norm > 0:
+        nn.utils.clip_grad_norm_(clipped, largest_norm)
+    optimizer.step()
+
+
+@torch.no_grad()
+def soft_update(target: nn.Module, source: nn.Module, rate: float) -> None:
+    """Move target <- rate * source + (1 - rate) * target (appendix, "Encoder architecture", the momentum update)."""
+    parameters: list[Tensor] = list(target.parameters())
+    if parameters:  # a baseline's encoder has none
+        torch._foreach_lerp_(parameters, list(source.parameters()), rate)

@@ -6,11 +6,15 @@ import math
 
 import gymnasium as gym
 import numpy as np
+import torch
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from sami_runtime.errors import SamiError
+from sami_train.agent.networks import Dynamics
+from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.layout import flat_size
+from sami_train.envs.scales import standardised
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature
 from sami_train.episodes.rollout import tasks_of
@@ -99,3 +103,21 @@ def task_code(env: VecEnv | None, config: TrainConfig, spec: EnvironmentSpec | N
             "change from task to task, or take another --method."
         )
     return TaskCode.of(features, tasks)
+
+
+def readout(
+    env: VecEnv | None, config: TrainConfig, spec: EnvironmentSpec | None, policy: ContextPolicy
+) -> Dynamics | None:
+    """Return what reads the task from contexts while training, see `LearningConfig.aux_dynamics`; None where it is off.
+
+    Args:
+        env: as in `task_code`.
+        config: of the run.
+        spec: as in `task_code`.
+        policy: whose contexts these are.
+    """
+    if not config.learning.aux_dynamics:
+        return None
+    tasks = config.training_tasks() if env is None else tasks_of(single_envs(env)[0])
+    features = spec.tasks.features if spec else [Feature(name, "1", low=-math.inf) for name in tasks[0]]
+    return Dynamics(policy.encoder.size, torch.from_numpy(standardised(features, tasks))).to(policy.device)

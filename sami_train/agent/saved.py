@@ -38,6 +38,8 @@ COUNTED = ("num_timesteps", "_total_timesteps", "_n_updates", "_updates_before",
 """What an agent has counted, by its attribute."""
 FIRST = "first_actor."
 """What the names of the tensors begin with that the actor is anchored to."""
+DYNAMICS = "dynamics."
+"""What those of the loss begin with by which contexts learn to carry the task."""
 PARTS = ("agent.json", "policy.safetensors", "optimizers.safetensors")
 FIRST_DAY = (1980, 1, 1, 0, 0, 0)
 """The date of every part: the same agent gives the same bytes."""
@@ -71,9 +73,14 @@ class SavedAgent:
 
     def restore(self, agent: ContextSAC) -> None:
         """Bring an agent of this configuration and these spaces to where the saved one was."""
-        first = {n.removeprefix(FIRST): value for n, value in self.policy.items() if n.startswith(FIRST)}
-        agent.policy.load_state_dict({n: value for n, value in self.policy.items() if not n.startswith(FIRST)})
-        agent.learner.anchor(first or None)
+
+        def of(start: str) -> dict[str, Tensor]:
+            return {n.removeprefix(start): value for n, value in self.policy.items() if n.startswith(start)}
+
+        agent.policy.load_state_dict({n: v for n, v in self.policy.items() if not n.startswith((FIRST, DYNAMICS))})
+        agent.learner.anchor(of(FIRST) or None)
+        if agent.learner.dynamics is not None:
+            agent.learner.dynamics.load_state_dict(of(DYNAMICS))
         for name, optimizer in optimizers_of(agent.learner).items():
             state: dict[int, dict[str, Tensor]] = {}
             for key, value in self.moments.items():
@@ -122,6 +129,8 @@ def write_agent(path: Path, agent: ContextSAC) -> None:
     policy = {name: tensor.detach().cpu().contiguous() for name, tensor in agent.policy.state_dict().items()}
     if (actor := agent.learner.first_actor) is not None:
         policy |= {FIRST + name: tensor.cpu().contiguous() for name, tensor in actor.state_dict().items()}
+    if (dynamics := agent.learner.dynamics) is not None:
+        policy |= {DYNAMICS + name: tensor.cpu().contiguous() for name, tensor in dynamics.state_dict().items()}
     contents = (json.dumps(facts).encode(), safetensors.torch.save(policy), safetensors.torch.save(moments))
     with zipfile.ZipFile(_named(path), "w") as file:
         for name, content in zip(PARTS, contents, strict=True):

@@ -61,6 +61,9 @@ class LearningConfig(Settings):
     """Soft-update rate of the critics' targets."""
     momentum_rate: Positive = 0.05
     """Soft-update rate m of the momentum encoder (paper, equation of the appendix)."""
+    aux_dynamics: NotNegative = 0.0
+    """Weight of a loss by which the context learns to carry the task: a linear regression from it to the features of
+    the training tasks, each of deviation 1. 0 has none. Not in the paper, whose contexts owe nothing to labels."""
     divergence_coefficient: NotNegative = 0.1
     """Weight of the KL divergence of PEARL's context from its prior (its authors: 0.1)."""
     target_entropy: float = -2.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sami_train.envs.scales import standardised
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import label
 from sami_train.methods.methods import method
@@ -70,7 +71,29 @@ def misfit(config: TrainConfig, spec: EnvironmentSpec) -> str | None:
             f"learning.reward_offset is {learning.reward_offset}, and episodes of {env} end early: it would "
             "change what is worth ending them for. Set learning.reward_offset=0."
         )
-    return _misfit_behind_gap(config, spec)
+    return _misfit_dynamics(config, spec) or _misfit_behind_gap(config, spec)
+
+
+def _misfit_dynamics(config: TrainConfig, spec: EnvironmentSpec) -> str | None:
+    weight, chosen = config.learning.aux_dynamics, method(config.method)
+    if not weight:
+        return None
+    if chosen.encoder not in ("lstm", "gaussians"):
+        return (
+            f"learning.aux_dynamics is {weight}, and {chosen.title} infers no context that could carry the task. Set "
+            "it to 0, or take another --method, e.g. satesac."
+        )
+    if config.new_tasks:
+        return (
+            f"learning.aux_dynamics is {weight} and collection.draws 0: it learns from a number of training tasks. "
+            "Give collection.draws one."
+        )
+    if not standardised(spec.tasks.features, config.training_tasks()).size:
+        return (
+            f"learning.aux_dynamics is {weight}, and the training tasks of {config.env} do not differ by any feature "
+            "that a context could carry. Set it to 0."
+        )
+    return None
 
 
 def _misfit_behind_gap(config: TrainConfig, spec: EnvironmentSpec) -> str | None:

@@ -14,6 +14,7 @@ from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, CONTEXT
 from sami_runtime.model.lookahead import FRONT
+from sami_runtime.model.probe import is_probe
 from sami_runtime.session.inference import build
 
 TOLERANCE = 1e-5
@@ -41,7 +42,7 @@ class PolicyHead:
             raise SamiError(f"model {contract.name!r} infers no context: there is nothing to freeze or exchange.")
         front = FRONT if contract.lookahead else ""  # what it sees of the present, however late that arrived
         self._given = {front + name: signal for name, signal in contract.given.items()}
-        self._extra = [signal.name for signal in contract.extra_outputs]
+        self._extra = [signal.name for signal in contract.extra_outputs if not is_probe(signal)]
         model = onnx.load_from_string(artifact.model_bytes)
         if contract.lookahead:
             model = onnx.shape_inference.infer_shapes(model)  # of what it is cut at, which is no input of the whole

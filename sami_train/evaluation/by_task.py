@@ -11,6 +11,7 @@ import numpy as np
 
 from sami_train.envs.gapped_env import GappedEnv
 from sami_train.envs.make import make
+from sami_train.envs.skills import episode_skill
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.episode import Episode
@@ -125,6 +126,10 @@ def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence
         ),
         shares={
             column: share(skill in episode.skills for episode in episodes) for column, skill in spec.outcomes.items()
+        },
+        skills={
+            skill.name: share(episode_skill(episode.skills, spec.skills) == skill.name for episode in episodes)
+            for skill in spec.skills
         },
         ret=float(np.mean([episode.ret for episode in episodes])),
         successes=tuple(episode.success for episode in episodes),

@@ -33,6 +33,9 @@ class TaskResult:
     """Share of episodes that began at the goal: what doing nothing would score."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """Shares of episodes with the outcomes that the environment declares, by column, see `EnvironmentSpec.outcomes`."""
+    skills: Mapping[str, float] = field(default_factory=dict)
+    """Shares of episodes by the skill that they are named after, 1 in all, see `episode_skill`; empty where the
+    environment labels none, and in files of before it was kept."""
     ret: float | None = None
     """Mean return; None in files of before it was kept."""
     returns: tuple[float, ...] = ()
@@ -56,7 +59,8 @@ class TaskResult:
             return {**first, **last, "returns": self.returns}
         shares = {"success": self.success, "solved_at_start": self.solved_at_start, **self.shares}
         each = {"successes": "".join("01"[success] for success in self.successes)} if self.successes else {}
-        return {**first, **shares, **last, "above_floor": known(self.above_floor), **each}
+        skills = {"skills": dict(self.skills)} if self.skills else {}
+        return {**first, **shares, **last, "above_floor": known(self.above_floor), **skills, **each}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], spec: EnvironmentSpec) -> TaskResult:
@@ -69,6 +73,7 @@ class TaskResult:
         if spec.measure is SUCCESS:
             values |= {name: row[name] for name in ("success", "solved_at_start")}
             values["shares"] = {column: row[column] for column in spec.outcomes}
+            values["skills"] = dict(row.get("skills", {}))
             values["successes"] = tuple(each == "1" for each in row.get("successes", ""))
         else:
             values["returns"] = tuple(row["returns"])

@@ -9,6 +9,7 @@ from typing import Any
 
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.lookahead import Lookahead
+from sami_runtime.model.probe import Probe
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.tasks import label
@@ -57,6 +58,8 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         lines += [_contrast(run.contrast, training["config"]["contrast"]), ""]
     if contract.lookahead is not None:
         lines += _lookahead(contract, contract.lookahead)
+    if contract.probe is not None:
+        lines += _probe(contract.probe)
     if contract.evaluation is not None:
         lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
     lines += [
@@ -98,9 +101,15 @@ def _lookahead(contract: Contract, ahead: Lookahead) -> list[str]:
     ]
 
 
+def _probe(probe: Probe) -> list[str]:
+    """Return what contexts tell of the physics, feature by feature."""
+    head, *features = probe.lines()
+    return [f"{head[0].upper()}{head[1:]}:", "", *(f"- {line.strip()}" for line in features), ""]
+
+
 def _options(contract: Contract) -> str:
     atlas, ahead = contract.atlas, contract.lookahead
-    looking = f" --lookahead {ahead.steps}" if ahead else ""
+    looking = (f" --lookahead {ahead.steps}" if ahead else "") + " --probe" * (contract.probe is not None)
     return f"{looking} --atlas-episodes {(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
 
 

@@ -17,7 +17,7 @@ import torch
 from sami_runtime.errors import SamiError
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.agent.contrast import Contrast
-from sami_train.agent.learner import soft_update
+from sami_train.agent.networks import soft_update
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import ContrastConfig, TrainConfig

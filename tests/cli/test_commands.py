@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 PANELS = {
-    "Train": ["train", "sweep"],
-    "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt"],
-    "Model file": ["export", "atlas", "describe", "inspect", "verify", "sign", "models"],
+    "Train": ["train", "sweep", "watch"],
+    "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt", "skills"],
+    "Model file": ["export", "atlas", "probe", "describe", "inspect", "verify", "sign", "models"],
     "Robot": ["run", "new-adapter", "check-adapter", "replay", "fit-gap", "bench", "doctor"],
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)

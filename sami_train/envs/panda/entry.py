@@ -35,7 +35,7 @@ PANDA = EnvironmentSpec(
     reach=reach_action,
     extra="panda",
     training_options=("reward", "end_on_fall"),
-    skills=(Skill("pick_and_place", column="lifted"), Skill("other"), Skill("push")),
+    skills=(Skill("pick_and_place", column="lifted"), Skill("push"), Skill("other")),
     same_sensor={"achieved_goal": "cube_position"},
     sheet=PANDA_SHEET,
 )

@@ -30,6 +30,10 @@ HALF_WIDTH = 0.02
 """Half the cube's width [m]: the height of its centre while it lies on the table."""
 HEIGHT_TOLERANCE = 0.001
 """How far the cube's height may be from `HALF_WIDTH` and still count as equal to it [m]."""
+SLIDING = 0.01
+"""Speed along the table from which the cube slides [m/s]: at rest it has a thousandth of it."""
+DISTANCE = 8
+"""Where one of PyBullet's contact points tells how far its bodies are apart [m], less than 0 where they press."""
 
 
 class _Arm(Panda):
@@ -168,19 +172,25 @@ class PandaSkillEnv(RobotTaskEnv):
         physics.changeVisualShape(self.sim._bodies_idx["target"], -1, rgbaColor=[1.0, 0.7, 0.1, 0.5])
 
     def skill(self) -> str:
-        """Return the skill being executed now, from contacts and height as the paper's appendix C.1 defines."""
-        physics, bodies = self.sim.physics_client, self.sim._bodies_idx
-        cube, robot = bodies["object"], bodies["panda"]
+        """Return the skill being executed now, from contacts and height as the paper's appendix C.1 defines.
+
+        `"pick_and_place"`: nothing of the cube touches the table, both fingers touch it, and it is higher than half
+        its width. `"push"`: it is as high as half its width, and slides. `"other"`: all else; a cube that lies where
+        it lay, which the paper's definition calls a push too, was not pushed by anybody.
+        """
+        cube, robot = self.sim._bodies_idx["object"], self.sim._bodies_idx["panda"]
         height = float(self.sim.get_base_position("object")[2])
         if abs(height - HALF_WIDTH) <= HEIGHT_TOLERANCE:
-            return "push"
-        in_air = height > HALF_WIDTH and not physics.getContactPoints(cube, bodies["table"])
-        if in_air and all(
-            physics.getContactPoints(bodyA=cube, bodyB=robot, linkIndexB=int(finger))
-            for finger in self.robot.fingers_indices
-        ):
+            return "push" if np.linalg.norm(self.sim.get_base_velocity("object")[:2]) >= SLIDING else "other"
+        fingers = (dict(bodyB=robot, linkIndexB=int(finger)) for finger in self.robot.fingers_indices)
+        in_air = height > HALF_WIDTH and not self._touches(bodyA=cube, bodyB=self.sim._bodies_idx["table"])
+        if in_air and all(self._touches(bodyA=cube, **finger) for finger in fingers):
             return "pick_and_place"
         return "other"
+
+    def _touches(self, **bodies: int) -> bool:
+        """Whether bodies touch: Bullet's contact points also tell of what is near and presses nothing."""
+        return any(point[DISTANCE] <= 0.0 for point in self.sim.physics_client.getContactPoints(**bodies))
 
     def _info(self, observation: dict[str, np.ndarray]) -> dict[str, Any]:
         return {

@@ -223,37 +223,6 @@ def test_a_fallen_cube_ends_the_episode_only_where_asked():
         env.close()
 
 
-def grasp(env, task):
-    """Close the gripper around the cube and lift; yields the info of each step."""
-    observation, _ = env.reset(seed=11, options={"task": task})
-    for phase, steps in (("above", 12), ("down", 12), ("close", 8), ("lift", 12)):
-        for _ in range(steps):
-            ee, cube = observation["observation"][:3], observation["observation"][7:10]
-            target = {"above": cube + [0, 0, 0.1], "down": cube, "close": cube, "lift": cube + [0, 0, 0.1]}[phase]
-            move = np.clip((target - ee) / 0.05, -1, 1)
-            gripper = 1.0 if phase in ("above", "down") else -1.0
-            observation, _, _, _, info = env.unwrapped.step(np.array([*move, gripper], np.float32))
-            yield phase, info
-
-
-def test_a_lifted_cube_between_both_fingers_is_pick_and_place(env):
-    steps = list(grasp(env, {"mass": 1.0, "friction": 1.0}))
-    assert {info["skill"] for phase, info in steps if phase == "above"} == {"push"}
-    assert steps[-1][1]["skill"] == "pick_and_place"
-
-
-def test_a_cube_in_the_air_that_nobody_holds_is_another_skill(env):
-    env.reset(seed=0)
-    env.unwrapped.sim.set_base_pose("object", np.array([0.1, 0.1, 0.3]), np.array([0.0, 0.0, 0.0, 1.0]))
-    env.step(np.zeros(4, np.float32))
-    assert env.unwrapped.skill() == "other"
-
-
-def test_thirty_kilograms_are_too_heavy_to_lift(env):
-    # Finger friction 0.5 x two fingers x 170 N carries 170 N; the cube weighs 294 N.
-    assert all(info["skill"] != "pick_and_place" for _, info in grasp(env, {"mass": 30.0, "friction": 1.0}))
-
-
 @pytest.mark.parametrize(
     ("tasks", "message"),
     [

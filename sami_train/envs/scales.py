@@ -1,0 +1,69 @@
+"""On which scale the features of tasks are told apart: masses and frictions by their ratios, others as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sami_train.envs.tasks import Crippled, Feature, Task
+
+Wide = NDArray[np.float64]
+
+RATIO = 5.0
+"""Of the largest value to the smallest, from which a feature's values are compared by their logarithms."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The range of a feature that is a number."""
+
+    feature: Feature
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, feature: Feature, tasks: Sequence[Task]) -> Scale:
+        """Return the range that a feature has in some tasks."""
+        values = [feature.check(task.get(feature.name, feature.default)) for task in tasks]
+        return cls(feature, min(values), max(values))
+
+    @property
+    def varies(self) -> bool:
+        """Whether tasks differ by it."""
+        return self.high > self.low
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether its values are compared by their logarithms."""
+        return self.low > 0.0 and self.high / self.low >= RATIO
+
+    def place(self, values: ArrayLike) -> Wide:
+        """Return where values lie on the scale."""
+        values = np.asarray(values, np.float64)
+        return np.log(values) if self.logarithmic else values
+
+    def value(self, places: ArrayLike) -> Wide:
+        """Return the values of places; `place` undone."""
+        return np.exp(places) if self.logarithmic else np.asarray(places, np.float64)
+
+
+def standardised(features: Sequence[Feature | Crippled], tasks: Sequence[Task]) -> NDArray[np.float32]:
+    """Return what tells tasks apart as numbers (K, M), each of mean 0 and deviation 1; none that is always the same.
+
+    Args:
+        features: of the environment: numbers on their scale, and 0 or 1 for each part that may be crippled.
+        tasks: (K,).
+    """
+    columns: list[Wide] = []
+    for feature in features:
+        if isinstance(feature, Crippled):
+            silent = [feature.check(task.get(feature.name, feature.default)) for task in tasks]
+            columns += [np.array([float(part in each) for each in silent]) for part in range(len(feature.parts))]
+        else:
+            values = [feature.check(task.get(feature.name, feature.default)) for task in tasks]
+            columns.append(Scale.of(feature, tasks).place(values))
+    told = [(column - column.mean()) / column.std() for column in columns if np.ptp(column) > 0]
+    return np.array(told, np.float32).reshape(len(told), len(tasks)).T

@@ -1,0 +1,66 @@
+"""Shares of skills by task, gathered from evaluations, beside what the paper's figure shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sami_train.envs.catalog import environment
+from sami_train.envs.skills import Skill
+from sami_train.envs.tasks import Task
+from sami_train.evaluation.results import Evaluation, TaskResult
+
+PAPER = {
+    "TESAC": "push mainly",
+    "CCM": "pick and place mainly, also at 30 kg, which cannot be lifted",
+    "SaTESAC": "push at 10 and 30 kg, pick and place below",
+    "SaCCM": "push at 10 and 30 kg, pick and place below",
+}
+"""What the paper says of its figure for Panda (appendix, "Heatmap of Panda-gym benchmark"; in words alone), by
+method."""
+
+
+class TaskSkills(NamedTuple):
+    """How often a policy, or several of one method, solved a task in each way."""
+
+    task: Task
+    shares: Mapping[str, float | None]
+    """By skill: share of episodes named after it; None where the evaluation did not keep it."""
+    success: float
+    runs: int
+    """Evaluations that these are means of."""
+
+
+def skills_by_task(evaluations: Sequence[Evaluation]) -> list[TaskSkills]:
+    """Return the shares of skills in each task, means over evaluations of one method, in order of the tasks.
+
+    Args:
+        evaluations: at least one, of an environment that labels skills.
+    """
+    skills = environment(evaluations[0].env).skills
+    by_task: dict[tuple[object, ...], list[TaskResult]] = {}
+    for result in (result for evaluation in evaluations for result in evaluation.results):
+        by_task.setdefault(tuple(result.task.values()), []).append(result)
+    found = []
+    for _, results in sorted(by_task.items()):
+        shares = {
+            skill.name: _mean([_share(result, skill, skill is skills[0]) for result in results]) for skill in skills
+        }
+        success = float(np.mean([result.success for result in results]))
+        found.append(TaskSkills(results[0].task, shares, success, len(results)))
+    return found
+
+
+def _share(result: TaskResult, skill: Skill, first: bool) -> float | None:
+    """Return a skill's share of the episodes; None where it was not kept.
+
+    Files of before it was kept tell which share shows the first skill at any step, and that is which is named after it.
+    """
+    return result.skills.get(skill.name, result.shares.get(skill.column) if first and skill.column else None)
+
+
+def _mean(shares: Sequence[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return float(np.mean(known)) if len(known) == len(shares) else None

@@ -1,0 +1,79 @@
+"""`sami probe` as users run it, and what a file with a probe tells."""
+
+import json
+
+import pytest
+
+from sami_runtime import read_artifact, verify
+from sami_train.probe.attach import attach_probe
+from sami_train.probe.fit import fit
+from tests.sami_train.probe.test_probe import PANDA, told
+
+
+@pytest.fixture
+def probed(trained, tmp_path):
+    """The trained model, with a probe of made-up contexts that carry the mass alone."""
+    path = tmp_path / "probed.onnx"
+    attach_probe(trained.model, path, fit(*told(PANDA, 120, hidden={"friction"}), step=0))
+    return path
+
+
+def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, trained, tmp_path):
+    out = tmp_path / "out.onnx"
+    done = sami("probe", trained.model, "--out", out, "--episodes", 44)
+    assert done.code == 0, done.err
+    assert "probe: from step 5 on, fitted to " in done.out
+    assert "mass, 1 to 10 kg: " in done.out
+    assert "friction, 0.1 to 10: " in done.out
+    assert verify(out).passed
+    again = sami("probe", out)
+    assert again.code == 1
+    assert "has a probe; `sami inspect" in again.err
+    assert sami("probe", trained.model, "--out", out).code == 1  # it exists
+
+
+def test_inspect_tells_of_the_probe_or_that_there_is_none(sami, trained, probed):
+    shown = sami("inspect", probed).out
+    assert "output probe_mass" in shown
+    assert "mass, 1 to 10 kg: R2 0." in shown
+    assert "friction, 0.1 to 10: the context does not carry it (R2 " in shown
+    assert "probe: none; `sami probe` adds one" in sami("inspect", trained.model).out
+
+
+def test_a_run_tells_what_the_probe_reads_and_what_contexts_do_not_carry(sami, probed):
+    done = sami("run", "--env", "panda", "--model", probed, "--episodes", 2)
+    assert done.code == 0, done.err
+    assert "probe: the context does not carry friction, which is not estimated" in done.out
+    assert done.out.count("mass ") >= 2
+    assert "[" in done.out
+    rows = [
+        json.loads(line)
+        for line in sami("run", "--env", "panda", "--model", probed, "--episodes", 2, "--json").out.splitlines()
+    ]
+    for row in rows:
+        assert row["telemetry"]["not_carried"] == ["friction"]
+        assert set(row["telemetry"]["probe"]["mass"]) == {"estimate", "low", "high"}
+        assert row["telemetry"]["probe"]["mass"]["low"] <= row["telemetry"]["probe"]["mass"]["high"]
+
+
+def test_recordings_keep_what_it_answered_and_replay(sami, probed):
+    assert sami("run", "--env", "panda", "--model", probed, "--episodes", 1, "--record", "run.mcap").code == 0
+    done = sami("replay", "run.mcap", "--model", probed)
+    assert done.code == 0, done.out + done.err
+
+
+def test_export_goes_with_it_only_from_a_run(sami, trained):
+    done = sami("export", "--model", trained.model, "--lookahead", 2, "--probe", "--out", "x.onnx")
+    assert done.code == 2
+    assert "sami probe MODEL" in done.err
+
+
+def test_the_card_tells_of_it(trained, probed):
+    from sami_train.report.card import write_card
+    from sami_train.runs.record import RunRecord
+
+    (card, *_) = write_card(RunRecord.of_folder(trained.run), read_artifact(probed).contract, probed)
+    text = card.read_text()
+    assert "Probe: from step 0 on" in text
+    assert "- friction, 0.1 to 10: the context does not carry it" in text
+    assert " --probe" in text

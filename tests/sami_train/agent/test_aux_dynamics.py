@@ -1,0 +1,81 @@
+"""The loss by which contexts learn to carry the task: off by default, and what it does where it is on."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from sami_train.agent.context_sac import ContextSAC
+from sami_train.agent.networks import Dynamics
+from sami_train.config.refusal import ConfigError
+from sami_train.config.resolve import resolve
+from tests.sami_train.agent.test_context_sac import Stop, agent, same, weights
+
+WEIGHT = {"learning__aux_dynamics": 1.0}
+
+
+def test_it_is_off_by_default():
+    assert resolve("fast-cpu", {}).learning.aux_dynamics == resolve("paper", {}).learning.aux_dynamics == 0.0
+    assert agent().learner.dynamics is None
+
+
+@pytest.mark.parametrize(("method", "weight"), [("pearl", 1.0), ("tesac", 10.0)])
+def test_contexts_learn_to_carry_the_task(method, weight):
+    learnt = agent(method=method, learning__encoder_rate=1e-2, learning__aux_dynamics=weight).learn(400)
+    for _ in range(400):
+        told = learnt.learner.update(learnt.buffer, learnt.rng, contrasting=False)
+    assert told["dynamics_error"].item() < 0.8  # 1 for contexts that carry nothing
+
+
+def test_without_it_nothing_is_told_of_it():
+    assert "dynamics_error" not in agent(method="tesac").learn(300)._last_scalars
+
+
+@pytest.mark.parametrize("window", [0, 6])
+def test_a_run_with_it_resumes_to_the_bit(window, tmp_path):
+    changes = {"learning__window": window, "learning__burn_in": window // 3, **WEIGHT}
+    whole = agent(**changes).learn(700)
+    interrupted = agent(**changes)
+    interrupted.learn(700, Stop(400))
+    interrupted.save(tmp_path / "agent.zip")
+    interrupted.save_buffer(tmp_path / "buffer.npz")
+    torch.manual_seed(1234)
+    resumed = ContextSAC.load(tmp_path / "agent.zip", env=gym.make("sami-tests/HiddenSign-v0"), device="cpu")
+    resumed.load_buffer(tmp_path / "buffer.npz")
+    resumed.learn(700 - resumed.num_timesteps, reset_num_timesteps=False)
+    assert same(weights(whole), weights(resumed))
+    assert same(whole.learner.dynamics.state_dict(), resumed.learner.dynamics.state_dict())
+
+
+def test_its_loss_counts_the_steps_of_known_tasks_alone():
+    told = torch.tensor([[1.0], [-1.0]])
+    dynamics = Dynamics(2, told)
+    with torch.no_grad():
+        dynamics.readout.weight.zero_()
+        dynamics.readout.bias.fill_(1.0)
+    contexts = torch.zeros(3, 5, 2)
+    tasks, begins, lengths = torch.tensor([0, 1, -1]), torch.tensor([0, 3, 0]), torch.tensor([2, 4, 4])
+    # Three steps without an error, two that are off by 2; the recording does not count.
+    assert dynamics.loss(contexts, tasks, begins, lengths).item() == pytest.approx(2 * 4 / 5)
+    nothing = dynamics.loss(contexts, torch.tensor([-1, -1, 7]), begins, lengths)
+    assert nothing.item() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "sac"}, "infers no context that could carry the task"),
+        ({"method": "oracle"}, "infers no context"),
+        ({"collection.tasks": [0]}, "do not differ by any feature"),
+    ],
+)
+def test_where_there_is_nothing_to_carry_it_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        resolve("fast-cpu", {"learning.aux_dynamics": 1.0, **changes})
+
+
+def test_a_policy_trained_with_it_acts_and_exports_as_any_other():
+    plain, learnt = agent(), agent(**WEIGHT)
+    assert weights(plain).keys() == weights(learnt).keys()
+    assert plain.policy.numpy_weights().arrays.keys() == learnt.policy.numpy_weights().arrays.keys()
+    assert np.isfinite(learnt.predict(np.zeros(3, np.float32))[0]).all()

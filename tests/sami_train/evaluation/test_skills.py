@@ -1,0 +1,53 @@
+"""Shares of skills by task."""
+
+import json
+
+import pytest
+
+from sami_train.envs.catalog import environment
+from sami_train.evaluation.by_task import evaluate_tasks
+from sami_train.evaluation.results import Evaluation, TaskResult
+from sami_train.evaluation.skills import PAPER, skills_by_task
+from sami_train.methods.methods import METHODS
+
+TASKS = environment("panda").tasks.sets["training"]
+
+
+def measured(*shares, lifted=0.3):
+    names = ("pick_and_place", "push", "other")
+    skills = dict(zip(names, shares, strict=True)) if shares else {}
+    results = (TaskResult("training", dict(task), 10, 5.0, 0.5, 0.0, {"lifted": lifted}, skills) for task in TASKS)
+    return Evaluation("panda", tuple(results))
+
+
+def test_shares_are_means_over_the_evaluations_of_a_task():
+    found = skills_by_task([measured(0.2, 0.8, 0.0), measured(0.4, 0.4, 0.2)])
+    assert sorted(str(dict(each.task)) for each in found) == sorted(str(dict(task)) for task in TASKS)
+    assert found[0].shares == pytest.approx({"pick_and_place": 0.3, "push": 0.6, "other": 0.1})
+    assert (found[0].runs, found[0].success) == (2, 0.5)
+
+
+def test_evaluations_of_before_skills_were_kept_tell_of_lifted_cubes_alone():
+    assert skills_by_task([measured()])[0].shares == {"pick_and_place": 0.3, "push": None, "other": None}
+
+
+def test_skills_come_back_from_a_file_and_older_files_have_none():
+    for some in (measured(0.2, 0.8, 0.0), measured()):
+        plain = some.to_dict()
+        assert Evaluation.from_dict(json.loads(json.dumps(plain))) == some
+        assert ("skills" in plain["tasks"][0]) == bool(some.results[0].skills)
+
+
+def test_the_paper_tells_of_methods_that_are_here():
+    assert set(PAPER) <= {each.title for each in METHODS.values()}
+
+
+@pytest.mark.slow
+def test_an_evaluation_names_each_episode_after_one_skill():
+    pytest.importorskip("panda_gym")
+    from sami_runtime.model.shipped import shipped_models
+
+    source = shipped_models()["panda-satesac"]
+    ((result, *_),) = evaluate_tasks(source, environment("panda"), ["training"], [None], 2, 1, None)
+    assert sum(result.skills.values()) == pytest.approx(1.0)
+    assert result.skills["pick_and_place"] == result.shares["lifted"]
