@@ -59,7 +59,8 @@ class PandaMujocoEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
         self.model, self.data = self.world.model, mujoco.MjData(self.world.model)
         self._scratch = mujoco.MjData(self.model)
         self.goal = np.zeros(3)
-        self.observation_space, self.action_space = self.world.observation_space, self.world.action_space
+        self.observation_space: gym.Space[Any] = self.world.observation_space
+        self.action_space = self.world.action_space
         self._camera: Camera | None = None
         if render_mode is not None:
             from sami_train.envs.mujoco.camera import open_camera  # OpenGL, which most uses need not load
