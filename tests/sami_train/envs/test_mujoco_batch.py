@@ -17,7 +17,7 @@ from sami_train.envs.mujoco import batch as batch_module
 from sami_train.envs.mujoco.batch import MujocoBatch
 from sami_train.envs.mujoco.robot import UNSTABLE
 
-NAMES = [name for name in ENVIRONMENTS if name != "panda"]
+NAMES = [name for name in ENVIRONMENTS if not name.startswith("panda")]
 OPTIONS = {
     "ant": {"contact_cost": True, "legacy_ant_scaling": True},
     "crippled-ant": {"shrink_geoms": True, "scale_inertia": True},

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sami_train.envs.catalog import environment
-from sami_train.evaluation.by_task import evaluate_tasks
+from sami_train.evaluation.evaluate import evaluate
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.evaluation.skills import PAPER, skills_by_task
 from sami_train.methods.methods import METHODS
@@ -48,6 +48,6 @@ def test_an_evaluation_names_each_episode_after_one_skill():
     from sami_runtime.model.shipped import shipped_models
 
     source = shipped_models()["panda-satesac"]
-    ((result, *_),) = evaluate_tasks(source, environment("panda"), ["training"], [None], 2, 1, None)
+    result = evaluate(source, "panda", ["training"], 2).results[0]
     assert sum(result.skills.values()) == pytest.approx(1.0)
     assert result.skills["pick_and_place"] == result.shares["lifted"]
