@@ -10,12 +10,13 @@ import numpy as np
 
 from sami_train.envs.make import make
 from sami_train.envs.measure import SUCCESS
+from sami_train.envs.skills import episode_skill
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task, label
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.model_policy import Source, policy_of
 from sami_train.evaluation.results import Evaluation
-from sami_train.page.played import SEED, Played, skill_of
+from sami_train.page.played import SEED, Played
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Frame
@@ -120,7 +121,7 @@ def film(source: Source, spec: EnvironmentSpec, task: Task, path: Path, number: 
         "task": dict(task),
         "title": label(task),
         "success": first.success if spec.measure is SUCCESS else None,
-        "skill": skill_of(first.skills, spec.skills),
+        "skill": episode_skill(first.skills, spec.skills) or "",
         "ret": first.ret,
         "steps": len(first),
         "shown_s": round(len(frames) * every / spec.rate_hz, 2),

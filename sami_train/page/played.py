@@ -13,7 +13,7 @@ import numpy as np
 
 from sami_train.envs.make import make
 from sami_train.envs.measure import SUCCESS
-from sami_train.envs.skills import Skill
+from sami_train.envs.skills import episode_skill
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import Policy, Rollout
@@ -33,7 +33,7 @@ class Played:
     task_set: str
     task: Task
     skill: str
-    """What it is named after, see `skill_of`; empty where the environment tells none apart."""
+    """What it is named after, see `episode_skill`; empty where the environment tells none apart."""
     success: bool
     ret: float
     contexts: np.ndarray
@@ -53,14 +53,6 @@ class Played:
         others = {name: value for name, value in values.items() if name not in ("steps", "contexts")}
         numbers = np.frombuffer(base64.b64decode(values["contexts"]), "<f4")
         return cls(**others, contexts=numbers.reshape(values["steps"], len(numbers) // values["steps"]))
-
-
-def skill_of(seen: frozenset[str], skills: Sequence[Skill]) -> str:
-    """Return what an episode is named after: the first of the environment's skills that was seen in it.
-
-    An environment lists the rarest first, so any lifting makes an episode Pick&Place (paper, C.1).
-    """
-    return next((skill.name for skill in skills if skill.name in seen), "")
 
 
 def schedule(spec: EnvironmentSpec, episodes: int, seed: int) -> list[tuple[str, Task]]:
@@ -193,7 +185,7 @@ class _Stage:
             Played(
                 task_set=self.scheduled[episode.index][0],
                 task=dict(episode.task),
-                skill=skill_of(episode.skills, self.spec.skills),
+                skill=episode_skill(episode.skills, self.spec.skills) or "",
                 success=episode.success,
                 ret=episode.ret,
                 contexts=contexts[: len(episode)],

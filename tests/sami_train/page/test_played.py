@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from sami_train.envs.catalog import environment
-from sami_train.envs.skills import Skill
 from sami_train.page.films import typical, usual_tasks
-from sami_train.page.played import Played, play_episodes, schedule, skill_of
+from sami_train.page.played import Played, play_episodes, schedule
 from sami_train.page.subject import Subject
 from sami_train.runs.study import find_runs
 
@@ -26,14 +25,6 @@ def test_where_success_counts_each_task_is_played_so_often():
 def test_where_returns_count_each_set_is_played_so_often():
     scheduled = schedule(environment("half-cheetah"), 30, 0)
     assert Counter(name for name, _ in scheduled) == {"training": 30, "moderate": 30, "extreme": 30}
-
-
-def test_an_episode_is_named_after_the_rarest_skill_that_was_seen():
-    skills = (Skill("pick_and_place", "lifted"), Skill("other"), Skill("push"))
-    assert skill_of(frozenset({"push", "pick_and_place"}), skills) == "pick_and_place"
-    assert skill_of(frozenset({"push", "other"}), skills) == "other"
-    assert skill_of(frozenset({"push"}), skills) == "push"
-    assert skill_of(frozenset(), ()) == ""
 
 
 @pytest.mark.parametrize("size", [0, 6])
