@@ -56,7 +56,7 @@ def hamper(adapter, pid):
     """Drives while the arm's process is held up again and again."""
     for _ in range(100):
         os.kill(pid, signal.SIGSTOP)
-        time.sleep(0.012)
+        time.sleep(0.016)
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.02)
         adapter.read()
@@ -204,7 +204,7 @@ def test_an_arm_that_may_not_move_home_has_to_be_there(robot, session):
 def test_packets_that_are_lost_end_in_a_stop_and_a_robot_that_is_gone_too(session):
     robot = SimulatedRobot(3, "--lenient")
     try:
-        with robot.adapter(session, stale_s=0.5, least_success=0.9) as adapter:
+        with robot.adapter(session, stale_s=0.5, least_success=0.7) as adapter:
             adapter.reset(0)
             up(adapter)
             pid = adapter.processes["arm"]

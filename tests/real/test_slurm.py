@@ -143,7 +143,7 @@ def test_the_job_of_a_sweep_that_was_killed_is_taken_by_the_next(tmp_path, clust
     [
         ("cpus_per_task=99", "Slurm does not take this: allocation failure: Requested node configuration is not"),
         ("partition=nope", "Slurm does not take this: invalid partition specified: nope; "),
-        ("colour=blue", "Slurm does not take this: sbatch: unrecognized option '--colour=blue'; "),
+        ("colour=blue", "Slurm does not take this: unrecognized option '--colour=blue'; "),
         ("output=x", "--slurm-set output=... is the sweep's own; leave it out."),
     ],
 )
