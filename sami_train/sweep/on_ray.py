@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from sami_train.sweep.engine import Look, SweepError
 from sami_train.sweep.job import LIFELINE, job_command
 from sami_train.sweep.local import LOG
 
+POLL_S = 0.2
+"""Seconds between two looks of Ray's worker at its process."""
 RETRIES = 20
 """Nodes that may be lost under one cell, before it counts as failed."""
 
@@ -101,8 +104,10 @@ def _run(command: list[str], log: str) -> int:
             command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
-        return process.wait()
-    finally:  # also where the task was cancelled, which comes as KeyboardInterrupt
+        while process.poll() is None:
+            time.sleep(POLL_S)  # a cancelled task is interrupted between two lines, and not while it waits for another
+        return process.returncode
+    finally:
         assert process.stdin is not None
         process.stdin.close()
         process.wait()
