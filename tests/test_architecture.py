@@ -193,7 +193,7 @@ def test_the_rules_see_imports():
     assert "onnxruntime" not in {name for _, name in imports(late, module_level=True)}
     below = modules_below("sami_train")
     assert "sami_train.envs.spec" in below["sami_train.envs.catalog"]
-    assert "sami_train.envs.mujoco.camera" not in below["sami_train.envs.mujoco.env"], "inside a function, or for types"
+    assert "sami_train.envs.catalog" not in below["sami_train.envs.mjcf.env"], "inside a function, or for types"
     assert "sami_cli.drive.load_adapter" in modules_below("cli")["sami_cli.drive.world"], "relative"
 
 

@@ -11,19 +11,19 @@ import mujoco
 import numpy as np
 from gymnasium import spaces
 
-from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.errors import SamiError
 from sami_train.envs.mjcf.robot import MjcfRobot
+from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
 from sami_train.envs.tasks import Task, draw
 
 if TYPE_CHECKING:
-    from sami_train.envs.mujoco.camera import Camera
     from sami_train.envs.spec import EnvironmentSpec
 
 _BLOWN_UP = tuple(int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{of}")) for of in ("QPOS", "QVEL", "QACC"))
 """Warnings with which MuJoCo begins a simulation that has blown up anew by itself."""
 
 
-class MjcfEnv(gym.Env[np.ndarray, np.ndarray]):
+class MjcfEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
     """A user's robot. The observation is a flat float32 vector, see `MjcfRobot.readings`; the action is in [-1, 1].
 
     A simulation that blows up is put back to a starting pose, and `info["unstable"]` says so.
@@ -40,7 +40,7 @@ class MjcfEnv(gym.Env[np.ndarray, np.ndarray]):
         SamiError: there is no display for `"human"`.
     """
 
-    metadata = {"render_modes": ["rgb_array", "human"]}  # noqa: RUF012 (declared so by the base class)
+    metadata = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012 (declared so by the base class)
 
     def __init__(
         self,
@@ -55,19 +55,12 @@ class MjcfEnv(gym.Env[np.ndarray, np.ndarray]):
         self._draw = self.space.drawn.get(tasks) if isinstance(tasks, str) else None
         self.tasks: tuple[Task, ...] = () if self._draw else known
         """What is drawn from; empty where it has no end."""
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise UnknownName("render mode", str(render_mode), self.metadata["render_modes"])
-        self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": round(robot.rate_hz)}
         self.model, self.data = robot.model, mujoco.MjData(robot.model)
         size = sum(reading.signal.size for reading in robot.readings)
         self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (robot.action.size,), np.float32)
-        self._camera: Camera | None = None
-        if render_mode is not None:
-            from sami_train.envs.mujoco.camera import open_camera  # OpenGL, which most uses need not load
-
-            self._camera = open_camera(self.model, self.data, render_mode, render_size)
+        self._film(self.model, self.data, render_mode, render_size)
 
     @property
     def environment(self) -> EnvironmentSpec:
@@ -86,8 +79,7 @@ class MjcfEnv(gym.Env[np.ndarray, np.ndarray]):
             chosen = self._draw(self.np_random) if self._draw else draw(self.tasks, self.np_random)
         self.set_dynamics(chosen)
         self.robot.start(self.data, self.np_random)
-        if self.render_mode == "human":
-            self.render()
+        self._show()
         return self.robot.observe(self.data), {"task": dict(self.current_task)}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -111,8 +103,7 @@ class MjcfEnv(gym.Env[np.ndarray, np.ndarray]):
             self.robot.start(self.data, self.np_random)
             info["unstable"] = True
         reward = self.robot.reward(self.data, action)
-        if self.render_mode == "human":
-            self.render()
+        self._show()
         return self.robot.observe(self.data), reward, self.robot.is_over(self.data, action), False, info
 
     def set_dynamics(self, task: Task) -> None:
@@ -123,16 +114,6 @@ class MjcfEnv(gym.Env[np.ndarray, np.ndarray]):
         """
         self.current_task = self.space.check(task)
         self.robot.dynamics.apply(self.current_task)
-
-    def render(self) -> np.ndarray | None:
-        """Return an image (H, W, 3) for `"rgb_array"`; shows the robot in the window for `"human"`."""
-        return None if self._camera is None else self._camera.take()
-
-    def close(self) -> None:
-        """Give the renderer back."""
-        if self._camera is not None:
-            self._camera.close()
-            self._camera = None
 
     def _unstable(self) -> bool:
         """Whether the simulation has blown up in the last step."""

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import mujoco
 import numpy as np
-from gymnasium.utils.seeding import np_random
-from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from sami_train.envs.mujoco.rewards import Motion
 from sami_train.envs.mujoco.robot import Robot
+from sami_train.envs.mujoco.rows import Rows
 from sami_train.envs.mujoco.table import find_row
-from sami_train.envs.tasks import Task, draw
-from sami_train.machine.cores import usable_cores
-
-_SKIP = int(mujoco.mjtStage.mjSTAGE_NONE)
+from sami_train.envs.tasks import Task
 
 
-class MujocoBatch:
+class MujocoBatch(Rows):
     """n robots in n tasks: what the vector environments are made of, and what a rollout steps.
 
     A row that is reset with a seed goes through the same episode, bit for bit, as `MujocoSkillEnv` reset with it.
@@ -53,28 +48,15 @@ class MujocoBatch:
         **options: Any,
     ) -> None:
         self.robot = robot = Robot(find_row(name), options)
-        self.rows, self.space = rows, robot.row.tasks
-        self.tasks = self.space.resolve(tasks)
         self.observation_space, self.action_space = robot.observation_space, robot.action_space
-        self.episode_steps = episode_steps or robot.row.episode_steps
-        self._batch = Batch(robot.model, rows, threads or usable_cores())
-        self._qpos, self._qvel, self._ctrl = (self._batch.bind(field) for field in ("qpos", "qvel", "ctrl"))
+        steps = episode_steps or robot.row.episode_steps
+        super().__init__(robot.model, rows, robot.row.tasks, tasks, steps, threads, robot.dynamics)
+        self._ctrl = self._batch.bind("ctrl")
         self._contact = self._batch.bind("cfrc_ext") if robot.options.contact_cost else None
-        self._fields = {field: self._batch.expand(field) for field in robot.dynamics(self.tasks[0])}
         self._mask = np.ones((rows, robot.model.nu))
         self._speed = np.zeros(rows)
-        self._rngs = [np_random()[0] for _ in range(rows)]
-        self.current_tasks: list[Task] = [{}] * rows
-        """The task of each row."""
-        self.steps = np.zeros(rows, np.int64)
-        """Steps of each row's episode so far, (n,)."""
         self.unstable = np.zeros(rows, bool)
         """Rows whose simulation blew up in the last step and was put back to the robot's first pose, (n,)."""
-
-    @property
-    def truncated(self) -> NDArray[np.bool_]:
-        """Rows whose episode is over by time, (n,); no episode ends otherwise."""
-        return self.steps >= self.episode_steps
 
     def reset(
         self,
@@ -95,18 +77,11 @@ class MujocoBatch:
         Raises:
             TaskError, UnknownName: a task is not valid.
         """
-        ids = np.arange(self.rows) if rows is None else np.asarray(rows, np.int64)
-        seeds = [None] * len(ids) if seeds is None else seeds
-        given = [None if task is None else self.space.check(task) for task in tasks or [None] * len(ids)]
+        ids, rngs = self._begin(seeds, tasks, rows)
         qpos, qvel = np.empty((len(ids), self.robot.model.nq)), np.empty((len(ids), self.robot.model.nv))
-        for k, (i, seed, task) in enumerate(zip(ids, seeds, given, strict=True)):
-            if seed is not None:
-                self._rngs[i] = np_random(int(seed))[0]
-            self._set_fields(i, self.space.check(draw(self.tasks, self._rngs[i])) if task is None else task)
-            qpos[k], qvel[k] = self.robot.start(self._rngs[i])
-        self._batch.set_const(ids)
+        for k, rng in enumerate(rngs):
+            qpos[k], qvel[k] = self.robot.start(rng)
         self._place(ids, qpos, qvel)
-        self.steps[ids] = 0
         self._speed[ids] = 0.0
         return self.observations()[ids]
 
@@ -140,29 +115,6 @@ class MujocoBatch:
         motion = Motion(self._qpos, self._qvel, self._speed, speed, control, self._contact)
         return self.observations(), self.robot.reward(motion)
 
-    def set_dynamics(self, row: int, task: Task) -> None:
-        """Give one row a task's mass, damping and crippled parts, also in the middle of an episode.
-
-        Raises:
-            TaskError, UnknownName: the task is not valid.
-        """
-        self._set_fields(row, self.space.check(task))
-        self._batch.set_const([row])
-
-    def model(self, row: int) -> mujoco.MjModel:
-        """Return a copy of one row's model, to read or render it."""
-        return self._batch.get_model(row)
-
-    def data(self, row: int) -> mujoco.MjData:
-        """Return a copy of one row's state; run mj_forward for what follows from it."""
-        return self._batch.get_data(row)
-
-    def _set_fields(self, i: int, task: Task) -> None:
-        for name, values in self.robot.dynamics(task).items():
-            self._fields[name][i] = values
+    def _set_task(self, i: int, task: Task) -> None:
+        super()._set_task(i, task)
         self._mask[i] = self.robot.mask(task)
-        self.current_tasks[i] = task
-
-    def _place(self, ids: np.ndarray, qpos: np.ndarray, qvel: np.ndarray | float) -> None:
-        self._batch.reset(ids, stage=_SKIP)
-        self._qpos[ids], self._qvel[ids] = qpos, qvel

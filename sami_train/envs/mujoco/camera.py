@@ -9,10 +9,11 @@ import threading
 from typing import Any, Protocol
 
 import mujoco
-import mujoco.viewer
 import numpy as np
 
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, UnknownName
+
+RENDER_MODES = ("rgb_array", "human")
 
 CAMERA = "track"
 """A camera that follows the robot, which the benchmark's models have."""
@@ -28,6 +29,41 @@ class Camera(Protocol):
 
     def close(self) -> None:
         """Give the renderer back. Safe twice."""
+
+
+class Filmed:
+    """What every environment in MuJoCo does about rendering; goes before `gym.Env` among its bases."""
+
+    render_mode: str | None
+    _camera: Camera | None = None
+
+    def _film(self, model: mujoco.MjModel, data: mujoco.MjData, mode: str | None, size: tuple[int, int]) -> None:
+        """Open a camera if there is to be one.
+
+        Raises:
+            UnknownName: there is no such render mode.
+            SamiError: there is no display for `"human"`, or no OpenGL for `"rgb_array"`.
+        """
+        if mode not in (None, *RENDER_MODES):
+            raise UnknownName("render mode", str(mode), RENDER_MODES)
+        self.render_mode = mode
+        if mode is not None:
+            self._camera = open_camera(model, data, mode, size)
+
+    def _show(self) -> None:
+        """Bring the window up to date, where there is one."""
+        if self.render_mode == "human":
+            self.render()
+
+    def render(self) -> np.ndarray | None:
+        """Return an image (H, W, 3) for `"rgb_array"`; shows the robot in the window for `"human"`."""
+        return None if self._camera is None else self._camera.take()
+
+    def close(self) -> None:
+        """Give the renderer back."""
+        if self._camera is not None:
+            self._camera.close()
+            self._camera = None
 
 
 def open_camera(model: mujoco.MjModel, data: mujoco.MjData, mode: str, size: tuple[int, int]) -> Camera:
@@ -62,6 +98,8 @@ class Window:
             raise SamiError(
                 'render mode "human" needs a display and DISPLAY is not set; use "rgb_array" (sami run --render gif).'
             )
+        import mujoco.viewer  # a toolkit of windows, which images need not load
+
         others = threading.enumerate()
         self._viewer = mujoco.viewer.launch_passive(model, data, show_left_ui=False, show_right_ui=False)
         self._threads = [thread for thread in threading.enumerate() if thread not in others]

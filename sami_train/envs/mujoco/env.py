@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium as gym
 import mujoco
 import numpy as np
 
-from sami_runtime.errors import UnknownName
+from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
 from sami_train.envs.mujoco.rewards import Motion
 from sami_train.envs.mujoco.robot import Robot
 from sami_train.envs.mujoco.table import find_row
 from sami_train.envs.tasks import Task, draw
 
-if TYPE_CHECKING:
-    from sami_train.envs.mujoco.camera import Camera
 
-
-class MujocoSkillEnv(gym.Env[np.ndarray, np.ndarray]):
+class MujocoSkillEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
     """A robot whose links' mass, joints' damping and crippled parts change from task to task (paper, appendix C.2).
 
     The observation is a flat float32 vector, see `Body.signals`; the action is in [-1, 1] for every motor. The episode
@@ -38,7 +35,7 @@ class MujocoSkillEnv(gym.Env[np.ndarray, np.ndarray]):
         SamiError: there is no display for `"human"`.
     """
 
-    metadata = {"render_modes": ["rgb_array", "human"]}  # noqa: RUF012 (declared so by the base class)
+    metadata = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012 (declared so by the base class)
 
     def __init__(
         self,
@@ -51,19 +48,12 @@ class MujocoSkillEnv(gym.Env[np.ndarray, np.ndarray]):
         self.robot = Robot(find_row(name), options)
         self.space = self.robot.row.tasks
         self.tasks = self.space.resolve(tasks)
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise UnknownName("render mode", str(render_mode), self.metadata["render_modes"])
-        self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": round(self.robot.body.rate_hz)}
         self.model, self.data = self.robot.model, mujoco.MjData(self.robot.model)
         self._scratch = mujoco.MjData(self.model)
         self._colours = self.model.geom_rgba.copy()
         self.observation_space, self.action_space = self.robot.observation_space, self.robot.action_space
-        self._camera: Camera | None = None
-        if render_mode is not None:
-            from sami_train.envs.mujoco.camera import open_camera  # OpenGL, which most uses need not load
-
-            self._camera = open_camera(self.model, self.data, render_mode, render_size)
+        self._film(self.model, self.data, render_mode, render_size)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -74,8 +64,7 @@ class MujocoSkillEnv(gym.Env[np.ndarray, np.ndarray]):
         self.set_dynamics(self.space.check(chosen) if chosen is not None else draw(self.tasks, self.np_random))
         self._place(*self.robot.start(self.np_random))
         observation = self.robot.body.observe(self.data.qpos[None], self.data.qvel[None], np.zeros(1))
-        if self.render_mode == "human":
-            self.render()
+        self._show()
         return observation[0], {"task": dict(self.current_task)}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -97,8 +86,7 @@ class MujocoSkillEnv(gym.Env[np.ndarray, np.ndarray]):
         qpos, qvel, mean_speed = data.qpos[None], data.qvel[None], (data.qpos[:1] - x) / robot.step_s
         contact = data.cfrc_ext[None] if robot.options.contact_cost else None
         reward = robot.reward(Motion(qpos, qvel, mean_speed, speed, control, contact))
-        if self.render_mode == "human":
-            self.render()
+        self._show()
         return robot.body.observe(qpos, qvel, mean_speed)[0], float(reward[0]), False, False, info
 
     def set_dynamics(self, task: Task) -> None:
@@ -114,16 +102,6 @@ class MujocoSkillEnv(gym.Env[np.ndarray, np.ndarray]):
         self._mask = self.robot.mask(self.current_task)[None]
         if self._camera is not None:
             self._paint()
-
-    def render(self) -> np.ndarray | None:
-        """Return an image (H, W, 3) for `"rgb_array"`; shows the robot in the window for `"human"`."""
-        return None if self._camera is None else self._camera.take()
-
-    def close(self) -> None:
-        """Give the renderer back."""
-        if self._camera is not None:
-            self._camera.close()
-            self._camera = None
 
     def _paint(self) -> None:
         """Colour the links behind motors that do not obey red."""

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium as gym
 import mujoco
 import numpy as np
 
 from sami_runtime.errors import UnknownName
+from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.panda_mujoco.model import SUBSTEPS, dynamics
 from sami_train.envs.panda_mujoco.world import GOAL, World
 from sami_train.envs.tasks import Task, draw
 
-if TYPE_CHECKING:
-    from sami_train.envs.mujoco.camera import Camera
 
-
-class PandaMujocoEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
+class PandaMujocoEnv(Filmed, gym.Env[dict[str, np.ndarray], np.ndarray]):
     """Move a cube of unknown mass on a table of unknown friction: `PandaSkillEnv` in another physics.
 
     Observation, action, tasks, rewards and ends are those of `PandaSkillEnv`, and the same seed begins the same
@@ -39,7 +37,7 @@ class PandaMujocoEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
         SamiError: there is no display for `"human"`, or no OpenGL for `"rgb_array"`.
     """
 
-    metadata = {"render_modes": ["rgb_array", "human"], "render_fps": round(PANDA.rate_hz)}  # noqa: RUF012 (as the base)
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": round(PANDA.rate_hz)}  # noqa: RUF012 (as the base)
 
     def __init__(
         self,
@@ -52,20 +50,14 @@ class PandaMujocoEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
         self.tasks = PANDA_TASKS.resolve(tasks)
         if reward not in ("sparse", "dense"):
             raise UnknownName("reward", reward, ["sparse", "dense"])
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise UnknownName("render mode", str(render_mode), self.metadata["render_modes"])
-        self.reward, self.end_on_fall, self.render_mode = reward, end_on_fall, render_mode
+        self.reward, self.end_on_fall = reward, end_on_fall
         self.world = World()
         self.model, self.data = self.world.model, mujoco.MjData(self.world.model)
         self._scratch = mujoco.MjData(self.model)
         self.goal = np.zeros(3)
         self.observation_space: gym.Space[Any] = self.world.observation_space
         self.action_space = self.world.action_space
-        self._camera: Camera | None = None
-        if render_mode is not None:
-            from sami_train.envs.mujoco.camera import open_camera  # OpenGL, which most uses need not load
-
-            self._camera = open_camera(self.model, self.data, render_mode, render_size)
+        self._film(self.model, self.data, render_mode, render_size)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -81,8 +73,7 @@ class PandaMujocoEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
         self.data.mocap_pos[0] = self.goal
         mujoco.mj_forward(self.model, self.data)
         flat = self._observe()
-        if self.render_mode == "human":
-            self.render()
+        self._show()
         return PANDA.layout.unflatten(flat), self._info(flat)
 
     def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
@@ -99,8 +90,7 @@ class PandaMujocoEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
             mujoco.mj_step(self.model, data)
         flat = self._observe()
         info = self._info(flat)
-        if self.render_mode == "human":
-            self.render()
+        self._show()
         far = np.linalg.norm(flat[GOAL.achieved] - self.goal)
         reward = -float(far) if self.reward == "dense" else -float(not info["is_success"])
         ends = info["is_success"] or (self.end_on_fall and info["fallen"])
@@ -120,16 +110,6 @@ class PandaMujocoEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
     def skill(self) -> str:
         """Return the skill being executed now, from contacts and height as the paper's appendix C.1 defines."""
         return self.world.skill(self.data)
-
-    def render(self) -> np.ndarray | None:
-        """Return an image (H, W, 3) for `"rgb_array"`; shows the robot in the window for `"human"`."""
-        return None if self._camera is None else self._camera.take()
-
-    def close(self) -> None:
-        """Give the renderer back."""
-        if self._camera is not None:
-            self._camera.close()
-            self._camera = None
 
     def _observe(self) -> np.ndarray:
         return self.world.observe(self.data.qpos[None], self.data.qvel[None], self.goal[None])[0]
