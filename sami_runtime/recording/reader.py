@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
+from sami_runtime.adapters.base import Observation
 from sami_runtime.documents import plain_strings, printable, unique
 from sami_runtime.errors import RecordingError
 from sami_runtime.loop.pilot import Ending
+from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import (
     CLOSED,
@@ -29,6 +33,9 @@ from sami_runtime.recording.format import (
 )
 from sami_runtime.recording.unpack import records
 
+STEPS = (Outcome.ACTED, Outcome.PILOTED, Outcome.LATE)
+"""Outcomes of ticks that are steps of an episode: the policy acted, a person drove, or the last action stood because
+the answer came too late."""
 DAMAGED = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError)
 """What reading a file that somebody wrote may raise, besides mcap's own."""
 
@@ -53,6 +60,33 @@ class Recording:
         """Files of the models that drove, in their order: more than one where the model was swapped."""
         swaps = [step.record.swapped.path for step in self.steps if step.record.swapped]
         return (self.about["model"]["path"], *swaps)
+
+    def stretches(
+        self, usable: Callable[[Observation, np.ndarray], bool]
+    ) -> Iterator[tuple[int, list[StepRecord], bool]]:
+        """Yield the number of its episode, the steps of each stretch without a gap, and whether it reaches its end.
+
+        Where the loop held, refused, fell back, paused or missed ticks, what was observed is not what the robot went on
+        from, so a stretch ends there. Between two steps of a slower policy the last action may stand.
+
+        Args:
+            usable: of what was observed and what was executed, whether it may be part of a stretch.
+        """
+        by_episode: dict[int, list[StepRecord]] = {}
+        for number, record in self.steps:
+            by_episode.setdefault(number, []).append(record)
+        for number, ticks in by_episode.items():
+            stretch: list[StepRecord] = []
+            for record in ticks:
+                seen, done = record.observation, record.executed
+                good = record.outcome in STEPS and seen is not None and done is not None and usable(seen, done)
+                if stretch and (record.missed or not (good or record.outcome is Outcome.STANDING)):
+                    yield number, stretch, False
+                    stretch = []
+                if good:
+                    stretch.append(record)
+            if stretch:
+                yield number, stretch, True
 
     def __str__(self) -> str:
         model = self.about["model"]

@@ -21,15 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.errors import RecordingError
-from sami_runtime.loop.tick import Outcome, StepRecord
+from sami_runtime.loop.tick import StepRecord
 from sami_runtime.recording.reader import Recording
 from sami_runtime.tables.table import arrow_parts, require_new
 
 VERSION = "v3.0"
 PLACE = "chunk-000/file-000.parquet"
 PATTERN = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
-STEPS = (Outcome.ACTED, Outcome.PILOTED, Outcome.LATE)
-"""Outcomes of ticks that are steps of an episode; between them the last action may stand."""
 STATE, ACTION, REWARD, DONE, SUCCESS = "observation.state", "action", "next.reward", "next.done", "next.success"
 COUNTED = ("frame_index", "episode_index", "index", "task_index")
 
@@ -91,23 +89,10 @@ def write_lerobot(recording: Recording, folder: Path) -> int:
 def _stretches(recording: Recording) -> Iterator[tuple[int, list[StepRecord], bool]]:
     """Yield the number of its episode, the steps of each stretch without a gap, and whether it reaches its end."""
     names = {signal.name for signal in recording.contract.observation}
-    by_episode: dict[int, list[StepRecord]] = {}
-    for number, record in recording.steps:
-        if record.swapped and record.swapped.contract.observation != recording.contract.observation:
-            raise RecordingError(f"in {recording.path} a model took over that reads other signals; use --parquet.")
-        by_episode.setdefault(number, []).append(record)
-    for number, records in by_episode.items():
-        stretch: list[StepRecord] = []
-        for record in records:
-            usable = record.outcome in STEPS and record.observation is not None and record.executed is not None
-            usable = usable and record.observation is not None and names <= record.observation.values.keys()
-            if stretch and (record.missed or not (usable or record.outcome is Outcome.STANDING)):
-                yield number, stretch, False
-                stretch = []
-            if usable:
-                stretch.append(record)
-        if stretch:
-            yield number, stretch, True
+    swaps = (step.record.swapped for step in recording.steps)
+    if any(swap and swap.contract.observation != recording.contract.observation for swap in swaps):
+        raise RecordingError(f"in {recording.path} a model took over that reads other signals; use --parquet.")
+    return recording.stretches(lambda seen, _: names <= seen.values.keys())
 
 
 def _features(recording: Recording, stretches: list[tuple[int, list[StepRecord], bool]]) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from typing import Any
 
 import onnx
 
-from sami_runtime.model.artifact import read_artifact
+from sami_runtime.checks.verify import verify
+from sami_runtime.model.artifact import graph_sha256, read_artifact
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.contract import Contract
+from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.model.seen import Seen
 from sami_runtime.signals import Signal
 from sami_train.envs.spec import EnvironmentSpec
@@ -27,6 +29,22 @@ def write_model(path: Path, graph: onnx.ModelProto, contract: Contract) -> Contr
     with unfinished(path) as file:
         file.write_bytes(graph.SerializeToString())
         return read_artifact(file).contract
+
+
+def write_verified(path: Path, graph: onnx.ModelProto, contract: Contract, golden: GoldenSteps) -> Contract:
+    """Write a graph and its contract with golden steps of their own as one file, which does what they say.
+
+    Raises:
+        CheckFailed: it does not; then none is written, or what was there stays.
+        ArtifactError, ContractError: as of `write_model`.
+    """
+    digest = graph_sha256(graph.SerializeToString())
+    contract = contract.model_copy(update={"golden": contract.pack_golden(golden), "weights_sha256": digest})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with unfinished(path) as file:
+        contract = write_model(file, graph, contract)
+        verify(file).require()
+    return contract
 
 
 def attach(model: Path, atlas: Atlas | None) -> Contract:

@@ -9,13 +9,14 @@ unless the world ended the episode: nothing is worth anything after that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import SamiError
 from sami_runtime.recording.reader import Recording, read_recording
 from sami_train.envs.spec import EnvironmentSpec
@@ -26,10 +27,6 @@ from sami_train.given.alike import unlike
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
 
-STEPS = ("acted", "piloted", "late")
-"""Outcomes of ticks that are steps of an episode."""
-BETWEEN = "standing"
-"""The outcome of a tick between two of the policy."""
 SHORTEST = 2
 """Steps that a stretch must have to teach anything."""
 
@@ -66,7 +63,7 @@ def recorded_episodes(
         recording = read_recording(path)
         _require_fit(recording, spec)
         found = 0
-        for number, ended, stretch in _stretches(recording):
+        for number, stretch, ended in recording.stretches(_are_finite):
             task = stretch[0].info.get("task", {})
             key = task or {"recording": str(path)}
             known += [] if key in known else [key]
@@ -95,28 +92,8 @@ def _require_fit(recording: Recording, spec: EnvironmentSpec) -> None:
         )
 
 
-def _stretches(recording: Recording) -> Iterator[tuple[int, bool, list[StepRecord]]]:
-    """Yield the number of its episode, whether it reaches that episode's end, and the ticks of each stretch."""
-    ticks: dict[int, list[StepRecord]] = {}
-    for number, record in recording.steps:
-        ticks.setdefault(number, []).append(record)
-    for number, records in ticks.items():
-        stretch: list[StepRecord] = []
-        for record in records:
-            usable = _usable(record)
-            if stretch and (record.missed or not (usable or record.outcome.value == BETWEEN)):
-                yield number, False, stretch
-                stretch = []
-            if usable:
-                stretch.append(record)
-        if stretch:
-            yield number, True, stretch
-
-
-def _usable(record: StepRecord) -> bool:
-    if record.outcome.value not in STEPS or record.observation is None or record.executed is None:
-        return False
-    return all(np.isfinite(value).all() for value in (record.executed, *record.observation.values.values()))
+def _are_finite(seen: Observation, executed: np.ndarray) -> bool:
+    return all(np.isfinite(value).all() for value in (executed, *seen.values.values()))
 
 
 class _Judge:

@@ -13,16 +13,15 @@ import onnx
 
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
-from sami_runtime.model.artifact import graph_sha256, read_artifact
+from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.model.lookahead import MOST_STEPS, Lookahead
 from sami_runtime.session.session import Session
-from sami_train.export.model_file import write_model
+from sami_train.export.model_file import write_verified
 from sami_train.lookahead.compose import in_front, with_room, without
 from sami_train.lookahead.fit import Fit
 from sami_train.lookahead.forward_model import ForwardModel
-from sami_train.machine.files import unfinished
 
 SEED = 5
 
@@ -60,13 +59,7 @@ def attach_lookahead(model: Path, out: Path, steps: int, found: Fit, fitted: str
     )
     contract = with_room(contract, steps).model_copy(update={"lookahead": lookahead})
     graph = in_front(without(graph, contract), contract, found.model)
-    golden = contract.pack_golden(golden_steps(Session(artifact), contract, found.model))
-    digest = graph_sha256(graph.SerializeToString())
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with unfinished(out) as file:
-        contract = write_model(file, graph, contract.model_copy(update={"golden": golden, "weights_sha256": digest}))
-        verify(file).require()
-    return contract
+    return write_verified(out, graph, contract, golden_steps(Session(artifact), contract, found.model))
 
 
 def golden_steps(session: Session, contract: Contract, forward: ForwardModel) -> GoldenSteps:

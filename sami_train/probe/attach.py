@@ -12,15 +12,14 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
-from sami_runtime.model.artifact import Artifact, graph_sha256, read_artifact
+from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.contract import CONTEXT, Contract
 from sami_runtime.model.probe import NODES, PROBE, ProbedFeature, is_probe
 from sami_train.contexts.collect import collect_contexts
 from sami_train.contexts.fit_atlas import usual_window
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
-from sami_train.export.model_file import write_model
-from sami_train.machine.files import unfinished
+from sami_train.export.model_file import write_verified
 from sami_train.probe.fit import Fitted, fit
 from sami_train.probe.readout import Readout, answers, bounds, widths
 from sami_train.probe.tasks import unseen_tasks, varying
@@ -96,13 +95,7 @@ def attach_probe(model: Path, out: Path, found: Fitted) -> Contract:
     kept = {name: value for name, value in old.answers.items() if not name.startswith(PROBE)}
     kept |= answers(readout, carried, kept[CONTEXT]) if carried else {}
     steps = type(old)(**{**vars(old), "answers": {name: kept[name] for name in contract.answers}})
-    digest = graph_sha256(graph.SerializeToString())
-    contract = contract.model_copy(update={"golden": contract.pack_golden(steps), "weights_sha256": digest})
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with unfinished(out) as file:
-        contract = write_model(file, graph, contract)
-        verify(file).require()
-    return contract
+    return write_verified(out, graph, contract, steps)
 
 
 def _columns(features: tuple[ProbedFeature, ...]) -> list[int]:

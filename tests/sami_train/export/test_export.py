@@ -34,6 +34,14 @@ def make_agent(method, env=None):
     return agent
 
 
+def export_tiny(path):
+    """An untrained Panda policy as a file."""
+    agent = make_agent("satesac")
+    config = {"env": "panda", "method": "satesac", "network": agent.config.network.model_dump(mode="json")}
+    export(agent, path, {"method": "SaTESAC", "config": config}, None)
+    return path
+
+
 @pytest.fixture(scope="module")
 def agent():
     return make_agent("satesac")

@@ -22,7 +22,7 @@ from sami_train.lookahead.compose import without
 from sami_train.lookahead.fit import Fit, fit
 from sami_train.lookahead.forward_model import ForwardModel
 from sami_train.lookahead.transitions import roll_out
-from tests.sami_train.export.test_export import make_agent
+from tests.sami_train.export.test_export import export_tiny, make_agent
 
 SPEC = environment("panda")
 STEPS = 3
@@ -40,11 +40,7 @@ def made(seed=0, steps=STEPS, context=6):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    path = tmp_path_factory.mktemp("plain") / "tiny.onnx"
-    agent = make_agent("satesac")
-    config = {"env": "panda", "method": "satesac", "network": agent.config.network.model_dump(mode="json")}
-    export(agent, path, {"method": "SaTESAC", "config": config}, None)
-    return path
+    return export_tiny(tmp_path_factory.mktemp("plain") / "tiny.onnx")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from sami_train.probe.attach import attach_probe, measure_probe
 from sami_train.probe.fit import RATE, fit
 from sami_train.probe.readout import answers
 from sami_train.probe.tasks import unseen_tasks, varying
-from tests.sami_train.export.test_export import make_agent
+from tests.sami_train.export.test_export import export_tiny, make_agent
 from tests.sami_train.lookahead.test_attach import made
 
 PANDA, CHEETAH = environment("panda"), environment("crippled-half-cheetah")
@@ -49,11 +49,7 @@ def told(spec, count, seed=0, noise=NOISE, hidden=()):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    path = tmp_path_factory.mktemp("plain") / "tiny.onnx"
-    agent = make_agent("satesac")
-    config = {"env": "panda", "method": "satesac", "network": agent.config.network.model_dump(mode="json")}
-    export(agent, path, {"method": "SaTESAC", "config": config}, None)
-    return path
+    return export_tiny(tmp_path_factory.mktemp("plain") / "tiny.onnx")
 
 
 @pytest.fixture(scope="module")
