@@ -64,7 +64,7 @@ for package in (sami_runtime, sami_train, sami_cli):
 for name in ("torch", "stable_baselines3", "onnx", "gymnasium", "pybullet"):
     assert importlib.util.find_spec(name) is None, f"{name} came along with the wheel"
 print("torch and the simulators are absent")
-for name in ("sami_runtime/py.typed", "sami_train/py.typed", "sami_train/config/presets/panda/fast-cpu.toml", "sami_train/config/presets/mujoco/paper.toml", "sami_runtime/gap/modest.toml"):
+for name in ("sami_runtime/py.typed", "sami_train/py.typed", "sami_train/config/presets/fast-cpu.toml", "sami_train/config/presets/paper.toml", "sami_runtime/gap/modest.toml"):
     package, _, path = name.partition("/")
     assert files(package).joinpath(path).is_file(), f"{name} is not in the wheel"
 print("types, presets and gaps are in the wheel")
@@ -74,7 +74,7 @@ shipped = {path.stem for path in folder.iterdir() if path.suffix == ".onnx"}
 assert "panda-satesac" in shipped, shipped
 for name in shipped:
     assert folder.joinpath(f"{name}.md").is_file() and folder.joinpath(f"{name}.png").is_file(), f"{name} has no card"
-assert {path.suffix for path in folder.iterdir() if path.is_file()} == {".onnx", ".md", ".png", ".py"}
+assert {path.suffix for path in folder.iterdir() if path.is_file()} == {".onnx", ".safetensors", ".md", ".png", ".py"}
 assert not folder.joinpath("runs").exists()
 print("models and their cards are in the wheel:", *sorted(shipped))
 

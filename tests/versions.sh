@@ -1,0 +1,46 @@
+#!/bin/sh
+# Do the lower bounds in pyproject.toml hold, and does it work with what was released today? Installs the oldest versions
+# that it allows, or the newest, into a fresh environment, and runs the tests there.
+#
+#     sh tests/versions.sh PYTHON oldest|newest [PYTEST ARGUMENTS]        # all tests but tests/real, if none are named
+#
+# uv resolves, pip installs. Whatever torch brings along for GPUs is left out. Nothing is left behind.
+set -eu
+
+[ $# -ge 2 ] || { echo "usage: sh tests/versions.sh PYTHON oldest|newest [PYTEST ARGUMENTS]" >&2; exit 2; }
+case $2 in
+    oldest) resolution=lowest-direct ;;
+    newest) resolution=highest ;;
+    *) echo "'$2' is neither oldest nor newest" >&2; exit 2 ;;
+esac
+python=$1 which=$2
+shift 2
+[ $# -gt 0 ] || set -- -n auto --dist loadfile
+
+case $python in /*) ;; *) python=$(pwd)/$python ;; esac
+repository=$(cd "$(dirname "$0")/.." && pwd)
+place=$(mktemp -d "${TMPDIR:-/tmp}/sami-versions.XXXXXX")
+trap 'rm -rf "$place"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# A copy: installing leaves *.egg-info beside the sources.
+mkdir "$place/source"
+(cd "$repository" && tar -cf - --exclude='./.venv' --exclude='./runs' --exclude='*.egg-info' --exclude='__pycache__' .) |
+    (cd "$place/source" && tar -xf -)
+cd "$place/source"
+"$python" -m venv "$place/venv"
+bin=$place/venv/bin
+"$bin/python" -m pip install --quiet -c constraints.txt uv
+extras=
+for extra in cpu panda mujoco panda-mujoco robotics train record convert ik sign report; do extras="$extras --extra $extra"; done
+# shellcheck disable=SC2086
+"$bin/uv" pip compile --quiet --no-header --no-annotate --resolution $resolution $extras \
+    --python "$bin/python" pyproject.toml -o "$place/resolved.txt"
+grep -vE '^(nvidia-|cuda-|triton)' "$place/resolved.txt" >"$place/wanted.txt"
+"$bin/python" -m pip install --quiet --no-deps -r "$place/wanted.txt"
+"$bin/python" -m pip install --quiet -c constraints.txt pytest pytest-xdist imageio
+"$bin/python" -m pip install --quiet --no-deps -e .
+"$bin/sami" doctor
+"$bin/python" -m pytest -q -p no:cacheprovider "$@" ||
+    { echo "the tests fail with the $which versions: $(tr '\n' ' ' <"$place/wanted.txt")" >&2; exit 1; }
