@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -43,15 +44,15 @@ def main() -> None:
     print(json.dumps(found, indent=2) if arguments.json else told(found))
 
 
-def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any]:
-    """Median times [s] by steps per draw, with and without the contrastive loss, and shares of operations."""
+def prepared(env: str, preset: str, episodes: int, changes: Mapping[str, Any] | None = None) -> tuple[Any, Any, Any]:
+    """Return an agent, a buffer of episodes that its first policy made, and the configuration."""
     from sami_train.agent.context_sac import ContextSAC
     from sami_train.config.resolve import resolve
     from sami_train.runs.train import make_env, prepare_torch
 
     # Of two tasks only, so that few episodes are enough for what compares those of one task.
-    changes = {"collection.collectors": 0, "collection.tasks": [0, 1], "learning.buffer_episodes": episodes}
-    config = resolve(preset, {"env": env, **changes})
+    small = {"collection.collectors": 0, "collection.tasks": [0, 1], "learning.buffer_episodes": episodes}
+    config = resolve(preset, {"env": env, **small, **(changes or {})})
     prepare_torch(config)
     agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
     buffer, source = agent.make_buffer(), agent._source()
@@ -61,7 +62,12 @@ def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any
             agent.policy.features.update(episode.observations)
     # A policy that has not learned fails alike everywhere, and what is alike is not contrasted.
     buffer.returns[: len(buffer)] = np.random.default_rng(1).permutation(len(buffer))
+    return agent, buffer, config
 
+
+def measure(env: str, preset: str, updates: int, episodes: int) -> dict[str, Any]:
+    """Median times [s] by steps per draw, with and without the contrastive loss, and shares of operations."""
+    agent, buffer, config = prepared(env, preset, episodes)
     learner, rng = agent.learner, np.random.default_rng(0)
     cases = [(steps, False) for steps in STEPS] + [(config.learning.steps_per_draw, True)]
     times: dict[tuple[int, bool], list[float]] = {case: [] for case in cases}

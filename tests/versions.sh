@@ -33,13 +33,12 @@ cd "$place/source"
 bin=$place/venv/bin
 "$bin/python" -m pip install --quiet -c constraints.txt uv
 extras=
-for extra in cpu panda mujoco panda-mujoco robotics train record convert ik sign report; do extras="$extras --extra $extra"; done
+for extra in cpu panda mujoco panda-mujoco robotics train record convert ik sign report dev; do extras="$extras --extra $extra"; done
 # shellcheck disable=SC2086
 "$bin/uv" pip compile --quiet --no-header --no-annotate --resolution $resolution $extras \
     --python "$bin/python" pyproject.toml -o "$place/resolved.txt"
 grep -vE '^(nvidia-|cuda-|triton)' "$place/resolved.txt" >"$place/wanted.txt"
 "$bin/python" -m pip install --quiet --no-deps -r "$place/wanted.txt"
-"$bin/python" -m pip install --quiet -c constraints.txt pytest pytest-xdist imageio
 "$bin/python" -m pip install --quiet --no-deps -e .
 "$bin/sami" doctor
 "$bin/python" -m pytest -q -p no:cacheprovider "$@" ||

@@ -311,9 +311,9 @@ class Learner:
                 log_temperature.clamp_(min=float(np.log(cfg.minimum_temperature)))
 
     def _autocast(self) -> AbstractContextManager[None]:
-        enabled = self.learning.bf16 and self.device.type == "cpu"
+        kind = self.device.type
         # Entered anew for each use: its cache of cast weights must not outlive an optimiser's step.
-        return torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled)
+        return torch.autocast(kind, torch.bfloat16, enabled=self.learning.bf16 and kind in ("cpu", "cuda"))
 
 
 def _told(contrastive: ContrastiveLoss) -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""How fast a gradient step could be on another device, on paper, from what it computes, moves and launches.
+
+    python benchmarks/roofline.py [--env panda] [--preset fast-cpu] [--tflops 67] [--bandwidth 3.35] [--launch-us 5]
+
+Counts one update here: floating point operations (matrix products and what LSTMs are made of), bytes that must move at
+least once (weights with their gradients and Adam's two moments, and the batch), and operators, each of which is at
+least one launch on a GPU. The device is given by its data sheet: peak Tflop/s in float32, memory in TB/s, and what a
+launch takes. The bound is the longest of the three. The default is an H100 SXM: 67 Tflop/s, 3.35 TB/s, 5 us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from gradient_step import prepared
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
+
+WARM_UP, UPDATES = 3, 10
+LAUNCHED = (
+    "aten::view",
+    "aten::t",
+    "aten::transpose",
+    "aten::reshape",
+    "aten::expand",
+    "aten::slice",
+    "aten::detach",
+    "aten::unsqueeze",
+    "aten::squeeze",
+    "aten::select",
+    "aten::as_strided",
+    "aten::permute",
+    "aten::split",
+    "aten::narrow",
+    "aten::empty",
+    "aten::chunk",
+    "aten::alias",
+    "aten::resolve",
+    "aten::result_type",
+)
+"""Operators that only look at a tensor in another way, and launch nothing; all that begin so."""
+
+
+def main() -> None:
+    """Count, and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--env", default="panda", help="environment (panda)")
+    parser.add_argument("--preset", default="fast-cpu", help="preset (fast-cpu)")
+    parser.add_argument("--episodes", type=int, default=64, help="episodes in the buffer (64)")
+    parser.add_argument("--tflops", type=float, default=67.0, help="peak in float32, Tflop/s (67)")
+    parser.add_argument("--bandwidth", type=float, default=3.35, help="of its memory, TB/s (3.35)")
+    parser.add_argument("--launch-us", type=float, default=5.0, help="of a kernel, us (5)")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    arguments = parser.parse_args()
+    found = count(arguments.env, arguments.preset, arguments.episodes)
+    found |= bound(found, arguments.tflops, arguments.bandwidth, arguments.launch_us)
+    print(json.dumps(found, indent=2) if arguments.json else told(found))
+
+
+def count(env: str, preset: str, episodes: int) -> dict[str, Any]:
+    """Return what an update without the contrastive loss computes, moves and launches, and what it takes here."""
+    agent, buffer, config = prepared(env, preset, episodes)
+    learner, rng = agent.learner, np.random.default_rng(0)
+    times = []
+    for _ in range(WARM_UP + UPDATES):
+        start = time.perf_counter()
+        learner.update(buffer, rng, False)
+        times.append(time.perf_counter() - start)
+    with FlopCounterMode(display=False) as counter:
+        learner.update(buffer, rng, False)
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        learner.update(buffer, rng, False)
+    # Operators that call others are no launch themselves: what they do is counted where it is done.
+    events = [event for event in profiled.events() if event.name.startswith("aten::")]
+    leaves = [event for event in events if not event.cpu_children and not event.name.startswith(LAUNCHED)]
+    learned = [*agent.policy.actor.parameters(), *agent.policy.critic.parameters(), *agent.policy.encoder.parameters()]
+    weights = sum(parameter.numel() for parameter in learned)
+    steps = config.learning.batch_episodes * (config.learning.window or buffer.horizon)
+    numbers = steps * (buffer.observations.shape[2] + buffer.actions.shape[2])
+    return {
+        "env": env,
+        "preset": preset,
+        "here_ms": 1e3 * float(np.median(times[WARM_UP:])),
+        "threads": torch.get_num_threads(),
+        "flop": counter.get_total_flops() + _lstm_flop(agent.policy, steps),
+        # Weight, gradient and two moments, read and written; the targets' weights; the batch once.
+        "bytes": 4 * (8 * weights + 3 * weights + numbers),
+        "launches": len(leaves),
+        "weights": weights,
+    }
+
+
+def _lstm_flop(policy: Any, steps: int) -> int:
+    """Return what the counter does not see in LSTMs: 2 flop a weight and step, three times that with a gradient."""
+    layers = [module for module in policy.encoder.modules() if isinstance(module, torch.nn.LSTM)]
+    weights = sum(parameter.numel() for layer in layers for parameter in layer.parameters())
+    return 2 * weights * steps * (3 + 1)  # and once without a gradient, by the momentum encoder
+
+
+def bound(found: dict[str, Any], tflops: float, bandwidth: float, launch_us: float) -> dict[str, Any]:
+    """Return how long an update takes at least on a device, by what bounds it [ms]."""
+    parts = {
+        "computing_ms": 1e3 * found["flop"] / (tflops * 1e12),
+        "moving_ms": 1e3 * found["bytes"] / (bandwidth * 1e12),
+        "launching_ms": 1e-3 * found["launches"] * launch_us,
+    }
+    return {
+        **parts,
+        "bound_ms": max(parts.values()),
+        "device": f"{tflops:g} Tflop/s, {bandwidth:g} TB/s, {launch_us:g} us",
+    }
+
+
+def told(found: dict[str, Any]) -> str:
+    """Return the result as text."""
+    env, preset, flop, moved = found["env"], found["preset"], found["flop"] / 1e9, found["bytes"] / 1e6
+    computing, moving, launching = (found[f"{part}_ms"] for part in ("computing", "moving", "launching"))
+    return "\n".join(
+        (
+            f"{env}, preset {preset}: {found['here_ms']:.1f} ms an update here, {found['threads']} threads",
+            f"it computes {flop:.2f} Gflop, moves {moved:.1f} MB, launches {found['launches']}",
+            f"on a device of {found['device']}:",
+            f"computing {computing:.3f} ms, moving {moving:.3f} ms, launching {launching:.2f} ms",
+            f"so at least {found['bound_ms']:.2f} ms an update, {1e3 / found['bound_ms']:.0f} a second",
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
