@@ -3,7 +3,8 @@
 It is what ros2_control would be on a robot, without ROS: `/joint_states` 100 times a second, with the joints in an
 order of its own; a controller of joint velocities, which goes on with the last one for ever; a controller of the
 gripper's position. A camera tells the cube's pose 30 times a second, late, in a frame of its own and by a clock of its
-own. Where the cube is to go is told when an episode begins. It knows nothing of a policy.
+own. Where the cube is to go is told when an episode begins. It knows nothing of a policy. It asks for real-time
+priority where it may have it, as a robot is late for nobody.
 
     export CYCLONEDDS_URI=file://$PWD/loopback.xml
     python robot.py               # until Ctrl-C; 60 s with `python robot.py 60`
@@ -25,11 +26,12 @@ import gymnasium
 import numpy as np
 
 import sami_train.envs  # noqa: F401 - registers the world
-from sami_runtime import MonotonicClock
+from sami_runtime import MonotonicClock, real_time
 from sami_runtime.adapters.ros2.messages import JointState, Numbers, Pose
 from sami_runtime.adapters.ros2.node import open_node
 from sami_runtime.adapters.ros2.settings import Qos
 from sami_runtime.kit import Frame
+from sami_runtime.realtime import highest_priority
 
 TICK_S, STEP_S, FRAME_S = 0.01, 0.002, 1 / 30
 CAMERA = Frame.of([0.45, -0.5, 0.62], rpy=[-2.3, 0.15, 0.62])
@@ -158,4 +160,5 @@ if __name__ == "__main__":
     parser.add_argument("--late", type=float, default=0.03, help="of the camera [s] (0.03)")
     parser.add_argument("--domain", type=int, help="of ROS (ROS_DOMAIN_ID, or 0)")
     given = parser.parse_args()
-    serve(given.seconds, given.speed, given.late, given.domain)
+    with real_time(min(highest_priority(), 50) or None):
+        serve(given.seconds, given.speed, given.late, given.domain)

@@ -39,7 +39,7 @@ HOME_S, HOME_RAD, HOME_PERIOD_S, HOME_GAIN = 30.0, 0.02, 0.02, 3.0
 """Longest way home [s]; how near a joint has to come; how often it is steered; how fast for each radian [1/s]."""
 NEAR_RAD = 0.05
 """How far a joint may be from home where the arm may not move there [rad]."""
-FRESH_S = 0.2
+FRESH_S = 0.3
 """Oldest joints by which the arm is moved home [s]."""
 FLUSH_S = 0.2
 """How long [s] the last command may take to be heard."""
