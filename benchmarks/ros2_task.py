@@ -127,7 +127,8 @@ def rounds(given):
     node, came = open_node("cyclonedds", DOMAIN, MonotonicClock()), threading.Event()
     node.subscribe("/joint_states", JointState, Qos(), lambda said, _: came.set())
     command = node.publisher("/commands", Numbers, Qos())
-    other = subprocess.Popen([sys.executable, __file__, "--echo"])
+    priority = [] if given.priority is None else ["--priority", str(given.priority)]
+    other = subprocess.Popen([sys.executable, __file__, "--echo", *priority])
     try:
         while not (node.subscribers("/commands") and node.publishers("/joint_states")):
             time.sleep(0.05)
@@ -166,9 +167,11 @@ def main():
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     os.environ.setdefault("CYCLONEDDS_URI", f"file://{HERE / 'loopback.xml'}")
-    if given.echo:
-        echo()
-    told = rounds(given) if given.rounds else {"model": given.model, "settings": vars(given), **drive(given)}
+    with real_time(given.priority if given.echo or given.rounds else None):
+        if given.echo:
+            echo()
+        told = rounds(given) if given.rounds else {}
+    told = told or {"model": given.model, "settings": vars(given), **drive(given)}
     told["settings"] = {key: value for key, value in vars(given).items() if key not in ("json", "echo")}
     print(json.dumps({key: value for key, value in told.items() if key != "episodes"}, indent=2))
     if given.json:

@@ -63,10 +63,10 @@ class Arm:
         """Put the cube somewhere, by a seed and perhaps the cube's mass and the table's friction; return its goal."""
         seed, *task = told
         if task:
-            self.engine.changeDynamics(self.bodies["object"], -1, mass=task[0])
-            self.engine.changeDynamics(self.bodies["table"], -1, lateralFriction=task[1])
-        draw = np.random.default_rng(int(seed))
-        place, self.goal = ([*draw.uniform(-0.15, 0.15, 2), 0.02] for _ in range(2))
+            self.world.set_dynamics(dict(zip(("mass", "friction"), task, strict=True)))
+        draw, place, self.goal = np.random.default_rng(int(seed)), [0.0] * 3, [0.0] * 3
+        while math.dist(place, self.goal) < 0.05:  # it would be there already
+            place, self.goal = ([*draw.uniform(-0.15, 0.15, 2), 0.02] for _ in range(2))
         self.engine.resetBasePositionAndOrientation(self.bodies["object"], place, (0.0, 0.0, 0.0, 1.0))
         self.engine.resetBaseVelocity(self.bodies["object"], [0.0] * 3, [0.0] * 3)
         return self.goal

@@ -96,7 +96,7 @@ def emergency_stop_of(adapter: Adapter) -> Callable[[], object] | None:
     return stop if callable(stop) else None
 
 
-def watch_of(adapter: Adapter) -> Callable[[Any], object] | None:
+def watch_of(adapter: Adapter) -> Callable[[Any], None] | None:
     """Return what an adapter wants to be told of each tick, where it has that."""
     watch = getattr(adapter, "watch", None)
     return watch if callable(watch) else None

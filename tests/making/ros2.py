@@ -146,7 +146,8 @@ if __name__ == "__main__":
     with dog or nullcontext():
         told = document(domain=domain, backend="cyclonedds", heard_s=20.0, success=None)
         with closing(make(clock, session.contract, told)) as robot:
-            with Run(session, robot, clock, limits=Limits.load(EXAMPLE / "limits.toml"), watchdog=dog, pilot=Up()) as run:
+            limits = Limits.load(EXAMPLE / "limits.toml")
+            with Run(session, robot, clock, limits=limits, watchdog=dog, pilot=Up()) as run:
                 run.episode(0, 2000, lambda record: print("ticked", flush=True) if record.step == 8 else None)
 """
 """A program that drives up and down for a minute, to be killed."""

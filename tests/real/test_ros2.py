@@ -113,7 +113,9 @@ def test_the_policy_brings_cubes_to_their_goals_and_those_who_watch_hear_how(
     assert "exploring" in phases
     assert phases <= {"exploring", "adapted", "re-adapting"}
     size = session.contract.context_size
-    assert any(len(each["sami: policy"].values["context"].split(",")) == size for each in told if "sami: policy" in each)
+    assert any(
+        len(each["sami: policy"].values["context"].split(",")) == size for each in told if "sami: policy" in each
+    )
     gate = [each["sami: gate"] for each in told]
     assert any(status.values["outcome"] == "acted" for status in gate)
     assert gate[-1].message == "stopped"

@@ -24,7 +24,7 @@ from sami_runtime.adapters.ros2.command import (
 from sami_runtime.adapters.ros2.diagnostics import diagnose, stopped
 from sami_runtime.adapters.ros2.messages import Diagnostics, JointState, Message, Numbers, Pose, Trajectory
 from sami_runtime.adapters.ros2.node import Publisher, open_node, why_silent
-from sami_runtime.adapters.ros2.settings import Settings
+from sami_runtime.adapters.ros2.settings import Qos, Settings
 from sami_runtime.adapters.ros2.sources import Joints, Sources, faults_of_signals
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError
@@ -65,9 +65,7 @@ class Ros2Adapter:
         sheet = contract.sheet.numbers if contract.sheet else {}
         ik, base = None, Frame.of(sheet["arm_base"].values if "arm_base" in sheet else (0.0, 0.0, 0.0))
         if arm := settings.kinematics:
-            self._home, self._width = (
-                np.array(sheet[name].values) for name in ("home_joints", "home_gripper_width")
-            )
+            self._home, self._width = (np.array(sheet[name].values) for name in ("home_joints", "home_gripper_width"))
             ik = DifferentialIK(arm.file, arm.hand, arm.joints, self._home, arm.speed)
         self.sources = Sources(settings, contract.observation, clock, ik, base)
         self._hand = Hand(settings, contract, ik, base) if ik and settings.command.action == "hand" else None
@@ -80,12 +78,14 @@ class Ros2Adapter:
         self._node = open_node(settings.backend, settings.domain, clock)
         try:
             self._publishers: dict[str, Publisher] = {}
-            sent = {settings.command.topic: (KINDS[settings.command.type], settings.command)}
+            sent: dict[str, tuple[type[Any], Qos]] = {}
+            sent[settings.command.topic] = (KINDS[settings.command.type], settings.command)
             for told in (settings.gripper, settings.episode):
                 sent |= {told.topic: (Numbers, told)} if told else {}
-            heard = settings.diagnostics and {settings.diagnostics.topic: (Diagnostics, settings.diagnostics)}
-            for topic, (kind, qos) in {**sent, **(heard or {})}.items():
+            for topic, (kind, qos) in sent.items():
                 self._publishers[topic] = self._node.publisher(topic, kind, qos)
+            if watched := settings.diagnostics:
+                self._publishers[watched.topic] = self._node.publisher(watched.topic, Diagnostics, watched)
             for name, each in settings.topics.items():
                 self._node.subscribe(each.topic, KINDS[each.type], each, partial(self.sources.hear, name))
             deadline = time.monotonic() + settings.heard_s
@@ -109,7 +109,7 @@ class Ros2Adapter:
         """Go home, and tell that an episode begins.
 
         Raises:
-            AdapterError: The arm does not arrive, or may not move and is elsewhere.
+            AdapterError: The arm does not arrive, or may not move and is elsewhere; or a signal did not come.
         """
         self._require_open()
         if self._hand and self.settings.kinematics:
@@ -125,6 +125,7 @@ class Ros2Adapter:
             # What was on its way when the world was told is of the time before.
             self.clock.sleep_until(self.clock.now() + self.settings.settle_s)
             self.sources.reset(False)
+        self.read()  # waits until all signals came, so that the first tick does not have to
 
     def read(self) -> Observation:
         """Return the newest of each signal, each with the time when it was measured.

@@ -125,7 +125,9 @@ def faults_of_command(settings: Settings, contract: Contract) -> list[str]:
         faults.append(f"the model's arm has {size} joints, kinematics.joints {len(settings.kinematics.joints)}")
     if command.action == "hand":
         if (action.name, action.elements) != (PANDA_ACTION.name, PANDA_ACTION.elements):
-            faults.append(f"command.action is 'hand', and the model writes {action.name} ({', '.join(action.elements)})")
+            faults.append(
+                f"command.action is 'hand', and the model writes {action.name} ({', '.join(action.elements)})"
+            )
         if settings.kinematics is None:
             return [*faults, "command.action is 'hand', which needs kinematics"]
         if command.joints and sorted(command.joints) != sorted(settings.kinematics.joints):
@@ -181,7 +183,7 @@ def arm_watchdog(settings: Settings, last: Numbers | None) -> None:
     Raises:
         AdapterError: It cannot.
     """
-    told = {"backend": settings.backend, "domain": settings.domain, "topic": settings.command.topic}
+    told: dict[str, Any] = {"backend": settings.backend, "domain": settings.domain, "topic": settings.command.topic}
     told |= {"qos": settings.command.model_dump(include=set(Qos.model_fields)), "data": last and last.data.tolist()}
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
         line.settimeout(REPLY_S)

@@ -132,7 +132,9 @@ class DdsNode:
     def _peers(self, reader: Any, topic: str) -> list[Peer]:
         known = reader.read(MANY)
         alive = [each for each in known if each.sample_info.instance_state == InstanceState.Alive]
-        return [Peer(_ros_name(each.type_name), _qos_of(each.qos)) for each in alive if each.topic_name == _mangled(topic)]
+        return [
+            Peer(_ros_name(each.type_name), _qos_of(each.qos)) for each in alive if each.topic_name == _mangled(topic)
+        ]
 
     def _listen(self) -> None:
         while self._open:

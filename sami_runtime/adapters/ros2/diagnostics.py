@@ -46,7 +46,7 @@ def stopped(contract: Contract, stamp: float) -> Diagnostics:
 
 
 def _gate(record: StepRecord, contract: Contract) -> Status:
-    tripped = STOP in record.limited_by or record.executed is None and record.outcome in FINE[:1]
+    tripped = STOP in record.limited_by
     level = ERROR if tripped else OK if record.outcome in FINE else WARN
     message = record.reason or record.outcome.value
     executed = {} if record.executed is None else dict(zip(contract.action.elements, record.executed, strict=True))

@@ -51,7 +51,7 @@ class Heard(Qos):
     clock: Literal["ours", "theirs"] = "ours"
     """Whose time the stamps are: this machine's and of all that keep it (chrony, PTP), or another one's."""
     delay_s: NotNegative = 0.0
-    """What no stamp tells [s]: how much older than its stamp a measurement is; with another clock, how late all come."""
+    """What no stamp tells [s]: how much older than its stamp a measurement is; by another clock, how late all come."""
     future_s: NotNegative = 0.005
     """How far [s] clocks that keep the same time may be apart: from there on a stamp lies in the future."""
     smooth_s: NotNegative = 0.0
@@ -65,10 +65,10 @@ class Source(_Table):
 
     of: str
     """One of the topics of these settings."""
-    field: Literal[
-        "position", "velocity", "effort", "rpy", "angular_velocity", "hand_position", "hand_velocity"
-    ] = "position"
-    """Of a pose: position, rpy, velocity, angular_velocity; of joints the first three, and the hand's by kinematics."""
+    field: Literal["position", "velocity", "effort", "rpy", "angular_velocity", "hand_position", "hand_velocity"] = (
+        "position"
+    )
+    """A pose has position, rpy and the velocities; joints have position, velocity, effort, and the hand's."""
     joints: tuple[str, ...] = ()
     """Whose, in the signal's order."""
     factor: Finite | tuple[Finite, ...] = 1.0
@@ -120,7 +120,7 @@ class Command(Qos):
     factor: Finite | tuple[Finite, ...] = 1.0
     """Theirs for one of ours, or one for each."""
     standing: Finite | tuple[Finite, ...] | Literal["last"]
-    """What is sent last, so that all rests: 0 to a controller of velocities. `"last"`: nothing, where positions hold."""
+    """What is sent last, so that all rests: 0 to velocity controllers. `"last"`: nothing, where positions hold."""
     gain: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Share of the way that an action makes in simulation, of the hand."""
     delay_s: NotNegative = 0.0

@@ -90,7 +90,9 @@ class Sources:
         with self._lock:
             try:
                 measured = self._measured(topic, said.stamp, received)
-                values = self._of_pose(topic, said, measured) if isinstance(said, Pose) else self._of_joints(topic, said)
+                values = (
+                    self._of_pose(topic, said, measured) if isinstance(said, Pose) else self._of_joints(topic, said)
+                )
                 if topic.settings.standing:
                     self._standing |= values
                     self.latest.always(**values)
@@ -121,7 +123,7 @@ class Sources:
 
     @property
     def _arm(self) -> str | None:
-        return self._settings.kinematics and self._settings.kinematics.of
+        return self._settings.kinematics.of if self._settings.kinematics else None
 
     def _measured(self, topic: Heeded, stamp: float, received: float) -> float:
         """Return when something was measured, by the loop's clock.

@@ -52,7 +52,7 @@ def test_a_backend_that_is_not_installed_is_told_with_the_extra_that_brings_it(m
     for backend in ("auto", "cyclonedds"):
         with pytest.raises(AdapterError, match=r"needs the package cyclonedds, not installed here.*\[ros2.*\]"):
             open_node(backend, 0, MonotonicClock())
-    with pytest.raises(AdapterError, match="needs the package rclpy.* Source a ROS 2 workspace, or take backend"):
+    with pytest.raises(AdapterError, match=r"needs the package rclpy.* Source a ROS 2 workspace, or take backend"):
         open_node("rclpy", 0, MonotonicClock())
 
 

@@ -37,7 +37,7 @@ def test_a_value_that_cannot_be_meant_is_refused_by_its_name(changed, fault):
 
 
 def test_all_faults_are_told_at_once():
-    with pytest.raises(AdapterError, match="backend.*heard_s.*command.gain"):
+    with pytest.raises(AdapterError, match=r"backend.*heard_s.*command\.gain"):
         settings(backend="x", heard_s=-1, command__gain=0)
 
 
