@@ -53,7 +53,9 @@ class RclpyNode:
         rclpy, executors = importlib.import_module("rclpy"), importlib.import_module("rclpy.executors")
         self._clock, self._open, self._faults = clock, True, dict[str, str]()
         self._context = rclpy.context.Context()
-        rclpy.init(context=self._context, domain_id=domain)
+        # Signals are the loop's: rclpy would leave before the last command was sent.
+        none = importlib.import_module("rclpy.signals").SignalHandlerOptions.NO
+        rclpy.init(context=self._context, domain_id=domain, signal_handler_options=none)
         self._node = rclpy.create_node("sami", context=self._context)
         self._executor = executors.SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
