@@ -1,10 +1,10 @@
 """A robot on ROS 2 to try the adapter on: PyBullet's Panda with a cube, in a process of its own, behind topics.
 
 It is what ros2_control would be on a robot, without ROS: `/joint_states` 100 times a second, with the joints in an
-order of its own; a controller of joint velocities, which goes on with the last one for ever; a controller of the
-gripper's position. A camera tells the cube's pose 30 times a second, late, in a frame of its own and by a clock of its
-own. Where the cube is to go is told when an episode begins. It knows nothing of a policy. It asks for real-time
-priority where it may have it, as a robot is late for nobody.
+order of its own; a controller of joint velocities, which goes on with the last one for ever; one of joint
+trajectories, which holds where they end; one of the gripper's position. A camera tells the cube's pose 30 times a
+second, late, in a frame of its own and by a clock of its own. Where the cube is to go is told when an episode begins.
+It knows nothing of a policy. It asks for real-time priority where it may have it, as a robot is late for nobody.
 
     export CYCLONEDDS_URI=file://$PWD/loopback.xml
     python robot.py               # until Ctrl-C; 60 s with `python robot.py 60`
@@ -27,7 +27,7 @@ import numpy as np
 
 import sami_train.envs  # noqa: F401 - registers the world
 from sami_runtime import MonotonicClock, real_time
-from sami_runtime.adapters.ros2.messages import JointState, Numbers, Pose
+from sami_runtime.adapters.ros2.messages import JointState, Numbers, Pose, Trajectory
 from sami_runtime.adapters.ros2.node import open_node
 from sami_runtime.adapters.ros2.settings import Qos
 from sami_runtime.kit import Frame
@@ -55,6 +55,7 @@ class Arm:
         self.world: Any = gymnasium.make("sami/PandaSkill-v0", tasks=task).unwrapped
         self.engine, self.bodies, self.now = self.world.sim.physics_client, self.world.sim._bodies_idx, 0.0
         self.world.reset(seed=0)
+        self.aim: tuple[float, float, Any] | None = None
         self.goal = self.place([0.0])
         self.go(np.zeros(7))
         self.grip(0.0)
@@ -71,8 +72,16 @@ class Arm:
         self.engine.resetBaseVelocity(self.bodies["object"], [0.0] * 3, [0.0] * 3)
         return self.goal
 
+    def follow(self, told: Trajectory) -> None:
+        """Take joint positions [rad] and when to be there."""
+        states = self.engine.getJointStates(self.bodies["panda"], range(7))
+        position = dict(zip(told.names, told.position, strict=True))
+        ends = np.array([[state[0] for state in states], [position[name] for name in ARM]])
+        self.aim = (self.now, told.within_s, ends)
+
     def go(self, velocities: Any) -> None:
         """Take joint velocities [rad/s], until the next ones: nothing else stops it."""
+        self.aim = None
         self.engine.setJointMotorControlArray(
             self.bodies["panda"],
             range(7),
@@ -93,6 +102,16 @@ class Arm:
 
     def step(self) -> None:
         """Let a tick pass."""
+        if self.aim:
+            began, within, (start, end) = self.aim
+            share = min(1.0, (self.now + TICK_S - began) / within)
+            self.engine.setJointMotorControlArray(
+                self.bodies["panda"],
+                range(7),
+                self.engine.POSITION_CONTROL,
+                targetPositions=list(start + share * (end - start)),
+                forces=FORCES,
+            )
         for _ in range(round(TICK_S / STEP_S)):
             self.engine.stepSimulation()
         self.now += TICK_S
@@ -124,6 +143,9 @@ def serve(seconds: float, speed: float, late: float, domain: int | None) -> None
     for topic in ("/arm_velocity_controller/commands", "/gripper_controller/commands", "/episode"):
         node.subscribe(topic, Numbers, Qos(depth=10), lambda said, _, topic=topic: commands.put((topic, said.data)))
 
+    trajectories = "/arm_trajectory_controller/joint_trajectory"
+    node.subscribe(trajectories, Trajectory, Qos(), lambda said, _: commands.put((trajectories, said)))
+
     def tell_goal() -> None:
         goal.send(Pose(1.0 + arm.now, "table", np.array(arm.goal), np.array([0.0, 0.0, 0.0, 1.0])))
 
@@ -135,7 +157,9 @@ def serve(seconds: float, speed: float, late: float, domain: int | None) -> None
         time.sleep(max(0.0, start + (arm.now + TICK_S) / speed - time.monotonic()))
         while not commands.empty():
             topic, data = commands.get()
-            if topic == "/episode":
+            if isinstance(data, Trajectory):
+                arm.follow(data)
+            elif topic == "/episode":
                 arm.place(data.tolist())
                 tell_goal()
                 print(json.dumps({"episode": data.tolist(), "goal": np.round(arm.goal, 4).tolist()}), flush=True)

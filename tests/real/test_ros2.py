@@ -131,6 +131,28 @@ def test_it_keeps_the_laws_of_adapters_and_answers_as_in_simulation(robot, sessi
     assert len(verdicts) == 15
 
 
+def test_a_controller_of_trajectories_is_driven_as_well_and_holds_where_they_end(robot, clock, ears):
+    joints = ears("/joint_states", JointState)
+    changed = {
+        "command__topic": "/arm_trajectory_controller/joint_trajectory",
+        "command__type": "trajectory_msgs/msg/JointTrajectory",
+        "command__standing": "last",
+    }
+    with robot.adapter(clock, **changed) as adapter:
+        adapter.reset(0)
+        before, due = adapter.read().values["ee_position"], clock.now()
+        for _ in range(15):
+            adapter.read()
+            adapter.write(np.float32([0.0, 0.0, 0.5, 0.0]))
+            due += 0.04
+            clock.sleep_until(due)
+        moved = adapter.read().values["ee_position"] - before
+        assert moved[2] > 0.05
+        assert abs(moved[:2]).max() < 0.03
+        adapter.stop()
+        assert joints.until(at_rest, PATIENCE_S)
+
+
 def test_a_dry_run_sends_nothing_and_tells_what_would_be_sent(robot, session, clock, limits, ears):
     diagnostics, commands = ears("/diagnostics", Diagnostics), ears(COMMANDS, Numbers)
     with robot.adapter(clock) as adapter:

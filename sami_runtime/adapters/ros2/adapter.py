@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 KINDS: dict[str, type[Any]] = {kind.ros: kind for kind in (JointState, Pose, Numbers, Trajectory)}
 HOME_S, HOME_RAD, HOME_PERIOD_S, HOME_GAIN = 30.0, 0.02, 0.02, 3.0
 """Longest way home [s]; how near a joint has to come; how often it is steered; how fast for each radian [1/s]."""
+CLOSE_S, CLOSED_M = 2.0, 0.01
+"""How long [s] the fingers may take to close at home, and how near they have to come [m]."""
 NEAR_RAD = 0.05
 """How far a joint may be from home where the arm may not move there [rad]."""
 FRESH_S = 0.3
@@ -233,7 +235,7 @@ class Ros2Adapter:
         ]
 
     def _go_home(self, hand: Hand) -> None:
-        """Steer the joints home, none faster than allowed.
+        """Open the fingers, which may hold something too heavy to carry; steer the joints home; close them.
 
         Raises:
             AdapterError: They do not arrive, or are not told any more.
@@ -252,10 +254,17 @@ class Ros2Adapter:
                     "Does its controller take these commands, and is the way free?"
                 )
             velocities = np.clip(HOME_GAIN * off, -speed, speed)
-            for topic, message in hand.going(joints, velocities, float(self._width[0])).items():
-                self._publish(topic, message)
+            self._go(hand, joints, velocities, np.inf)
             self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
-        for topic, message in hand.going(joints, np.zeros_like(off), float(self._width[0])).items():
+        home, closing = float(self._width[0]), self.clock.now() + CLOSE_S
+        self._go(hand, joints, np.zeros_like(off), home)
+        while self.settings.gripper and self.clock.now() < closing:
+            if abs(self.sources.latest.observation().values["gripper_width"][0] - home) < CLOSED_M:
+                break
+            self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
+
+    def _go(self, hand: Hand, joints: Joints, velocities: NDArray[np.float64], width: float) -> None:
+        for topic, message in hand.going(joints, velocities, width).items():
             self._publish(topic, message)
 
     def _fresh(self) -> Joints:
