@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from sami_runtime import MonotonicClock, Pilot, Request, Session, shipped_models
 from sami_runtime.adapters.ros2 import make
@@ -24,6 +25,8 @@ LOOPBACK = f"file://{EXAMPLE / 'loopback.xml'}"
 
 def document(**changed):
     """What `--adapter-config` holds, with entries replaced by `table__key=value`; None takes one away."""
+    if not EXAMPLE.is_dir():
+        pytest.skip("examples/ros2 is not here, where a wheel is tested")
     known = read_document(EXAMPLE / "robot.toml", "settings")
     for path, value in changed.items():
         *tables, key = path.split("__")
