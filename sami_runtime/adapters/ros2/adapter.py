@@ -77,7 +77,7 @@ class Ros2Adapter:
         self._seen: Mapping[str, NDArray[np.float32]] = {}
         self._sent: dict[str, Message] = {}
         self._task = settings.task
-        self._open = True
+        self._open, self._begun = True, False
         self._node = open_node(settings.backend, settings.domain, clock)
         try:
             self._publishers: dict[str, Publisher] = {}
@@ -115,6 +115,7 @@ class Ros2Adapter:
             AdapterError: The arm does not arrive, or may not move and is elsewhere; or a signal did not come.
         """
         self._require_open()
+        self._begun = True
         if self._hand and self.settings.kinematics:
             if self.settings.kinematics.move_home:
                 self._go_home(self._hand)
@@ -151,7 +152,7 @@ class Ros2Adapter:
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send what an action comes to."""
         self._require_open()
-        wanted = self._wanted(action)
+        wanted, self._begun = self._wanted(action), True
         for topic, message in wanted.messages.items():
             self._publish(topic, message)
         self._sent = wanted.messages
@@ -169,16 +170,16 @@ class Ros2Adapter:
         if not self._open:
             return
         self.emergency_stop()
-        if self.settings.command.topic in self._publishers:
-            self._publishers[self.settings.command.topic].flush(FLUSH_S)
-        if (told := self.settings.diagnostics) and told.topic in self._publishers:
-            self._publish(told.topic, stopped(self.contract, time.time()))
+        self._publishers[self.settings.command.topic].flush(FLUSH_S)
+        self._begun = False
+        if told := self.settings.diagnostics:
+            with suppress(AdapterError):
+                self._publish(told.topic, stopped(self.contract, time.time()))
 
     def emergency_stop(self) -> None:
         """Send what brings all to rest, from any thread, without waiting for anybody."""
-        topic = self.settings.command.topic
-        if self._open and self._last is not None and topic in self._publishers:
-            self._publish(topic, self._last)
+        if self._open and self._last is not None:
+            self._publish(self.settings.command.topic, self._last)
 
     def watch(self, record: StepRecord) -> None:
         """Tell those who watch what a tick came to."""
@@ -193,9 +194,10 @@ class Ros2Adapter:
             self._publish(told.topic, diagnose(record, self.contract, self.sources.topics, commands, sent, time.time()))
 
     def close(self) -> None:
-        """Bring all to rest, and leave; also twice."""
+        """Bring to rest what was driven, and leave; also twice."""
         if self._open:
-            self.stop()
+            if self._begun:
+                self.stop()
             self._open = False
             self._node.close()
 

@@ -185,6 +185,8 @@ def faults_of_signals(settings: Settings, signals: tuple[Signal, ...]) -> list[s
             faults.append(f"signals.{name}.of is {source.of!r}; the topics are {', '.join(topics)}")
         else:
             faults += [f"signals.{name}: {fault}" for fault in _faults_of(source, signal, topics[source.of], settings)]
+    ends = (settings.success.achieved, settings.success.desired) if settings.success else ()
+    faults += [f"success: the model reads no signal {name}" for name in ends if name not in known]
     if (arm := settings.kinematics) and (arm.of not in topics or "Joint" not in topics[arm.of].type):
         faults.append(f"kinematics.of is {arm.of!r}, which is no topic of sensor_msgs/msg/JointState")
     return faults

@@ -57,6 +57,7 @@ def test_the_example_fits_the_shipped_policy(contract):
         ({"signals__cube_position__field": "effort"}, "/camera/cube has no effort; it has position, rpy"),
         ({"signals__gripper_width__joints": ["a", "b"]}, "signals.gripper_width: joints has 2, and the model reads 1"),
         ({"signals__cube_rotation__factor": [1.0, 2.0]}, "factor has 2 numbers for 3 elements"),
+        ({"success__achieved": "cube"}, "success: the model reads no signal cube"),
         ({"kinematics__of": "camera"}, "kinematics.of is 'camera', which is no topic of sensor_msgs/msg/JointState"),
         ({"kinematics": None}, "joint_states has no hand_position; it has position, velocity, effort"),
         ({"kinematics": None}, "command.action is 'hand', which needs kinematics"),
