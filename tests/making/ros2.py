@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sami_runtime import MonotonicClock, Pilot, Request, Session, shipped_models
+from sami_runtime import MonotonicClock, Pilot, Request, Session, real_time, shipped_models
 from sami_runtime.adapters.ros2 import make
 from sami_runtime.adapters.ros2.node import open_node
 from sami_runtime.adapters.ros2.settings import Qos, Settings
 from sami_runtime.documents import read_document
+from sami_runtime.realtime import highest_priority
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "ros2"
@@ -113,7 +114,10 @@ class SimulatedRobot:
         session = Session.load(shipped_models()["panda-satesac"])
         changed = {"heard_s": 20.0, **changed}
         told = document(domain=self.domain, backend="cyclonedds", **changed)
-        with closing(make(clock or MonotonicClock(), session.contract, told)) as made:
+        with (
+            real_time(min(highest_priority(), 50) or None),
+            closing(make(clock or MonotonicClock(), session.contract, told)) as made,
+        ):
             yield made
 
     def said(self):

@@ -112,7 +112,7 @@ class Ros2Adapter:
         """Go home, and tell that an episode begins.
 
         Raises:
-            AdapterError: The arm does not arrive, or may not move and is elsewhere; or a signal did not come.
+            AdapterError: The arm does not arrive, or may not move and is elsewhere.
         """
         self._require_open()
         self._begun = True
@@ -129,7 +129,6 @@ class Ros2Adapter:
             # What was on its way when the world was told is of the time before.
             self.clock.sleep_until(self.clock.now() + self.settings.settle_s)
             self.sources.reset(False)
-        self.read()  # waits until all signals came, so that the first tick does not have to
 
     def read(self) -> Observation:
         """Return the newest of each signal, each with the time when it was measured.
