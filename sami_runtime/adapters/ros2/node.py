@@ -121,7 +121,7 @@ def why_unheard(topic: str, kind: str, qos: Qos, subscribers: Iterable[Peer]) ->
     """Return why nobody hears what is sent to a topic; empty where somebody does."""
     peers = list(subscribers)
     if not peers:
-        return f"nobody hears {topic} ({kind}): is the controller active?"
+        return f"nobody hears {topic} ({kind}): is its controller active?"
     reasons = [reason for peer in peers if (reason := _other_kind(kind, peer) or _less(qos, peer.qos, "wants"))]
     if len(reasons) < len(peers):
         return ""

@@ -33,7 +33,7 @@ def test_why_nothing_comes(asked, publishers, why):
 @pytest.mark.parametrize(
     ("offered", "subscribers", "why"),
     [
-        ({}, [], "nobody hears /joints (sensor_msgs/msg/JointState): is the controller active?"),
+        ({}, [], "nobody hears /joints (sensor_msgs/msg/JointState): is its controller active?"),
         ({"reliability": "best_effort"}, [Peer(KIND, Qos())], "its subscriber wants reliability reliable"),
         ({}, [Peer(KIND, Qos(deadline_s=0.1))], "its subscriber wants a deadline of 0.1 s"),
         ({}, [Peer("a/msg/B", Qos())], "its subscriber has a/msg/B"),
