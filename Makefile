@@ -21,9 +21,9 @@ franka-sim: .venv/franka-sim/ready  ## a simulated Franka with a cube, behind th
 	.venv/franka-sim/bin/python examples/franka/robot.py $(ROBOT)
 
 # libonnxruntime-dev: from Debian 13 on.
-debian:  ## what tests need from Debian (C++ example, Slurm, pages), where it may be installed; they skip without it
+debian:  ## what tests need from Debian (C++ example, Slurm, pages, Fast DDS), where it may be installed; they skip without it
 	@test "$$(id -u)" = 0 || become="sudo -n"; \
-	for package in nlohmann-json3-dev libonnxruntime-dev slurm-wlm chromium; do \
+	for package in nlohmann-json3-dev libonnxruntime-dev slurm-wlm chromium libfastrtps-dev; do \
 		dpkg -s $$package >/dev/null 2>&1 && continue; \
 		$$become apt-get install -y -qq $$package >/dev/null 2>&1 || \
 		{ $$become apt-get update -qq && $$become apt-get install -y -qq $$package; } >/dev/null 2>&1 || \

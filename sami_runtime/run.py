@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, require_compatible
+from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, require_compatible, watch_of
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
@@ -130,6 +130,7 @@ class Run:
             handover=self._handover,
             command_delay_s=command_delay_s,
         )
+        self._watched_by = watch_of(adapter)
         self._watchdog, self._admission = watchdog, admission or Admission(rehearsed=False)
         self._resting = threading.Event()
         self._resting.set()
@@ -284,6 +285,8 @@ class Run:
                 self._watching.append(opening.enter_context(self._recorder))
             if self.shadow is not None:
                 self._watching.append(self.shadow)
+            if self._watched_by is not None:
+                self._watching.append(self._watched_by)
             self._closing = opening.pop_all()
         return self
 

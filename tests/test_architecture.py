@@ -39,7 +39,7 @@ FLOORS = {
         "trust",
         "adapters",
         "kit safety watchdog",
-        "adapters.franka loop",
+        "adapters.franka adapters.ros2 loop",
         "checks recording",
         "tables",
         "run testing",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, waits
+from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, waits, watch_of
 from sami_runtime.signals import Signal
 
 
@@ -44,6 +45,11 @@ class Around:
     def emergency_stop(self) -> Callable[[], object] | None:
         """What stops the adapter behind from any thread, where it has that."""
         return emergency_stop_of(self.inner)
+
+    @property
+    def watch(self) -> Callable[[Any], None] | None:
+        """What the adapter behind wants to be told of each tick, where it does."""
+        return watch_of(self.inner)
 
     def close(self) -> None:
         """Close the adapter behind."""

@@ -59,6 +59,9 @@ class Adapter(Protocol):
     It may have two more attributes, for policies that look ahead: `command_delay_s`, how long an action takes from its
     write to its effect [s], 0 if left out; and `waits`, whether its world stands still while nothing is written, as a
     simulator's does. Then stamps tell nothing, and nothing is late but what a gap delays.
+
+    And `watch(record)`, for those of the robot's who look on: called after each tick of a `Run` with its `StepRecord`,
+    also in a dry run.
     """
 
     observation: tuple[Signal, ...]
@@ -91,6 +94,12 @@ def emergency_stop_of(adapter: Adapter) -> Callable[[], object] | None:
     """Return what stops an adapter from any thread, where it has that."""
     stop = getattr(adapter, "emergency_stop", None)
     return stop if callable(stop) else None
+
+
+def watch_of(adapter: Adapter) -> Callable[[Any], None] | None:
+    """Return what an adapter wants to be told of each tick, where it has that."""
+    watch = getattr(adapter, "watch", None)
+    return watch if callable(watch) else None
 
 
 def command_delay_of(adapter: Adapter) -> float:

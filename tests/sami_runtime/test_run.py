@@ -29,6 +29,7 @@ from sami_runtime import (
     read_recording,
     run_episode,
 )
+from sami_runtime.adapters.around import Around
 from sami_runtime.recording.replay import replay
 
 pytest.importorskip("mcap")
@@ -123,6 +124,35 @@ def test_a_dry_run_reads_and_infers_and_writes_nothing(session, arm, recorded):
         assert run.episode(seed=0).loop.outcomes["acted"] > 0
     assert (robot.writes, robot.stops) == (0, 1)
     assert read_recording(recorded).about["dry_run"] is True
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_an_adapter_that_watches_is_told_of_each_tick_also_through_another_one_and_in_a_dry_run(session, arm, dry_run):
+    class Watched(arm):
+        def __init__(self, clock):
+            super().__init__(clock)
+            self.told = []
+
+        def watch(self, record):
+            self.told.append(record)
+
+    clock, records = ManualClock(), []
+    robot = Watched(clock)
+    with Run(session, Thin(robot), clock, dry_run=dry_run) as run:
+        run.episode(seed=0, max_steps=5, on_step=records.append)
+    assert len(robot.told) == 5
+    assert all(one is other for one, other in zip(robot.told, records, strict=True))
+    assert robot.told[-1].telemetry is not None
+
+
+class Thin(Around):
+    """An adapter around another one, which changes nothing."""
+
+    def read(self):
+        return self.inner.read()
+
+    def write(self, action):
+        return self.inner.write(action)
 
 
 def test_a_gap_stands_between_the_robot_and_the_loop(session, arm, recorded):

@@ -1,0 +1,183 @@
+"""How a Panda policy fares on a robot behind ROS 2's topics: success by task, message rates; and a round trip's time.
+
+    python benchmarks/ros2_task.py --episodes 5 --json results/ros2/task.json
+    python benchmarks/ros2_task.py --rounds 2000 --json results/ros2/latency.json
+
+The robot is that of examples/ros2, in a process of its own, in real time and on loopback; the cube's mass and the
+table's friction are those of the training tasks. A round trip is a command of seven numbers and a JointState of seven
+joints that answers it, between two Python processes, conversions and threads included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+from sami_runtime import Limits, MonotonicClock, Run, SamiError, Session, real_time, shipped_models
+from sami_runtime.adapters.ros2 import make
+from sami_runtime.adapters.ros2.messages import JointState, Numbers
+from sami_runtime.adapters.ros2.node import open_node
+from sami_runtime.adapters.ros2.settings import Qos
+from sami_runtime.documents import read_document
+from sami_train.envs.panda.tasks import PANDA_TASKS
+
+HERE = Path(__file__).parents[1] / "examples" / "ros2"
+DOMAIN = 77
+
+
+def episodes(run, robot, task, seeds, steps):
+    """Yield a row of each episode of a task."""
+    robot.place_with([task["mass"], task["friction"]])
+    for seed in seeds:
+        row, before = {"task": task, "seed": seed}, counts(robot)
+        began = time.monotonic()
+        try:
+            report = run.episode(seed=seed, max_steps=steps)
+            row |= {
+                "success": bool(report.success),
+                "steps": report.steps,
+                "outcomes": {str(name.value): count for name, count in report.loop.outcomes.items()},
+                "missed": report.loop.missed,
+                "phase": run.telemetry.summary()["phase"],
+            }
+        except SamiError as stop:
+            row |= {"success": False, "stopped": str(stop)}
+            run.gate.rearm()
+        seconds = time.monotonic() - began
+        rates = {name: round((after - before[name]) / seconds, 1) for name, after in counts(robot).items()}
+        row |= {"seconds": round(seconds, 2), "hz": rates, "load": os.getloadavg()[0]}
+        print(json.dumps(row), flush=True)
+        yield row
+
+
+def counts(robot):
+    """Return how many messages of each topic were taken."""
+    return {name: topic.taken for name, topic in robot.sources.topics.items()}
+
+
+def summary(rows):
+    """Return success by task, and how the loop did."""
+    tasks = {}
+    for row in rows:
+        tasks.setdefault(json.dumps(row["task"]), []).append(row["success"])
+    outcomes = {}
+    for row in rows:
+        for name, count in row.get("outcomes", {}).items():
+            outcomes[name] = outcomes.get(name, 0) + count
+    return {
+        "success": float(np.mean([row["success"] for row in rows])),
+        "by_task": {task: [sum(done), len(done)] for task, done in tasks.items()},
+        "stopped": sum("stopped" in row for row in rows),
+        "outcomes": outcomes,
+        "missed": sum(row.get("missed", 0) for row in rows),
+        "hz": {name: float(np.median([row["hz"][name] for row in rows])) for name in rows[0]["hz"]},
+        "load": [min(row["load"] for row in rows), max(row["load"] for row in rows)],
+    }
+
+
+def drive(given):
+    """Return the rows of all episodes."""
+    config = {**read_document(HERE / "robot.toml", "settings"), "domain": DOMAIN, "heard_s": 30.0}
+    config["backend"] = "cyclonedds"
+    session = Session.load(shipped_models().get(given.model, given.model))
+    command = [sys.executable, str(HERE / "robot.py"), "--domain", str(DOMAIN), "--late", str(given.late)]
+    simulated = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    threading.Thread(target=lambda: list(simulated.stdout), daemon=True).start()
+    rows, clock = [], MonotonicClock(0.0003)
+    try:
+        with real_time(given.priority), closing(make(clock, session.contract, config)) as robot:
+            allowed = Limits.load(HERE / "limits.toml")
+            with Run(session, robot, clock, limits=allowed, loop_hz=given.loop_hz, prewarm_s=0.0007) as run:
+                for task in PANDA_TASKS.sets[given.tasks]:
+                    seeds = range(given.seed, given.seed + given.episodes)
+                    rows += episodes(run, robot, dict(task), seeds, given.steps)
+                sections = {
+                    name: {"p50_us": round(1e6 * each.p50), "p99_us": round(1e6 * each.p99)}
+                    for name, each in run.total.percentiles().items()
+                }
+    finally:
+        simulated.kill()
+        simulated.wait()
+    return {**summary(rows), "sections": sections, "episodes": rows}
+
+
+def echo():
+    """Answer each command, until killed."""
+    node = open_node("cyclonedds", DOMAIN, MonotonicClock())
+    answer, names = node.publisher("/joint_states", JointState, Qos()), tuple(f"joint{at}" for at in range(7))
+
+    def hear(said, _):
+        answer.send(JointState(time.time(), names, said.data, said.data))
+
+    node.subscribe("/commands", Numbers, Qos(), hear)
+    threading.Event().wait()
+
+
+def rounds(given):
+    """Return the times of round trips."""
+    node, came = open_node("cyclonedds", DOMAIN, MonotonicClock()), threading.Event()
+    node.subscribe("/joint_states", JointState, Qos(), lambda said, _: came.set())
+    command = node.publisher("/commands", Numbers, Qos())
+    priority = [] if given.priority is None else ["--priority", str(given.priority)]
+    other = subprocess.Popen([sys.executable, __file__, "--echo", *priority])
+    try:
+        while not (node.subscribers("/commands") and node.publishers("/joint_states")):
+            time.sleep(0.05)
+        time.sleep(0.5)
+        took, lost = [], 0
+        for number in range(given.rounds):
+            came.clear()
+            began = time.perf_counter()
+            command.send(Numbers(np.full(7, float(number))))
+            if came.wait(1.0):
+                took.append(1e6 * (time.perf_counter() - began))
+            else:
+                lost += 1
+            time.sleep(0.002)
+    finally:
+        other.kill()
+        other.wait()
+        node.close()
+    shares = {f"p{share:g}_us": round(float(np.percentile(took, share))) for share in (0, 50, 99, 100)}
+    return {"rounds": given.rounds, "lost": lost, **shares, "load": os.getloadavg()[0]}
+
+
+def main():
+    """Measure, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="panda-satesac", help="a shipped model's name, or a file")
+    parser.add_argument("--episodes", type=int, default=5, help="of each task (5)")
+    parser.add_argument("--tasks", default="training")
+    parser.add_argument("--steps", type=int, default=50, help="most steps of an episode (50)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--late", type=float, default=0.03, help="of the camera [s] (0.03)")
+    parser.add_argument("--loop-hz", type=float, default=100.0)
+    parser.add_argument("--priority", type=int, help="of the loop in real time, as sami run --priority (none)")
+    parser.add_argument("--rounds", type=int, default=0, help="measure so many round trips instead")
+    parser.add_argument("--echo", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    os.environ.setdefault("CYCLONEDDS_URI", f"file://{HERE / 'loopback.xml'}")
+    with real_time(given.priority if given.echo or given.rounds else None):
+        if given.echo:
+            echo()
+        told = rounds(given) if given.rounds else {}
+    told = told or {"model": given.model, "settings": vars(given), **drive(given)}
+    told["settings"] = {key: value for key, value in vars(given).items() if key not in ("json", "echo")}
+    print(json.dumps({key: value for key, value in told.items() if key != "episodes"}, indent=2))
+    if given.json:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(told, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

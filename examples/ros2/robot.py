@@ -1,0 +1,188 @@
+"""A robot on ROS 2 to try the adapter on: PyBullet's Panda with a cube, in a process of its own, behind topics.
+
+It is what ros2_control would be on a robot, without ROS: `/joint_states` 100 times a second, with the joints in an
+order of its own; a controller of joint velocities, which goes on with the last one for ever; one of joint
+trajectories, which holds where they end; one of the gripper's position. A camera tells the cube's pose 30 times a
+second, late, in a frame of its own and by a clock of its own. Where the cube is to go is told when an episode begins.
+It knows nothing of a policy. It asks for real-time priority where it may have it, as a robot is late for nobody.
+
+    export CYCLONEDDS_URI=file://$PWD/loopback.xml
+    python robot.py               # until Ctrl-C; 60 s with `python robot.py 60`
+
+`--speed 0.5` lets its time pass half as fast, for machines that are busy; whoever drives it then has to do so, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import queue
+import time
+from collections import deque
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+import sami_train.envs  # noqa: F401 - registers the world
+from sami_runtime import MonotonicClock, real_time
+from sami_runtime.adapters.ros2.messages import JointState, Numbers, Pose, Trajectory
+from sami_runtime.adapters.ros2.node import open_node
+from sami_runtime.adapters.ros2.settings import Qos
+from sami_runtime.kit import Frame
+from sami_runtime.realtime import highest_priority
+
+TICK_S, STEP_S, FRAME_S = 0.01, 0.002, 1 / 30
+CAMERA = Frame.of([0.45, -0.5, 0.62], rpy=[-2.3, 0.15, 0.62])
+"""Where the camera hangs, in the table's frame; robot.toml has it from a calibration."""
+FORCES = [87.0, 87.0, 87.0, 87.0, 12.0, 120.0, 120.0]
+ARM, FINGERS = tuple(f"panda_joint{number}" for number in range(1, 8)), ("panda_finger_joint1", "panda_finger_joint2")
+TOLD = (*FINGERS, *ARM[::-1])
+"""The joints in the order in which they are told."""
+
+
+def camera_clock(now: float) -> float:
+    """Return the camera's time by the arm's [s]: it began long before, and gains 0.3 ms in a second."""
+    return 1000.0 + 1.0003 * now
+
+
+class Arm:
+    """The simulated arm, its cube and its table."""
+
+    def __init__(self) -> None:
+        task = {"mass": 1.0, "friction": 1.0}
+        self.world: Any = gymnasium.make("sami/PandaSkill-v0", tasks=task).unwrapped
+        self.engine, self.bodies, self.now = self.world.sim.physics_client, self.world.sim._bodies_idx, 0.0
+        self.world.reset(seed=0)
+        self.aim: tuple[float, float, Any] | None = None
+        self.goal = self.place([0.0])
+        self.go(np.zeros(7))
+        self.grip(0.0)
+
+    def place(self, told: list[float]) -> Any:
+        """Put the cube somewhere, by a seed and perhaps the cube's mass and the table's friction; return its goal."""
+        seed, *task = told
+        if task:
+            self.world.set_dynamics(dict(zip(("mass", "friction"), task, strict=True)))
+        draw, place, self.goal = np.random.default_rng(int(seed)), [0.0] * 3, [0.0] * 3
+        while math.dist(place, self.goal) < 0.05:  # it would be there already
+            place, self.goal = ([*draw.uniform(-0.15, 0.15, 2), 0.02] for _ in range(2))
+        self.engine.resetBasePositionAndOrientation(self.bodies["object"], place, (0.0, 0.0, 0.0, 1.0))
+        self.engine.resetBaseVelocity(self.bodies["object"], [0.0] * 3, [0.0] * 3)
+        return self.goal
+
+    def follow(self, told: Trajectory) -> None:
+        """Take joint positions [rad] and when to be there."""
+        states = self.engine.getJointStates(self.bodies["panda"], range(7))
+        position = dict(zip(told.names, told.position, strict=True))
+        ends = np.array([[state[0] for state in states], [position[name] for name in ARM]])
+        self.aim = (self.now, told.within_s, ends)
+
+    def go(self, velocities: Any) -> None:
+        """Take joint velocities [rad/s], until the next ones: nothing else stops it."""
+        self.aim = None
+        self.engine.setJointMotorControlArray(
+            self.bodies["panda"],
+            range(7),
+            self.engine.VELOCITY_CONTROL,
+            targetVelocities=list(velocities),
+            forces=FORCES,
+        )
+
+    def grip(self, position: float) -> None:
+        """Take the position of each finger [m]."""
+        self.engine.setJointMotorControlArray(
+            self.bodies["panda"],
+            (9, 10),
+            self.engine.POSITION_CONTROL,
+            targetPositions=[position] * 2,
+            forces=[170.0] * 2,
+        )
+
+    def step(self) -> None:
+        """Let a tick pass."""
+        if self.aim:
+            began, within, (start, end) = self.aim
+            share = min(1.0, (self.now + TICK_S - began) / within)
+            self.engine.setJointMotorControlArray(
+                self.bodies["panda"],
+                range(7),
+                self.engine.POSITION_CONTROL,
+                targetPositions=list(start + share * (end - start)),
+                forces=FORCES,
+            )
+        for _ in range(round(TICK_S / STEP_S)):
+            self.engine.stepSimulation()
+        self.now += TICK_S
+
+    def joints(self) -> JointState:
+        """Return what the arm tells."""
+        states = self.engine.getJointStates(self.bodies["panda"], [*range(7), 9, 10])
+        known = dict(zip((*ARM, *FINGERS), states, strict=True))
+        position, velocity = (np.array([known[name][part] for name in TOLD]) for part in (0, 1))
+        return JointState(1.0 + self.now, TOLD, position, velocity)
+
+    def cube(self) -> Frame:
+        """Return where the cube is, by the table."""
+        position, xyzw = self.engine.getBasePositionAndOrientation(self.bodies["object"])
+        return Frame.of(position, xyzw=xyzw)
+
+    def image(self) -> Pose:
+        """Return what the camera sees."""
+        seen = CAMERA.inverse @ self.cube()
+        return Pose(camera_clock(self.now), "camera", seen.translation, seen.xyzw)
+
+
+def serve(seconds: float, speed: float, late: float, domain: int | None) -> None:
+    """Play the arm, its controllers and its camera; print where the cube is when an episode begins and at the end."""
+    node, arm = open_node("cyclonedds", domain, MonotonicClock()), Arm()
+    kept = Qos(durability="transient_local")
+    joints, camera = node.publisher("/joint_states", JointState, Qos()), node.publisher("/camera/cube", Pose, Qos())
+    goal, commands = node.publisher("/goal", Pose, kept), queue.SimpleQueue[tuple[str, Any]]()
+    for topic in ("/arm_velocity_controller/commands", "/gripper_controller/commands", "/episode"):
+        node.subscribe(topic, Numbers, Qos(depth=10), lambda said, _, topic=topic: commands.put((topic, said.data)))
+
+    trajectories = "/arm_trajectory_controller/joint_trajectory"
+    node.subscribe(trajectories, Trajectory, Qos(), lambda said, _: commands.put((trajectories, said)))
+
+    def tell_goal() -> None:
+        goal.send(Pose(1.0 + arm.now, "table", np.array(arm.goal), np.array([0.0, 0.0, 0.0, 1.0])))
+
+    images, next_image = deque[tuple[float, Pose]](), 0.0
+    tell_goal()
+    print("listening", flush=True)
+    start = time.monotonic()
+    while arm.now < seconds:
+        time.sleep(max(0.0, start + (arm.now + TICK_S) / speed - time.monotonic()))
+        while not commands.empty():
+            topic, data = commands.get()
+            if isinstance(data, Trajectory):
+                arm.follow(data)
+            elif topic == "/episode":
+                arm.place(data.tolist())
+                tell_goal()
+                print(json.dumps({"episode": data.tolist(), "goal": np.round(arm.goal, 4).tolist()}), flush=True)
+            elif topic.startswith("/gripper"):
+                arm.grip(float(data[0]))
+            elif len(data) == 7:
+                arm.go(data)
+        arm.step()
+        joints.send(arm.joints())
+        if arm.now >= next_image:
+            images.append((arm.now + late - TICK_S / 2, arm.image()))
+            next_image += FRAME_S
+        while images and images[0][0] < arm.now:
+            camera.send(images.popleft()[1])
+    node.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="A simulated arm behind ROS 2's topics.")
+    parser.add_argument("seconds", type=float, nargs="?", default=math.inf, help="how long it answers [s]")
+    parser.add_argument("--speed", type=float, default=1.0, help="how fast its time passes (1)")
+    parser.add_argument("--late", type=float, default=0.03, help="of the camera [s] (0.03)")
+    parser.add_argument("--domain", type=int, help="of ROS (ROS_DOMAIN_ID, or 0)")
+    given = parser.parse_args()
+    with real_time(min(highest_priority(), 50) or None):
+        serve(given.seconds, given.speed, given.late, given.domain)

@@ -1,0 +1,236 @@
+"""The messages, as plain numbers, and what carries each in ROS 2: both backends' classes have ROS's field names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+NONE: Array = np.zeros(0)
+OK, WARN, ERROR = 0, 1, 2
+"""Levels of a diagnosis."""
+
+
+class Types(Protocol):
+    """A backend's message classes."""
+
+    def __call__(self, name: str) -> Any:
+        """Return the class of a message, `"sensor_msgs/msg/JointState"`."""
+
+    def octet(self, value: int) -> Any:
+        """Return a byte, as the classes hold one."""
+
+
+class Message(Protocol):
+    """What all messages have."""
+
+    ros: ClassVar[str]
+    """ROS's name of it."""
+
+    @classmethod
+    def of(cls, said: Any) -> Message:
+        """Return what a backend's message says."""
+
+    def to(self, types: Types) -> Any:
+        """Return a backend's message that says this."""
+
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True)
+class JointState:
+    """Joints by name, in any order."""
+
+    ros: ClassVar[str] = "sensor_msgs/msg/JointState"
+
+    stamp: float
+    """When it was measured [s], by the sender's clock."""
+    names: tuple[str, ...]
+    position: Array = field(default_factory=lambda: NONE)
+    """(J,) [rad, m]; none where it is not measured, and so are the others."""
+    velocity: Array = field(default_factory=lambda: NONE)
+    """(J,) [rad/s, m/s]."""
+    effort: Array = field(default_factory=lambda: NONE)
+    """(J,) [Nm, N]."""
+    frame_id: str = ""
+
+    @classmethod
+    def of(cls, said: Any) -> JointState:
+        """Return what a backend's message says."""
+        return cls(
+            _seconds(said.header.stamp),
+            tuple(said.name),
+            np.array(said.position, np.float64),
+            np.array(said.velocity, np.float64),
+            np.array(said.effort, np.float64),
+            said.header.frame_id,
+        )
+
+    def to(self, types: Types) -> Any:
+        """Return a backend's message that says this."""
+        return types(self.ros)(
+            header=_header(types, self.stamp, self.frame_id),
+            name=list(self.names),
+            position=self.position.tolist(),
+            velocity=self.velocity.tolist(),
+            effort=self.effort.tolist(),
+        )
+
+
+@dataclass(frozen=True)
+class Pose:
+    """Where something is and how it is turned, in a frame."""
+
+    ros: ClassVar[str] = "geometry_msgs/msg/PoseStamped"
+
+    stamp: float
+    """When it was measured [s], by the sender's clock."""
+    frame_id: str
+    position: Array
+    """(3,) [m]."""
+    xyzw: Array
+    """(4,): unit quaternion."""
+
+    @classmethod
+    def of(cls, said: Any) -> Pose:
+        """Return what a backend's message says."""
+        place, turned = said.pose.position, said.pose.orientation
+        return cls(
+            _seconds(said.header.stamp),
+            said.header.frame_id,
+            np.array([place.x, place.y, place.z], np.float64),
+            np.array([turned.x, turned.y, turned.z, turned.w], np.float64),
+        )
+
+    def to(self, types: Types) -> Any:
+        """Return a backend's message that says this."""
+        place = dict(zip("xyz", self.position.tolist(), strict=True))
+        turned = dict(zip("xyzw", self.xyzw.tolist(), strict=True))
+        return types(self.ros)(
+            header=_header(types, self.stamp, self.frame_id),
+            pose=types("geometry_msgs/msg/Pose")(
+                position=types("geometry_msgs/msg/Point")(**place),
+                orientation=types("geometry_msgs/msg/Quaternion")(**turned),
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A command, a number for each joint, as ros2_control's forward command controllers take it."""
+
+    ros: ClassVar[str] = "std_msgs/msg/Float64MultiArray"
+
+    data: Array
+    """(J,)."""
+
+    @classmethod
+    def of(cls, said: Any) -> Numbers:
+        """Return what a backend's message says."""
+        return cls(np.array(said.data, np.float64))
+
+    def to(self, types: Types) -> Any:
+        """Return a backend's message that says this."""
+        layout = types("std_msgs/msg/MultiArrayLayout")(dim=[], data_offset=0)
+        return types(self.ros)(layout=layout, data=self.data.tolist())
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A command, positions to be at after some time, as ros2_control's joint trajectory controller takes it."""
+
+    ros: ClassVar[str] = "trajectory_msgs/msg/JointTrajectory"
+
+    names: tuple[str, ...]
+    position: Array
+    """(J,) [rad, m]."""
+    within_s: float
+    """From the message's arrival [s]: its stamp is 0, which says so."""
+
+    @classmethod
+    def of(cls, said: Any) -> Trajectory:
+        """Return what a backend's message says, of its last point."""
+        last = said.points[-1]
+        return cls(tuple(said.joint_names), np.array(last.positions, np.float64), _seconds(last.time_from_start))
+
+    def to(self, types: Types) -> Any:
+        """Return a backend's message that says this."""
+        within = types("builtin_interfaces/msg/Duration")(**_parts(self.within_s))
+        point = types("trajectory_msgs/msg/JointTrajectoryPoint")(
+            positions=self.position.tolist(), velocities=[], accelerations=[], effort=[], time_from_start=within
+        )
+        return types(self.ros)(header=_header(types, 0.0, ""), joint_names=list(self.names), points=[point])
+
+
+@dataclass(frozen=True)
+class Status:
+    """How one thing is."""
+
+    level: int
+    """OK, WARN or ERROR."""
+    name: str
+    message: str
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """How things are, for those who watch."""
+
+    ros: ClassVar[str] = "diagnostic_msgs/msg/DiagnosticArray"
+
+    stamp: float
+    statuses: tuple[Status, ...]
+    hardware: str = ""
+    """What they are told of."""
+
+    @classmethod
+    def of(cls, said: Any) -> Diagnostics:
+        """Return what a backend's message says."""
+        statuses = tuple(
+            Status(
+                each.level if isinstance(each.level, int) else each.level[0],
+                each.name,
+                each.message,
+                {pair.key: pair.value for pair in each.values},
+            )
+            for each in said.status
+        )
+        return cls(_seconds(said.header.stamp), statuses, said.status[0].hardware_id if said.status else "")
+
+    def to(self, types: Types) -> Any:
+        """Return a backend's message that says this."""
+        pair = types("diagnostic_msgs/msg/KeyValue")
+        statuses = [
+            types("diagnostic_msgs/msg/DiagnosticStatus")(
+                level=types.octet(each.level),
+                name=each.name,
+                message=each.message,
+                hardware_id=self.hardware,
+                values=[pair(key=key, value=value) for key, value in each.values.items()],
+            )
+            for each in self.statuses
+        ]
+        return types(self.ros)(header=_header(types, self.stamp, ""), status=statuses)
+
+
+def _header(types: Types, stamp: float, frame_id: str) -> Any:
+    time = types("builtin_interfaces/msg/Time")(**_parts(stamp))
+    return types("std_msgs/msg/Header")(stamp=time, frame_id=frame_id)
+
+
+def _parts(seconds: float) -> dict[str, int]:
+    """Return seconds as whole ones and nanoseconds, which are never negative."""
+    whole = math.floor(seconds)
+    nanoseconds = round((seconds - whole) * 1e9)
+    return {"sec": whole + nanoseconds // 10**9, "nanosec": nanoseconds % 10**9}
+
+
+def _seconds(time: Any) -> float:
+    return float(time.sec) + 1e-9 * float(time.nanosec)

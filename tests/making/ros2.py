@@ -1,0 +1,160 @@
+"""The settings of the example of ROS 2, changed; and its robot, in a process of its own on loopback."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sami_runtime import MonotonicClock, Pilot, Request, Session, real_time, shipped_models
+from sami_runtime.adapters.ros2 import make
+from sami_runtime.adapters.ros2.node import open_node
+from sami_runtime.adapters.ros2.settings import Qos, Settings
+from sami_runtime.documents import read_document
+from sami_runtime.realtime import highest_priority
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "ros2"
+LOOPBACK = f"file://{EXAMPLE / 'loopback.xml'}"
+
+
+def document(**changed):
+    """What `--adapter-config` holds, with entries replaced by `table__key=value`; None takes one away."""
+    if not EXAMPLE.is_dir():
+        pytest.skip("examples/ros2 is not here, where a wheel is tested")
+    known = read_document(EXAMPLE / "robot.toml", "settings")
+    for path, value in changed.items():
+        *tables, key = path.split("__")
+        place = known
+        for table in tables:
+            place = place[table]
+        if value is None:
+            del place[key]
+        else:
+            place[key] = value
+    return known
+
+
+def settings(**changed):
+    return Settings.of(document(**changed))
+
+
+def environment(domain):
+    """For a process of its own: this machine alone, a domain of its own."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "CYCLONEDDS_URI": LOOPBACK, "ROS_DOMAIN_ID": str(domain)}
+
+
+class SlowClock:
+    """A loop's clock whose time passes as slowly as the robot's, so that a busy machine does not decide."""
+
+    def __init__(self, speed):
+        self.speed = speed
+
+    def now(self):
+        return time.monotonic() * self.speed
+
+    def sleep_until(self, deadline):
+        time.sleep(max(0.0, deadline / self.speed - time.monotonic()))
+
+
+class Ear:
+    """Hears a topic beside the adapter, as a node of somebody else's.
+
+    Args:
+        domain: of ROS.
+        topic: its name.
+        kind: its messages.
+    """
+
+    def __init__(self, domain, topic, kind):
+        self.heard, self._news = [], threading.Event()
+        self._node = open_node("cyclonedds", domain, MonotonicClock())
+        self._node.subscribe(topic, kind, Qos(reliability="best_effort", depth=100), self._hear)
+
+    def _hear(self, said, _):
+        self.heard.append(said)
+        self._news.set()
+
+    def until(self, wanted, seconds):
+        """Whether a message comes in time of which that holds."""
+        end, at = time.monotonic() + seconds, len(self.heard)
+        while time.monotonic() < end:
+            self._news.wait(0.05)
+            self._news.clear()
+            if any(wanted(said) for said in self.heard[at:]):
+                return True
+        return False
+
+    def close(self):
+        self._node.close()
+
+
+class SimulatedRobot:
+    """The example's robot in a domain of its own, so that tests do not meet others.
+
+    Args:
+        domain: of ROS.
+        options: of `examples/ros2/robot.py`.
+    """
+
+    def __init__(self, domain, *options):
+        self.domain = domain
+        command = [sys.executable, str(EXAMPLE / "robot.py"), *map(str, options)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(domain))
+        assert self.process.stdout.readline().startswith("listening")
+
+    @contextmanager
+    def adapter(self, clock=None, **changed):
+        session = Session.load(shipped_models()["panda-satesac"])
+        changed = {"heard_s": 20.0, **changed}
+        told = document(domain=self.domain, backend="cyclonedds", **changed)
+        with (
+            real_time(min(highest_priority(), 50) or None),
+            closing(make(clock or MonotonicClock(), session.contract, told)) as made,
+        ):
+            yield made
+
+    def said(self):
+        """What it printed next."""
+        return json.loads(self.process.stdout.readline())
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class Up(Pilot):
+    """Drives up slowly, whatever the policy says."""
+
+    def reset(self):
+        pass
+
+    def request(self, standing):
+        return Request(command=np.float32([0.0, 0.0, 0.3, 0.0]))
+
+
+HOST = """
+import json, sys
+from contextlib import closing, nullcontext
+from sami_runtime import Limits, Run, Session, Watchdog, shipped_models
+from sami_runtime.adapters.ros2 import make
+from tests.making.ros2 import EXAMPLE, SlowClock, Up, document
+if __name__ == "__main__":
+    domain, speed, within = json.loads(sys.argv[1])
+    session, clock = Session.load(shipped_models()["panda-satesac"]), SlowClock(speed)
+    dog = Watchdog("sami_runtime.adapters.ros2:emergency_stop", within) if within else None
+    with dog or nullcontext():
+        told = document(domain=domain, backend="cyclonedds", heard_s=20.0, success=None)
+        with closing(make(clock, session.contract, told)) as robot:
+            limits = Limits.load(EXAMPLE / "limits.toml")
+            with Run(session, robot, clock, limits=limits, watchdog=dog, pilot=Up()) as run:
+                run.episode(0, 2000, lambda record: print("ticked", flush=True) if record.step == 8 else None)
+"""
+"""A program that drives up and down for a minute, to be killed."""

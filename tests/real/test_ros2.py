@@ -1,0 +1,298 @@
+"""ROS 2 without ROS: policies, robots, peers of another make and those who watch, each in a process of its own.
+
+All on loopback, in a domain of their own; the robot's time passes slowly, and the loop's with it.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sami_runtime import AdapterError, Limits, MonotonicClock, Run, SafetyStop, Session, check_adapter, shipped_models
+from sami_runtime.adapters.ros2 import make
+from sami_runtime.signals import Signal
+
+pytest.importorskip("cyclonedds")
+pytest.importorskip("mink")
+pytest.importorskip("panda_gym")
+
+from sami_runtime.adapters.ros2.messages import Diagnostics, JointState, Numbers
+from tests.making.ros2 import EXAMPLE, HOST, LOOPBACK, Ear, SimulatedRobot, SlowClock, environment
+
+SPEED = 0.5
+PATIENCE_S = 10.0
+"""Within which things have to happen that take a tenth of a second on a machine that is not busy."""
+DOMAIN = 20 + os.getpid() % 70
+COMMANDS = "/arm_velocity_controller/commands"
+PEER = Path(__file__).parent / "fast_dds_peer" / "peer.cpp"
+BUILT_BY = "apt-get install libfastrtps-dev, or make debian"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loopback():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CYCLONEDDS_URI", LOOPBACK)
+        yield
+
+
+@pytest.fixture(scope="module")
+def robot(loopback):
+    made = SimulatedRobot(DOMAIN, "--speed", SPEED)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def clock():
+    return SlowClock(SPEED)
+
+
+@pytest.fixture(scope="module")
+def session():
+    return Session.load(shipped_models()["panda-satesac"])
+
+
+@pytest.fixture
+def limits():
+    return Limits.load(EXAMPLE / "limits.toml")
+
+
+@pytest.fixture
+def ears():
+    """Makes those who hear a topic, and closes them."""
+    made = []
+
+    def hear(topic, kind):
+        made.append(Ear(DOMAIN, topic, kind))
+        return made[-1]
+
+    yield hear
+    for each in made:
+        each.close()
+
+
+def at_rest(said):
+    return abs(said.velocity).max() < 0.02
+
+
+def moving(said):
+    return abs(said.velocity).max() > 0.05
+
+
+def test_the_policy_brings_cubes_to_their_goals_and_those_who_watch_hear_how(
+    robot, session, clock, limits, ears, capsys
+):
+    diagnostics, commands, joints = (
+        ears("/diagnostics", Diagnostics),
+        ears(COMMANDS, Numbers),
+        ears("/joint_states", JointState),
+    )
+    reports, dones = [], 3
+    with (
+        robot.adapter(clock) as adapter,
+        Run(session, adapter, clock, limits=limits, loop_hz=50.0) as run,
+    ):
+        for number in range(dones):
+            reports.append(run.episode(seed=number))
+        assert joints.until(at_rest, PATIENCE_S), "the last command stands, and is to rest"
+        time.sleep(0.2)
+        assert commands.heard[-1].data.tolist() == [0.0] * 7
+    told = [{status.name: status for status in said.statuses} for said in diagnostics.heard]
+    with capsys.disabled():
+        print(f"\n{[(report.success, report.steps) for report in reports]}, {len(told)} diagnoses heard\n{run.total}")
+    assert sum(bool(report.success) for report in reports) >= dones - 1
+    phases = {each["sami: policy"].values["phase"] for each in told if "sami: policy" in each}
+    assert "exploring" in phases
+    assert phases <= {"exploring", "adapted", "re-adapting"}
+    size = session.contract.context_size
+    assert any(
+        len(each["sami: policy"].values["context"].split(",")) == size for each in told if "sami: policy" in each
+    )
+    gate = [each["sami: gate"] for each in told]
+    assert any(status.values["outcome"] == "acted" for status in gate)
+    assert gate[-1].message == "stopped"
+    ticks = sum(report.loop.ticks for report in reports)
+    assert len(told) > 0.8 * ticks, "a diagnosis a tick"
+    assert [robot.said()["episode"] for _ in range(dones)] == [[float(number)] for number in range(dones)]
+
+
+def test_it_keeps_the_laws_of_adapters_and_answers_as_in_simulation(robot, session, clock, limits):
+    with robot.adapter(clock) as adapter:
+        verdicts = check_adapter(adapter, session.contract, clock, limits, ticks=10, write=True, probe=True)
+    assert [f"{verdict.law}: {verdict.fault}" for verdict in verdicts if verdict.fault] == []
+    assert len(verdicts) == 15
+
+
+def test_a_controller_of_trajectories_is_driven_as_well_and_holds_where_they_end(robot, clock, ears):
+    joints = ears("/joint_states", JointState)
+    changed = {
+        "command__topic": "/arm_trajectory_controller/joint_trajectory",
+        "command__type": "trajectory_msgs/msg/JointTrajectory",
+        "command__standing": "last",
+    }
+    with robot.adapter(clock, **changed) as adapter:
+        adapter.reset(0)
+        before, due = adapter.read().values["ee_position"], clock.now()
+        for _ in range(15):
+            adapter.read()
+            adapter.write(np.float32([0.0, 0.0, 0.5, 0.0]))
+            due += 0.04
+            clock.sleep_until(due)
+        moved = adapter.read().values["ee_position"] - before
+        assert moved[2] > 0.05
+        assert abs(moved[:2]).max() < 0.03
+        adapter.stop()
+        assert joints.until(at_rest, PATIENCE_S)
+
+
+def test_a_dry_run_sends_nothing_and_tells_what_would_be_sent(robot, session, clock, limits, ears):
+    diagnostics, commands = ears("/diagnostics", Diagnostics), ears(COMMANDS, Numbers)
+    with robot.adapter(clock) as adapter:
+        adapter.reset(0)
+    time.sleep(0.5)
+    at = len(commands.heard)
+    with (
+        robot.adapter(clock, kinematics__move_home=False) as adapter,
+        Run(session, adapter, clock, limits=limits, dry_run=True) as run,
+    ):
+        run.episode(seed=0, max_steps=15)
+    time.sleep(0.3)
+    assert all((said.data == 0.0).all() for said in commands.heard[at:]), "but for rest"
+    *_, told = (each for said in diagnostics.heard for each in said.statuses if each.name == "sami: command")
+    assert told.message == "would be sent"
+    assert max(map(abs, map(float, told.values[COMMANDS].split(",")))) > 0.0
+
+
+def test_it_refuses_to_begin_with_a_list_of_all_that_does_not_match_and_sends_nothing(robot, session, clock, ears):
+    commands = ears(COMMANDS, Numbers)
+    changed = {
+        "heard_s": 2.0,
+        "topics__camera__frame_id": "world",
+        "topics__goal__type": "sensor_msgs/msg/JointState",
+        "signals__desired_goal": {"of": "goal", "joints": ["x", "y", "z"]},
+        "topics__joints__deadline_s": 0.05,
+        "command__topic": "/elsewhere/commands",
+    }
+    with pytest.raises(AdapterError) as refusal, robot.adapter(clock, **changed):
+        pass
+    told = str(refusal.value)
+    assert "nothing was sent, because 4 thing(s) do not match" in told
+    assert "/joint_states does not come: its publisher offers no deadline" in told
+    assert "/camera/cube: " in told
+    assert "its frame is 'camera', and 'world' was expected" in told
+    assert "/goal does not come: its publisher has geometry_msgs/msg/PoseStamped" in told
+    assert "nobody hears /elsewhere/commands" in told
+    lacks = {"of": "joints", "joints": ["panda_finger_joint3"]}
+    with (
+        pytest.raises(AdapterError, match="it lacks panda_finger_joint3; it has panda_finger_joint1"),
+        robot.adapter(clock, heard_s=1.0, signals__gripper_width=lacks),
+    ):
+        pass
+    with robot.adapter(clock):
+        pass
+    time.sleep(0.3)
+    assert commands.heard == [], "not even rest: somebody else may be driving"
+
+
+def test_a_robot_that_falls_silent_ends_in_a_stop_that_says_so(robot, session, clock, limits, ears):
+    joints = ears("/joint_states", JointState)
+    with robot.adapter(clock, success=None) as adapter, Run(session, adapter, clock, limits=limits) as run:
+
+        def freeze(record):
+            if record.step == 5:
+                robot.process.send_signal(signal.SIGSTOP)
+
+        try:
+            with pytest.raises(SafetyStop, match=r"age: \w+ was measured .* before now"):
+                run.episode(seed=1, on_step=freeze)
+        finally:
+            robot.process.send_signal(signal.SIGCONT)
+        assert joints.until(at_rest, PATIENCE_S), "what was sent last reaches it once it goes on"
+
+
+@pytest.mark.parametrize("within", [0.4, None], ids=["watched", "not watched"])
+def test_the_arm_of_a_loop_that_was_killed_rests_only_by_a_watchdog(robot, ears, within):
+    joints = ears("/joint_states", JointState)
+    told = json.dumps([DOMAIN, SPEED, within])
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOST, told], stdout=subprocess.PIPE, text=True, env=environment(DOMAIN)
+    )
+    try:
+        assert process.stdout.readline() == "ticked\n"
+        assert joints.until(moving, PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    if within:
+        assert joints.until(at_rest, PATIENCE_S)
+        time.sleep(0.3)
+        assert at_rest(joints.heard[-1]), "and stays so"
+    else:
+        time.sleep(0.5)
+        assert moving(joints.heard[-1]), "its controller goes on with the last velocities"
+
+
+def test_a_peer_of_another_make_is_heard_and_obeys(tmp_path):
+    """Fast DDS, which most ROS 2 installations speak, in C++."""
+    compiler = shutil.which("g++")
+    if not (compiler and Path("/usr/include/fastrtps").is_dir()):
+        pytest.skip(f"g++ or libfastrtps-dev is not here: {BUILT_BY}")
+    domain, program = DOMAIN + 1, tmp_path / "peer"
+    subprocess.run([compiler, "-std=c++17", "-O0", PEER, "-o", program, "-lfastrtps", "-lfastcdr"], check=True)
+    peer = subprocess.Popen([program, str(domain), "60"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert peer.stdout.readline() == "listening\n"
+        drives_the_peer(domain, peer)
+    finally:
+        peer.kill()
+        peer.wait()
+        peer.stdout.close()
+
+
+def drives_the_peer(domain, peer):
+    names, free = ("shoulder", "elbow", "wrist"), (None,) * 3
+    angles = Signal(name="angles", size=3, unit="rad", elements=names, low=free, high=free)
+    action = Signal(name="speeds", size=3, unit="rad/s", elements=names, low=(-1.0,) * 3, high=(1.0,) * 3)
+    shipped = Session.load(shipped_models()["panda-satesac"]).contract
+    contract = shipped.model_copy(update={"observation": (angles,), "action": action, "sheet": None})
+    told = {
+        "backend": "cyclonedds",
+        "domain": domain,
+        "heard_s": 20.0,
+        "topics": {"joints": {"topic": "/joint_states", "type": "sensor_msgs/msg/JointState"}},
+        "signals": {"angles": {"of": "joints", "joints": list(names)}},
+        "command": {
+            "topic": "/commands",
+            "type": "std_msgs/msg/Float64MultiArray",
+            "action": "elements",
+            "standing": 0.0,
+        },
+    }
+    clock = MonotonicClock()
+    with closing(make(clock, contract, told)) as adapter:
+        adapter.reset()
+        seen = adapter.read()
+        assert seen.values["angles"] == pytest.approx([0.1, 0.2, 0.3]), "by name: the peer tells the wrist first"
+        assert abs(clock.now() - seen.time) < 1.0, "stamped by the clock that both keep"
+        adapter.write(np.float32([0.5, -0.25, 1.0]))
+        assert peer.stdout.readline() == "0.5 -0.25 1\n"
+        end = time.monotonic() + 10.0
+        while adapter.read().values["angles"][2] < 0.5 and time.monotonic() < end:
+            time.sleep(0.02)
+        moved = adapter.read().values["angles"] - [0.1, 0.2, 0.3]
+        assert moved / moved[2] == pytest.approx([0.5, -0.25, 1.0], abs=1e-3)
+        adapter.stop()
+        assert peer.stdout.readline() == "0 0 0\n"
+        time.sleep(0.2)
+        rests = adapter.read().values["angles"]
+        time.sleep(0.2)
+        assert (adapter.read().values["angles"] == rests).all()
