@@ -102,7 +102,7 @@ def test_an_unknown_kind_of_gap_is_refused(sami, trained):
     assert "unknown kind of gap 'latensy'. Did you mean 'latency'?" in done.err
 
 
-@pytest.mark.parametrize("folder", ["panda-robustness", "panda-robustness-ten-starts"])
+@pytest.mark.parametrize("folder", ["panda-robustness", "panda-robustness-others"])
 def test_the_tables_of_the_docs_are_what_is_printed_of_the_raw_results(sami, folder):
     done = sami("robustness", "--read", ROOT / "results" / folder)
     assert done.code == 0
