@@ -136,7 +136,7 @@ class Stamps:
 
 
 class Actuator:
-    """What becomes of commands: they arrive late, and are followed as by a first-order system from zero.
+    """What becomes of commands: they arrive late, are followed as by a first-order system from zero, and at a pace.
 
     Args:
         size: A.
@@ -158,6 +158,7 @@ class Actuator:
         self._latency = draw.number("action_latency_s") / self._period
         lag = draw.number("actuator_lag_s")
         self._left = math.exp(-self._period / lag) if lag else 0.0
+        self._pace, self._limit = draw.pace, draw.limit
 
     def go_on_from(self, command: Float64) -> None:
         """Stand at a command (A,) that was followed at once until now."""
@@ -169,4 +170,5 @@ class Actuator:
         arrived = self._commands.read(self._writes)
         self._writes += 1
         self._reached = arrived + self._left * (self._reached - arrived)
-        return self._reached.astype(np.result_type(command, np.float32))
+        made = np.clip(self._pace * self._reached, -self._limit, self._limit)
+        return made.astype(np.result_type(command, np.float32))

@@ -222,7 +222,7 @@ class TrainConfig(Settings):
         if told := misfit(self, spec):
             raise ConfigError(told)
         if self.gap_profile is not None:
-            self.gap_profile.require_fit(spec.signals)
+            self.gap_profile.require_fit(spec.signals, spec.action.elements)
         return self
 
     @model_validator(mode="after")
