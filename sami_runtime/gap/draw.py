@@ -63,11 +63,13 @@ class Draw:
         if size != 1.0:
             for key in self._elements.keys() - FIXED:
                 self._elements[key] = np.minimum(self._elements[key], LONGEST) * size
-        pace, limit = (self._of_elements(profile, key, actions) for key in OF_ACTIONS)
+        pace, limit, commit = (self._of_elements(profile, key, actions) for key in OF_ACTIONS)
         self.pace = 1.0 + (pace - 1.0) * size
         """Share of each element of an action that is executed, (A,), or (1,) where they are alike."""
         self.limit = limit / size if size else np.full_like(limit, math.inf)
         """Most of each element, the same way."""
+        self.commit = commit * size
+        """How long each goes on at its limit [s], the same way."""
 
     def number(self, key: str, line: str = "") -> float:
         """Return the episode's value of a key for all signals, or for a line, see `GapProfile.line_of`."""

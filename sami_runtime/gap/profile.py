@@ -60,6 +60,7 @@ _VALID = {
     "clock_skew": _Valid(-0.5, 0.5, "a number from -0.5 to 0.5"),
     "action_pace": _NOT_NEGATIVE,
     "action_limit": _TIME,
+    "action_commit_s": _NOT_NEGATIVE,
 }
 OF_ALL_SIGNALS = (
     *("latency_s", "jitter_s", "dropout", "clock_skew", "clock_offset_s"),
@@ -73,7 +74,7 @@ OF_EACH_SIGNAL = ("noise", "noise_relative", "quantisation", "bias", "bias_relat
 """Keys with a value for each signal."""
 OF_EACH_ELEMENT = ("bias", "bias_relative")
 """Those of them whose range draws a value for each of a signal's numbers."""
-OF_ACTIONS = ("action_pace", "action_limit")
+OF_ACTIONS = ("action_pace", "action_limit", "action_commit_s")
 """Keys of an action's elements. Drawn last; a range without a table is drawn once, for all elements."""
 
 
@@ -123,6 +124,9 @@ class GapProfile(BaseModel):
     """Share of an action that is executed: a robot that is slower than the simulator. A table is by element."""
     action_limit: BySignal = math.inf
     """Most of an element, to either side, in the action's unit: what moves no faster, however much is asked."""
+    action_commit_s: BySignal = 0.0
+    """How long [s] an element that reached its limit goes on so, whatever is asked meanwhile: a hand that finishes one
+    command before it takes another."""
 
     @field_validator(*_VALID, mode="plain")
     @classmethod
