@@ -58,6 +58,6 @@ def require_for_robot(clock: Clock | None, gap: GapProfile | None, enforce_timin
         )
     if gap is not None and gap.on_actions:
         raise SamiError(
-            "a gap with action_latency_s or actuator_lag_s would write to the robot what the gate did not allow; leave "
-            "them out of the gap, they are for simulators."
+            "a gap with action_latency_s, actuator_lag_s or another key of actions would write to the robot what the "
+            "gate did not allow; leave them out of the gap, they are for simulators."
         )

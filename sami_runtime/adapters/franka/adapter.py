@@ -234,6 +234,10 @@ class FrankaAdapter:
         """Return a displacement (3,) [m] within a period, no faster than allowed, and slower before an edge."""
         share = self._period / WALL_S
         wanted = np.clip(wanted, (self._low - place) * share, (self._high - place) * share)
+        way = (place - self._base.translation)[:2]
+        far = float(np.linalg.norm(way))
+        outward, room = wanted[:2] @ way / far, (self.settings.workspace.reach - far) * share
+        wanted[:2] -= max(0.0, outward - room) * way / far
         speed = float(np.linalg.norm(wanted)) / self._period
         return wanted * min(1.0, self.settings.motion.hand_speed / max(speed, 1e-9))
 

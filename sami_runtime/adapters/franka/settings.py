@@ -95,6 +95,8 @@ class Workspace(_Table):
 
     low: Three = (-0.25, -0.3, 0.01)
     high: Three = (0.25, 0.3, 0.45)
+    reach: Positive = 0.78
+    """Farthest from the arm's base, along the table [m]: a stretched arm that holds its hand upright moves wildly."""
 
 
 class Goal(_Table):
