@@ -162,7 +162,7 @@ class FrankaAdapter:
         arm, hand = self._connected()
         told, fingers = arm.state, hand.state
         place = self._base @ self._ik.pose(told.positions)
-        pace = self.settings.hand.arm_waits if fingers.speed < 0.0 else 1.0
+        pace = self.settings.hand.arm_waits if fingers.speed != 0.0 else 1.0
         wanted = pace * self._allowed(self._reach * action[:3], place.translation)
         ahead = TURN_S / self._period
         motion = self._ik.move(told.positions, self._base.inverse.vectors(ahead * wanted), TURN_S)
