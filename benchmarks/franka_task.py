@@ -80,6 +80,7 @@ def main():
     parser.add_argument("--tasks", default="training")
     parser.add_argument("--steps", type=int, default=150, help="most steps of an episode (150)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--slower", type=int, default=1, help="periods of the policy that each of its steps takes (1)")
     parser.add_argument("--busy", type=int, default=0, help="processes that keep a core busy each (0)")
     parser.add_argument("--priority", type=int, help="of the loop in real time, as sami run --priority (none)")
     parser.add_argument("--set", action="append", default=[], help="a setting, as motion.gain=0.4")
@@ -98,8 +99,9 @@ def main():
     busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(given.busy)]
     with real_time(given.priority):  # also for what hears the camera
         robot = make(clock, session.contract, config)
+    how = {"limits": Limits.load(HERE / "limits.toml"), "slower": given.slower}
     try:
-        with real_time(given.priority), Run(session, robot, clock, limits=Limits.load(HERE / "limits.toml")) as run:
+        with real_time(given.priority), Run(session, robot, clock, **how) as run:
             for task in PANDA_TASKS.sets[given.tasks]:
                 seeds = range(given.seed, given.seed + given.episodes)
                 rows += episodes(run, robot, dict(task), seeds, given.steps)
@@ -108,7 +110,7 @@ def main():
         for process in busy:
             process.kill()
         if rows:
-            told = {"model": given.model, "settings": config, "busy": given.busy, **summary(rows)}
+            told = {"model": given.model, "settings": config, "slower": given.slower, "busy": given.busy, **summary(rows)}
             print(json.dumps({key: value for key, value in told.items() if key != "settings"}, indent=2))
             if given.json:
                 given.json.write_text(json.dumps({**told, "episodes": rows}, indent=1) + "\n")

@@ -27,6 +27,7 @@ def run_episode(
     on_step: OnStep | None = None,
     gate: SafetyGate | None = None,
     loop_hz: float | None = None,
+    slower: int = 1,
     prewarm_s: float = 0.0,
     enforce_timing: bool | None = None,
     telemetry: Telemetry | None = None,
@@ -82,6 +83,7 @@ def run_episode(
         )
     substeps = _substeps(loop_hz, session.contract.rate_hz)
     period = 1.0 / (session.contract.rate_hz * substeps)
+    substeps *= slower
     if not 0.0 <= prewarm_s < period:
         raise SamiError(
             f"prewarm_s is {prewarm_s}; it must be at least 0 and less than the loop's period, {period:g} s."

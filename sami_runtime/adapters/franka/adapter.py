@@ -162,12 +162,14 @@ class FrankaAdapter:
         arm, hand = self._connected()
         told, fingers = arm.state, hand.state
         place = self._base @ self._ik.pose(told.positions)
-        pace = self.settings.hand.arm_waits if fingers.speed != 0.0 else 1.0
+        width = float(self._seen["gripper_width"][0])
+        change = float(np.clip(width + 0.2 * action[3], 0.0, 0.08)) - width
+        pace = self.settings.hand.arm_waits if self._fingers_move(change, fingers) else 1.0
         wanted = pace * self._allowed(self._reach * action[:3], place.translation)
         ahead = TURN_S / self._period
         motion = self._ik.move(told.positions, self._base.inverse.vectors(ahead * wanted), TURN_S)
         arm.send(pack_joints(FOLLOW_JOINTS, motion.velocities))
-        hand.send(pack_width(float(np.clip(self._seen["gripper_width"][0] + 0.2 * action[3], 0.0, 0.08))))
+        hand.send(pack_width(width + change))
         sent = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
         sent = np.where(abs(sent - action) < 0.02, action, np.clip(sent, -1.0, 1.0)).astype(np.float32)
         off = np.linalg.norm(self._seen["achieved_goal"] - self._seen["desired_goal"])
@@ -229,6 +231,11 @@ class FrankaAdapter:
         width, measured = reckoned(hand.state, now())
         self._latest.put(measured + offset, gripper_width=[width])
         return not {"ee_position", "gripper_width"} & set(self._latest.missing)
+
+    def _fingers_move(self, change: float, fingers: HandState) -> bool:
+        """Return whether the fingers move, or are about to by a change of their width [m]."""
+        least = self.settings.hand.least_change
+        return fingers.speed != 0.0 or change > least or (change < -least and not fingers.grasped)
 
     def _allowed(self, wanted: NDArray[np.float64], place: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return a displacement (3,) [m] within a period, no faster than allowed, and slower before an edge."""
