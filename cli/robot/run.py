@@ -24,6 +24,7 @@ HIDDEN_TASK, LOOP, PERSON, OUTPUT = (
 )
 """Panels of the help."""
 PRIORITY_HELP = "Real-time priority of the loop (SCHED_FIFO), where cores are busy: 50."
+SLOWER_HELP = "Ask the policy at every N-th of its periods, for a robot that is N times as slow."
 PREWARM_S, AWAKE_S = 0.0007, 0.0003
 """How long before each tick of a paced run the policy is warmed up, and the core kept awake [s]."""
 
@@ -110,6 +111,7 @@ def run(
             rich_help_panel=LOOP,
         ),
     ] = None,
+    slower: Annotated[int, typer.Option(min=1, metavar="N", help=SLOWER_HELP, rich_help_panel=LOOP)] = 1,
     watch_model: Annotated[
         bool,
         typer.Option(
@@ -211,7 +213,8 @@ def run(
     named = worlds.fixed(fix)
     settings = read_settings(adapter_config)
     if adapter is None:
-        worlds.refuse_robot_options({"adapter-config": adapter_config, "loop-hz": loop_hz, "fallback": fallback})
+        robots = {"adapter-config": adapter_config, "loop-hz": loop_hz, "fallback": fallback}
+        worlds.refuse_robot_options({**robots, "slower": slower if slower > 1 else None})
         model, spec = model_and_environment(model, env)
         mode = "rgb_array" if render == "gif" else render
         world = worlds.simulator(spec, tasks or "all", {**fixed, "crippled": worlds.parts(cripple), **named}, mode)
@@ -263,6 +266,7 @@ def run(
             shadow=follower,
             watchdog=dog,
             loop_hz=loop_hz,
+            slower=slower,
             command_delay_s=command_delay,
             fallback=load_fallback(fallback, clock, session.contract, settings) if fallback else None,
             pilot=attend.excitation(pilot, session.contract, allowed, world.real, loop_hz, seed) if excite else pilot,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LEAST_COMPARED = 4
 """Episodes of a task of which a contrastive loss can make two sides: two queries, and something to tell them from."""
 LONGER = 10
-"""How many times as long as the environment's own an episode may be that is learned from: a slow robot takes its time."""
+"""How many times as long as the environment's own an episode to learn from may be: a slow robot takes its time."""
 
 
 def misfit(config: TrainConfig, spec: EnvironmentSpec) -> str | None:
