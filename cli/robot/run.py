@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..drive.load_adapter import CONFIG_HELP, DELAY_HELP, FALLBACK_HELP, HELP
+from ..drive.load_adapter import CONFIG_HELP, DELAY_HELP, FALLBACK_HELP, HELP, SLOWER_HELP
 from ..drive.model_file import MODEL_HELP, Expected, Trusted, model_file
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ HIDDEN_TASK, LOOP, PERSON, OUTPUT = (
 )
 """Panels of the help."""
 PRIORITY_HELP = "Real-time priority of the loop (SCHED_FIFO), where cores are busy: 50."
-SLOWER_HELP = "Ask the policy at every N-th of its periods, for a robot that is N times as slow."
 PREWARM_S, AWAKE_S = 0.0007, 0.0003
 """How long before each tick of a paced run the policy is warmed up, and the core kept awake [s]."""
 
@@ -111,7 +110,7 @@ def run(
             rich_help_panel=LOOP,
         ),
     ] = None,
-    slower: Annotated[int, typer.Option(min=1, metavar="N", help=SLOWER_HELP, rich_help_panel=LOOP)] = 1,
+    slower: Annotated[int | None, typer.Option(min=1, metavar="N", help=SLOWER_HELP, rich_help_panel=LOOP)] = None,
     watch_model: Annotated[
         bool,
         typer.Option(
@@ -213,8 +212,8 @@ def run(
     named = worlds.fixed(fix)
     settings = read_settings(adapter_config)
     if adapter is None:
-        robots = {"adapter-config": adapter_config, "loop-hz": loop_hz, "fallback": fallback}
-        worlds.refuse_robot_options({**robots, "slower": slower if slower > 1 else None})
+        robots = {"adapter-config": adapter_config, "loop-hz": loop_hz, "fallback": fallback, "slower": slower}
+        worlds.refuse_robot_options(robots)
         model, spec = model_and_environment(model, env)
         mode = "rgb_array" if render == "gif" else render
         world = worlds.simulator(spec, tasks or "all", {**fixed, "crippled": worlds.parts(cripple), **named}, mode)
@@ -266,7 +265,7 @@ def run(
             shadow=follower,
             watchdog=dog,
             loop_hz=loop_hz,
-            slower=slower,
+            slower=slower or 1,
             command_delay_s=command_delay,
             fallback=load_fallback(fallback, clock, session.contract, settings) if fallback else None,
             pilot=attend.excitation(pilot, session.contract, allowed, world.real, loop_hz, seed) if excite else pilot,
