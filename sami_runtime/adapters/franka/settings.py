@@ -66,7 +66,7 @@ class Hand(_Table):
     force: Annotated[float, Field(gt=0.0, le=70.0)] = 30.0
     """With which it holds [N]."""
     arm_waits: Annotated[float, Field(gt=0.0, le=1.0)] = 0.4
-    """Share of its speed that the arm keeps while the fingers close: in simulation they do so within a tick or two."""
+    """Share of its speed that the arm keeps while the fingers move: in simulation they do so within a tick or two."""
     least_change: Positive = 0.01
     """Change of the wanted width [m] that is worth a command; each takes the hand some tenths of a second."""
 
