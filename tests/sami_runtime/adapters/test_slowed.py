@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sami_runtime import ManualClock, Run, SamiError, Session, run_episode
+from sami_runtime import ManualClock, Run, SamiError, Session, read_recording, replay, run_episode
 from sami_runtime.adapters.fake import FakeAdapter
 from sami_runtime.adapters.slowed import Slowed
 
@@ -58,6 +58,16 @@ def test_without_it_a_run_is_the_same_to_the_last_bit(session, arm):
         with Run(session, arm(clock), clock, **how) as run:
             contexts.append(run.episode(seed=0).contexts)
     assert contexts[0].tobytes() == contexts[1].tobytes()
+
+
+def test_a_recording_of_it_replays_to_the_last_bit(session, arm, tmp_path):
+    pytest.importorskip("mcap")
+    clock = ManualClock()
+    with Run(session, arm(clock), clock, slower=3, record=tmp_path / "run.mcap") as run:
+        run.episode(seed=0)
+    again = replay(read_recording(tmp_path / "run.mcap"), Session.load(session.artifact.path))
+    assert again.same
+    assert again.steps == 10
 
 
 def test_less_than_one_period_is_refused(session, arm):
