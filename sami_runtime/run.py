@@ -59,6 +59,8 @@ class Run:
         gap: A gap to reality between the adapter and the loop.
         dry_run: Whether everything is done but writing.
         loop_hz: Rate of the loop [1/s], a multiple of the policy's, which is taken if None.
+        slower: Ask the policy only at every so-many-th of its periods, for a robot that is so many times as slow as
+            the one that it learned on; see `Slowed`.
         prewarm_s: How long [s] before the policy is due it is warmed up; see `run_episode`.
         enforce_timing: Whether observations can be too old and answers too late; see `run_episode`.
         record: A file, NAME.mcap, for every tick; none if None.
@@ -87,6 +89,7 @@ class Run:
         gap: GapProfile | None = None,
         dry_run: bool = False,
         loop_hz: float | None = None,
+        slower: int = 1,
         prewarm_s: float = 0.0,
         enforce_timing: bool | None = None,
         record: str | Path | None = None,
@@ -105,7 +108,7 @@ class Run:
         if watchdog is not None:
             watchdog.require_rate(loop_hz or contract.rate_hz)
         self.shadow = shadow
-        self.driven = driven(adapter, contract, None if simulator else clock, gap, limits, dry_run, loop_hz)
+        self.driven = driven(adapter, contract, None if simulator else clock, gap, limits, dry_run, loop_hz, slower)
         """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
         require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
@@ -122,6 +125,7 @@ class Run:
             clock=clock,
             gate=self.gate,
             loop_hz=loop_hz,
+            slower=slower,
             prewarm_s=prewarm_s,
             enforce_timing=enforce_timing,
             telemetry=self.telemetry,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 HELP = "your robot, as MODULE:FACTORY; FACTORY(clock) of a module in this folder, or installed, makes its adapter."
 CONFIG_HELP = "Settings for FACTORY(clock, config=...), as address, calibration, goal: NAME.toml or NAME.json."
 FALLBACK_HELP = "Acts where the policy was held too long; FACTORY(clock) makes it: reset() and act(observation, now)."
+SLOWER_HELP = "Ask the policy at every N-th of its periods, for a robot that is N times as slow."
 DELAY_HELP = (
     "What an action takes from its write to its effect [s], for a model that looks ahead; else the adapter's own."
 )

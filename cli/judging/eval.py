@@ -74,7 +74,7 @@ def evaluate(
     names = task_set_names(tasks, spec)
     profile = GapProfile.load(gap) if gap else None
     if profile is not None:
-        profile.require_fit(spec.signals)
+        profile.require_fit(spec.signals, spec.action.elements)
     files = findings(out, "evaluation", force, plot=False)
     keep = folder.evaluation if run is not None else files[0] if files else None
     total = count_results(spec, names, episodes)

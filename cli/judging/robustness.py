@@ -69,7 +69,7 @@ def robustness(
     names = task_set_names(tasks, spec)
     if gap:
         profile = GapProfile.load(gap)
-        profile.require_fit(spec.signals)
+        profile.require_fit(spec.signals, spec.action.elements)
         chosen = measuring.parts_of(profile)
     else:
         chosen = measuring.kinds(None if kinds is None else [name.strip() for name in kinds.split(",")])

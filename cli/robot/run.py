@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..drive.load_adapter import CONFIG_HELP, DELAY_HELP, FALLBACK_HELP, HELP
+from ..drive.load_adapter import CONFIG_HELP, DELAY_HELP, FALLBACK_HELP, HELP, SLOWER_HELP
 from ..drive.model_file import MODEL_HELP, Expected, Trusted, model_file
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def run(
             rich_help_panel=LOOP,
         ),
     ] = None,
+    slower: Annotated[int | None, typer.Option(min=1, metavar="N", help=SLOWER_HELP, rich_help_panel=LOOP)] = None,
     watch_model: Annotated[
         bool,
         typer.Option(
@@ -211,7 +212,8 @@ def run(
     named = worlds.fixed(fix)
     settings = read_settings(adapter_config)
     if adapter is None:
-        worlds.refuse_robot_options({"adapter-config": adapter_config, "loop-hz": loop_hz, "fallback": fallback})
+        robots = {"adapter-config": adapter_config, "loop-hz": loop_hz, "fallback": fallback, "slower": slower}
+        worlds.refuse_robot_options(robots)
         model, spec = model_and_environment(model, env)
         mode = "rgb_array" if render == "gif" else render
         world = worlds.simulator(spec, tasks or "all", {**fixed, "crippled": worlds.parts(cripple), **named}, mode)
@@ -263,6 +265,7 @@ def run(
             shadow=follower,
             watchdog=dog,
             loop_hz=loop_hz,
+            slower=slower or 1,
             command_delay_s=command_delay,
             fallback=load_fallback(fallback, clock, session.contract, settings) if fallback else None,
             pilot=attend.excitation(pilot, session.contract, allowed, world.real, loop_hz, seed) if excite else pilot,

@@ -41,7 +41,8 @@ class Gapped(Around):
 
     def __init__(self, inner: Adapter, profile: GapProfile, rate_hz: float, loop_hz: float | None = None) -> None:
         super().__init__(inner)
-        self.gap = Gap(profile, self.observation, self.action.size, 1.0 / rate_hz, 1.0 / (loop_hz or rate_hz))
+        periods, action = (1.0 / rate_hz, 1.0 / (loop_hz or rate_hz)), self.action
+        self.gap = Gap(profile, self.observation, action.size, *periods, elements=action.elements)
         self._ends = np.cumsum([signal.size for signal in self.observation])[:-1]
         bounds = (self.action.low, -np.inf), (self.action.high, np.inf)
         self._low, self._high = (

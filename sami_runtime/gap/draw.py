@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.gap.profile import OF_ALL_SIGNALS, OF_EACH_ELEMENT, OF_EACH_SIGNAL, GapProfile, Span
+from sami_runtime.gap.profile import OF_ACTIONS, OF_ALL_SIGNALS, OF_EACH_ELEMENT, OF_EACH_SIGNAL, GapProfile, Span
 
 FIXED = ("stuck_at_s",)
 """Keys that a smaller gap does not make smaller: a sensor that sticks does so for a shorter time."""
@@ -36,10 +36,16 @@ class Draw:
         where: Where each signal lies in what is observed, in order: D numbers.
         root: The episode's seed.
         size: Share of the profile that the gap has, see `Gap.begin`.
+        actions: Names of the action's elements.
     """
 
     def __init__(
-        self, profile: GapProfile, where: Mapping[str, slice], root: np.random.SeedSequence, size: float = 1.0
+        self,
+        profile: GapProfile,
+        where: Mapping[str, slice],
+        root: np.random.SeedSequence,
+        size: float = 1.0,
+        actions: Sequence[str] = (),
     ) -> None:
         self._rng, self.noise, self.loss, self.jitter = (np.random.default_rng(child) for child in root.spawn(4))
         self._numbers: dict[str, float | dict[str, float]] = {}
@@ -57,6 +63,13 @@ class Draw:
         if size != 1.0:
             for key in self._elements.keys() - FIXED:
                 self._elements[key] = np.minimum(self._elements[key], LONGEST) * size
+        pace, limit, commit = (self._of_elements(profile, key, actions) for key in OF_ACTIONS)
+        self.pace = 1.0 + (pace - 1.0) * size
+        """Share of each element of an action that is executed, (A,), or (1,) where they are alike."""
+        self.limit = limit / size if size else np.full_like(limit, math.inf)
+        """Most of each element, the same way."""
+        self.commit = commit * size
+        """How long each goes on at its limit [s], the same way."""
 
     def number(self, key: str, line: str = "") -> float:
         """Return the episode's value of a key for all signals, or for a line, see `GapProfile.line_of`."""
@@ -66,6 +79,12 @@ class Draw:
     def elements(self, key: str) -> Float64:
         """Return the episode's value of a key for each number that is observed, (D,)."""
         return self._elements[key]
+
+    def _of_elements(self, profile: GapProfile, key: str, actions: Sequence[str]) -> Float64:
+        value, default = getattr(profile, key), type(profile).model_fields[key].default
+        if not isinstance(value, dict):
+            return self._drawn(value)
+        return np.array([float(self._drawn(value.get(name, default))[0]) for name in actions])
 
     def _drawn(self, span: Span, size: int = 1) -> Float64:
         return self._rng.uniform(*span, size) if isinstance(span, tuple) else np.full(size, span)

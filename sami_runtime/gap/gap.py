@@ -34,9 +34,10 @@ class Gap:
         action_size: A.
         period: Time between two observations [s].
         write_period: Time between two actions [s]; `period` if None.
+        elements: Names of the action's elements, for profiles that name some.
 
     Raises:
-        UnknownName, SamiError: The profile names a signal that is not there.
+        UnknownName, SamiError: The profile names a signal or an element that is not there.
     """
 
     def __init__(
@@ -46,8 +47,9 @@ class Gap:
         action_size: int,
         period: float,
         write_period: float | None = None,
+        elements: Sequence[str] = (),
     ) -> None:
-        profile.require_fit(signals)
+        profile.require_fit(signals, elements)
         self.profile, self.period = profile, period
         ends = np.cumsum([signal.size for signal in signals]).tolist()
         self._where = {s.name: slice(end - s.size, end) for s, end in zip(signals, ends, strict=True)}
@@ -59,7 +61,7 @@ class Gap:
             members.setdefault(profile.line_of(name), {})[number] = where
         self._lines = Lines(period, members)
         self._actuator = Actuator(action_size, write_period or period)
-        self._signals, self._action_size = tuple(signals), action_size
+        self._signals, self._action_size, self._elements = tuple(signals), action_size, tuple(elements)
         self.on_actions = profile.on_actions
         """Whether anything lies between an action and what the world gets."""
         self.begun = False
@@ -82,7 +84,7 @@ class Gap:
             # The last number tells an episode among several from one alone: trailing zeros would count for nothing.
             which = () if among is None else (among, 1)
             self._root = np.random.SeedSequence(None if seed is None else (STREAM, seed, *which))
-        draw = Draw(self.profile, self._where, self._root, size)
+        draw = Draw(self.profile, self._where, self._root, size, self._elements)
         for sensor in self._sensors:
             sensor.begin(draw)
         self._stamps.begin(draw)
@@ -104,14 +106,14 @@ class Gap:
         Raises:
             UnknownName, SamiError: It names a signal that is not there, or its signals arrive otherwise together.
         """
-        profile.require_fit(self._signals)
+        profile.require_fit(self._signals, self._elements)
         if any(profile.line_of(name) != self.profile.line_of(name) for name in self._where):
             raise SamiError(
                 "the gap would change which signals arrive together. Give both profiles the same sensors, and tables "
                 "of latency_s, jitter_s and dropout that name the same ones."
             )
         assert self._root is not None, "no episode has begun"
-        draw = Draw(profile, self._where, self._root)
+        draw = Draw(profile, self._where, self._root, actions=self._elements)
         self._lines.change(draw)
         self._actuator.change(draw)
         if profile.on_actions and not self.on_actions:

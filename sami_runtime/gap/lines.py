@@ -136,7 +136,7 @@ class Stamps:
 
 
 class Actuator:
-    """What becomes of commands: they arrive late, and are followed as by a first-order system from zero.
+    """What becomes of commands: they arrive late, are followed as by a first-order system from zero, and at a pace.
 
     Args:
         size: A.
@@ -150,6 +150,7 @@ class Actuator:
         """Begin an episode, at rest."""
         self._commands: UnderWay[Float64] = UnderWay(np.zeros(self._size))
         self._reached = np.zeros(self._size)
+        self._made, self._until = np.zeros(self._size), np.zeros(self._size)
         self._writes = 0
         self.change(draw)
 
@@ -158,6 +159,8 @@ class Actuator:
         self._latency = draw.number("action_latency_s") / self._period
         lag = draw.number("actuator_lag_s")
         self._left = math.exp(-self._period / lag) if lag else 0.0
+        self._pace, self._limit = draw.pace, draw.limit
+        self._commit = np.array([whole_periods(time / self._period) for time in draw.commit])
 
     def go_on_from(self, command: Float64) -> None:
         """Stand at a command (A,) that was followed at once until now."""
@@ -167,6 +170,10 @@ class Actuator:
         """Send a command (A,), and return what is reached one write later."""
         self._commands.send(np.asarray(command, np.float64), self._writes + whole_periods(self._latency))
         arrived = self._commands.read(self._writes)
-        self._writes += 1
         self._reached = arrived + self._left * (self._reached - arrived)
-        return self._reached.astype(np.result_type(command, np.float32))
+        asked = np.clip(self._pace * self._reached, -self._limit, self._limit)
+        free = self._writes >= self._until
+        self._made = np.where(free, asked, self._made)
+        self._until = np.where(free & (abs(asked) >= self._limit), self._writes + self._commit, self._until)
+        self._writes += 1
+        return self._made.astype(np.result_type(command, np.float32))

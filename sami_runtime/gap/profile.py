@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +19,7 @@ from sami_runtime.signals import Signal
 Span = float | tuple[float, float]
 """A number, or the lowest and highest of a range from which each episode draws its own."""
 BySignal = Span | dict[str, Span]
-"""One for every signal, or a table by the signal's name."""
+"""One for every signal, or a table by the signal's name; of actions, for every element, or a table by its name."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,9 @@ _VALID = {
     **dict.fromkeys(("stuck_at_s", "stuck_for_s"), _TIME),
     "dropout": _Valid(0.0, 1.0, "a number from 0 to 1"),
     "clock_skew": _Valid(-0.5, 0.5, "a number from -0.5 to 0.5"),
+    "action_pace": _NOT_NEGATIVE,
+    "action_limit": _TIME,
+    "action_commit_s": _NOT_NEGATIVE,
 }
 OF_ALL_SIGNALS = (
     *("latency_s", "jitter_s", "dropout", "clock_skew", "clock_offset_s"),
@@ -71,6 +74,8 @@ OF_EACH_SIGNAL = ("noise", "noise_relative", "quantisation", "bias", "bias_relat
 """Keys with a value for each signal."""
 OF_EACH_ELEMENT = ("bias", "bias_relative")
 """Those of them whose range draws a value for each of a signal's numbers."""
+OF_ACTIONS = ("action_pace", "action_limit", "action_commit_s")
+"""Keys of an action's elements. Drawn last; a range without a table is drawn once, for all elements."""
 
 
 class GapProfile(BaseModel):
@@ -115,12 +120,19 @@ class GapProfile(BaseModel):
     """How late an action reaches its actuator [s]; until the first one does, zero."""
     actuator_lag_s: Span = 0.0
     """Time constant [s] with which the actuator follows, as a first-order system from zero."""
+    action_pace: BySignal = 1.0
+    """Share of an action that is executed: a robot that is slower than the simulator. A table is by element."""
+    action_limit: BySignal = math.inf
+    """Most of an element, to either side, in the action's unit: what moves no faster, however much is asked."""
+    action_commit_s: BySignal = 0.0
+    """How long [s] an element that reached its limit goes on so, whatever is asked meanwhile: a hand that finishes one
+    command before it takes another."""
 
     @field_validator(*_VALID, mode="plain")
     @classmethod
     def _check(cls, value: Any, info: ValidationInfo) -> BySignal:
         key = str(info.field_name)
-        if isinstance(value, Mapping) and key in (*OF_EACH_SIGNAL, *OF_EACH_LINE):
+        if isinstance(value, Mapping) and key in (*OF_EACH_SIGNAL, *OF_EACH_LINE, *OF_ACTIONS):
             return {str(name): _VALID[key].check(f"{key}.{name}", each) for name, each in value.items()}
         return _VALID[key].check(key, value)
 
@@ -213,11 +225,15 @@ class GapProfile(BaseModel):
         """Return the profile as one line of JSON; equal profiles give equal lines."""
         return json.dumps(self.model_dump(exclude_defaults=True), sort_keys=True)
 
-    def require_fit(self, signals: Iterable[Signal]) -> None:
+    def require_fit(self, signals: Iterable[Signal], elements: Sequence[str] = ()) -> None:
         """Refuses a profile that means nothing for these signals, before anything moves.
 
+        Args:
+            signals: What is observed.
+            elements: Of the action, by name.
+
         Raises:
-            UnknownName: A signal is not among them.
+            UnknownName: A signal is not among them, or an element not among the action's.
             SamiError: Two signals of one sensor have different sizes.
         """
         sizes = {signal.name: signal.size for signal in signals}
@@ -233,6 +249,10 @@ class GapProfile(BaseModel):
                     raise UnknownName("observation signal", name, [*sizes, *self.sensors], f"The gap {key} names it.")
                 if key in OF_EACH_LINE and (line := self.line_of(name)) != name:
                     raise SamiError(f"{key}.{name}: {name} comes with {line}, at the same time; name that instead.")
+        for key in OF_ACTIONS:
+            for name in value if isinstance(value := getattr(self, key), Mapping) else ():
+                if name not in elements:
+                    raise UnknownName("element of the action", name, elements, f"The gap {key} names it.")
         for name, source in self.same_as.items():
             for each in (name, source):
                 if each not in sizes:
@@ -246,7 +266,8 @@ class GapProfile(BaseModel):
     @property
     def on_actions(self) -> bool:
         """Whether anything of it lies between an action and what the world gets."""
-        return self.action_latency_s != 0.0 or self.actuator_lag_s != 0.0
+        late = self.action_latency_s != 0.0 or self.actuator_lag_s != 0.0
+        return late or self.action_pace != 1.0 or self.action_limit != math.inf
 
     def of_signal(self, key: str, name: str) -> Span:
         """Return what a key says of one signal, or of its sensor; its default where it says nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sami_runtime.adapters.base import Adapter
 from sami_runtime.adapters.dry_run import DryRun
 from sami_runtime.adapters.gapped import Gapped
+from sami_runtime.adapters.slowed import Slowed
 from sami_runtime.clock import Clock
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
@@ -21,6 +22,7 @@ def driven(
     limits: Limits | None,
     dry_run: bool,
     loop_hz: float | None,
+    slower: int = 1,
 ) -> Adapter:
     """Return an adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed.
 
@@ -32,12 +34,14 @@ def driven(
         limits: What is known at rest stands in them.
         dry_run: Whether to write nothing.
         loop_hz: How often the loop writes [1/s]; the policy's rate if None.
+        slower: How many of its periods a policy's step takes.
 
     Raises:
         UnknownName, SamiError: The gap or what is known does not fit.
     """
     behind = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, loop_hz)
     behind = DryRun(behind) if dry_run else behind
+    behind = behind if slower == 1 else Slowed(behind, slower)
     if limits is None or not limits.known:
         return behind
     limits.require_fit(contract)
@@ -58,6 +62,6 @@ def require_for_robot(clock: Clock | None, gap: GapProfile | None, enforce_timin
         )
     if gap is not None and gap.on_actions:
         raise SamiError(
-            "a gap with action_latency_s or actuator_lag_s would write to the robot what the gate did not allow; leave "
-            "them out of the gap, they are for simulators."
+            "a gap with action_latency_s, actuator_lag_s or another key of actions would write to the robot what the "
+            "gate did not allow; leave them out of the gap, they are for simulators."
         )

@@ -27,6 +27,7 @@ def run_episode(
     on_step: OnStep | None = None,
     gate: SafetyGate | None = None,
     loop_hz: float | None = None,
+    slower: int = 1,
     prewarm_s: float = 0.0,
     enforce_timing: bool | None = None,
     telemetry: Telemetry | None = None,
@@ -48,6 +49,9 @@ def run_episode(
         gate: Owns the write. If None, one with the default limits.
         loop_hz: Rate of the loop [1/s], a multiple of the contract's, which is taken if None. The policy is asked at
             its own rate only; in between its last action stands.
+        slower: How many of its periods each of the policy's steps takes, for a robot that is so many times as slow as
+            the one that it learned on. Its actions stand for as long; speeds must be told to it as at its own pace,
+            which `Run` sees to by `Slowed`.
         prewarm_s: How long [s] before the policy is due it makes a step on copies, so that the caches are warm; 0.0007
             is enough for `models/`, best with a clock that stays awake from then on. A tick whose turn ended too late
             for that goes without. 0 never.
@@ -80,8 +84,11 @@ def run_episode(
             "enforce_timing is True, and there is no clock to tell ages by. Pass the one that stamps the adapter's "
             "observations, or leave enforce_timing out."
         )
+    if slower < 1:
+        raise SamiError(f"slower is {slower}; a step takes at least 1 of the policy's periods.")
     substeps = _substeps(loop_hz, session.contract.rate_hz)
     period = 1.0 / (session.contract.rate_hz * substeps)
+    substeps *= slower
     if not 0.0 <= prewarm_s < period:
         raise SamiError(
             f"prewarm_s is {prewarm_s}; it must be at least 0 and less than the loop's period, {period:g} s."

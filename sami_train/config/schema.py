@@ -179,7 +179,8 @@ class CollectionConfig(Settings):
     visited in turn. 0 draws a new one in each episode; a method that compares episodes of one task cannot."""
     episode_steps: Natural = 0
     """Longest episode to learn from; 0 is the environment's own length, which every evaluation has. A robot that falls
-    and cannot get up, as an ant on its back, teaches little after it: shorter episodes begin anew more often."""
+    and cannot get up, as an ant on its back, teaches little after it: shorter episodes begin anew more often. Up to ten
+    times as long, for a robot that is slower than its simulator."""
     reward: str = "sparse"
     end_on_fall: bool = True
     """End an episode when the cube has fallen off the table (in training only)."""
@@ -222,7 +223,7 @@ class TrainConfig(Settings):
         if told := misfit(self, spec):
             raise ConfigError(told)
         if self.gap_profile is not None:
-            self.gap_profile.require_fit(spec.signals)
+            self.gap_profile.require_fit(spec.signals, spec.action.elements)
         return self
 
     @model_validator(mode="after")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LEAST_COMPARED = 4
 """Episodes of a task of which a contrastive loss can make two sides: two queries, and something to tell them from."""
+LONGER = 10
+"""How many times as long as the environment's own an episode to learn from may be: a slow robot takes its time."""
 
 
 def misfit(config: TrainConfig, spec: EnvironmentSpec) -> str | None:
@@ -40,10 +42,10 @@ def misfit(config: TrainConfig, spec: EnvironmentSpec) -> str | None:
             f"learning.buffer_episodes to at least {LEAST_COMPARED * tasks} (contrast.trajectories in full need "
             f"{config.contrast.trajectories * tasks}), or take fewer tasks by collection.tasks."
         )
-    if collection.episode_steps > spec.episode_steps:
+    if collection.episode_steps > (most := LONGER * spec.episode_steps):
         return (
             f"collection.episode_steps is {collection.episode_steps}; an episode of {env} has "
-            f"{spec.episode_steps} steps, so give one from 1 to {spec.episode_steps}, or 0 for all of them."
+            f"{spec.episode_steps} steps, so give one from 1 to {most}, or 0 for all of them."
         )
     if spec.goal is None:
         cost_to_go = {

@@ -40,7 +40,7 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
     ) -> None:
         RecordConstructorArgs.__init__(self, spec=spec, gap=gap, among=among)
         super().__init__(env)
-        self.gap = Gap(gap, spec.signals, spec.action.size, 1.0 / spec.rate_hz)
+        self.gap = Gap(gap, spec.signals, spec.action.size, 1.0 / spec.rate_hz, elements=spec.action.elements)
         self._layout, self._among = spec.layout, among
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

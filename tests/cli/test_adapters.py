@@ -244,6 +244,16 @@ def test_a_gap_that_would_write_what_no_gate_allowed_is_refused_on_a_robot(sami,
     assert sami(*robot, "gap.toml").code == 0
 
 
+def test_a_robot_is_driven_more_slowly_and_a_simulator_is_not(sami, trained):
+    robot = ("run", "--adapter", "my_robot:make", "--model", trained.model, "--steps", 3, "--json")
+    done = sami(*robot, "--slower", 3)
+    assert done.code == 0
+    assert json.loads(done.out.splitlines()[0])["steps"] == 3
+    done = sami("run", "--env", "panda", "--model", trained.model, "--slower", 3)
+    assert (done.code, done.out) == (1, "")
+    assert "--slower 3 is for robots" in done.err
+
+
 def test_a_robot_is_not_driven_by_a_model_that_nobody_named(sami):
     done = sami("run", "--adapter", "my_robot:make")
     assert done.code == 1

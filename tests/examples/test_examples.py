@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sami_runtime.adapters.panda_signals import PANDA_OBSERVATION
+from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.safety.limits import Limits
@@ -61,10 +61,10 @@ def test_the_host_loop_skips_ticks_that_passed_and_stops_on_every_way_out(tmp_pa
 
 def test_the_gap_shows_every_key_and_fits_the_arm():
     camera = GapProfile.load(ROOT / "examples" / "camera.toml")
-    camera.require_fit(PANDA_OBSERVATION)
+    camera.require_fit(PANDA_OBSERVATION, PANDA_ACTION.elements)
     assert GapProfile.loads(camera.dumps()) == camera
     path = ROOT / "examples" / "gap.toml"
-    GapProfile.load(path).require_fit(PANDA_OBSERVATION)
+    GapProfile.load(path).require_fit(PANDA_OBSERVATION, PANDA_ACTION.elements)
     keys = {line.partition("=")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()}
     assert set(GapProfile.model_fields) <= keys
 

@@ -77,7 +77,6 @@ class FrankaAdapter:
         self._home = np.array(numbers["home_joints"].values)
         self._reach = settings.motion.gain * np.array(numbers["reached_displacement"].values)
         self._ik = DifferentialIK(MODEL, "fingertips", JOINTS, self._home)
-        self._low, self._high = np.array(settings.workspace.low), np.array(settings.workspace.high)
         known = settings.camera
         self._camera = Frame.fit(known.theirs, known.ours) if known.theirs else Frame.of()
         self._sync = ClockSync(delay_s=known.delay_s)
@@ -162,12 +161,15 @@ class FrankaAdapter:
         arm, hand = self._connected()
         told, fingers = arm.state, hand.state
         place = self._base @ self._ik.pose(told.positions)
-        pace = self.settings.hand.arm_waits if fingers.speed < 0.0 else 1.0
-        wanted = pace * self._allowed(self._reach * action[:3], place.translation)
+        width = float(self._seen["gripper_width"][0])
+        change = float(np.clip(width + 0.2 * action[3], 0.0, 0.08)) - width
+        pace = self.settings.hand.arm_waits if moves(change, fingers, self.settings.hand.least_change) else 1.0
+        at, base = place.translation, self._base.translation
+        wanted = pace * allowed(self._reach * action[:3], at, base, self.settings, self._period)
         ahead = TURN_S / self._period
         motion = self._ik.move(told.positions, self._base.inverse.vectors(ahead * wanted), TURN_S)
         arm.send(pack_joints(FOLLOW_JOINTS, motion.velocities))
-        hand.send(pack_width(float(np.clip(self._seen["gripper_width"][0] + 0.2 * action[3], 0.0, 0.08))))
+        hand.send(pack_width(width + change))
         sent = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
         sent = np.where(abs(sent - action) < 0.02, action, np.clip(sent, -1.0, 1.0)).astype(np.float32)
         off = np.linalg.norm(self._seen["achieved_goal"] - self._seen["desired_goal"])
@@ -230,13 +232,6 @@ class FrankaAdapter:
         self._latest.put(measured + offset, gripper_width=[width])
         return not {"ee_position", "gripper_width"} & set(self._latest.missing)
 
-    def _allowed(self, wanted: NDArray[np.float64], place: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return a displacement (3,) [m] within a period, no faster than allowed, and slower before an edge."""
-        share = self._period / WALL_S
-        wanted = np.clip(wanted, (self._low - place) * share, (self._high - place) * share)
-        speed = float(np.linalg.norm(wanted)) / self._period
-        return wanted * min(1.0, self.settings.motion.hand_speed / max(speed, 1e-9))
-
     def _see(self, told: dict[str, object], received: float) -> None:
         """Take an image of the camera."""
         measured = self._sync.ours(float(str(told["time"])), received)
@@ -271,6 +266,37 @@ class FrankaAdapter:
         if self._arm is None or self._hand is None:
             raise AdapterError("the robot was closed; make a new adapter.")
         return self._arm, self._hand
+
+
+def allowed(
+    wanted: NDArray[np.float64],
+    place: NDArray[np.float64],
+    base: NDArray[np.float64],
+    settings: Settings,
+    period: float,
+) -> NDArray[np.float64]:
+    """Return a displacement (3,) [m] within a period, no faster than allowed, and slower before an edge.
+
+    Args:
+        wanted: (3,) [m].
+        place: (3,) where the hand is [m].
+        base: (3,) where the arm stands [m].
+        settings: Of the robot.
+        period: [s].
+    """
+    known, share = settings.workspace, period / WALL_S
+    wanted = np.clip(wanted, (np.array(known.low) - place) * share, (np.array(known.high) - place) * share)
+    way = (place - base)[:2]
+    far = float(np.linalg.norm(way))
+    outward, room = float(wanted[:2] @ way) / far, (known.reach - far) * share
+    wanted[:2] -= max(0.0, outward - room) * way / far
+    speed = float(np.linalg.norm(wanted)) / period
+    return np.asarray(wanted * min(1.0, settings.motion.hand_speed / max(speed, 1e-9)))
+
+
+def moves(change: float, fingers: HandState, least: float) -> bool:
+    """Return whether fingers move, or are about to by a change of their width [m], of which the least is told [m]."""
+    return fingers.speed != 0.0 or change > least or (change < -least and not fingers.grasped)
 
 
 def reckoned(told: HandState, at: float) -> tuple[float, float]:

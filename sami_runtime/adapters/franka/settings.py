@@ -66,7 +66,7 @@ class Hand(_Table):
     force: Annotated[float, Field(gt=0.0, le=70.0)] = 30.0
     """With which it holds [N]."""
     arm_waits: Annotated[float, Field(gt=0.0, le=1.0)] = 0.4
-    """Share of its speed that the arm keeps while the fingers close: in simulation they do so within a tick or two."""
+    """Share of its speed that the arm keeps while the fingers move: in simulation they do so within a tick or two."""
     least_change: Positive = 0.01
     """Change of the wanted width [m] that is worth a command; each takes the hand some tenths of a second."""
 
@@ -95,6 +95,8 @@ class Workspace(_Table):
 
     low: Three = (-0.25, -0.3, 0.01)
     high: Three = (0.25, 0.3, 0.45)
+    reach: Positive = 0.78
+    """Farthest from the arm's base, along the table [m]: a stretched arm that holds its hand upright moves wildly."""
 
 
 class Goal(_Table):

@@ -8,6 +8,7 @@ import pytest
 from sami_runtime.adapters.dry_run import DryRun
 from sami_runtime.adapters.fake import FakeAdapter
 from sami_runtime.adapters.gapped import Gapped
+from sami_runtime.adapters.slowed import Slowed
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.kit import Rename, Scale
 from sami_runtime.safety.world_limits import Known
@@ -40,6 +41,7 @@ AROUND = {
     "gapped": lambda inner: Gapped(inner, GapProfile(), 10.0),
     "renamed": lambda inner: Rename(inner, {NAME: "other"}),
     "scaled": lambda inner: Scale(inner, {NAME: (0.5, "mm")}),
+    "slowed": lambda inner: Slowed(inner, 3),
     "zeroed": lambda inner: Zeroed(inner, {f"{NAME}.{ELEMENT}": Known(value=0.0, most=10.0)}),
 }
 

@@ -306,7 +306,13 @@ def test_an_environment_may_ask_for_values_of_its_own():
     assert (whole.collection.episode_steps, whole.learning.buffer_episodes) == (0, 125 * 16)
 
 
-@pytest.mark.parametrize("steps", [-1, 51, "long"])
-def test_episodes_are_not_made_longer_than_the_environments(steps):
+def test_episodes_may_be_ten_times_as_long_for_a_robot_that_is_slower():
+    long = resolve("fast-cpu", {"env": "panda", "collection.episode_steps": 150})
+    assert make_env(long).spec.max_episode_steps == 150
+    assert long.learning.buffer_episodes == 8000  # as many transitions
+
+
+@pytest.mark.parametrize("steps", [-1, 501, "long"])
+def test_episodes_are_not_made_longer_than_that(steps):
     with pytest.raises(ConfigError, match=rf"collection\.episode_steps is '?{steps}"):
         resolve("fast-cpu", {"collection.episode_steps": steps})
