@@ -250,7 +250,10 @@ class Processes:
                 )
             if time.monotonic() - self._heard[process.name] > self.patience_s:
                 self._heard[process.name] = math.inf  # once
-                print(f"{process.name} brought nothing for {self.patience_s:g} s: it is stopped, or hangs.", file=sys.stderr)
+                print(
+                    f"{process.name} brought nothing for {self.patience_s:g} s: it is stopped, or hangs.",
+                    file=sys.stderr,
+                )
 
 
 def make_source(

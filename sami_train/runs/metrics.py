@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from stable_baselines3.common.logger import KVWriter
 
-from sami_train.machine.files import read_json_lines
+from sami_train.machine.files import append, read_json_lines, write_json_lines, writing
 
 
 class MetricsFile(KVWriter):
@@ -16,19 +17,35 @@ class MetricsFile(KVWriter):
 
     Args:
         path: the file.
-        upto: keep only lines of at most this many environment steps (a resumed run writes the rest again).
+        before: keep only lines of fewer environment steps. A run that resumes there writes the rest again: a checkpoint
+            is older than the line of the same steps.
+
+    Raises:
+        SamiError: the disk is full or must not be written to; what was there stays.
     """
 
-    def __init__(self, path: Path, upto: int = 0) -> None:
-        kept = [row for row in read_json_lines(path) if row["step"] <= upto]
-        path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
-        self._file = path.open("a", encoding="utf-8")
+    def __init__(self, path: Path, before: int = 0) -> None:
+        kept = [row for row in read_json_lines(path) if _step(row) < before]
+        write_json_lines(path, kept)
+        self._path = path
+        self._file = path.open("ab", buffering=0)
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
-        """Append one line."""
-        self._file.write(json.dumps({"step": step, **{k: float(v) for k, v in key_values.items()}}) + "\n")
-        self._file.flush()
+        """Append one line.
+
+        Raises:
+            SamiError: the disk is full.
+        """
+        line = json.dumps({"step": step, **{k: float(v) for k, v in key_values.items()}}) + "\n"
+        with writing(self._path):
+            append(self._file, line.encode())
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _step(row: dict[str, Any]) -> float:
+    """Return a line's steps; of one that no run wrote, more than any."""
+    step = row.get("step")
+    return step if isinstance(step, int) else math.inf

@@ -54,7 +54,7 @@ class WatchedRun:
         """Read what is new; return whether anything is."""
         rows, state = read_json_lines(self.folder.metrics), str(self.folder.facts().get("state", "running"))
         if state == "running" and not holder(self.folder.path / "lock"):
-            state = "cut off"
+            state = "finished" if self.folder.agent.is_file() else "cut off"
         changed = (len(rows), state) != (len(self.rows), self.state)
         self.rows, self.state = rows, state
         return changed

@@ -125,6 +125,7 @@ def _run(cell: Cell, folder: Path, episodes: int) -> bool:
     import torch
 
     from sami_train.evaluation.evaluate import evaluate
+    from sami_train.evaluation.kept import keeping
     from sami_train.runs import train
 
     run = RunFolder(folder)
@@ -141,8 +142,10 @@ def _run(cell: Cell, folder: Path, episodes: int) -> bool:
     if not _evaluated(run, spec.measure, episodes):
         agent = train.load_agent(run)
         torch.set_flush_denormal(False)  # training sets it; `sami eval` measures without
-        result = evaluate(agent.policy.numpy_weights(), spec.name, list(spec.tasks.sets), episodes)
-        run.keep_evaluation(result.to_dict(), agent.num_timesteps)
+        sets, weights = list(spec.tasks.sets), agent.policy.numpy_weights()
+        with keeping(run.evaluation):
+            result = evaluate(weights, spec.name, sets, episodes, keep=run.evaluation)
+            run.keep_evaluation(result.to_dict(), agent.num_timesteps)
     return True
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sami_train.machine.files import read_json, write_json
+from sami_train.machine.files import read_json, write_json, writing
 from sami_train.machine.interrupts import on_signals
 from sami_train.machine.locks import holder, locked
 from sami_train.runs.folder import RunError, RunFolder
@@ -136,10 +136,14 @@ class Sweep:
         """Keep other sweeps out of the folder.
 
         Raises:
-            SweepError: there is one.
+            SweepError: there is one; the message says which process.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        busy = SweepError(f"another sweep runs in {self.path}; wait for it to end, or stop it.")
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+
+        def busy(by: str) -> SweepError:
+            return SweepError(f"another sweep runs in {self.path}, {by}; wait for it to end, or stop it.")
+
         return locked(self.path / "sweep.lock", busy)
 
     def run(self, engine: Engine, on_change: Callable[[], None]) -> bool:

@@ -1,0 +1,135 @@
+"""Processes that are killed at a moment, as by the kernel: nothing of them runs on, and nothing is tidied up."""
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sami_train.config.resolve import resolve
+from sami_train.given.weights import read_weights
+from sami_train.machine.files import read_json
+from sami_train.runs import train
+from sami_train.runs.folder import RunFolder
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "own_environment"
+MOMENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
+"""Audit events before which a process may be killed: each change of the files."""
+LINES = 600
+"""Environment steps between two lines of the metrics."""
+TINY = {
+    "env": "pendulum:PENDULUM",
+    "method": "satesac",
+    "steps": 2000,
+    "checkpoint_every": 200,
+    "network.net_arch": [32, 32],
+    "learning.train_every": 50,
+    "learning.batch_transitions": 64,
+    "learning.batch_episodes": 4,
+    "learning.buffer_episodes": 128,
+    "exploration.warmup_steps": 400,
+    "contrast.every": 3,
+    "contrast.trajectories": 8,
+    "collection.collectors": 0,
+    "collection.envs": 1,
+}
+
+
+def moments(folder, act):
+    """Call something before each change of a folder's files."""
+
+    def hear(event, arguments):
+        if event in MOMENTS and any(str(folder) in str(each) for each in arguments[:2]):
+            act()
+
+    sys.addaudithook(hear)
+
+
+def forked(work, folder, at=0, after=0.0):
+    """Work in a process of its own, in a group of its own, and return its exit status and how many moments it had.
+
+    Args:
+        work: called there.
+        folder: whose files' changes are moments.
+        at: the moment at which the group is killed; 0 lets it live.
+        after: seconds after which the group is killed; 0 lets it live.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        seen = 0
+
+        def count():
+            nonlocal seen
+            seen += 1
+            if seen == at:
+                os.killpg(0, signal.SIGKILL)
+
+        moments(folder, count)
+        status = 1
+        try:
+            work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os.write(writer, str(seen).encode())
+            os._exit(status)
+    os.close(writer)
+    if after:
+        os.set_blocking(reader, False)
+        deadline = time.monotonic() + after
+        while time.monotonic() < deadline and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            time.sleep(0.005)
+        try:
+            os.killpg(child, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it was faster
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.set_blocking(reader, True)
+    seen = os.read(reader, 20)
+    os.close(reader)
+    return status, int(seen or b"0")
+
+
+def go_on(folder, **changes):
+    """Train in a folder as whoever finds it would: from its checkpoint, or anew where it has none."""
+    train.LOG_EVERY = LINES
+    if RunFolder(folder).newest_checkpoint() is None:
+        train.start(resolve("fast-cpu", TINY | changes), folder, show=False)
+    else:
+        train.resume(folder, show=False)
+
+
+def require_whole(run):
+    """Read every file of a run folder that bears a final name."""
+    for path in (path for path in run.rglob("*") if path.is_file() and "unfinished" not in str(path)):
+        if path.suffix == ".json":
+            assert read_json(path)
+        elif path.suffix == ".jsonl":
+            assert all(json.loads(line) for line in path.read_text().splitlines())
+        elif path.suffix == ".safetensors":
+            assert read_weights(path).arrays
+        elif path.suffix == ".npz":
+            with np.load(path) as file:
+                assert all(len(file[name].shape) >= 0 for name in file.files)
+        elif path.name == "agent.zip":
+            train.ContextSAC.load(path)
+        else:
+            assert path.name == "lock" or path.parent.name == "tensorboard", path
+
+
+def same(run, other):
+    """Whether two runs have the same weights to the bit, and the same lines of metrics but for the time they took."""
+    here, there = (train.ContextSAC.load(each / "agent.zip").policy.state_dict() for each in (run, other))
+    lines = [[json.loads(line) for line in (each / "metrics.jsonl").read_text().splitlines()] for each in (run, other)]
+    for line in [*lines[0], *lines[1]]:
+        line.pop("time/seconds")
+    assert lines[0] == lines[1]
+    return all(torch.equal(tensor, there[name]) for name, tensor in here.items())
