@@ -109,7 +109,10 @@ def main() -> None:
             raise
         code = getattr(error, "exit_code", None)
         if code is None:
-            hint = "--debug shows where"
+            from sami_runtime.factories import own_line
+
+            line = own_line(error)
+            hint = f"in {line}; --debug shows the way there" if line else "--debug shows where"
             if isinstance(error, ModuleNotFoundError):
                 from sami_runtime.distribution import install_hint
 

@@ -76,6 +76,8 @@ def forked(work, folder, at=0, after=0.0):
         try:
             work()
             status = 0
+        except SystemExit as ended:
+            status = int(ended.code or 0)
         except BaseException:
             traceback.print_exc()
         finally:
