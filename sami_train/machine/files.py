@@ -18,6 +18,8 @@ from sami_runtime.errors import SamiError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 """What a disk says that is full, read-only or broken, or a limit of this process (`ulimit -f`)."""
+ENDING = ".unfinished"
+"""Of what is being made, see `unfinished`."""
 
 
 @contextmanager
@@ -32,8 +34,9 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
+        shown = path.with_name(path.name.partition(f".{platform.node()}-")[0]) if path.suffix == ENDING else path
         raise SamiError(
-            f"{path} cannot be written: {error.strerror}. Make room or choose another place; what was there is as it "
+            f"{shown} cannot be written: {error.strerror}. Make room or choose another place; what was there is as it "
             "was."
         ) from error
 

@@ -113,7 +113,10 @@ def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int) -> Outcome:
         said = str(error) if isinstance(error, SamiError) else f"{type(error).__name__}: {error}"
         outcome = Outcome("failed", said)
     sys.stdout.flush()
-    write_json(logs / OUTCOME, {"state": outcome.state, "reason": outcome.reason})
+    try:
+        write_json(logs / OUTCOME, {"state": outcome.state, "reason": outcome.reason})
+    except SamiError as error:  # on a full disk the log's last line is what the sweep can still read
+        print(outcome.reason or error, flush=True)
     return outcome
 
 

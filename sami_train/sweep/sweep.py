@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sami_runtime.errors import SamiError
 from sami_train.machine.files import read_json, write_json, writing
 from sami_train.machine.interrupts import on_signals
 from sami_train.machine.locks import holder, locked
@@ -229,7 +230,7 @@ class Sweep:
         try:
             describe_job(row.cell, self.folder(row.cell), logs, self.episodes)
             job = engine.submit(logs)
-        except (OSError, SweepError) as error:
+        except (OSError, SamiError) as error:
             row.state, row.reason = "failed", f"its job could not be started: {error}"
             return None
         row.log = job.log

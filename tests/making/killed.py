@@ -16,6 +16,10 @@ from sami_train.given.weights import read_weights
 from sami_train.machine.files import read_json
 from sami_train.runs import train
 from sami_train.runs.folder import RunFolder
+from sami_train.sweep.engine import Look
+from sami_train.sweep.grid import Grid
+from sami_train.sweep.job import run_job
+from sami_train.sweep.sweep import Sweep
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "own_environment"
 MOMENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
@@ -135,3 +139,41 @@ def same(run, other):
         line.pop("time/seconds")
     assert lines[0] == lines[1]
     return all(torch.equal(tensor, there[name]) for name, tensor in here.items())
+
+
+class Forks:
+    """An engine whose jobs are forks of the sweep: what a job is, without the seconds that Python takes to begin."""
+
+    jobs = 2
+
+    def submit(self, logs):
+        child = os.fork()
+        if child == 0:
+            log = os.open(logs / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            try:
+                run_job(logs)
+            finally:
+                os._exit(0)
+        return Fork(child, logs)
+
+
+class Fork:
+    def __init__(self, child, logs):
+        self.child, self.log = child, logs / "log.txt"
+
+    def look(self):
+        return Look("running" if os.waitpid(self.child, os.WNOHANG)[0] == 0 else "ended")
+
+    def stop(self):
+        os.kill(self.child, signal.SIGTERM)
+
+
+def swept(folder):
+    """Sweep two seeds in a folder, or go on with it."""
+    axes = {key: (value,) for key, value in TINY.items()} | {"seed": (0, 1), "steps": (1200,)}
+    sweep = Sweep.begin(folder, Grid(axes), 4)
+    assert sweep.run(Forks(), lambda: None)
+    if sweep.count("done") < 2:
+        raise AssertionError([(row.state, row.reason) for row in sweep.rows])

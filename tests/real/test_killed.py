@@ -11,11 +11,7 @@ import pytest
 
 from sami_train.machine.files import read_json
 from sami_train.runs.folder import RunFolder
-from sami_train.sweep.grid import Grid
-from sami_train.sweep.job import run_job
-from sami_train.sweep.engine import Look
-from sami_train.sweep.sweep import Sweep
-from tests.making.killed import EXAMPLES, TINY, forked, go_on, require_whole, same
+from tests.making.killed import EXAMPLES, forked, go_on, require_whole, same, swept
 
 KILLS = 20
 
@@ -29,7 +25,9 @@ def kill_often(work, folder, moments, check, unless=lambda: None, seed=0):
     """Kill some work at twenty moments, half of them by the clock; it is begun anew where it came to its end before."""
     draw, killed, ends, seconds = np.random.default_rng(seed), 0, 0, 3.0
     while killed < KILLS:
-        when = {"at": int(draw.integers(1, moments // 2))} if killed % 2 else {"after": float(draw.uniform(0.1, seconds))}
+        when = (
+            {"at": int(draw.integers(1, moments // 2))} if killed % 2 else {"after": float(draw.uniform(0.1, seconds))}
+        )
         status, _ = forked(work, folder, **when)
         assert status in (0, -signal.SIGKILL), "it ended in an error"
         check()
@@ -87,45 +85,6 @@ def test_a_run_with_a_collector_ends_and_its_files_are_whole(tmp_path):
     steps = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert steps == sorted(set(steps))
     assert not list(run.rglob("*.unfinished"))
-
-
-class Forks:
-    """An engine whose jobs are forks of the sweep: what a job is, without the seconds that Python takes to begin."""
-
-    jobs = 2
-
-    def submit(self, logs):
-        child = os.fork()
-        if child == 0:
-            log = os.open(logs / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            try:
-                run_job(logs)
-            finally:
-                os._exit(0)
-        return Fork(child, logs)
-
-
-class Fork:
-    def __init__(self, child, logs):
-        self.child, self.log = child, logs / "log.txt"
-
-    def look(self):
-        return Look("running" if os.waitpid(self.child, os.WNOHANG)[0] == 0 else "ended")
-
-    def stop(self):
-        os.kill(self.child, signal.SIGTERM)
-
-
-def swept(folder):
-    """Sweep two seeds in a folder, or go on with it."""
-    told = {"checkpoint_every", "steps", "env", "method"}
-    settings = {key: (value,) for key, value in TINY.items() if key in told or "." in key}
-    sweep = Sweep.begin(folder, Grid(settings | {"seed": (0, 1), "steps": (1200,)}), 4)
-    assert sweep.run(Forks(), lambda: None)
-    if sweep.count("done") < 2:
-        raise AssertionError([(row.state, row.reason) for row in sweep.rows])
 
 
 def test_a_sweep_ends_with_the_same_cells_and_the_same_study(tmp_path, capsys):
