@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from stable_baselines3.common.logger import KVWriter
 
 from sami_train.machine.files import append, read_json_lines, write_json_lines, writing
+
+MOST = 2**63
+"""What whole numbers are smaller than."""
 
 
 class MetricsFile(KVWriter):
@@ -25,7 +28,7 @@ class MetricsFile(KVWriter):
     """
 
     def __init__(self, path: Path, before: int = 0) -> None:
-        kept = [row for row in read_json_lines(path) if _step(row) < before]
+        kept = [row for row in read_metrics(path) if row["step"] < before]
         write_json_lines(path, kept)
         self._path = path
         self._file = path.open("ab", buffering=0)
@@ -45,7 +48,13 @@ class MetricsFile(KVWriter):
         self._file.close()
 
 
-def _step(row: dict[str, Any]) -> float:
-    """Return a line's steps; of one that no run wrote, more than any."""
-    step = row.get("step")
-    return step if isinstance(step, int) else math.inf
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a metrics file up to the first that no run wrote whole: numbers by name, and their `step`."""
+    return list(itertools.takewhile(is_line, read_json_lines(path)))
+
+
+def is_line(row: Any) -> bool:
+    """Whether a value is a line of metrics."""
+    if not isinstance(row, dict) or type(row.get("step")) is not int:
+        return False
+    return all(value is None or type(value) is float or (type(value) is int and abs(value) < MOST) for value in row.values())

@@ -11,8 +11,9 @@ import numpy as np
 from sami_runtime.errors import SamiError
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
-from sami_train.machine.files import read_json, read_json_lines
+from sami_train.machine.files import read_json
 from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.metrics import read_metrics
 
 
 class RealisedContrast(NamedTuple):
@@ -68,7 +69,7 @@ class RunRecord:
             config, facts = read_json(path / "config.json"), folder.facts()
         except SamiError as error:
             raise RunError(str(error)) from error
-        return cls(path, None, config, facts, evaluation, read_json_lines(folder.metrics))
+        return cls(path, None, config, facts, evaluation, read_metrics(folder.metrics))
 
     @property
     def name(self) -> str:

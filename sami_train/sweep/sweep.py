@@ -85,9 +85,15 @@ class Sweep:
         kept = read_json(file)
         if kept.get("version") != SWEEP_VERSION:
             raise SweepError(f"{file} is of version {kept.get('version')}; this sami reads version {SWEEP_VERSION}.")
-        sweep = cls(path, Grid(kept["axes"], kept["unnamed"]), kept["episodes"])
-        sweep.told = dict(kept.get("cluster", {}))
-        return sweep
+        try:
+            if not (type(kept["episodes"]) is int and kept["episodes"] > 0):
+                raise ValueError(f"episodes is {kept['episodes']!r:.40}")
+            sweep = cls(path, Grid(kept["axes"], kept["unnamed"]), kept["episodes"])
+            sweep.told = dict(kept.get("cluster", {}))
+            return sweep
+        except (LookupError, TypeError, ValueError, AttributeError, OSError) as error:
+            said = f"{type(error).__name__}: {error}"
+            raise SweepError(f"{file} is damaged ({said}); sweep again with another --out.") from error
 
     @classmethod
     def begin(cls, path: Path, grid: Grid, episodes: int) -> Sweep:
