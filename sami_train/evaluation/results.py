@@ -81,7 +81,9 @@ class TaskResult:
         numbers = [made.steps, made.success, made.solved_at_start, made.ret or 0.0, *made.shares.values()]
         numbers += [*made.skills.values(), *made.returns]
         if not (isinstance(made.task_set, str) and isinstance(made.task, Mapping) and type(made.episodes) is int):
-            raise TypeError(f"a task: it has {made.episodes!r:.40} episodes in {made.task!r:.40} of {made.task_set!r:.40}")
+            raise TypeError(
+                f"a task: it has {made.episodes!r:.40} episodes in {made.task!r:.40} of {made.task_set!r:.40}"
+            )
         if not all(type(number) is float or (type(number) is int and abs(number) < 2**63) for number in numbers):
             raise TypeError("numbers: something else stands where they should")
         return made

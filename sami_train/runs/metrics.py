@@ -57,4 +57,6 @@ def is_line(row: Any) -> bool:
     """Whether a value is a line of metrics."""
     if not isinstance(row, dict) or type(row.get("step")) is not int:
         return False
-    return all(value is None or type(value) is float or (type(value) is int and abs(value) < MOST) for value in row.values())
+    return all(
+        value is None or type(value) is float or (type(value) is int and abs(value) < MOST) for value in row.values()
+    )

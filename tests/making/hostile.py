@@ -194,7 +194,15 @@ def attempt(number, folder):
     source, name = where()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    if kind in ("agent.zip", "buffer.npz", "config.json", "run.json", "metrics.jsonl", "evaluation.json", "weights.safetensors"):
+    if kind in (
+        "agent.zip",
+        "buffer.npz",
+        "config.json",
+        "run.json",
+        "metrics.jsonl",
+        "evaluation.json",
+        "weights.safetensors",
+    ):
         shutil.copytree(source, folder, dirs_exist_ok=True)
     data = (source / name).read_bytes()
     changed = within_zip(data, draw) if kind == "agent.zip" and draw.random() < 0.5 else mutated(data, name, draw)
