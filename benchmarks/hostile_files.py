@@ -1,12 +1,13 @@
 """Mutated files through the whole path of whoever reads them; counts what became of them.
 
     python benchmarks/hostile_files.py --count 100000 --jobs 2 --out results/hostile-files.json
-    python benchmarks/hostile_files.py --of others --count 56000 --out results/hostile-others.json
+    python benchmarks/hostile_files.py --of others --count 28000 --jobs 2 --out results/hostile-others.json
 
 Models are read, judged, loaded and stepped. The others are what else is read: all of a run folder, checkpoints, kept
-results, sweeps, studies, gaps, limits, recordings. Each file follows from its number alone. They are tried in processes of their own, as a rehearsal does it, so that one
-which ends a process is counted and the next ones are tried by another. Nothing else than a refusal, or an answer, is
-right: an error of another kind, a process that ends, a file that takes seconds, a canary that is read are findings.
+results, sweeps, studies, gaps, limits, recordings. Each file follows from its number alone. They are tried in processes
+of their own, as a rehearsal does it, so that one which ends a process is counted and the next ones are tried by
+another. Nothing else than a refusal, an answer, or that it is read, is right: an error of another kind, a process that
+ends, a file that takes seconds, a canary that is read are findings.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ for panel, commands in PANELS.items():
 
 
 def _name_every_path() -> None:
-    """Begin again in Python's UTF-8 mode where the locale cannot name what was given: libraries then fail to write it."""
+    """Begin again in Python's UTF-8 mode where the locale cannot name what was given."""
     unnamed = any("\udc80" <= character <= "\udcff" for character in "".join(sys.argv))
     if unnamed and not sys.flags.utf8_mode and os.environ.get("PYTHONUTF8") != "1":
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})

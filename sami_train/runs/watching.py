@@ -193,10 +193,11 @@ def _sparkline(
     return Text.assemble((f"{name[:column]:<{column}} ", ""), (cells, "cyan" if run.going else "green"), f" {value:>9}")
 
 
-def _bars(curve: np.ndarray, width: int, total: int, low: float, top: float, high: int) -> list[int]:
+def _bars(curve: np.ndarray, width: int, total: float, low: float, top: float, high: int) -> list[int]:
     """Return how many eighths of a line each column is high, (width,): 0 where nothing was measured yet."""
     if not len(curve):
         return [0] * width
+    total = min(total, 1e18)  # numpy takes no longer ones
     with np.errstate(over="ignore", invalid="ignore"):  # a policy that fell apart has any return
         steps = (np.arange(width) + 1) * max(total, curve[-1, 0]) / width
         values = np.interp(steps, curve[:, 0], curve[:, 1])

@@ -319,9 +319,8 @@ def test_an_error_of_an_adapters_own_is_told_with_its_line(sami, trained, method
     done = run_wrong(sami, trained, RAISES.format(method=method, error=error))
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert "Traceback" not in done.err
-    assert ("axis" in done.err) and (
-        "failed twice" if method == "stop" else f"in wrong.py, line 5, in {method}"
-    ) in done.err
+    assert "axis" in done.err
+    assert ("failed twice" if method == "stop" else f"in wrong.py, line 5, in {method}") in done.err
 
 
 def test_an_error_in_making_an_adapter_is_told_with_its_line(sami, trained):

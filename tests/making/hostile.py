@@ -96,7 +96,7 @@ class Arm:
 
 @functools.cache
 def base():
-    """Make what is mutated, once for each process: a run that has trained a little, its sweep and study, a recording."""
+    """Make what is mutated, once for each process: a run that has trained a little, its study, a recording."""
     sys.path.insert(0, str(EXAMPLES))
     folder = Path(tempfile.mkdtemp())
     run = made_return_run(folder / "sweep" / "pendulum", TINY["env"], ret=lambda *_: 1.0, episodes=4)

@@ -44,7 +44,7 @@ def sami(folder, *words):
     told = folder / "stderr"
 
     def call():
-        sys.stdout = open(os.devnull, "w")
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the process ends
         sys.stderr = told.open("w", buffering=1)
         sys.argv = ["sami", *map(str, words)]
         main()
