@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 from stable_baselines3.common.logger import KVWriter
 
-from sami_train.machine.files import append, read_json_lines, write_json_lines, writing
-
-MOST = 2**63
-"""What whole numbers are smaller than."""
+from sami_train.machine.files import append, write_json_lines, writing
+from sami_train.runs.record import read_metrics
 
 
 class MetricsFile(KVWriter):
@@ -46,17 +43,3 @@ class MetricsFile(KVWriter):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a metrics file up to the first that no run wrote whole: numbers by name, and their `step`."""
-    return list(itertools.takewhile(is_line, read_json_lines(path)))
-
-
-def is_line(row: Any) -> bool:
-    """Whether a value is a line of metrics."""
-    if not isinstance(row, dict) or type(row.get("step")) is not int:
-        return False
-    return all(
-        value is None or type(value) is float or (type(value) is int and abs(value) < MOST) for value in row.values()
-    )

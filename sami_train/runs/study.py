@@ -17,8 +17,7 @@ from typing import Any
 
 from sami_train.machine.files import write_json_lines
 from sami_train.runs.folder import RunError, check_version
-from sami_train.runs.metrics import is_line
-from sami_train.runs.record import RunRecord
+from sami_train.runs.record import RunRecord, is_line
 
 STUDY = "runs.jsonl"
 """Name of a study's file."""

@@ -18,7 +18,7 @@ from sami_runtime.errors import SamiError
 from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.machine.locks import holder
 from sami_train.runs.folder import RunError, RunFolder
-from sami_train.runs.metrics import read_metrics
+from sami_train.runs.record import read_metrics
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 ASCII = " .:-=+*#@"

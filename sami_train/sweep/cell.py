@@ -17,7 +17,7 @@ from sami_train.envs.measure import Measure
 from sami_train.machine.files import read_json, write_json
 from sami_train.machine.locks import locked
 from sami_train.runs.folder import RunError, RunFolder
-from sami_train.runs.metrics import read_metrics
+from sami_train.runs.record import read_metrics
 from sami_train.sweep.grid import Cell
 
 OF_A_RUN = {"config.json", "run.json", "metrics.jsonl", "tensorboard", "checkpoints", "lock"}

@@ -71,7 +71,7 @@ def test_two_that_measure_for_one_result_are_told_of_each_other(tmp_path):
             keeping(result).__enter__()
         result.with_name(f"evaluation.123{ENDING}").touch()
     assert list(tmp_path.iterdir()) == []  # and the lock goes with what was kept
-    with pytest.raises(CutOffError), keeping(result):
+    with pytest.raises(CutOffError), keeping(result):  # noqa: PT012
         result.with_name(f"evaluation.123{ENDING}").touch()
         raise CutOffError
     assert left_by(result)
