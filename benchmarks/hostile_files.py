@@ -1,10 +1,13 @@
-"""Mutated model files through the whole path: read, judged, loaded, stepped; counts what became of them.
+"""Mutated files through the whole path of whoever reads them; counts what became of them.
 
     python benchmarks/hostile_files.py --count 100000 --jobs 2 --out results/hostile-files.json
+    python benchmarks/hostile_files.py --of others --count 28000 --jobs 2 --out results/hostile-others.json
 
-Each file follows from its number alone. They are tried in processes of their own, as a rehearsal does it, so that one
-which ends a process is counted and the next ones are tried by another. Nothing else than a refusal, or an answer, is
-right: an error of another kind, a process that ends, a file that takes seconds, a canary that is read are findings.
+Models are read, judged, loaded and stepped. The others are what else is read: all of a run folder, checkpoints, kept
+results, sweeps, studies, gaps, limits, recordings. Each file follows from its number alone. They are tried in processes
+of their own, as a rehearsal does it, so that one which ends a process is counted and the next ones are tried by
+another. Nothing else than a refusal, an answer, or that it is read, is right: an error of another kind, a process that
+ends, a file that takes seconds, a canary that is read are findings.
 """
 
 from __future__ import annotations
@@ -66,30 +69,41 @@ def through(data: bytes) -> str:
     return "answers"
 
 
-def attempt(number: int) -> tuple[str, str]:
-    """Return a file's kind and what became of it; whatever is not right begins with FOUND."""
+def attempt_model(number: int) -> tuple[str, str]:
+    """Return a model file's kind and what became of it; whatever is not right begins with FOUND."""
     kind, data = mutant(number)
-    began = time.process_time()
     try:
-        outcome = through(data)
+        return kind, through(data)
     except Exception as error:
-        outcome = f"FOUND: {type(error).__name__} {str(error)[:80]}"
-    if time.process_time() - began > SLOW_S:
-        outcome = "took seconds"
-    return kind, outcome
+        return kind, f"FOUND: {type(error).__name__} {str(error)[:80]}"
 
 
-def work(numbers: range, link) -> None:
+def source(of: str):
+    """Return what tries a number's file, what says of which kind it is, and all kinds."""
+    if of == "models":
+        return attempt_model, kind_of, tuple(MUTATIONS)
+    from tests.making import hostile  # torch, which models need not have
+
+    hostile.base()
+    return (lambda number: hostile.attempt(number, Path("hostile"))), hostile.kind_of, tuple(hostile.KINDS)
+
+
+def work(numbers: range, link, of: str) -> None:
     """Try files one after the other, and tell of each."""
     import_onnxruntime()
     os.chdir(tempfile.mkdtemp())
     os.mkfifo(CANARY)  # whoever opens it waits, and is found
+    attempt = source(of)[0]
     with open("/proc/self/statm", "rb") as file:
         mapped = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in numbers:
-        link.send((number, *attempt(number), _resident()))
+        began = time.process_time()
+        kind, outcome = attempt(number)
+        if time.process_time() - began > SLOW_S:
+            outcome = "took seconds"
+        link.send((number, kind, outcome, _resident()))
     link.send(None)
 
 
@@ -98,13 +112,13 @@ def _resident() -> int:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
-def run(numbers: range, tell) -> None:
+def run(numbers: range, tell, of: str = "models") -> None:
     """Try files in processes, a new one where one ends, and tell of each: number, kind, outcome, bytes in memory."""
-    context = mp.get_context("spawn")
+    context, kind = mp.get_context("spawn"), source(of)[1]
     at = numbers.start
     while at < numbers.stop:
         ours, theirs = context.Pipe(False)
-        process = context.Process(target=work, args=(range(at, numbers.stop, numbers.step), theirs), daemon=True)
+        process = context.Process(target=work, args=(range(at, numbers.stop, numbers.step), theirs, of), daemon=True)
         process.start()
         theirs.close()
         try:
@@ -114,10 +128,10 @@ def run(numbers: range, tell) -> None:
             if at >= numbers.stop:
                 break
             process.kill()
-            tell(at, kind_of(at), "FOUND: a hang", 0)
+            tell(at, kind(at), "FOUND: a hang", 0)
         except EOFError:
             process.join()
-            tell(at, kind_of(at), f"ended its process ({process.exitcode})", 0)
+            tell(at, kind(at), f"ended its process ({process.exitcode})", 0)
         finally:
             process.kill()
             process.join()
@@ -127,12 +141,13 @@ def run(numbers: range, tell) -> None:
 def main() -> None:
     """Try so many files, and print what became of them by kind."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--of", choices=("models", "others"), default="models")
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0, help="number of the first file")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    counts: dict[str, Counter] = {kind: Counter() for kind in MUTATIONS}
+    counts: dict[str, Counter] = {kind: Counter() for kind in source(asked.of)[2]}
     found, memory, lock, began = [], [], threading.Lock(), time.perf_counter()
 
     def tell(number, kind, outcome, resident):
@@ -145,7 +160,7 @@ def main() -> None:
 
     last = asked.first + asked.count
     shares = [range(asked.first + job, last, asked.jobs) for job in range(asked.jobs)]
-    threads = [threading.Thread(target=run, args=(share, tell)) for share in shares]
+    threads = [threading.Thread(target=run, args=(share, tell, asked.of)) for share in shares]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -6,6 +6,7 @@ Commands import what they need when they run, so that `sami --help` and `sami ru
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -95,8 +96,16 @@ for panel, commands in PANELS.items():
         app.command(name, rich_help_panel=panel)(command)
 
 
+def _name_every_path() -> None:
+    """Begin again in Python's UTF-8 mode where the locale cannot name what was given."""
+    unnamed = any("\udc80" <= character <= "\udcff" for character in "".join(sys.argv))
+    if unnamed and not sys.flags.utf8_mode and os.environ.get("PYTHONUTF8") != "1":
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
+
+
 def main() -> None:
     """Run the command; turn errors into one message and an exit code."""
+    _name_every_path()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a bar that a terminal lacks must not end a run
@@ -109,7 +118,10 @@ def main() -> None:
             raise
         code = getattr(error, "exit_code", None)
         if code is None:
-            hint = "--debug shows where"
+            from sami_runtime.factories import own_line
+
+            line = own_line(error)
+            hint = f"in {line}; --debug shows the way there" if line else "--debug shows where"
             if isinstance(error, ModuleNotFoundError):
                 from sami_runtime.distribution import install_hint
 

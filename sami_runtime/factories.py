@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from sami_runtime.errors import SamiError, UnknownName
+
+PACKAGES = ("sami_runtime", "sami_train", "sami_cli")
+"""What of this project is imported."""
+_INSTALLED = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "purelib", "platlib"))
 
 
 def load_named(name: str, kind: str, example: str) -> Any:
@@ -70,9 +77,21 @@ def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, shown:
     except SamiError:
         raise
     except (Exception, SystemExit) as error:
+        where = f" ({line})" if (line := own_line(error)) else ""
         raise SamiError(
-            f"{name}({shown}) failed: {type(error).__name__}: {error}. Correct it, or what it needs."
+            f"{name}({shown}) failed: {type(error).__name__}: {error}{where}. Correct it, or what it needs."
         ) from error
+
+
+def own_line(error: BaseException) -> str:
+    """Return where in code of a user's own an error came up: `my_arm.py, line 12, in read`; empty where it did not."""
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code, package = frame.f_code, str(frame.f_globals.get("__name__")).partition(".")[0]
+        own = os.path.isabs(code.co_filename) and not code.co_filename.startswith(_INSTALLED)
+        if own and package not in PACKAGES:
+            found = f"{os.path.basename(code.co_filename)}, line {line}, in {code.co_name}"
+    return found
 
 
 def _module_of(name: str, kind: str, example: str, what: str) -> tuple[ModuleType, str, str]:

@@ -275,6 +275,11 @@ class Run:
                 self.shadow.require_fit(session.contract)
             return self._handover.give(session, driving, middle, timeout_s)
 
+    @property
+    def recorded(self) -> bool:
+        """Whether there is a recording, and it could be written so far."""
+        return self._recorder is not None and self._recorder.error is None
+
     def __enter__(self) -> Run:
         """Begin the recording, and take over the signals that nobody handles.
 

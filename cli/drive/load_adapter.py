@@ -40,10 +40,18 @@ def load_adapter(name: str, clock: Clock, contract: Contract, config: Settings |
             they were given, or the other way round.
         UnknownName: the module has no such factory.
     """
+    from sami_runtime.errors import SamiError
     from sami_runtime.factories import load_factory
+    from sami_runtime.signals import Signal
 
     factory = load_factory(name, "adapter", "my_arm:make for make(clock) in my_arm.py")
     adapter: Adapter = _make(name, "an adapter", factory, clock, _keywords(name, factory, contract, config), PARTS)
+    declared = (*adapter.observation, adapter.action) if isinstance(adapter.observation, (tuple, list)) else ("",)
+    if not all(isinstance(each, Signal) for each in declared):
+        raise SamiError(
+            f"{name}(clock) made a {type(adapter).__name__} whose observation is {adapter.observation!r:.80} and whose "
+            f"action is {adapter.action!r:.80}; they must be a tuple of Signals and a Signal; see docs/embedding.md."
+        )
     return adapter
 
 

@@ -50,7 +50,7 @@ def evaluate(
     from sami_train.envs.catalog import environment
     from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.evaluate import evaluate as measure
-    from sami_train.evaluation.kept import discard_all
+    from sami_train.evaluation.kept import keeping
     from sami_train.evaluation.model_policy import Source
     from sami_train.evaluation.results import Evaluation, TaskResult
     from sami_train.machine.cores import usable_cores
@@ -78,22 +78,21 @@ def evaluate(
     files = findings(out, "evaluation", force, plot=False)
     keep = folder.evaluation if run is not None else files[0] if files else None
     total = count_results(spec, names, episodes)
-    with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
-        shown = bar.add_task("evaluating", total=total)
+    with keeping(keep):
+        with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
+            shown = bar.add_task("evaluating", total=total)
 
-        def arrived(_: TaskResult) -> None:
-            bar.advance(shown)
+            def arrived(_: TaskResult) -> None:
+                bar.advance(shown)
 
-        result: Evaluation = measure(
-            source, spec.name, names, episodes, workers or usable_cores(), arrived, profile, keep
-        )
-    # The run's own evaluation is that of the world as it is.
-    if run is not None and profile is None and names == list(spec.tasks.sets):
-        folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
-    if files is not None:
-        write_json(files[0], result.to_dict())
-    if keep is not None:
-        discard_all(keep)
+            result: Evaluation = measure(
+                source, spec.name, names, episodes, workers or usable_cores(), arrived, profile, keep
+            )
+        # The run's own evaluation is that of the world as it is.
+        if run is not None and profile is None and names == list(spec.tasks.sets):
+            folder.keep_evaluation(result.to_dict(), agent.num_timesteps)
+        if files is not None:
+            write_json(files[0], result.to_dict())
     if json:
         print(json_module.dumps(result.to_dict(), indent=2))
         return

@@ -56,7 +56,7 @@ def robustness(
     from sami_runtime.model.artifact import read_artifact
     from sami_train.evaluation import robustness as measuring
     from sami_train.evaluation.evaluate import count_results
-    from sami_train.evaluation.kept import discard_all
+    from sami_train.evaluation.kept import keeping
     from sami_train.evaluation.results import TaskResult
     from sami_train.machine.cores import usable_cores
     from sami_train.machine.files import unfinished
@@ -75,27 +75,29 @@ def robustness(
         chosen = measuring.kinds(None if kinds is None else [name.strip() for name in kinds.split(",")])
     files = findings(out, "robustness", force)
     total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))
-    with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
-        shown = bar.add_task("measuring", total=total)
+    keep = files[0] if files else None
+    with keeping(keep):
+        with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
+            shown = bar.add_task("measuring", total=total)
 
-        def arrived(_: TaskResult) -> None:
-            bar.advance(shown)
+            def arrived(_: TaskResult) -> None:
+                bar.advance(shown)
 
-        cores, keep = workers or usable_cores(), files[0] if files else None
-        points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, arrived, keep)
-    document = {
-        "env": spec.name,
-        "model": model.name,
-        "weights_sha256": contract.weights_sha256,
-        f"episodes_per_{spec.measure.per}": episodes,
-        "points": [point.to_dict() for point in points],
-    }
+            cores = workers or usable_cores()
+            points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, arrived, keep)
+        document = {
+            "env": spec.name,
+            "model": model.name,
+            "weights_sha256": contract.weights_sha256,
+            f"episodes_per_{spec.measure.per}": episodes,
+            "points": [point.to_dict() for point in points],
+        }
+        if keep is not None:
+            with unfinished(keep) as beside:
+                beside.write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
     if files is not None:
         from sami_train.report.figures.robustness import draw_robustness
 
-        with unfinished(files[0]) as beside:
-            beside.write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
-        discard_all(files[0])
         draw_robustness(points, files[1])
     if json:
         print(json_module.dumps(document))

@@ -18,6 +18,7 @@ PROBE_EPISODES = 400
 
 
 def export(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Model file to write, NAME.onnx.")],
     run: Annotated[Path | None, typer.Option(help="Run folder to export.")] = None,
     model: Annotated[
@@ -95,6 +96,16 @@ def export(
     from rich.console import Console
     from rich.progress import Progress
 
+    from sami_train.machine.files import unfinished, writing
+    from sami_train.machine.locks import locked
+
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    # The model and its weights belong together: two that write both would leave one's model beside the other's weights.
+    busy = "is being written by {}; wait for it to end, or stop it."
+    context.with_resource(
+        locked(out.with_suffix(".lock"), lambda by: SamiError(f"{out} {busy.format(by)}"), leave=False)
+    )
     from .looking_ahead import look_ahead, told
     from .probe import fitted
     from .probe import told as probed
@@ -117,7 +128,7 @@ def export(
     from sami_train.evaluation.results import Evaluation
     from sami_train.export.export import export as write
     from sami_train.export.fill_contract import training_facts
-    from sami_train.machine.files import read_json, unfinished
+    from sami_train.machine.files import read_json
     from sami_train.report.card import write_card
     from sami_train.runs.folder import RunFolder
     from sami_train.runs.record import RunRecord

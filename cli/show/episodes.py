@@ -193,5 +193,6 @@ def ending(driving: Run, film: Film | None, record: Path | None) -> str:
     parts = [str(driving.total)]
     if driving.shadow:
         parts.append(f"shadow: {driving.shadow.comparison}")
-    parts += [f"wrote {path}" for path in (record, film.path if film and film.frames else None) if path]
+    whole = record if driving.recorded else None
+    parts += [f"wrote {path}" for path in (whole, film.path if film and film.frames else None) if path]
     return "\n".join(parts) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
 from sami_runtime.signals import Signal
 
-T = TypeVar("T")
+NUMBERS = (float, int, np.number)
 
 
 @dataclass(frozen=True)
@@ -148,10 +148,14 @@ def require_observation(given: object, adapter: Adapter) -> Observation:
     """Return what `read` returned, if that is an observation.
 
     Raises:
-        AdapterError: It is something else, or has the time of a signal that it lacks.
+        AdapterError: It is something else, holds something else, or has the time of a signal that it lacks.
     """
     valid = "Observation(values, time), the values by signal and when they were measured [s]"
-    seen = _require_kind(given, Observation, adapter, "read", valid)
+    seen: Observation = _require_kind(given, Observation, adapter, "read", valid)
+    _require_kind(seen.values, Mapping, adapter, "read", valid, "an Observation whose values are of type ")
+    _require_kind(seen.time, NUMBERS, adapter, "read", valid, "an Observation whose time is of type ")
+    for time in _require_kind(seen.times or {}, Mapping, adapter, "read", valid, "times of type ").values():
+        _require_kind(time, NUMBERS, adapter, "read", valid, "a time of type ")
     if seen.times is not None and (strange := seen.times.keys() - seen.values.keys()):
         raise AdapterError(
             f"{type(adapter).__name__}.read() returned times of {', '.join(sorted(strange))}, which it did not "
@@ -164,14 +168,23 @@ def require_executed(given: object, adapter: Adapter) -> Executed:
     """Return what `write` returned, if that says what was executed.
 
     Raises:
-        AdapterError: It is something else.
+        AdapterError: It is something else, or holds something else.
     """
-    return _require_kind(given, Executed, adapter, "write", "Executed(action) with what was really sent")
+    valid = "Executed(action) with what was really sent, Executed(action, done, info) where the world tells more"
+    told: Executed = _require_kind(given, Executed, adapter, "write", valid)
+    _require_kind(told.info, Mapping, adapter, "write", valid, "an Executed whose info is of type ")
+    _require_kind(told.done, (bool, int, np.bool_), adapter, "write", valid, "an Executed whose done is of type ")
+    try:
+        np.asarray(told.action, np.float32)
+    except (TypeError, ValueError):
+        _require_kind(told.action, np.ndarray, adapter, "write", valid, "an Executed whose action is of type ")
+        raise
+    return told
 
 
-def _require_kind(given: object, kind: type[T], adapter: Adapter, method: str, valid: str) -> T:
+def _require_kind(given: Any, kind: Any, adapter: Adapter, method: str, valid: str, of: str = "") -> Any:
     if not isinstance(given, kind):
-        raise AdapterError(f"{type(adapter).__name__}.{method}() returned {type(given).__name__}; return {valid}.")
+        raise AdapterError(f"{type(adapter).__name__}.{method}() returned {of}{type(given).__name__}; return {valid}.")
     return given
 
 

@@ -44,6 +44,8 @@ CHUNK_S = 0.5
 CHUNK_BYTES = 4_000_000
 """How large a chunk grows before that, where no clock keeps a rate."""
 
+CUT_OFF = "Its whole ticks can be read. Make room, and record to another name."
+
 
 class Recorder:
     """Writes a recording; it is a loop's `on_step`, and keeps what the records hold and nothing else.
@@ -132,9 +134,14 @@ class Recorder:
             finally:
                 self._file.close()
         except (OSError, ValueError) as error:
-            raise RecordingError(f"completing {self.path} failed: {error}. Its whole ticks can be read.") from error
+            raise RecordingError(f"completing {self.path} failed: {error}. {CUT_OFF}") from error
         if self._sequence < 0:
             self.path.unlink(missing_ok=True)  # a name that is in the way of the next try
+
+    @property
+    def error(self) -> Exception | None:
+        """What went wrong in writing; None where nothing did."""
+        return self._chunks.error
 
     def _log_time(self, at: float, begins: bool = False) -> int:
         """Return a time of the loop's clock, laid on the machine's when the recording began; it never goes back."""
@@ -153,7 +160,7 @@ class Recorder:
 
     def _require_writable(self) -> None:
         if error := self._chunks.error or (ValueError("it is closed") if self._file.closed else None):
-            raise RecordingError(f"recording to {self.path} failed: {error}. Its whole ticks can be read.") from error
+            raise RecordingError(f"recording to {self.path} failed: {error}. {CUT_OFF}") from error
 
     def __enter__(self) -> Recorder:
         return self

@@ -84,7 +84,8 @@ class ContextSAC(BaseAlgorithm):
         self.rng: np.random.Generator | None = None
         self._updates_before = 0
         self._began_at = 0
-        self._last_scalars: dict[str, Tensor] = {}
+        self._last_scalars: dict[str, Tensor | float] = {}
+        self.logged_at = 0  # environment steps at the last line of the log
         self.task_record = TaskRecord()
         self.contrast_record = ContrastRecord(self.config.contrast.patience)
         if _init_setup_model:
@@ -171,7 +172,7 @@ class ContextSAC(BaseAlgorithm):
         Args:
             total_timesteps: environment steps to add.
             callback: stable-baselines3 callbacks; `on_step` is called after each look for new episodes.
-            log_interval: environment steps between two lines of the log.
+            log_interval: environment steps, at whose multiples a line of the log is due.
             tb_log_name: folder for TensorBoard.
             reset_num_timesteps: False continues a run.
             progress_bar: show stable-baselines3's progress bar.
@@ -182,8 +183,7 @@ class ContextSAC(BaseAlgorithm):
         total, callback = self._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
         buffer = self.make_buffer()
         if reset_num_timesteps:
-            self._updates_before = self._n_updates
-        next_log = self.num_timesteps + log_interval
+            self._updates_before, self.logged_at = self._n_updates, 0
         callback.on_training_start(locals(), globals())
         source = self._source()
         try:
@@ -194,11 +194,12 @@ class ContextSAC(BaseAlgorithm):
                 self.learner.set_progress(1.0 - self._current_progress_remaining)
                 for _ in range(source.updates(self._due())):
                     self._update(buffer, source)
-                if self.num_timesteps >= next_log:
-                    next_log += log_interval
-                    self._dump_logs()
                 due = self._due()
-                if self.num_timesteps >= total and due < 1:
+                learned = self.num_timesteps >= total and due < 1
+                passed = self.num_timesteps // log_interval > self.logged_at // log_interval
+                if passed and (learned or self.num_timesteps < total):  # the last line waits for updates that are owed
+                    self.dump_logs()
+                if learned:
                     break
                 if self.num_timesteps < total and due < MAX_BACKLOG:
                     callback.on_rollout_start()
@@ -268,7 +269,9 @@ class ContextSAC(BaseAlgorithm):
         if self._n_updates % self.config.collection.publish_every == 0:
             source.publish(self.policy.numpy_weights())
 
-    def _dump_logs(self) -> None:
+    def dump_logs(self) -> None:
+        """Write a line of the log."""
+        self.logged_at = self.num_timesteps
         assert self.ep_info_buffer is not None
         record = self.logger.record
         judged = (spec.measure, spec.outcomes) if (spec := self.environment) else (SUCCESS, {})

@@ -92,6 +92,8 @@ class SavedAgent:
         agent.rng.bit_generator.state = self.facts["rng"]
         for name in COUNTED:
             setattr(agent, name, self.facts["counted"][name])
+        agent.logged_at = self.facts.get("logged_at", agent.num_timesteps)  # of before it was kept: as if just now
+        agent._last_scalars = dict(self.facts.get("last_scalars", {}))
         agent.ep_info_buffer = deque(self.facts["episodes"], agent._stats_window_size)
         agent.ep_success_buffer = deque(self.facts["successes"], agent._stats_window_size)
         agent.task_record = TaskRecord.from_dict(self.facts["task_record"])
@@ -113,6 +115,8 @@ def write_agent(path: Path, agent: ContextSAC) -> None:
         "seed": agent.seed,
         "rng": agent.rng.bit_generator.state,
         "counted": {name: getattr(agent, name) for name in COUNTED},
+        "logged_at": agent.logged_at,
+        "last_scalars": {name: float(scalar) for name, scalar in agent._last_scalars.items()},
         "episodes": list(agent.ep_info_buffer or ()),
         "successes": list(agent.ep_success_buffer or ()),
         "task_record": agent.task_record.to_dict(),

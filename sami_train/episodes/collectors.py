@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import multiprocessing as mp
 import queue
 import signal
+import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.sharedctypes import Synchronized
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -28,6 +31,8 @@ QUEUE_ROUNDS = 8
 """Rounds that wait for the learner before a collector waits too."""
 PATIENCE_S = 600.0
 """Seconds without an episode from any collector after which they count as stuck; an episode takes seconds."""
+LOCK_S = 1.0
+"""Seconds that the learner waits for a collector that reads weights; it takes microseconds."""
 BURST = 10
 """Updates between two looks at what collectors have brought."""
 
@@ -94,22 +99,29 @@ class InStep:
 
 
 class SharedWeights:
-    """The newest weights in shared memory: written without waiting for readers to ask, read when changed."""
+    """The newest weights in shared memory: written without waiting for readers to ask, read when changed.
+
+    A reader that was killed or stopped while it read keeps the lock: then nothing is written any more.
+    """
 
     def __init__(self, weights: Weights, context: Any) -> None:
         self._shapes = {name: array.shape for name, array in weights.arrays.items()}
         self._rest = dataclasses.replace(weights, arrays={})
         self._memory = context.RawArray("f", sum(array.size for array in weights.arrays.values()))
         self._lock = context.Lock()
-        self.version = context.Value("L", 0)
+        self.version = context.RawValue("L", 0)
         self.write(weights)
 
     def write(self, weights: Weights) -> None:
         """Replace the weights by others of the same shapes."""
-        with self._lock:
+        if not self._lock.acquire(timeout=LOCK_S):
+            return
+        try:
             flat = np.frombuffer(self._memory, np.float32)
             np.concatenate([np.asarray(weights.arrays[name], np.float32).ravel() for name in self._shapes], out=flat)
             self.version.value += 1
+        finally:
+            self._lock.release()
 
     def read(self) -> Weights:
         """Copy the newest weights."""
@@ -152,28 +164,25 @@ class Processes:
         context = mp.get_context("spawn")
         self.patience_s, self._arrived_at = PATIENCE_S, time.monotonic()
         self._weights = SharedWeights(weights, context)
-        self._steps = context.Value("q", 0)
-        self._stop = context.Event()
-        self._queue: Any = context.Queue(maxsize=QUEUE_ROUNDS * collectors)
-        self._processes = [
-            context.Process(
-                target=_collect,
-                name=f"collector-{i}",
-                daemon=True,
-                args=(
-                    (_without_monitor(spec), envs, seed, exploration, reach, state_every, behind),
-                    range(next_index + i * envs, 2**62, envs * collectors),
-                    self._weights,
-                    self._steps,
-                    self._stop,
-                    self._queue,
-                ),
-            )
-            for i in range(collectors)
-        ]
+        # Without locks, which a killed collector would keep.
+        self._steps, self._stop = context.RawValue("q", 0), context.RawValue("b", 0)
+        self._arrived: queue.Queue[Sequence[Episode] | _Failure] = queue.Queue(QUEUE_ROUNDS * max(1, collectors))
+        self._processes: list[Any] = []
+        self._readers: list[threading.Thread] = []
+        self._heard: dict[str, float] = {}
+        what = (_without_monitor(spec), envs, seed, exploration, reach, state_every, behind)
         with one_thread():
-            for process in self._processes:
-                process.start()
+            for i in range(collectors):
+                ours, theirs = context.Pipe(duplex=False)
+                indices = range(next_index + i * envs, 2**62, envs * collectors)
+                arguments = (what, indices, self._weights, self._steps, self._stop, theirs)
+                name = f"collector-{i}"
+                self._heard[name] = time.monotonic()
+                self._processes.append(context.Process(target=_collect, name=name, daemon=True, args=arguments))
+                self._processes[-1].start()
+                theirs.close()  # so that the pipe ends with the process
+                self._readers.append(threading.Thread(target=self._read, args=(name, ours), daemon=True))
+                self._readers[-1].start()
 
     def updates(self, due: int) -> int:
         """Make a few: what the collectors bring must not wait long."""
@@ -189,7 +198,7 @@ class Processes:
         episodes: list[Episode] = []
         while True:
             try:
-                arrived = self._queue.get(timeout=1.0 if wait and not episodes else 0.0)
+                arrived = self._arrived.get(wait and not episodes, 1.0)
             except queue.Empty:
                 self._check_alive()
                 if wait and time.monotonic() - self._arrived_at > self.patience_s:
@@ -209,21 +218,41 @@ class Processes:
 
     def close(self) -> None:
         """Stop the processes."""
-        self._stop.set()
+        self._stop.value = 1
         for process in self._processes:
             process.join(timeout=5.0)
             if process.is_alive():
                 process.kill()  # one that was stopped hears nothing else
                 process.join()
-        self._queue.cancel_join_thread()
-        self._queue.close()
+        for reader in self._readers:
+            reader.join()
+
+    def _read(self, name: str, pipe: Any) -> None:
+        """Take what a collector sends, to its end: a thread, for one that was stopped in a message is waited for."""
+        with pipe, suppress(EOFError, OSError):
+            while True:
+                arrived = pipe.recv()
+                while not self._stop.value:
+                    self._heard[name] = time.monotonic()
+                    try:
+                        self._arrived.put(arrived, timeout=0.5)
+                        break
+                    except queue.Full:
+                        continue
 
     def _check_alive(self) -> None:
-        for process in self._processes:
-            # One that failed has sent why, and that is in the queue or about to be.
-            if not process.is_alive() and (process.exitcode or self._queue.empty()):
+        for process, reader in zip(self._processes, self._readers, strict=True):
+            # One that failed has sent why, and that is waiting, or about to be.
+            if not (process.is_alive() or reader.is_alive()) and self._arrived.empty():
                 raise CollectorError(
-                    f"{process.name} died with exit code {process.exitcode}; was it killed for memory?"
+                    f"{process.name} died with exit code {process.exitcode}; was it killed for memory? "
+                    "Go on with --resume."
+                )
+            if time.monotonic() - self._heard[process.name] > self.patience_s:
+                self._heard[process.name] = math.inf  # once
+                print(
+                    f"{process.name} brought nothing for {self.patience_s:g} s: it is stopped, or hangs.",
+                    file=sys.stderr,
                 )
 
 
@@ -261,41 +290,29 @@ def _collect(
     what: tuple[Any, int, int, Exploration, Reach | None, int, BehindGap | None],
     indices: range,
     weights: SharedWeights,
-    steps: Synchronized[int],
+    steps: Any,
     stop: Any,
     out: Any,
 ) -> None:
-    """Collect until told to stop: the body of a collector process."""
+    """Collect until told to stop, or until nobody reads it any more: the body of a collector process."""
     # Ctrl-C reaches the whole group, and Slurm's signals every process of a step; the learner alone decides to stop.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
-    parent = mp.parent_process()
-    alive: Callable[[], bool] = lambda: not stop.is_set() and (parent is None or parent.is_alive())  # noqa: E731
-    try:
-        spec, count, seed, exploration, reach, state_every, behind = what
-        version = weights.version.value
-        policy = NumpyPolicy(weights.read(), count)
-        envs = [gym.make(spec) for _ in range(count)]
-        rollout = Rollout(envs, policy, seed, exploration, reach, state_every=state_every, behind=behind)
-        for first in indices:
-            if version != weights.version.value:
-                version = weights.version.value
-                policy.load(weights.read())
-            episodes = rollout.round(range(first, first + count), steps.value)
-            if not _put(out, episodes, alive):
-                break
-    except Exception as error:
-        if _put(out, _Failure(f"{type(error).__name__}: {error}", traceback.format_exc()), alive):
-            return  # and end only once the message is on its way
-    out.cancel_join_thread()
-
-
-def _put(out: Any, item: Sequence[Episode] | _Failure, alive: Callable[[], bool]) -> bool:
-    """Put into the queue, giving up when nobody will read it any more."""
-    while alive():
+    with out, suppress(BrokenPipeError):
         try:
-            out.put(item, timeout=0.5)
-            return True
-        except queue.Full:
-            continue
-    return False
+            spec, count, seed, exploration, reach, state_every, behind = what
+            version = weights.version.value
+            policy = NumpyPolicy(weights.read(), count)
+            envs = [gym.make(spec) for _ in range(count)]
+            rollout = Rollout(envs, policy, seed, exploration, reach, state_every=state_every, behind=behind)
+            for first in indices:
+                if version != weights.version.value:
+                    version = weights.version.value
+                    policy.load(weights.read())
+                out.send(rollout.round(range(first, first + count), steps.value))
+                if stop.value:
+                    break
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            out.send(_Failure(f"{type(error).__name__}: {error}", traceback.format_exc()))

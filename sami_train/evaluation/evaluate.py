@@ -76,7 +76,7 @@ def evaluate_gaps(
         cores: see `evaluate`.
         on_task: see `evaluate`.
         keep: the file that the caller will write the results to. What is finished is kept beside it meanwhile, so that
-            the same call goes on after a cut; once it is written, `discard_all(keep)`. None keeps nothing.
+            the same call goes on after a cut; call it within `keeping(keep)`. None keeps nothing.
     """
     spec = environment(env)
     kept = KeptResults(keep, source, spec, episodes)

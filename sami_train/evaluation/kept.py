@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from sami_runtime.distribution import installed_version
+from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.results import TaskResult
-from sami_train.machine.files import read_json_lines, write_json_lines
+from sami_train.machine.files import append, read_json_lines, write_json_lines, writing
+from sami_train.machine.locks import locked
 
 ENDING = ".unfinished.jsonl"
 
 
 class KeptResults:
-    """A file with a line for each piece of work that is done; the whole of it goes with `discard`.
+    """A file with a line for each piece of work that is done; it goes once `keeping` has ended well.
 
     Its name tells what is measured, so that a measurement never goes on from what another one left: the policy's
     weights, the environment, how many episodes, and this version of sami. Code of an own environment is not among them.
@@ -41,11 +44,10 @@ class KeptResults:
         whole = read_json_lines(self.path)
         if whole:
             write_json_lines(self.path, whole)  # a last line that was cut off would swallow the next one
-        self._rows = {row["of"]: [TaskResult.from_row(each, spec) for each in row["results"]] for row in whole}
-
-    def __len__(self) -> int:
-        """How many results there are."""
-        return sum(map(len, self._rows.values()))
+        try:
+            self._rows = {row["of"]: [TaskResult.from_row(each, spec) for each in row["results"]] for row in whole}
+        except (KeyError, TypeError, ValueError) as error:
+            raise SamiError(f"{self.path} is damaged: {error!r}. Remove it, and all is measured anew.") from error
 
     def found(self, gap: GapProfile | None, task_set: str, task: Task | None = None) -> list[TaskResult] | None:
         """Return what was measured behind a gap in a set, or in one task of it; None where nothing was yet."""
@@ -54,18 +56,39 @@ class KeptResults:
     def add(
         self, results: Sequence[TaskResult], gap: GapProfile | None, task_set: str, task: Task | None = None
     ) -> None:
-        """Keep what was measured."""
+        """Keep what was measured.
+
+        Raises:
+            SamiError: the disk is full or must not be written to.
+        """
         key = _key(gap, task_set, task)
         self._rows[key] = list(results)
         if self.path is not None:
             row = {"of": key, "results": [result.row(self.spec.measure) for result in results]}
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+            with writing(self.path), self.path.open("ab", buffering=0) as file:
+                append(file, (json.dumps(row) + "\n").encode())
 
-    def discard(self) -> None:
-        """Remove the file: what it was kept for is written."""
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
+
+@contextmanager
+def keeping(beside: Path | None) -> Iterator[None]:
+    """Keep other processes from measuring for the same result within; what was kept goes once that ended well.
+
+    Args:
+        beside: the result, which is written within; None keeps nothing, and nobody out.
+
+    Raises:
+        SamiError: another process measures for it.
+    """
+    if beside is None:
+        yield
+        return
+
+    def busy(by: str) -> SamiError:
+        return SamiError(f"{beside} is being measured by {by}; wait for it to end, or stop it.")
+
+    with locked(beside.with_suffix(".lock"), busy, leave=False):
+        yield
+        discard_all(beside)
 
 
 def discard_all(beside: Path) -> None:

@@ -67,7 +67,7 @@ class TaskResult:
         """Back from `row`.
 
         Raises:
-            KeyError: something is missing.
+            KeyError, TypeError: something is missing, or is of another kind.
         """
         values: dict[str, Any] = {name: row[name] for name in ("task_set", "task", "episodes", "steps")}
         if spec.measure is SUCCESS:
@@ -77,7 +77,16 @@ class TaskResult:
             values["successes"] = tuple(each == "1" for each in row.get("successes", ""))
         else:
             values["returns"] = tuple(row["returns"])
-        return cls(**values, ret=row.get("ret"))
+        made = cls(**values, ret=row.get("ret"))
+        numbers = [made.steps, made.success, made.solved_at_start, made.ret or 0.0, *made.shares.values()]
+        numbers += [*made.skills.values(), *made.returns]
+        if not (isinstance(made.task_set, str) and isinstance(made.task, Mapping) and type(made.episodes) is int):
+            raise TypeError(
+                f"a task: it has {made.episodes!r:.40} episodes in {made.task!r:.40} of {made.task_set!r:.40}"
+            )
+        if not all(type(number) is float or (type(number) is int and abs(number) < 2**63) for number in numbers):
+            raise TypeError("numbers: something else stands where they should")
+        return made
 
 
 OnTask = Callable[[TaskResult], None]
@@ -186,5 +195,5 @@ class Evaluation:
             spec = environment(env)
             gap = GapProfile.loads(values["gap"]) if "gap" in values else None
             return cls(env, tuple(TaskResult.from_row(row, spec) for row in rows), gap)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error

@@ -61,7 +61,8 @@ class Weights:
 def write_weights(path: Path, weights: Weights) -> None:
     """Write a file of weights, NAME.safetensors; the same weights give the same bytes."""
     metadata = {METADATA: weights.header.model_dump_json()}
-    safetensors.numpy.save_file(dict(sorted(weights.arrays.items())), path, metadata)
+    # By Python: of a full disk safetensors' own writer tells no errno.
+    path.write_bytes(safetensors.numpy.save(dict(sorted(weights.arrays.items())), metadata))
 
 
 def read_weights(path: Path) -> Weights:

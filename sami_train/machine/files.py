@@ -10,13 +10,35 @@ import platform
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
-"""What a disk says that is full, read-only or broken."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+"""What a disk says that is full, read-only or broken, or a limit of this process (`ulimit -f`)."""
+ENDING = ".unfinished"
+"""Of what is being made, see `unfinished`."""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say which file it was that could not be written within.
+
+    Raises:
+        SamiError: the disk is full or must not be written to; its cause is the OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        shown = path.with_name(path.name.partition(f".{platform.node()}-")[0]) if path.suffix == ENDING else path
+        raise SamiError(
+            f"{shown} cannot be written: {error.strerror}. Make room or choose another place; what was there is as it "
+            "was."
+        ) from error
 
 
 @contextmanager
@@ -30,24 +52,31 @@ def unfinished(path: Path) -> Iterator[Path]:
     Raises:
         SamiError: the disk is full or must not be written to.
     """
-    beside = path.with_name(f"{path.name}.{platform.node()}-{os.getpid()}.unfinished")
+    beside, aside = (
+        path.with_name(f"{path.name}.{platform.node()}-{role}{os.getpid()}.unfinished") for role in ("", "old-")
+    )
     for left in path.parent.glob(f"{glob.escape(path.name)}.{glob.escape(platform.node())}-*.unfinished"):
         if not _lives(left.name.removesuffix(".unfinished").rpartition("-")[2]):
-            _remove(left)
+            remove(left)
     try:
-        yield beside
-        if beside.is_dir():
-            _remove(path)  # a folder that holds something cannot be replaced at once
-        beside.replace(path)
-    except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-        raise SamiError(
-            f"{path} cannot be written: {error.strerror}. Make room or choose another place; what was there is as it "
-            "was."
-        ) from error
+        with writing(path):
+            yield beside
+            _put_in_place(beside, path, aside)
     finally:
-        _remove(beside)
+        remove(beside)
+        remove(aside)
+
+
+def _put_in_place(made: Path, path: Path, aside: Path) -> None:
+    """Rename what was made. A folder that holds something cannot be replaced, and half removed it would look whole."""
+    if made.is_dir() and path.exists():
+        path.replace(aside)
+    try:
+        made.replace(path)
+    except OSError:
+        if aside.exists():
+            aside.replace(path)
+        raise
 
 
 def _lives(process: str) -> bool:
@@ -63,7 +92,8 @@ def _lives(process: str) -> bool:
     return True
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file or a folder; nothing where there is none."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -85,6 +115,22 @@ def _write_whole(path: Path, text: str) -> None:
         beside.write_text(text, encoding="utf-8")
 
 
+def append(file: RawIOBase, data: bytes) -> None:
+    """Write all of some bytes at the end of a file, or none of them.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    whole = file.seek(0, os.SEEK_END)
+    try:
+        done = 0
+        while done < len(data):
+            done += file.write(data[done:]) or 0
+    except OSError:
+        file.truncate(whole)  # half a line would swallow the next one
+        raise
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object.
 
@@ -93,7 +139,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SamiError(
             f"{path} cannot be read: {error}. Was it half written? Train again with a new --out."
         ) from error
@@ -107,9 +153,13 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                break
+            if not (isinstance(row, dict) and line.endswith(b"\n")):
+                break
+            rows.append(row)
     return rows

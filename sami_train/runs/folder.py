@@ -16,7 +16,6 @@ from __future__ import annotations
 import platform
 import sys
 import zipfile
-import zlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timezone
@@ -28,11 +27,12 @@ from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.given.find import WEIGHTS_FILE
 from sami_train.machine.cores import usable_cores
-from sami_train.machine.files import read_json, unfinished, write_json
-from sami_train.machine.locks import locked
+from sami_train.machine.files import read_json, remove, unfinished, write_json, writing
+from sami_train.machine.locks import holder, locked
 from sami_train.runs.provenance import git_state, versions
 
 RUN_VERSION = 1
+LOCK = "lock"
 BUFFERS_KEPT = 2
 """Newest checkpoints that keep their buffers, which are large: a run resumes from the newest, or, where that was
 damaged since, from the one before."""
@@ -57,28 +57,43 @@ class RunFolder:
         """Make a new run folder.
 
         Raises:
-            RunError: something is there already.
+            RunError: something is there already, or another process trains there.
+            SamiError: the disk is full or must not be written to.
         """
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            hint = "go on with it by --resume, or" if cls(path).newest_checkpoint() else "please"
-            raise RunError(f"{path} exists and is not empty; {hint} choose another --out.")
-        path.mkdir(parents=True, exist_ok=True)
         run = cls(path)
-        write_json(path / "config.json", config.to_dict())
-        write_json(
-            path / "run.json",
-            {
-                "version": RUN_VERSION,
-                "state": "running",
-                "command": command,
-                "started": _now(),
-                "versions": versions(),
-                "git": git_state(),
-                "machine": {"cpus": usable_cores(), "processor": platform.processor() or platform.machine()},
-                "seconds": 0.0,
-            },
-        )
+        run._refuse_taken()
+        facts = {
+            "version": RUN_VERSION,
+            "state": "running",
+            "command": command,
+            "started": _now(),
+            "versions": versions(),
+            "git": git_state(),
+            "machine": {"cpus": usable_cores(), "processor": platform.processor() or platform.machine()},
+            "seconds": 0.0,
+        }
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+        with run.locked():
+            run._refuse_taken()  # by one that began at the same time
+            write_json(path / "run.json", facts)
+            try:
+                write_json(path / "config.json", config.to_dict())
+            except SamiError:
+                (path / "run.json").unlink()  # an empty folder is in nobody's way
+                raise
         return run
+
+    def _refuse_taken(self) -> None:
+        path = self.path
+        if path.exists() and (not path.is_dir() or any(each.name != LOCK for each in path.iterdir())):
+            if by := holder(path / LOCK):
+                raise self._busy(by)
+            hint = "go on with it by --resume, or" if self.newest_checkpoint() else "please"
+            raise RunError(f"{path} exists and is not empty; {hint} choose another --out.")
+
+    def _busy(self, by: str) -> RunError:
+        return RunError(f"{self.path} is in use by {by}; wait for it to end, or stop it.")
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -149,10 +164,10 @@ class RunFolder:
         """Make a finished run an unfinished one with another configuration; what was measured of it goes."""
         from sami_train.evaluation.kept import discard_all  # simulators, which readers of a run need not have
 
-        write_json(self.path / "config.json", config.to_dict())
-        for path in (self.agent, self.weights, self.evaluation):
+        for path in (self.evaluation, self.weights, self.agent):
             path.unlink(missing_ok=True)
         discard_all(self.evaluation)
+        write_json(self.path / "config.json", config.to_dict())  # last: with its agent, it would be finished
 
     def newest_agent(self) -> Path:
         """Return the trained agent, or the newest checkpoint's.
@@ -171,10 +186,9 @@ class RunFolder:
         """Keep other processes from training in this folder.
 
         Raises:
-            RunError: another process does.
+            RunError: another process does; the message says which.
         """
-        busy = RunError(f"{self.path} is in use by another process; wait for it to end, or stop it.")
-        return locked(self.path / "lock", busy)
+        return locked(self.path / LOCK, self._busy)
 
     def newest_checkpoint(self) -> Path | None:
         """Return the checkpoint with the most steps; None where there is none."""
@@ -185,6 +199,13 @@ class RunFolder:
         folder = self.path / "checkpoints"
         complete = [p for p in folder.iterdir() if p.name.isdigit()] if folder.is_dir() else []
         return sorted(complete, key=lambda p: int(p.name), reverse=True)
+
+    def clear(self) -> None:
+        """Remove what a killed process was writing; for whoever holds the lock."""
+        for folder in (self.path, self.path / "checkpoints"):
+            for path in folder.glob("*.unfinished"):
+                if not path.name.startswith(self.evaluation.name):  # which is measured under a lock of its own
+                    remove(path)
 
     def newest_whole_checkpoint(self) -> Path | None:
         """Return the newest checkpoint of which no bit is damaged; those after it are set aside as N.damaged.
@@ -218,8 +239,10 @@ class RunFolder:
 
         folder = self.path / "checkpoints"
         target = folder / str(steps)
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
         with unfinished(target) as beside:
-            beside.mkdir(parents=True)
+            beside.mkdir()
             agent.save(beside / "agent.zip")
             keep_weights(beside / WEIGHTS_FILE, agent)
             agent.save_buffer(beside / "buffer.npz")
@@ -230,17 +253,22 @@ class RunFolder:
 
 def _damage(checkpoint: Path) -> str:
     """Return what of a checkpoint is damaged, by the sums in its zip files; empty where nothing is."""
+    from sami_train.agent.saved import read_agent  # torch, which readers of a run need not have
+
     for name in ("agent.zip", "buffer.npz"):
         path = checkpoint / name
         if name == "buffer.npz" and not path.exists():
             continue
         try:
             with zipfile.ZipFile(path) as file:
-                wrong = file.testzip()
-        except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-            return f"{name} cannot be loaded: {error}"
-        if wrong is not None:
-            return f"{name} cannot be loaded: {wrong} is not what was written"
+                if packed := [each.filename for each in file.infolist() if each.compress_type != zipfile.ZIP_STORED]:
+                    raise ValueError(f"{packed[0]} is packed, which no run does")
+                if wrong := file.testzip():
+                    raise ValueError(f"{wrong} is not what was written")
+            if name == "agent.zip":
+                read_agent(path)
+        except Exception as error:  # zipfile has one of its own for each bit that can be wrong
+            return f"{name} cannot be loaded: {error or type(error).__name__}"
     return ""
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from stable_baselines3.common.logger import KVWriter
 
-from sami_train.machine.files import read_json_lines
+from sami_train.machine.files import append, write_json_lines, writing
+from sami_train.runs.record import read_metrics
 
 
 class MetricsFile(KVWriter):
@@ -16,18 +17,28 @@ class MetricsFile(KVWriter):
 
     Args:
         path: the file.
-        upto: keep only lines of at most this many environment steps (a resumed run writes the rest again).
+        before: keep only lines of fewer environment steps. A run that resumes there writes the rest again: a checkpoint
+            is older than the line of the same steps.
+
+    Raises:
+        SamiError: the disk is full or must not be written to; what was there stays.
     """
 
-    def __init__(self, path: Path, upto: int = 0) -> None:
-        kept = [row for row in read_json_lines(path) if row["step"] <= upto]
-        path.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
-        self._file = path.open("a", encoding="utf-8")
+    def __init__(self, path: Path, before: int = 0) -> None:
+        kept = [row for row in read_metrics(path) if row["step"] < before]
+        write_json_lines(path, kept)
+        self._path = path
+        self._file = path.open("ab", buffering=0)
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
-        """Append one line."""
-        self._file.write(json.dumps({"step": step, **{k: float(v) for k, v in key_values.items()}}) + "\n")
-        self._file.flush()
+        """Append one line.
+
+        Raises:
+            SamiError: the disk is full.
+        """
+        line = json.dumps({"step": step, **{k: float(v) for k, v in key_values.items()}}) + "\n"
+        with writing(self._path):
+            append(self._file, line.encode())
 
     def close(self) -> None:
         """Close the file."""

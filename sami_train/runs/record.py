@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,9 @@ from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.machine.files import read_json, read_json_lines
 from sami_train.runs.folder import RunError, RunFolder
+
+MOST = 2**63
+"""What whole numbers are smaller than."""
 
 
 class RealisedContrast(NamedTuple):
@@ -68,7 +72,7 @@ class RunRecord:
             config, facts = read_json(path / "config.json"), folder.facts()
         except SamiError as error:
             raise RunError(str(error)) from error
-        return cls(path, None, config, facts, evaluation, read_json_lines(folder.metrics))
+        return cls(path, None, config, facts, evaluation, read_metrics(folder.metrics))
 
     @property
     def name(self) -> str:
@@ -121,3 +125,17 @@ class RunRecord:
             f"sami eval --run RUN{options}, where RUN is the folder that {self.name} was trained in, "
             f"and then sami gather RUN... --out {self.study} --force"
         )
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a metrics file up to the first that no run wrote whole: numbers by name, and their `step`."""
+    return list(itertools.takewhile(is_line, read_json_lines(path)))
+
+
+def is_line(row: Any) -> bool:
+    """Whether a value is a line of metrics."""
+    if not isinstance(row, dict) or type(row.get("step")) is not int:
+        return False
+    return all(
+        value is None or type(value) is float or (type(value) is int and abs(value) < MOST) for value in row.values()
+    )

@@ -17,7 +17,7 @@ from typing import Any
 
 from sami_train.machine.files import write_json_lines
 from sami_train.runs.folder import RunError, check_version
-from sami_train.runs.record import RunRecord
+from sami_train.runs.record import RunRecord, is_line
 
 STUDY = "runs.jsonl"
 """Name of a study's file."""
@@ -83,7 +83,7 @@ def read_study(path: Path) -> list[RunRecord]:
     for number, line in enumerate(lines, 1):
         try:
             value = _checked(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RunError(f"{path}, line {number} is damaged: {error}; {again}") from error
         name, version = value["run"], value["version"]
         if version != LINE_VERSION:
@@ -168,4 +168,6 @@ def _checked(line: str) -> dict[str, Any]:
     wrong = [part for part, kinds in PARTS.items() if part not in value or not isinstance(value[part], kinds)]
     if wrong:
         raise ValueError(f"its {wrong[0]} is missing or no {' or '.join(kind.__name__ for kind in PARTS[wrong[0]])}")
+    if not all(map(is_line, value["metrics"])):
+        raise ValueError("a line of its metrics is not made of numbers, with its step")
     return value

@@ -54,6 +54,7 @@ class _Keeper(BaseCallback):
         return self.before + time.perf_counter() - self.started
 
     def _on_training_start(self) -> None:
+        self.logger.record("time/seconds", self.seconds)  # a resumed run may begin with a line of its log
         self._next = (self.num_timesteps // self.config.checkpoint_every + 1) * self.config.checkpoint_every
 
     def _on_step(self) -> bool:
@@ -129,10 +130,14 @@ def resume(out: Path, *, steps: int | None = None, show: bool = True, curves: bo
         config = from_dict(config.to_dict() | {"steps": steps})
     prepare_torch(config)
     with run.locked():
-        agent = _agent_of(run, run.newest_whole_checkpoint(), config)
+        run.clear()
+        checkpoint = run.newest_whole_checkpoint()
+        agent = _agent_of(run, checkpoint, config)
         if agent.num_timesteps >= config.steps and steps is not None:
             raise RunError(f"{out} has done {agent.num_timesteps} steps; --steps {steps} adds none to them.")
         if steps is not None:
+            if checkpoint is None:
+                run.checkpoint(agent.num_timesteps, agent)  # the agent, which goes, was all there is
             run.reopen(config)
         run.update(state="running")
         run.evaluation.unlink(missing_ok=True)  # it measured an agent that is about to change
@@ -143,8 +148,9 @@ def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig) -> C
     """Return the agent of a checkpoint (of a finished run that has none left: its last) with what its buffer held."""
     file = run.agent if checkpoint is None else checkpoint / "agent.zip"
     buffer = run.path / "buffer.npz" if checkpoint is None else checkpoint / "buffer.npz"
+    env = make_env(config)
     with _readable(file):
-        agent = ContextSAC.load(file, env=make_env(config), device=config.device)
+        agent = ContextSAC.load(file, env=env, device=config.device)
     agent.config = config
     if buffer.is_file():
         with _readable(buffer):
@@ -217,15 +223,21 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool, cur
             with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
                 remaining = config.steps - agent.num_timesteps
                 agent.learn(remaining, keeper, LOG_EVERY, reset_num_timesteps=agent.num_timesteps == 0)
-        agent._dump_logs()
-    except BaseException:
+        if agent.logged_at != agent.num_timesteps:
+            agent.dump_logs()
+        if agent.finished:
+            # Before the agent is there, by which the run counts as finished.
+            run.update(seconds=keeper.seconds, steps=agent.num_timesteps, updates=agent._n_updates)
+            run.finish(agent)
+    except BaseException as error:
         with suppress(SamiError, OSError):  # such as the full disk that it failed for
             run.update(state="failed")
+        if isinstance(error.__cause__, OSError) and run.newest_checkpoint():
+            raise RunError(f"{error} Then go on with: sami train --resume {run.path}") from error
         raise
     finally:
-        agent.logger.close()
-    if agent.finished:
-        run.finish(agent)
+        with suppress(OSError):  # TensorBoard's last lines on a full disk; what they say is in the metrics
+            agent.logger.close()
     run.update(
         state="finished" if agent.finished else "stopped",
         seconds=keeper.seconds,

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.measure import SUCCESS, Measure
-from sami_train.machine.files import read_json_lines
 from sami_train.machine.locks import holder
 from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.record import read_metrics
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 ASCII = " .:-=+*#@"
@@ -52,9 +52,9 @@ class WatchedRun:
 
     def read(self) -> bool:
         """Read what is new; return whether anything is."""
-        rows, state = read_json_lines(self.folder.metrics), str(self.folder.facts().get("state", "running"))
+        rows, state = read_metrics(self.folder.metrics), str(self.folder.facts().get("state", "running"))
         if state == "running" and not holder(self.folder.path / "lock"):
-            state = "cut off"
+            state = "finished" if self.folder.agent.is_file() else "cut off"
         changed = (len(rows), state) != (len(self.rows), self.state)
         self.rows, self.state = rows, state
         return changed
@@ -193,13 +193,15 @@ def _sparkline(
     return Text.assemble((f"{name[:column]:<{column}} ", ""), (cells, "cyan" if run.going else "green"), f" {value:>9}")
 
 
-def _bars(curve: np.ndarray, width: int, total: int, low: float, top: float, high: int) -> list[int]:
+def _bars(curve: np.ndarray, width: int, total: float, low: float, top: float, high: int) -> list[int]:
     """Return how many eighths of a line each column is high, (width,): 0 where nothing was measured yet."""
     if not len(curve):
         return [0] * width
-    steps = (np.arange(width) + 1) * max(total, curve[-1, 0]) / width
-    values = np.interp(steps, curve[:, 0], curve[:, 1])
-    bars = 1 + np.round((high - 1) * (values - low) / max(top - low, 1e-12)).astype(int)
+    total = min(total, 1e18)  # numpy takes no longer ones
+    with np.errstate(over="ignore", invalid="ignore"):  # a policy that fell apart has any return
+        steps = (np.arange(width) + 1) * max(total, curve[-1, 0]) / width
+        values = np.interp(steps, curve[:, 0], curve[:, 1])
+        bars = 1 + np.round((high - 1) * (values - low) / max(top - low, 1e-12)).astype(int)
     reached = steps - max(total, curve[-1, 0]) / width < curve[-1, 0]
     return [int(bar) if seen else 0 for bar, seen in zip(np.clip(bars, 1, high), reached, strict=True)]
 

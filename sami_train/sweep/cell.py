@@ -14,9 +14,10 @@ from typing import Any, NoReturn
 from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import Measure
-from sami_train.machine.files import read_json, read_json_lines, write_json
+from sami_train.machine.files import read_json, write_json
 from sami_train.machine.locks import locked
 from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.record import read_metrics
 from sami_train.sweep.grid import Cell
 
 OF_A_RUN = {"config.json", "run.json", "metrics.jsonl", "tensorboard", "checkpoints", "lock"}
@@ -65,7 +66,7 @@ class CellStatus:
 def status(folder: Path, env: str, episodes: int) -> CellStatus:
     """Read how far a cell is; it is done when all sets of tasks are evaluated with so many episodes."""
     run, measure = RunFolder(folder), environment(env).measure
-    last = (read_json_lines(run.metrics) or [{}])[-1]
+    last = (read_metrics(run.metrics) or [{}])[-1]
     return CellStatus(
         steps=int(last.get("step", 0)),
         seconds=last.get("time/seconds", 0.0),
@@ -78,16 +79,19 @@ def status(folder: Path, env: str, episodes: int) -> CellStatus:
 def _evaluated(run: RunFolder, measure: Measure, episodes: int) -> dict[str, float]:
     if not (run.agent.is_file() and run.evaluation.is_file()):
         return {}
-    kept = read_json(run.evaluation)
-    rows = kept.get("tasks", [])
-    if measure.per == "task":
-        episodes_kept = {row.get("episodes") for row in rows}
-    else:
-        sets = [[row["episodes"] for row in rows if row["task_set"] == name] for name in kept["sets"]]
-        episodes_kept = {sum(counts) for counts in sets}
-    if kept.get("agent_steps") != run.facts().get("steps") or episodes_kept != {episodes}:
-        return {}
-    return {name: result[measure.key] for name, result in kept["sets"].items()}
+    try:
+        kept = read_json(run.evaluation)
+        rows = kept.get("tasks", [])
+        if measure.per == "task":
+            episodes_kept = {row["episodes"] for row in rows}
+        else:
+            sets = [[row["episodes"] for row in rows if row["task_set"] == name] for name in kept["sets"]]
+            episodes_kept = {sum(counts) for counts in sets}
+        if kept.get("agent_steps") != run.facts().get("steps") or episodes_kept != {episodes}:
+            return {}
+        return {str(name): float(result[measure.key]) for name, result in kept["sets"].items()}
+    except (SamiError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
+        return {}  # of a damaged file: it is measured again
 
 
 def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int) -> Outcome:
@@ -113,7 +117,10 @@ def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int) -> Outcome:
         said = str(error) if isinstance(error, SamiError) else f"{type(error).__name__}: {error}"
         outcome = Outcome("failed", said)
     sys.stdout.flush()
-    write_json(logs / OUTCOME, {"state": outcome.state, "reason": outcome.reason})
+    try:
+        write_json(logs / OUTCOME, {"state": outcome.state, "reason": outcome.reason})
+    except SamiError as error:  # on a full disk the log's last line is what the sweep can still read
+        print(outcome.reason or error, flush=True)
     return outcome
 
 
@@ -125,6 +132,7 @@ def _run(cell: Cell, folder: Path, episodes: int) -> bool:
     import torch
 
     from sami_train.evaluation.evaluate import evaluate
+    from sami_train.evaluation.kept import keeping
     from sami_train.runs import train
 
     run = RunFolder(folder)
@@ -141,8 +149,10 @@ def _run(cell: Cell, folder: Path, episodes: int) -> bool:
     if not _evaluated(run, spec.measure, episodes):
         agent = train.load_agent(run)
         torch.set_flush_denormal(False)  # training sets it; `sami eval` measures without
-        result = evaluate(agent.policy.numpy_weights(), spec.name, list(spec.tasks.sets), episodes)
-        run.keep_evaluation(result.to_dict(), agent.num_timesteps)
+        sets, weights = list(spec.tasks.sets), agent.policy.numpy_weights()
+        with keeping(run.evaluation):
+            result = evaluate(weights, spec.name, sets, episodes, keep=run.evaluation)
+            run.keep_evaluation(result.to_dict(), agent.num_timesteps)
     return True
 
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sami_train.machine.files import read_json, write_json
+from sami_runtime.errors import SamiError
+from sami_train.machine.files import read_json, write_json, writing
 from sami_train.machine.interrupts import on_signals
 from sami_train.machine.locks import holder, locked
 from sami_train.runs.folder import RunError, RunFolder
@@ -84,9 +85,15 @@ class Sweep:
         kept = read_json(file)
         if kept.get("version") != SWEEP_VERSION:
             raise SweepError(f"{file} is of version {kept.get('version')}; this sami reads version {SWEEP_VERSION}.")
-        sweep = cls(path, Grid(kept["axes"], kept["unnamed"]), kept["episodes"])
-        sweep.told = dict(kept.get("cluster", {}))
-        return sweep
+        try:
+            if not (type(kept["episodes"]) is int and kept["episodes"] > 0):
+                raise ValueError(f"episodes is {kept['episodes']!r:.40}")
+            sweep = cls(path, Grid(kept["axes"], kept["unnamed"]), kept["episodes"])
+            sweep.told = dict(kept.get("cluster", {}))
+            return sweep
+        except (LookupError, TypeError, ValueError, AttributeError, OSError) as error:
+            said = f"{type(error).__name__}: {error}"
+            raise SweepError(f"{file} is damaged ({said}); sweep again with another --out.") from error
 
     @classmethod
     def begin(cls, path: Path, grid: Grid, episodes: int) -> Sweep:
@@ -136,10 +143,14 @@ class Sweep:
         """Keep other sweeps out of the folder.
 
         Raises:
-            SweepError: there is one.
+            SweepError: there is one; the message says which process.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        busy = SweepError(f"another sweep runs in {self.path}; wait for it to end, or stop it.")
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+
+        def busy(by: str) -> SweepError:
+            return SweepError(f"another sweep runs in {self.path}, {by}; wait for it to end, or stop it.")
+
         return locked(self.path / "sweep.lock", busy)
 
     def run(self, engine: Engine, on_change: Callable[[], None]) -> bool:
@@ -225,7 +236,7 @@ class Sweep:
         try:
             describe_job(row.cell, self.folder(row.cell), logs, self.episodes)
             job = engine.submit(logs)
-        except (OSError, SweepError) as error:
+        except (OSError, SamiError) as error:
             row.state, row.reason = "failed", f"its job could not be started: {error}"
             return None
         row.log = job.log

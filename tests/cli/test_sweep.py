@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -215,7 +216,8 @@ def test_two_sweeps_do_not_run_in_one_folder(sami, swept):
     with Sweep.open(swept[0]).locked():
         done = sami("sweep", "--resume", swept[0])
     assert done.code == 1
-    assert done.err == f"sami: another sweep runs in {swept[0]}; wait for it to end, or stop it.\n"
+    by = f"process {os.getpid()} on {platform.node()}"
+    assert done.err == f"sami: another sweep runs in {swept[0]}, {by}; wait for it to end, or stop it.\n"
 
 
 @pytest.mark.parametrize(

@@ -162,3 +162,11 @@ def test_training_shows_its_curves_and_ctrl_c_stops_it_at_a_safe_place(tmp_path,
     assert terminal.process.wait(SECONDS) == 130
     assert CURSOR in terminal.text
     assert RunFolder(tmp_path / "run").facts()["state"] == "stopped"
+
+
+def test_a_run_whose_name_the_locale_does_not_know_is_found(tmp_path):
+    run = made_run(tmp_path / "\u00fcbung")
+    command = [sys.executable, "-c", "from sami_cli.app import main; main()", "watch", "--once", str(run)]
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(command, capture_output=True, env=plain, check=True)
+    assert "\u00fcbung: finished" in done.stdout.decode()

@@ -181,7 +181,10 @@ def test_a_stop_that_fails_is_tried_again_also_where_nobody_reads_what_it_says(s
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("my_arm:refused", r"my_arm:refused\(\) failed: OSError: no route to the arm\. Correct it"),
+        (
+            "my_arm:refused",
+            r"my_arm:refused\(\) failed: OSError: no route to the arm \(my_arm.py, line \d+, in refused\)\. Correct it",
+        ),
         ("my_arm:forgotten", r"my_arm:forgotten\(\) returned None, which cannot be called\. It connects"),
         ("my_arm:stop", r"unknown factory 'stop'.*Valid: emergency_stop, "),
         ("your_arm:stop", r"your_arm of your_arm:stop cannot be imported: ModuleNotFoundError.*It must be installed"),

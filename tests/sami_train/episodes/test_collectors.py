@@ -1,5 +1,6 @@
 """What passes between the learner and its collectors."""
 
+import math
 import multiprocessing as mp
 import os
 import signal
@@ -10,6 +11,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.resolve import resolve
+from sami_train.episodes import collectors
 from sami_train.episodes.collectors import BURST, CollectorError, InStep, Processes, SharedWeights
 from sami_train.episodes.numpy_policy import Weights
 
@@ -48,38 +52,61 @@ def test_beside_collectors_the_learner_looks_for_episodes_after_a_few_updates():
 
 
 @pytest.fixture
-def stopped():
-    """A source whose only collector is stopped, as by SIGSTOP or a simulator that hangs."""
-    source = Processes(gym.spec("CartPole-v1"), 1, 0, weights(1.0), 0, None, None)
-    process = mp.get_context("spawn").Process(target=time.sleep, args=(600,), daemon=True)
-    process.start()
-    os.kill(process.pid, signal.SIGSTOP)
-    source._processes = [process]
+def beside(monkeypatch):
+    """A source with two collectors whose rounds are too large for a pipe: each is sent in several parts."""
+    monkeypatch.setattr(collectors, "QUEUE_ROUNDS", 1)
+    env = gym.make("MountainCarContinuous-v0")
+    agent = ContextSAC("ContextPolicy", env, resolve("fast-cpu", {"method": "tesac", "env": "hopper"}))
+    source = Processes(env.spec, 6, 2, agent.policy.numpy_weights(), 0, agent.config.exploration, None)
     yield source
-    source._processes = []
+    source.patience_s = math.inf
+    source.close()
 
 
-def test_a_learner_that_waits_looks_up_every_second(stopped):
-    """So that SIGTERM, which asks it to stop at the next safe place, finds one."""
+def collected(source, least, seconds=60.0):
+    """Episodes as the learner gets them, which looks up every second."""
+    episodes, until = [], time.monotonic() + seconds
+    while len(episodes) < least:
+        began = time.monotonic()
+        episodes += source.collect(True, 0)
+        assert time.monotonic() - began < 10.0, "the learner hangs"
+        assert time.monotonic() < until
+    return episodes
+
+
+def test_rounds_of_all_collectors_arrive_whole(beside):
+    episodes = collected(beside, 20)
+    assert all(episode.observations.shape == (len(episode) + 1, 2) for episode in episodes)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_collector_that_ends_or_stops_within_a_message_does_not_hang_the_learner(beside, number, capsys):
+    """The pipe is full while nobody reads it, so that each of them is within a message."""
+    collected(beside, 1)
+    beside.patience_s = 3.0
+    time.sleep(3.0)
+    for process in beside._processes:
+        os.kill(process.pid, number)
+    told = "died with exit code -9" if number == signal.SIGKILL else r"no collector brought an episode within 3 s"
+    with pytest.raises(CollectorError, match=rf"{told}.*--resume"):
+        collected(beside, math.inf)
+    beside.close()
+    assert [process.exitcode for process in beside._processes] == [-signal.SIGKILL] * 2
+
+
+def test_of_one_that_stops_it_is_told_once_and_the_others_go_on(beside, capsys):
+    collected(beside, 1)
+    beside.patience_s = 3.0
+    os.kill(beside._processes[0].pid, signal.SIGSTOP)
+    for _ in range(4):
+        collected(beside, 10)
+        time.sleep(1.0)
+    assert capsys.readouterr().err == "collector-0 brought nothing for 3 s: it is stopped, or hangs.\n"
+
+
+def test_weights_that_a_killed_reader_holds_are_not_waited_for():
+    shared = SharedWeights(weights(1.0), mp.get_context("spawn"))
+    shared._lock.acquire()
     began = time.monotonic()
-    assert stopped.collect(True, 0) == []
+    shared.write(weights(2.0))
     assert time.monotonic() - began < 10.0
-    stopped.close()
-
-
-def test_collectors_that_bring_nothing_for_long_are_told_of(stopped):
-    stopped.patience_s = 0.5
-    with pytest.raises(
-        CollectorError, match=r"no collector brought an episode within 0\.5 s: they are stopped, or hang"
-    ):
-        stopped.collect(True, 0)
-    stopped.close()
-
-
-def test_a_collector_that_is_stopped_is_ended_all_the_same(stopped, monkeypatch):
-    """It hears no SIGTERM, and Python would wait for it at its own end for ever."""
-    process = stopped._processes[0]
-    join = process.join
-    monkeypatch.setattr(process, "join", lambda timeout=None: join(timeout and 0.1))
-    stopped.close()
-    assert process.exitcode == -signal.SIGKILL

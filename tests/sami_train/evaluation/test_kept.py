@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_train.evaluation.evaluate import evaluate, evaluate_gaps
-from sami_train.evaluation.kept import ENDING, discard_all
+from sami_train.evaluation.kept import ENDING, discard_all, keeping
 
 MODELS = Path(__file__).parents[3] / "models"
 PANDA, HOPPER = MODELS / "panda-satesac.onnx", MODELS / "hopper-satesac.onnx"
@@ -61,6 +62,19 @@ def test_a_measurement_that_was_cut_off_goes_on_and_finds_the_same(tmp_path, mod
     assert evaluate_gaps(model, env, sets, gaps, episodes, keep=keep) == whole  # of the file alone
     discard_all(keep)
     assert left_by(keep) == []
+
+
+def test_two_that_measure_for_one_result_are_told_of_each_other(tmp_path):
+    result = tmp_path / "evaluation.json"
+    with keeping(result):
+        with pytest.raises(SamiError, match=rf"evaluation\.json is being measured by process {os.getpid()} on "):
+            keeping(result).__enter__()
+        result.with_name(f"evaluation.123{ENDING}").touch()
+    assert list(tmp_path.iterdir()) == []  # and the lock goes with what was kept
+    with pytest.raises(CutOffError), keeping(result):  # noqa: PT012
+        result.with_name(f"evaluation.123{ENDING}").touch()
+        raise CutOffError
+    assert left_by(result)
 
 
 def test_what_another_measurement_left_is_not_taken(tmp_path):

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 
@@ -113,3 +114,51 @@ def test_a_full_or_read_only_disk_is_told_with_the_file_and_what_was_there_stays
         half(path, OSError(number, os.strerror(number)))
     assert names(tmp_path) == ["run.json"]
     assert read_json(path) == {"state": "running"}
+
+
+def replace_and_die(path, moment):
+    """Replace a folder, and be killed before the so-manyth change of a file."""
+    seen = 0
+
+    def hear(event, arguments):
+        nonlocal seen
+        if event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open"):
+            seen += 1
+            if seen == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hear)
+    with unfinished(path) as beside:
+        beside.mkdir()
+        for name in ("agent", "buffer"):
+            (beside / name).write_text("new")
+    os._exit(0)
+
+
+def test_a_folder_that_is_replaced_is_whole_under_its_name_at_every_moment(tmp_path):
+    """Half removed, it would look like one that never had a buffer."""
+    path, killed = tmp_path / "600", 0
+    for moment in range(1, 20):
+        path.mkdir(exist_ok=True)
+        for name in ("agent", "buffer"):
+            (path / name).write_text("old")
+        child = os.fork()
+        if child == 0:
+            replace_and_die(path, moment)
+        killed += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+        if path.exists():
+            assert len({(path / name).read_text() for name in ("agent", "buffer")}) == 1
+    assert killed > 5
+    with unfinished(path) as beside:
+        beside.mkdir()
+    assert names(tmp_path) == ["600"]
+
+
+def test_a_line_that_finds_no_room_leaves_the_lines_before_it_whole(tmp_path):
+    limited = "import resource, signal, sys; from sami_train.machine.files import append\n"
+    limited += "resource.setrlimit(resource.RLIMIT_FSIZE, (25, 25))\nfile = open(sys.argv[1], 'ab', buffering=0)\n"
+    limited += "for _ in range(3): append(file, b'{\"step\": 10}\\n')"
+    path = tmp_path / "metrics.jsonl"
+    done = subprocess.run([sys.executable, "-c", limited, str(path)], capture_output=True, text=True, check=False)
+    assert "File too large" in done.stderr
+    assert path.read_text() == '{"step": 10}\n'

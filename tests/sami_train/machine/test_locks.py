@@ -25,13 +25,13 @@ class TakenError(Exception):
     """Raised where a lock is taken."""
 
 
-def test_who_may_not_wait_is_told_that_the_lock_is_held(tmp_path):
+def test_who_may_not_wait_is_told_who_holds_the_lock(tmp_path):
     lock = tmp_path / "lock"
-    with locked(lock, TakenError("busy")):
-        with pytest.raises(TakenError, match="busy"), locked(lock, TakenError("busy")):
+    with locked(lock, TakenError):
+        with pytest.raises(TakenError, match=f"process {os.getpid()} on "), locked(lock, TakenError):
             pytest.fail("two hold one lock")
         assert holder(lock).startswith(f"process {os.getpid()} on ")
-    with locked(lock, TakenError("busy")):
+    with locked(lock, TakenError):
         pass
 
 
@@ -60,7 +60,7 @@ def test_a_free_lock_has_no_holder(tmp_path):
 
 def test_an_error_within_is_its_own_and_frees_the_lock(tmp_path):
     lock = tmp_path / "lock"
-    with pytest.raises(BlockingIOError, match="a full pipe"), locked(lock, TakenError("busy")):
+    with pytest.raises(BlockingIOError, match="a full pipe"), locked(lock, TakenError):
         raise BlockingIOError("a full pipe")
     assert holder(lock) == ""
 
@@ -72,5 +72,26 @@ def test_a_killed_process_holds_nothing(tmp_path):
         assert holder(lock).startswith(f"process {process.pid} on ")
         process.send_signal(signal.SIGKILL)
     assert holder(lock) == ""
-    with locked(lock, TakenError("busy")):
+    with locked(lock, TakenError):
         pass
+
+
+def test_a_lock_that_goes_with_its_holder_keeps_out_who_waited_for_it_and_who_comes_later(tmp_path):
+    """Who waited has the old file open, and a lock on that one would keep nobody out."""
+    lock, within = tmp_path / "lock", []
+
+    def other():
+        with locked(lock, leave=False):
+            within.append(holder(lock))
+            time.sleep(0.2)
+            within.append("out")
+
+    threads = [threading.Thread(target=other) for _ in range(3)]
+    with locked(lock, leave=False):
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+    for thread in threads:
+        thread.join()
+    assert [bool(each == "out") for each in within] == [False, True] * 3
+    assert not lock.exists()

@@ -108,8 +108,10 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path, monkeypatch):
         interrupt_at(patch, 400)
         train.start(resolve("fast-cpu", TINY), tmp_path / "run", show=False)
     run = RunFolder.open(tmp_path / "run")
-    with run.locked(), pytest.raises(RunError, match="is in use by another process"):
+    with run.locked(), pytest.raises(RunError, match=rf"is in use by process {os.getpid()} on "):
         train.resume(run.path, show=False)
+    with run.locked(), pytest.raises(RunError, match=rf"is in use by process {os.getpid()} on "):
+        train.start(resolve("fast-cpu", TINY), run.path, show=False)
 
 
 def test_a_run_folder_tells_what_was_run(finished):
@@ -156,5 +158,7 @@ def test_metrics_are_cut_back_to_the_checkpoint_and_survive_a_torn_line(tmp_path
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(json.dumps({"step": step}) + "\n" for step in (10, 20, 30)) + '{"step": 4')
     assert [row["step"] for row in read_json_lines(path)] == [10, 20, 30]
-    MetricsFile(path, upto=20).close()
+    MetricsFile(path, before=30).close()
     assert [row["step"] for row in read_json_lines(path)] == [10, 20]
+    MetricsFile(path, before=20).close()  # a checkpoint is older than the line of the same steps
+    assert [row["step"] for row in read_json_lines(path)] == [10]

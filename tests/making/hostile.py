@@ -1,0 +1,219 @@
+"""Hostile files of every kind but models, each from its number alone, and who reads them: `attempt(number, folder)`."""
+
+import contextlib
+import functools
+import io
+import json
+import shutil
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from sami_runtime.adapters import Executed, Observation
+from sami_runtime.errors import SamiError
+from sami_runtime.gap.profile import GapProfile
+from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.model.artifact import judge
+from sami_runtime.recording.reader import read_recording
+from sami_runtime.recording.recorder import Recorder
+from sami_runtime.recording.replay import conditions, replay
+from sami_runtime.safety.limits import Limits
+from sami_runtime.session.session import Session
+from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.resolve import resolve
+from sami_train.envs.catalog import environment
+from sami_train.evaluation.kept import ENDING, KeptResults
+from sami_train.evaluation.results import Evaluation
+from sami_train.given.weights import read_weights
+from sami_train.runs import train
+from sami_train.runs.folder import RunFolder
+from sami_train.runs.record import RunRecord
+from sami_train.runs.study import read_study, write_study
+from sami_train.runs.watching import Curves, WatchedRun
+from sami_train.sweep.cell import Outcome, status
+from sami_train.sweep.sweep import Sweep
+from tests.making.killed import EXAMPLES, TINY
+from tests.making.made_runs import made_return_run
+from tests.making.mutants import flipped, moved, other
+from tests.making.sealed import sealed
+
+EXAMPLE = EXAMPLES.parent
+DEEP = b"[" * 100_000
+
+
+def mutated(data, name, draw):
+    """Return other bytes of a file: of what it says where it is JSON, of any byte otherwise, or very deep ones."""
+    how = draw.random()
+    if how < 0.02:
+        return DEEP
+    if how < 0.6 and name.endswith((".json", ".jsonl")):
+        lines = data.decode().splitlines() if name.endswith(".jsonl") else [data.decode()]
+        at = int(draw.integers(len(lines)))
+        lines[at] = json.dumps(other(json.loads(lines[at]), draw))
+        return "\n".join(lines).encode() + b"\n"
+    return flipped(data, draw) if draw.random() < 0.5 else moved(data, draw)
+
+
+def within_zip(data, draw):
+    """Return an agent of which one part, read by its own reader, is another, and whose sums are right."""
+    out = io.BytesIO()
+    packed = zipfile.ZIP_DEFLATED if draw.random() < 0.1 else zipfile.ZIP_STORED
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w", packed) as new:
+        names = old.namelist()
+        changed = names[draw.integers(len(names))]
+        for name in names:
+            part = old.read(name)
+            new.writestr(name, mutated(part, name, draw) if name == changed else part)
+    return out.getvalue()
+
+
+class Arm:
+    """Stands still, and is whatever a contract asks for."""
+
+    waits = True
+
+    def __init__(self, contract):
+        self.observation, self.action = contract.observation, contract.action
+
+    def reset(self, seed=None):
+        pass
+
+    def read(self):
+        return Observation({signal.name: np.full(signal.size, 0.5, np.float32) for signal in self.observation}, 0.0)
+
+    def write(self, action):
+        return Executed(action)
+
+    def stop(self):
+        pass
+
+    close = stop
+
+
+@functools.cache
+def base():
+    """Make what is mutated, once for each process: a run that has trained a little, its study, a recording."""
+    sys.path.insert(0, str(EXAMPLES))
+    folder = Path(tempfile.mkdtemp())
+    run = made_return_run(folder / "sweep" / "pendulum", TINY["env"], ret=lambda *_: 1.0, episodes=4)
+    config = resolve("fast-cpu", TINY | {"network.hidden_size": 4, "network.net_arch": [4], "steps": 800})
+    agent = ContextSAC("ContextPolicy", train.make_env(config), config)
+    agent.learn(800)
+    RunFolder(run).checkpoint(800, agent)
+    axes = {"env": [TINY["env"]], "method": ["satesac"], "seed": [0], "steps": [9000]}
+    told = {"version": 1, "episodes": 4, "axes": axes, "unnamed": {}}
+    (folder / "sweep" / "sweep.json").write_text(json.dumps(told))
+    write_study(folder / "runs.jsonl", [RunRecord.of_folder(run)])
+    (folder / "outcome.json").write_text(json.dumps({"state": "failed", "reason": "it broke"}))
+    kept = KeptResults(folder / "evaluation.json", agent.policy.numpy_weights(), environment(TINY["env"]), 4)
+    kept.add(Evaluation.from_dict(json.loads((run / "evaluation.json").read_text())).results, None, "training")
+    session = Session(judge(sealed(), "sealed.onnx"))
+    with Recorder(folder / "run.mcap", session) as recorder:
+        run_episode(session, Arm(session.contract), max_steps=3, on_step=recorder)
+    return folder, agent, session
+
+
+def _run(folder):
+    record = RunRecord.of_folder(folder)
+    record.train_config()
+    str(record.contrast)
+    if record.evaluation is not None:
+        evaluation = Evaluation.from_dict(record.evaluation)
+        [evaluation.summary(name) for name in evaluation.sets]
+
+
+def _watched(folder):
+    watched = WatchedRun(folder)
+    Console(file=io.StringIO(), width=80).print(Curves([watched]))
+    watched.line()
+
+
+def _checkpoint(folder):
+    run = RunFolder.open(folder)
+    with contextlib.redirect_stderr(io.StringIO()):
+        checkpoint = run.newest_whole_checkpoint()
+        train._agent_of(run, checkpoint, run.config())
+
+
+def _kept(folder):
+    spec = environment(TINY["env"])
+    kept = KeptResults(folder / "evaluation.json", base()[1].policy.numpy_weights(), spec, 4)
+    kept.found(None, "training")
+
+
+def _recording(path):
+    found = read_recording(path)
+    conditions(found, base()[2])
+    replay(found, base()[2])
+
+
+def _of_run(name):
+    return lambda: (base()[0] / "sweep" / "pendulum", name)
+
+
+KINDS = {
+    "config.json": (_of_run("config.json"), (_run, _watched)),
+    "run.json": (_of_run("run.json"), (_run, _watched)),
+    "metrics.jsonl": (_of_run("metrics.jsonl"), (_run, _watched, lambda run: status(run, TINY["env"], 4))),
+    "evaluation.json": (_of_run("evaluation.json"), (_run, lambda run: status(run, TINY["env"], 4))),
+    "agent.zip": (_of_run("checkpoints/800/agent.zip"), (_checkpoint,)),
+    "buffer.npz": (_of_run("checkpoints/800/buffer.npz"), (_checkpoint,)),
+    "weights.safetensors": (
+        _of_run("checkpoints/800/weights.safetensors"),
+        (lambda run: read_weights(run / "checkpoints/800/weights.safetensors"),),
+    ),
+    "sweep.json": (lambda: (base()[0] / "sweep", "sweep.json"), (Sweep.open,)),
+    "outcome.json": (lambda: (base()[0], "outcome.json"), (Outcome.read,)),
+    "runs.jsonl": (lambda: (base()[0], "runs.jsonl"), (lambda folder: read_study(folder / "runs.jsonl"),)),
+    "kept results": (lambda: (base()[0], next(base()[0].glob(f"*{ENDING}")).name), (_kept,)),
+    "gap": (lambda: (EXAMPLE, "gap.toml"), (lambda folder: GapProfile.load(folder / "gap.toml"),)),
+    "limits": (lambda: (EXAMPLE, "limits.toml"), (lambda folder: Limits.load(folder / "limits.toml"),)),
+    "recording": (lambda: (base()[0], "run.mcap"), (lambda folder: _recording(folder / "run.mcap"),)),
+}
+"""What is mutated, by kind: where it lies, and who reads the folder."""
+
+
+def kind_of(number):
+    """Return the kind of a number's file."""
+    return list(KINDS)[number % len(KINDS)]
+
+
+def attempt(number, folder):
+    """Mutate a file in a copy of its folder and have it read; return its kind and what became of it.
+
+    Args:
+        number: of the file.
+        folder: where the copy is made; what is there is removed.
+    """
+    kind, draw = kind_of(number), np.random.default_rng(number)
+    where, readers = KINDS[kind]
+    source, name = where()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    if kind in (
+        "agent.zip",
+        "buffer.npz",
+        "config.json",
+        "run.json",
+        "metrics.jsonl",
+        "evaluation.json",
+        "weights.safetensors",
+    ):
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+    data = (source / name).read_bytes()
+    changed = within_zip(data, draw) if kind == "agent.zip" and draw.random() < 0.5 else mutated(data, name, draw)
+    (folder / name).write_bytes(changed)
+    outcomes = set()
+    for reader in readers:
+        try:
+            reader(folder)
+            outcomes.add("read")
+        except SamiError:
+            outcomes.add("refused")
+        except Exception as error:
+            outcomes.add(f"FOUND: {type(error).__name__} {str(error)[:80]}")
+    return kind, max(outcomes, key=lambda outcome: (outcome.startswith("FOUND"), outcome))

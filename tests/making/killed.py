@@ -1,0 +1,186 @@
+"""Processes that are killed at a moment, as by the kernel: nothing of them runs on, and nothing is tidied up."""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sami_train.config.resolve import resolve
+from sami_train.given.weights import read_weights
+from sami_train.machine.files import read_json
+from sami_train.runs import train
+from sami_train.runs.folder import RunFolder
+from sami_train.sweep.engine import Look
+from sami_train.sweep.grid import Grid
+from sami_train.sweep.job import run_job
+from sami_train.sweep.sweep import Sweep
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "own_environment"
+MOMENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")
+"""Audit events before which a process may be killed: each change of the files."""
+HANG_S = 300
+"""Seconds after which whatever a process does is a hang."""
+LINES = 600
+"""Environment steps between two lines of the metrics."""
+TINY = {
+    "env": "pendulum:PENDULUM",
+    "method": "satesac",
+    "steps": 2000,
+    "checkpoint_every": 200,
+    "network.net_arch": [32, 32],
+    "learning.train_every": 50,
+    "learning.batch_transitions": 64,
+    "learning.batch_episodes": 4,
+    "learning.buffer_episodes": 128,
+    "exploration.warmup_steps": 400,
+    "contrast.every": 3,
+    "contrast.trajectories": 8,
+    "collection.collectors": 0,
+    "collection.envs": 1,
+}
+
+
+def moments(folder, act):
+    """Call something before each change of a folder's files."""
+
+    def hear(event, arguments):
+        if event in MOMENTS and any(str(folder) in str(each) for each in arguments[:2]):
+            act()
+
+    sys.addaudithook(hear)
+
+
+def forked(work, folder, at=0, after=0.0):
+    """Work in a process of its own, in a group of its own, and return its exit status and how many moments it had.
+
+    Args:
+        work: called there.
+        folder: whose files' changes are moments.
+        at: the moment at which the group is killed; 0 lets it live.
+        after: seconds after which the group is killed; 0 lets it live.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        signal.alarm(HANG_S)
+        # Threads do not outlive a fork: what counts on those of the parent's pool would wait for ever.
+        os.environ["OMP_NUM_THREADS"] = "1"
+        torch.set_num_threads(1)
+        seen = 0
+
+        def count():
+            nonlocal seen
+            seen += 1
+            if seen == at:
+                os.killpg(0, signal.SIGKILL)
+
+        moments(folder, count)
+        status = 1
+        try:
+            work()
+            status = 0
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os.write(writer, str(seen).encode())
+            os._exit(status)
+    os.close(writer)
+    if after:
+        os.set_blocking(reader, False)
+        deadline = time.monotonic() + after
+        while time.monotonic() < deadline and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            time.sleep(0.005)
+        with contextlib.suppress(ProcessLookupError):  # it was faster
+            os.killpg(child, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.set_blocking(reader, True)
+    seen = os.read(reader, 20)
+    os.close(reader)
+    return status, int(seen or b"0")
+
+
+def go_on(folder, **changes):
+    """Train in a folder as whoever finds it would: from its checkpoint, or anew where it has none."""
+    train.LOG_EVERY = LINES
+    if RunFolder(folder).newest_checkpoint() is None:
+        train.start(resolve("fast-cpu", TINY | changes), folder, show=False)
+    else:
+        train.resume(folder, show=False)
+
+
+def require_whole(run):
+    """Read every file of a run folder that bears a final name."""
+    for path in (path for path in run.rglob("*") if path.is_file() and "unfinished" not in str(path)):
+        if path.suffix == ".json":
+            assert read_json(path)
+        elif path.suffix == ".jsonl":
+            assert all(json.loads(line) for line in path.read_text().splitlines())
+        elif path.suffix == ".safetensors":
+            assert read_weights(path).arrays
+        elif path.suffix == ".npz":
+            with np.load(path) as file:
+                assert all(len(file[name].shape) >= 0 for name in file.files)
+        elif path.name == "agent.zip":
+            with zipfile.ZipFile(path) as file:
+                assert file.testzip() is None
+        else:
+            assert path.name == "lock" or path.parent.name == "tensorboard", path
+
+
+def same(run, other):
+    """Whether two runs have the same weights to the bit, and the same lines of metrics but for the time they took."""
+    here, there = (zipfile.ZipFile(each / "agent.zip").read("policy.safetensors") for each in (run, other))
+    lines = [[json.loads(line) for line in (each / "metrics.jsonl").read_text().splitlines()] for each in (run, other)]
+    for line in [*lines[0], *lines[1]]:
+        line.pop("time/seconds")
+    assert lines[0] == lines[1]
+    return here == there
+
+
+class Forks:
+    """An engine whose jobs are forks of the sweep: what a job is, without the seconds that Python takes to begin."""
+
+    jobs = 2
+
+    def submit(self, logs):
+        child = os.fork()
+        if child == 0:
+            log = os.open(logs / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            try:
+                run_job(logs)
+            finally:
+                os._exit(0)
+        return Fork(child, logs)
+
+
+class Fork:
+    def __init__(self, child, logs):
+        self.child, self.log = child, logs / "log.txt"
+
+    def look(self):
+        return Look("running" if os.waitpid(self.child, os.WNOHANG)[0] == 0 else "ended")
+
+    def stop(self):
+        os.kill(self.child, signal.SIGTERM)
+
+
+def swept(folder):
+    """Sweep two seeds in a folder, or go on with it."""
+    axes = {key: (value,) for key, value in TINY.items()} | {"seed": (0, 1), "steps": (1200,)}
+    sweep = Sweep.begin(folder, Grid(axes), 4)
+    assert sweep.run(Forks(), lambda: None)
+    if sweep.count("done") < 2:
+        raise AssertionError([(row.state, row.reason) for row in sweep.rows])

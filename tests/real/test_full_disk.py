@@ -1,0 +1,116 @@
+"""Commands that meet a full disk: they say so, lose nothing that was whole, and go on once there is room."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from sami_cli.app import main
+
+from sami_train.runs.folder import RunFolder
+from tests.making.killed import EXAMPLES, TINY, forked, require_whole, same, swept
+
+OPTIONS = [word for key, value in TINY.items() if "." in key for word in ("--set", f"{key}={value}")]
+TRAIN = ["train", "--env", TINY["env"], "--steps", "1200", "--set", "checkpoint_every=200", *OPTIONS, "-q"]
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    """A small disk, and a function that makes it larger."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    path = tmp_path / "disk"
+    path.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", path], capture_output=True).returncode:
+        pytest.skip("a small disk can be mounted by root alone")
+
+    def sized(size):
+        subprocess.run(["mount", "-o", f"remount,size={size}", path], check=True)
+
+    yield path, sized
+    subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def fill(path):
+    """Leave no room."""
+    with (path / "full").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def sami(folder, *words):
+    """Call the command in a process of its own; return its status and what it printed on stderr."""
+    told = folder / "stderr"
+
+    def call():
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the process ends
+        sys.stderr = told.open("w", buffering=1)
+        sys.argv = ["sami", *map(str, words)]
+        main()
+
+    status, _ = forked(call, folder)
+    return status, told.read_text()
+
+
+def test_a_training(disk, tmp_path):
+    (path, sized), run = disk, disk[0] / "run"
+    whole = tmp_path / "whole"
+    assert sami(tmp_path, *TRAIN, "--out", whole)[0] == 0
+    fill(path)
+    status, said = sami(tmp_path, *TRAIN, "--out", run)
+    assert (status, said.count("\n")) == (1, 1)
+    assert re.search(r"cannot be written: No space left on device\. Make room or choose another place", said), said
+    (path / "full").unlink()
+    sized("2800k")
+    status, said = sami(tmp_path, *TRAIN, "--out", run)  # what the first one left is not in the way
+    assert (status, said.count("\n")) == (1, 1)
+    assert said.startswith(f"sami: {run}/checkpoints/")
+    assert f"Then go on with: sami train --resume {run}" in said
+    require_whole(run)
+    status, said = sami(tmp_path, "train", "--resume", run, "-q")
+    assert (status, f"Then go on with: sami train --resume {run}" in said) == (1, True)
+    require_whole(run)
+    assert RunFolder(run).newest_checkpoint()
+    assert not list(path.rglob("*.unfinished"))
+    sized("100m")
+    assert sami(tmp_path, "train", "--resume", run, "-q") == (0, "")
+    assert same(run, whole)
+    sized("12m")
+    fill(path)
+    model = path / "model.onnx"
+    status, said = sami(tmp_path, "export", "--run", run, "--out", model, "--atlas-episodes", 0, "--seen-episodes", 0)
+    assert (status, said.count("\n")) == (1, 1)
+    assert said.startswith(f"sami: {model} cannot be written: No space left on device. Make room")
+    assert not list(path.glob("model*"))
+
+
+def test_a_recording(disk, tmp_path):
+    path, _ = disk
+    (path / "rest").write_bytes(bytes(40_000))
+    recording = path / "run.mcap"
+    status, said = sami(tmp_path, "run", "--model", "panda-satesac", "--episodes", 3, "--record", recording)
+    assert status == 1
+    assert said == (
+        f"sami: recording to {recording} failed: [Errno 28] No space left on device. Its whole ticks can be read. Make "
+        "room, and record to another name.\n"
+    )
+    assert sami(tmp_path, "replay", recording)[0] == 0
+
+
+def test_a_sweep(disk, tmp_path):
+    path, sized = disk
+    whole, out = tmp_path / "whole", path / "sweep"
+    assert forked(lambda: swept(whole), tmp_path)[0] == 0
+    sized("6m")
+    assert forked(lambda: swept(out), tmp_path)[0] == 1  # with the state of each cell
+    cells = sorted(out.glob("pendulum*"))
+    assert len(cells) == 2
+    for cell in cells:
+        require_whole(cell)
+    assert not (out / "runs.jsonl").exists()
+    sized("100m")
+    assert forked(lambda: swept(out), tmp_path)[0] == 0
+    for cell in cells:
+        assert same(cell, whole / cell.name)
+    assert not list(out.rglob("*.unfinished*"))

@@ -1,0 +1,147 @@
+"""Trainings, sweeps and evaluations that are killed at twenty random moments each, and end as if nobody had."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+
+import numpy as np
+import pytest
+
+from sami_train.machine.files import read_json
+from sami_train.runs.folder import RunFolder
+from tests.making.killed import EXAMPLES, forked, go_on, require_whole, same, swept
+
+KILLS = 20
+
+
+@pytest.fixture(autouse=True)
+def pendulum(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+
+
+def kill_often(work, folder, moments, check, unless=lambda: None, seed=0):
+    """Kill some work at twenty moments, half of them by the clock; it is begun anew where it came to its end before."""
+    draw, killed, ends, seconds = np.random.default_rng(seed), 0, 0, 3.0
+    while killed < KILLS:
+        when = (
+            {"at": int(draw.integers(1, moments // 2))} if killed % 2 else {"after": float(draw.uniform(0.1, seconds))}
+        )
+        status, _ = forked(work, folder, **when)
+        assert status in (0, -signal.SIGKILL), "it ended in an error"
+        check()
+        if status == 0:
+            ends += 1
+            seconds *= 0.7
+            unless()
+        killed += status != 0
+    assert forked(work, folder)[0] == 0
+    check()
+    return ends + 1
+
+
+def test_a_run_ends_with_the_same_weights(tmp_path, capsys):
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    status, moments = forked(lambda: go_on(whole), tmp_path)
+    assert status == 0
+
+    def check():
+        require_whole(run)
+        if not (run / "checkpoints").is_dir():
+            shutil.rmtree(run, ignore_errors=True)
+
+    def ended():
+        assert same(run, whole)
+        shutil.rmtree(run)
+
+    ends = kill_often(lambda: go_on(run), tmp_path, moments, check, ended)
+    assert same(run, whole)
+    assert not list(run.rglob("*.unfinished"))
+    with capsys.disabled():
+        print(f"\n{KILLS} kills in {ends} runs of {moments} moments each")
+
+
+def test_a_run_with_a_collector_ends_and_its_files_are_whole(tmp_path):
+    """Its weights depend on how fast each process was."""
+    run = tmp_path / "run"
+
+    def work():
+        go_on(run, **{"collection.collectors": 1, "steps": 6000})
+
+    def check():
+        require_whole(run)
+        if not (run / "checkpoints").is_dir():
+            shutil.rmtree(run, ignore_errors=True)
+
+    for seconds in (5.0, 6.0, 7.0):
+        assert forked(work, tmp_path, after=seconds)[0] in (0, -signal.SIGKILL)
+        check()
+        if (run / "agent.zip").is_file():
+            break
+    if not (run / "agent.zip").is_file():
+        assert forked(work, tmp_path)[0] == 0
+    check()
+    steps = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert steps == sorted(set(steps))
+    assert not list(run.rglob("*.unfinished"))
+
+
+def test_a_sweep_ends_with_the_same_cells_and_the_same_study(tmp_path, capsys):
+    whole, out = tmp_path / "whole", tmp_path / "sweep"
+    status, moments = forked(lambda: swept(whole), tmp_path)
+    assert status == 0
+
+    def check():
+        for run in out.glob("pendulum*"):
+            require_whole(run)
+        for path in (*out.glob("*.json"), *out.glob("logs/*/*.json")):
+            assert read_json(path)
+
+    ends = kill_often(lambda: swept(out), tmp_path, moments, check, lambda: shutil.rmtree(out))
+    cells = sorted(whole.glob("pendulum*"))
+    assert len(cells) == 2
+    for cell in cells:
+        assert same(out / cell.name, cell)
+        assert read_json(out / cell.name / "evaluation.json") == read_json(cell / "evaluation.json")
+        assert RunFolder.open(out / cell.name).facts()["state"] == "finished"
+    assert not list(out.rglob("*.unfinished*"))
+    assert {path.name for path in out.iterdir()} == {path.name for path in whole.iterdir()}
+    with capsys.disabled():
+        print(f"\n{KILLS} kills in {ends} sweeps of {moments} moments each")
+
+
+def test_an_evaluation_goes_on_with_what_is_finished_and_ends_with_the_same_file(tmp_path, capsys):
+    from sami_cli.app import main
+
+    from sami_train.evaluation.kept import ENDING
+
+    def evaluate(out):
+        sys.argv = ["sami", "eval", "--model", "panda-satesac", "--tasks", "training,moderate", "--episodes", "1"]
+        sys.argv += ["--workers", "1", "--out", str(out), "--json", "--force"]
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the process ends
+        main()
+
+    whole, out, most = tmp_path / "whole", tmp_path / "out", 0
+    status, moments = forked(lambda: evaluate(whole), tmp_path)
+    assert status == 0
+
+    def check():
+        nonlocal most
+        kept = [len(path.read_text().splitlines()) for path in out.glob(f"*{ENDING}")]
+        if (out / "evaluation.json").is_file():
+            assert read_json(out / "evaluation.json") == read_json(whole / "evaluation.json")
+            most = 0
+        else:
+            assert sum(kept) >= most, "a task that was finished is measured again"
+            most = sum(kept)
+
+    def ended():
+        nonlocal most
+        shutil.rmtree(out)
+        most = 0
+
+    ends = kill_often(lambda: evaluate(out), tmp_path, moments, check, ended)
+    assert [path.name for path in out.iterdir()] == ["evaluation.json"]
+    with capsys.disabled():
+        print(f"\n{KILLS} kills in {ends} evaluations of {moments} moments each")

@@ -1,0 +1,54 @@
+"""A thousand mutated files of a run folder, and of all else that is read; `benchmarks/hostile_files.py` tries more."""
+
+from collections import Counter
+
+import pytest
+
+from tests.making import hostile
+
+FILES = 1000
+FOUND = (
+    58,
+    59,
+    128,
+    175,
+    189,
+    259,
+    371,
+    385,
+    413,
+    483,
+    534,
+    667,
+    814,
+    828,
+    833,
+    903,
+    1141,
+    1291,
+    1458,
+    1879,
+    2177,
+    5880,
+)
+"""Files that ended in another error once."""
+
+
+def test_they_are_refused_or_read_and_raise_no_other_error(tmp_path):
+    total, found = {kind: Counter() for kind in hostile.KINDS}, []
+    for number in range(FILES):
+        kind, outcome = hostile.attempt(number, tmp_path / "hostile")
+        total[kind][outcome] += 1
+        if outcome.startswith("FOUND"):
+            found.append((number, kind, outcome))
+    assert found == []
+    for kind, outcomes in total.items():
+        assert outcomes["read"] > 2, kind  # or the mutants do not reach that far
+        assert outcomes["refused"] > 2 or kind in ("metrics.jsonl", "outcome.json"), (
+            kind
+        )  # lines that are none are left out
+
+
+@pytest.mark.parametrize("number", FOUND)
+def test_what_was_found_once_is_refused_or_read(tmp_path, number):
+    assert hostile.attempt(number, tmp_path / "hostile")[1] in ("refused", "read")
