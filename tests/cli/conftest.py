@@ -16,6 +16,7 @@ from sami_cli.app import main
 
 from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.contract import METADATA_KEY
+from tests.making.still_robot import ROBOT
 
 SMALL = {
     "collection.collectors": "0",
@@ -129,3 +130,14 @@ def nothing_leaks():
     """Files that a failed training leaves open are found in its own test, not in a later one."""
     yield
     gc.collect()
+
+
+@pytest.fixture
+def my_robot(sami, monkeypatch):
+    """The module `my_robot` in the current folder; forgotten afterwards."""
+    Path("my_robot.py").write_text(ROBOT)
+    Path("needs.py").write_text("import rclpyy")
+    Path("leaves.py").write_text("raise SystemExit(0)")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    sys.modules.pop("my_robot", None)

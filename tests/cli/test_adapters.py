@@ -9,16 +9,7 @@ import pytest
 from sami_runtime.recording.reader import read_recording
 from tests.making.still_robot import ROBOT
 
-
-@pytest.fixture(autouse=True)
-def robot(sami, monkeypatch):
-    """The module `my_robot` in the current folder; forgotten afterwards."""
-    Path("my_robot.py").write_text(ROBOT)
-    Path("needs.py").write_text("import rclpyy")
-    Path("leaves.py").write_text("raise SystemExit(0)")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield
-    sys.modules.pop("my_robot", None)
+pytestmark = pytest.mark.usefixtures("my_robot")
 
 
 def test_a_good_adapter_passes_and_nothing_is_written_unless_asked_for(sami, trained):
@@ -293,73 +284,3 @@ def test_a_watchdog_without_a_robot_and_an_emergency_stop_without_a_watchdog_are
     done = sami("run", *options, "--episodes", 1)
     assert (done.code, done.out) == (1, "")
     assert message in done.err
-
-
-RAISES = """
-from my_robot import Still as Good
-class Wrong(Good):
-    def {method}(self, *given, **more):
-        raise {error}
-def make(clock):
-    return Wrong(clock)
-"""
-RETURNS = """
-from my_robot import Still as Good
-from sami_runtime.adapters import Executed, Observation
-class Wrong(Good):
-    def {method}(self, *given):
-        made = super().{method}(*given)
-        return {returned}
-def make(clock):
-    return Wrong(clock)
-"""
-
-
-def run_wrong(sami, trained, text):
-    Path("wrong.py").write_text(text)
-    try:
-        return sami("run", "--adapter", "wrong:make", "--model", trained.model, "--steps", 2)
-    finally:
-        sys.modules.pop("wrong", None)
-
-
-@pytest.mark.parametrize("method", ["reset", "read", "write", "stop", "close"])
-@pytest.mark.parametrize("error", ["TypeError('no such axis')", "ValueError('axis 7')", "KeyError('axis')"])
-def test_an_error_of_an_adapters_own_is_told_with_its_line(sami, trained, method, error):
-    done = run_wrong(sami, trained, RAISES.format(method=method, error=error))
-    assert (done.code, done.err.count("\n")) == (1, 1)
-    assert "Traceback" not in done.err
-    assert "axis" in done.err
-    assert ("failed twice" if method == "stop" else f"in wrong.py, line 5, in {method}") in done.err
-
-
-def test_an_error_in_making_an_adapter_is_told_with_its_line(sami, trained):
-    done = run_wrong(sami, trained, "def make(clock):\n    return 1 + 'x'\n")
-    assert "wrong:make(clock) failed: TypeError: unsupported operand" in done.err
-    assert "(wrong.py, line 2, in make). Correct it" in done.err
-
-
-@pytest.mark.parametrize(
-    ("method", "returned", "told"),
-    [
-        ("read", "Observation(made.values, 'now')", "Wrong.read() returned an Observation whose time is of type str;"),
-        ("read", "Observation(None, made.time)", "Wrong.read() returned an Observation whose values are of type NoneT"),
-        ("read", "Observation(made.values, made.time, {'ee_position': None})", "returned a time of type NoneType;"),
-        ("write", "Executed('there')", "Wrong.write() returned an Executed whose action is of type str;"),
-        ("write", "Executed(made.action, False, 5)", "Wrong.write() returned an Executed whose info is of type int;"),
-        ("write", "Executed(made.action, made.action)", "returned an Executed whose done is of type ndarray;"),
-    ],
-)
-def test_what_an_adapter_returns_is_refused_by_what_is_wrong_with_it(sami, trained, method, returned, told):
-    done = run_wrong(sami, trained, RETURNS.format(method=method, returned=returned))
-    assert done.code == 1
-    assert told in done.err
-
-
-def test_signals_that_are_none_are_refused_before_anything_moves(sami, trained):
-    text = "from my_robot import Still\nclass Wrong(Still):\n    action = 'all of them'\n"
-    done = run_wrong(sami, trained, text + "def make(clock):\n    return Wrong(clock)\n")
-    assert done.code == 1
-    assert "wrong:make(clock) made a Wrong whose observation is (Signal(" in done.err
-    assert "whose action is 'all of them'; they must be a tuple of Signals and a Signal" in done.err
-    assert not Path("stopped.txt").exists()

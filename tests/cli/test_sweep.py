@@ -164,7 +164,7 @@ def test_a_sweep_cut_in_every_way_trains_what_an_uninterrupted_one_does(tmp_path
     with sweeping("--resume", out, "--json") as sweep:
         line = wait_for(sweep, sweep.stderr.readline)
         assert re.fullmatch(
-            rf"panda-tesac-0 running after \d+ steps: waits for {holder}, left by an earlier sweep\n", line
+            rf"panda-tesac-0 running( after \d+ steps)?: waits for {holder}, left by an earlier sweep\n", line
         )
         os.kill(int(holder.split()[1]), signal.SIGKILL)
         wait_for(sweep, lambda: lock.read_text() not in ("", holder))
