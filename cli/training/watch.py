@@ -60,7 +60,9 @@ def _look(found: list[WatchedRun], console: Console, every: float) -> None:
     from sami_train.runs.watching import Curves
 
     curves = Curves(found, "Ctrl-C ends looking, and no run")
-    with Live(curves, console=console, screen=True, auto_refresh=False) as live:
+    live = Live(curves, console=console, screen=True, auto_refresh=False)
+    try:  # not `with`, which an interruption while it begins would leave on the other screen
+        live.start()
         live.refresh()
         size, read = console.size, time.monotonic()
         while any(run.going for run in found):
@@ -71,3 +73,5 @@ def _look(found: list[WatchedRun], console: Console, every: float) -> None:
             if changed or console.size != size:
                 size = console.size
                 live.refresh()
+    finally:
+        live.stop()
