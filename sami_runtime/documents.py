@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from sami_runtime.errors import SamiError
 
 if sys.version_info >= (3, 11):
@@ -51,6 +53,15 @@ def plain_strings(value: Any, kept: str = "") -> Any:
     if isinstance(value, dict):
         return {printable(key, kept): plain_strings(each, kept) for key, each in value.items()}
     return [plain_strings(each, kept) for each in value] if isinstance(value, list) else value
+
+
+def faults_of(error: ValidationError) -> str:
+    """Return what is wrong with a document, key by key, for people."""
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg'][:1].lower()}{each['msg'][1:]}"
+        + ("" if each["type"] in ("missing", "extra_forbidden") else f", and it is {each['input']!r}")
+        for each in error.errors()
+    )
 
 
 def read_document(path: Path, what: str) -> dict[str, Any]:

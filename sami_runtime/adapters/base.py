@@ -144,6 +144,21 @@ def require_compatible(contract: Contract, observation: Sequence[Signal], action
         )
 
 
+def refuse(faults: Sequence[str], undone: str = "moved") -> None:
+    """Go on only where nothing is wrong.
+
+    Args:
+        faults: What does not match, a sentence each.
+        undone: What has not been done to the robot.
+
+    Raises:
+        AdapterError: With all that does not match.
+    """
+    if faults:
+        listed = "".join(f"\n  - {fault}" for fault in faults)
+        raise AdapterError(f"nothing was {undone}, because {len(faults)} thing(s) do not match:{listed}")
+
+
 def require_observation(given: object, adapter: Adapter) -> Observation:
     """Return what `read` returned, if that is an observation.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Executed, Observation
+from sami_runtime.adapters.base import Executed, Observation, refuse
 from sami_runtime.adapters.franka.beside import Beside
 from sami_runtime.adapters.franka.link import FOLLOW as FOLLOW_JOINTS
 from sami_runtime.adapters.franka.link import (
@@ -27,7 +27,7 @@ from sami_runtime.adapters.franka.link import (
     unpack_arm,
     unpack_hand,
 )
-from sami_runtime.adapters.franka.requirements import faults_of_contract, faults_of_robot, refuse
+from sami_runtime.adapters.franka.requirements import faults_of_contract, faults_of_robot
 from sami_runtime.adapters.franka.settings import Settings
 from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION
 from sami_runtime.clock import Clock

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from numpy.typing import ArrayLike
 from sami_runtime.adapters.franka.generator import HIGH, LOW
 from sami_runtime.adapters.franka.settings import Settings
 from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION, PANDA_SHEET
-from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
 
 NEEDED = ("arm_base", "home_joints", "home_gripper_width", "reached_displacement", "flange_to_ee")
@@ -24,17 +22,6 @@ NEAR_RAD = 0.05
 """How far a joint may be from home where the arm may not move there [rad]."""
 RECOVER = "python -m sami_runtime.adapters.franka recover SETTINGS.toml"
 """What has a robot recover, once somebody has seen why it stopped."""
-
-
-def refuse(faults: Sequence[str]) -> None:
-    """Go on only where nothing is wrong.
-
-    Raises:
-        AdapterError: With all that is.
-    """
-    if faults:
-        listed = "".join(f"\n  - {fault}" for fault in faults)
-        raise AdapterError(f"nothing was moved, because {len(faults)} thing(s) do not match:{listed}")
 
 
 def faults_of_contract(contract: Contract, settings: Settings) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sami_runtime.adapters.franka.generator import HIGHEST_ACCELERATION, HIGHEST_JERK, JointLimits
+from sami_runtime.documents import faults_of
 from sami_runtime.errors import AdapterError
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
@@ -138,13 +139,8 @@ class Settings(_Table):
         try:
             made = cls.model_validate(document)
         except ValidationError as error:
-            faults = [
-                f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg'][:1].lower()}{each['msg'][1:]}"
-                + ("" if each["type"] in ("missing", "extra_forbidden") else f", and it is {each['input']!r}")
-                for each in error.errors()
-            ]
             raise AdapterError(
-                f"the settings of the Franka are not valid: {'; '.join(faults)}. docs/franka.md explains each."
+                f"the settings of the Franka are not valid: {faults_of(error)}. docs/franka.md explains each."
             ) from None
         for name, box in (("workspace", made.workspace), ("goal", made.goal)):
             if not (np.array(box.low) <= np.array(box.high)).all():

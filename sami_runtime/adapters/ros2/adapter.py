@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Executed, Observation
+from sami_runtime.adapters.base import Executed, Observation, refuse
 from sami_runtime.adapters.ros2.command import (
     Commander,
     Elements,
@@ -64,7 +64,7 @@ class Ros2Adapter:
     def __init__(self, clock: Clock, contract: Contract, settings: Settings) -> None:
         self.observation, self.action = contract.observation, contract.action
         self.settings, self.contract, self.clock = settings, contract, clock
-        refuse([*faults_of_signals(settings, contract.observation), *faults_of_command(settings, contract)])
+        refuse([*faults_of_signals(settings, contract.observation), *faults_of_command(settings, contract)], "sent")
         sheet = contract.sheet.numbers if contract.sheet else {}
         ik, base = None, Frame.of(sheet["arm_base"].values if "arm_base" in sheet else (0.0, 0.0, 0.0))
         if arm := settings.kinematics:
@@ -92,8 +92,8 @@ class Ros2Adapter:
             for name, each in settings.topics.items():
                 self._node.subscribe(each.topic, KINDS[each.type], each, partial(self.sources.hear, name))
             deadline = time.monotonic() + settings.heard_s
-            refuse([*self._unsaid(deadline), *unheard(self._node, sent, deadline)])
-            refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [])
+            refuse([*self._unsaid(deadline), *unheard(self._node, sent, deadline)], "sent")
+            refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
             arm_watchdog(settings, self._last)
         except BaseException:
             self.close()
@@ -120,7 +120,7 @@ class Ros2Adapter:
             if self.settings.kinematics.move_home:
                 self._go_home(self._hand)
             else:
-                refuse(self._away())
+                refuse(self._away(), "sent")
         forget = self.settings.episode is not None
         self.sources.reset(forget)
         if self.settings.episode:
@@ -279,14 +279,3 @@ class Ros2Adapter:
     def _require_open(self) -> None:
         if not self._open:
             raise AdapterError("the adapter was closed. Make a new one.")
-
-
-def refuse(faults: Sequence[str]) -> None:
-    """Go on only where nothing is wrong.
-
-    Raises:
-        AdapterError: With all that is.
-    """
-    if faults:
-        listed = "".join(f"\n  - {fault}" for fault in faults)
-        raise AdapterError(f"nothing was sent, because {len(faults)} thing(s) do not match:{listed}")

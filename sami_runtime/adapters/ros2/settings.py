@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from sami_runtime.documents import faults_of
 from sami_runtime.errors import AdapterError
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
@@ -183,11 +184,6 @@ class Settings(_Table):
         try:
             return cls.model_validate(document)
         except ValidationError as error:
-            faults = [
-                f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg'][:1].lower()}{each['msg'][1:]}"
-                + ("" if each["type"] in ("missing", "extra_forbidden") else f", and it is {each['input']!r}")
-                for each in error.errors()
-            ]
             raise AdapterError(
-                f"the settings of the robot on ROS 2 are not valid: {'; '.join(faults)}. docs/ros2.md explains each."
+                f"the settings of the robot on ROS 2 are not valid: {faults_of(error)}. docs/ros2.md explains each."
             ) from None
