@@ -37,6 +37,7 @@ wheel=$1
 
 mkdir "$place/elsewhere/tests"
 cp -R "$repository/tests/sami_runtime" "$repository/tests/making" "$place/elsewhere/tests/"
+cp -R "$repository/benchmarks" "$place/elsewhere/"  # tests mutate files by what a benchmark is made of
 model=panda-satesac
 cd "$place/elsewhere"
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV

@@ -12,6 +12,7 @@ from sami_runtime.clock import ManualClock
 from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.model.shipped import shipped_models
 from sami_runtime.recording.comparison import require_same
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.recorder import Recorder
@@ -190,5 +191,5 @@ def test_a_recording_of_version_1_replays_to_the_last_bit():
     recording = read_recording(Path(__file__).with_name("version-1.mcap"))
     assert (recording.about["version"], recording.closed, len(recording.steps)) == (1, True, 12)
     assert recording.episodes == {0: (Ending.STEPS, False), 1: (Ending.STEPS, False)}
-    comparison = replay(recording, Session.load(Path(__file__).parents[3] / "models/panda-satesac.onnx"))
+    comparison = replay(recording, Session.load(shipped_models()["panda-satesac"]))
     assert (comparison.steps, str(comparison)) == (12, "12 steps compared, none differs")
