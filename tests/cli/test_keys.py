@@ -65,7 +65,7 @@ class AtTerminal:
         # As a shell does: the terminal is the session's, and its keys go to this process.
         attach = (
             "import fcntl, os, signal, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-            "[signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGQUIT)]; "
+            "[signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)]; "
         )
         start = [sys.executable, "-c", attach + "os.execv(sys.argv[1], sys.argv[1:])", *command]
         self.process = subprocess.Popen(start, stdin=self.tty, stdout=self.tty, stderr=self.tty)

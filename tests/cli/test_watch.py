@@ -19,7 +19,11 @@ from sami_train.machine.locks import locked
 from sami_train.runs.folder import RunFolder
 from tests.making.made_runs import made_run
 
-SCRIPT = "import sys; sys.argv[0] = 'sami'; from sami_cli.app import main; main()"
+SCRIPT = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv[0] = 'sami'; "
+    "from sami_cli.app import main; main()"
+)
+"""`sami`, which hears Ctrl-C also where the tests run in the background of a shell, which ignores it."""
 ENTER, LEAVE, CURSOR = "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 TASKS = ("mass=1 friction=0.1", "mass=5 friction=0.1")
