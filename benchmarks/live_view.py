@@ -1,8 +1,10 @@
 """Does a viewer disturb the loop? One run of a paced loop, in turns with `sami run --live` and without, and watched.
 
     python benchmarks/live_view.py [--model FILE] [--rate 25] [--seconds 60] [--turns 4] [--priority 50] [--json]
+    python benchmarks/live_view.py --at-once --seconds 3600 --priority 50 --json
 
-Each turn runs `--seconds` of each of three kinds, so that all share what else the machine does: `alone`; `served`, with
+Each turn runs `--seconds` of each of three kinds, or all three at once in a process each, so that they share what else
+the machine does: `alone`; `served`, with
 the server's process but nobody watching; `watched`, with a browser's connection that reads every event in a third
 process. For each kind: how late ticks began (lag), what reading, inference, gate and writing took (total), and the
 processor's time that telling those who watch costs the loop (told): p50, p99, p99.9 and worst in microseconds; and
@@ -18,7 +20,9 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -85,16 +89,20 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=25.0, help="Hz (25)")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each kind in a turn (60)")
     parser.add_argument("--turns", type=int, default=4, help="how often (4)")
+    parser.add_argument("--at-once", action="store_true", help="one turn, of all kinds at the same time")
     parser.add_argument("--priority", type=int, help="real-time priority of the loop, where cores are busy: 50")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     arguments = parser.parse_args()
     found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
-    for number in range(arguments.turns):
-        for kind in (*KINDS[number % 3 :], *KINDS[: number % 3]):
-            for name, value in turn(
-                kind, arguments.model, arguments.rate, arguments.seconds, arguments.priority
-            ).items():
-                found[kind][name] = found[kind].get(name, [] if isinstance(value, list) else 0) + value
+    how = (arguments.model, arguments.rate, arguments.seconds, arguments.priority)
+    if arguments.at_once:
+        with ProcessPoolExecutor(len(KINDS), get_context("spawn")) as pool:
+            found = {kind: ran.result() for kind, ran in [(kind, pool.submit(turn, kind, *how)) for kind in KINDS]}
+    else:
+        for number in range(arguments.turns):
+            for kind in (*KINDS[number % 3 :], *KINDS[: number % 3]):
+                for name, value in turn(kind, *how).items():
+                    found[kind][name] = found[kind].get(name, [] if isinstance(value, list) else 0) + value
     table = {
         kind: {name: _percentiles(value) if isinstance(value, list) else value for name, value in rows.items()}
         for kind, rows in found.items()

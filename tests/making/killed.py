@@ -91,7 +91,7 @@ def forked(work, folder, at=0, after=0.0):
         except SystemExit as ended:
             status = int(ended.code or 0)
         except BaseException:
-            traceback.print_exc()
+            traceback.print_exc(file=sys.__stderr__)  # pytest keeps another one in memory, which ends with the child
         finally:
             os.write(writer, str(seen).encode())
             os._exit(status)
@@ -111,8 +111,10 @@ def forked(work, folder, at=0, after=0.0):
 
 
 def go_on(folder, **changes):
-    """Train in a folder as whoever finds it would: from its checkpoint, or anew where it has none."""
+    """Train in a folder as whoever finds it would: from its checkpoint, or anew where it has none; no more if it is done."""
     train.LOG_EVERY = LINES
+    if RunFolder(folder).agent.is_file():
+        return
     if RunFolder(folder).newest_checkpoint() is None:
         train.start(resolve("fast-cpu", TINY | changes), folder, show=False)
     else:

@@ -88,4 +88,3 @@ def test_a_leak_is_found(path):
             return super().step(observation)
 
     assert bench.soak(Leaking.load(path), 600) > 2 * 512 * 1024
-    assert bench.soak(Session.load(path), 2000) < 512 * 1024
