@@ -61,7 +61,7 @@ def fit_gap(
 
     table = Table(title=f"{fitted.episodes} episodes of {', '.join(fitted.names)}", title_justify="left")
     for name in ("gap", "signal", "found", "95 % interval", "by"):
-        table.add_column(name, no_wrap=name != "by")
+        table.add_column(name, no_wrap=name in ("gap", "found"), min_width=10)
     for one in fitted.found:
         low, value, high = (f"{each:.3g}" for each in one.estimate)
         table.add_row(one.key, one.signal, f"{value} {one.unit}", f"{low} to {high}", one.by)

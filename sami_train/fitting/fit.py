@@ -212,7 +212,9 @@ def _untold(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _Sense])
 
 def _notes(log: Log, response: Response) -> Iterator[str]:
     """Yield what was found that no profile holds."""
-    periods = np.concatenate([np.diff(trace.times) / np.diff(trace.ticks) for trace in log.traces])
+    seconds = np.concatenate([np.diff(trace.times) for trace in log.traces])
+    ticks = np.concatenate([np.diff(trace.ticks) for trace in log.traces])
+    periods = seconds[ticks > 0] / ticks[ticks > 0]  # a loop faster than the policy has turns within a period
     low, middle, high = np.percentile(periods, [2.5, 50.0, 97.5])
     yield f"The period is {middle:.4g} s ({low:.4g} to {high:.4g}); the policy's own is {log.period:.4g} s."
     yield f"Commands move the robot {response.gain:.2f} as far as the reference."

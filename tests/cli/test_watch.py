@@ -168,6 +168,21 @@ def test_training_shows_its_curves_and_ctrl_c_stops_it_at_a_safe_place(tmp_path,
     assert RunFolder(tmp_path / "run").facts()["state"] == "stopped"
 
 
+@pytest.mark.slow
+def test_a_sweep_shows_the_curves_of_its_cells_and_leaves_its_table(tmp_path, small):
+    out = tmp_path / "sweep"
+    given = ("--steps", 600, "--seed", "0,1", "--episodes", 1, "--jobs", 2, *small())
+    terminal = Terminal("sweep", *given, "--out", out, "--watch", size=(40, 110))
+    terminal.until("cells: ", 2 * SECONDS)
+    terminal.until("2 done", 4 * SECONDS)
+    terminal.ends(LEAVE)
+    drawn, left = (ESCAPE.sub("", part) for part in terminal.text.split(ENTER)[1].split(LEAVE))
+    cells = [run.parent.name for run in out.glob("*/run.json")]
+    assert len(cells) == 2
+    assert all(cell in drawn and cell in left for cell in cells)
+    assert CURSOR in terminal.text
+
+
 def test_a_run_whose_name_the_locale_does_not_know_is_found(tmp_path):
     run = made_run(tmp_path / "\u00fcbung")
     command = [sys.executable, "-c", "from sami_cli.app import main; main()", "watch", "--once", str(run)]

@@ -16,8 +16,8 @@ MODEL = ROOT / "models" / "panda-satesac.onnx"
 OVERHEARD = """
 import json, sys, udp_robot
 loads = json.loads
-json.loads = lambda text: (print(text.decode(), flush=True), loads(text))[1]
-udp_robot.robot(float(sys.argv[1]))
+json.loads = lambda text: (print('heard', text.decode(), flush=True), loads(text))[1]
+udp_robot.robot(float(sys.argv[1]), 0.12)
 """
 """The robot of the example, which prints each message that it gets."""
 
@@ -40,7 +40,8 @@ def robot(tmp_path):
                 time.sleep(0.01)
 
         def messages(self):
-            return [json.loads(line) for line in self.log.read_text().splitlines()[1:]]
+            lines = self.log.read_text().splitlines()
+            return [json.loads(line.removeprefix("heard ")) for line in lines if line.startswith("heard ")]
 
         def wait_for(self, word):
             end = time.monotonic() + 10
