@@ -58,8 +58,13 @@ int replay(const char* model, const char* golden, double tolerance) {
     }
     const sami::Vector action = policy.step();
     policy.executed(sami::Vector(cell, cell + action.size()));
-    compare(action, cell + action.size(), steps, worst);
-    compare(policy.context(), cell + 2 * action.size(), steps, worst);
+    compare(action, cell += action.size(), steps, worst);
+    compare(policy.context(), cell += action.size(), steps, worst);
+    cell += policy.context().size();
+    for (const auto& name : policy.extra_names()) {
+      compare(policy.extra(name), cell, steps, worst);
+      cell += policy.extra(name).size();
+    }
   }
   if (steps == 0) throw std::runtime_error("there are no golden steps");
   const bool same = worst.error <= tolerance;

@@ -32,7 +32,11 @@ class Policy {
       observation_names_.push_back(signal.at("name"));
       observations_.emplace_back(signal.at("size").get<size_t>());
     }
+    for (const auto& output : contract_.value("extra_outputs", nlohmann::json::array()))
+      extra_names_.push_back(output.at("name"));
     for (Memory& memory : memories_) {
+      for (size_t i = 0; i < extra_names_.size(); ++i)
+        memory.extra.emplace_back(contract_["extra_outputs"][i].at("size").get<size_t>());
       memory.action.resize(contract_.at("action").at("size").get<size_t>());
       if (!contract_.at("context").is_null()) memory.context.resize(contract_["context"].at("size").get<size_t>());
       for (const auto& tensor : contract_.at("state")) {
@@ -98,6 +102,7 @@ class Policy {
     Memory& memory = memories_[now_];
     memory.action.assign(memory.action.size(), 0.0F);
     memory.context.assign(memory.context.size(), 0.0F);
+    for (Vector& values : memory.extra) values.assign(values.size(), 0.0F);
     for (size_t i = 0; i < memory.state.size(); ++i)
       memory.state[i].assign(memory.state[i].size(), contract_["state"][i].at("initial").get<float>());
   }
@@ -113,6 +118,7 @@ class Policy {
     const Memory& answer = memories_[1 - now_];
     require_finite(answer.action, "action");
     require_finite(answer.context, "context");
+    for (const Vector& values : answer.extra) require_finite(values, "an output");
     for (const Vector& values : answer.state) require_finite(values, "state");
     now_ = 1 - now_;
     return answer.action;
@@ -122,6 +128,14 @@ class Policy {
   void undo() { now_ = 1 - now_; }
 
   const Vector& context() const { return memories_[now_].context; }
+
+  // What the file tells besides: its probe's `probe_mass`, the present that it takes a signal for, `present_SIGNAL`.
+  const std::vector<std::string>& extra_names() const { return extra_names_; }
+  const Vector& extra(const std::string& name) const {
+    const auto found = std::find(extra_names_.begin(), extra_names_.end(), name);
+    if (found == extra_names_.end()) throw std::out_of_range("the policy answers no '" + name + "'");
+    return memories_[now_].extra[found - extra_names_.begin()];
+  }
 
   // What was really sent: the encoder learns from what was done, not from what was asked for.
   void executed(const Vector& action) {
@@ -134,7 +148,7 @@ class Policy {
  private:
   struct Memory {
     Vector action, context;
-    std::vector<Vector> state;
+    std::vector<Vector> extra, state;
   };
 
   static Ort::Env environment() {
@@ -164,6 +178,7 @@ class Policy {
     input_names_.push_back("previous_action");
     output_names_.push_back("action");
     if (!memories_[0].context.empty()) output_names_.push_back("context");
+    for (const auto& name : extra_names_) output_names_.push_back(name.c_str());
     for (const auto& tensor : contract_["state"]) {
       input_names_.push_back(named("state." + tensor.at("name").get<std::string>() + ".in"));
       output_names_.push_back(named("state." + tensor.at("name").get<std::string>() + ".out"));
@@ -183,6 +198,7 @@ class Policy {
     inputs_[read].push_back(flat(from.action));
     outputs_[read].push_back(flat(to.action));
     if (!to.context.empty()) outputs_[read].push_back(flat(to.context));
+    for (Vector& values : to.extra) outputs_[read].push_back(flat(values));
     for (size_t i = 0; i < from.state.size(); ++i) {
       const auto shape = contract_["state"][i].at("shape").get<std::vector<int64_t>>();
       inputs_[read].push_back(tensor(from.state[i], shape));
@@ -195,7 +211,7 @@ class Policy {
   Ort::RunOptions run_options_;
   Ort::MemoryInfo cpu_ = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
   nlohmann::json contract_;
-  std::vector<std::string> observation_names_;
+  std::vector<std::string> observation_names_, extra_names_;
   std::deque<std::string> names_;  // a deque, because addresses of its strings are kept
   std::vector<Vector> observations_;
   Vector ages_;       // of each signal, where the file looks ahead

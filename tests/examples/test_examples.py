@@ -245,6 +245,19 @@ def test_cpp_reproduces_the_golden_steps(replay, golden):
     assert re.match(r"panda-satesac: 64 steps, largest difference \d\.\de-0[67] at step \d+, within 1e-05", done.stdout)
 
 
+def test_cpp_tells_what_a_file_answers_besides(replay, tmp_path):
+    """The present, as the policy estimates it; a probe's outputs are such, too."""
+    onnx_file, table = Path(MODEL).with_name("panda-satesac-camera.onnx"), tmp_path / "camera.csv"
+    code = "from sami_cli.app import main; main()"
+    assert call(sys.executable, "-c", code, "inspect", onnx_file, "--golden", table).returncode == 0
+    done = call(replay, onnx_file, table)
+    assert done.returncode == 0, done.stdout + done.stderr
+    changed(table, "present_cube_position.z", 7, "0.5")
+    done = call(replay, onnx_file, table)
+    assert done.returncode == 4
+    assert "at step 7, MORE THAN 1e-05" in done.stdout
+
+
 def test_cpp_finds_a_difference_at_its_step(replay, golden):
     changed(golden, "action.dy", 40, "0.123")
     done = call(replay, MODEL, golden)
