@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..drive.model_file import MODEL_HELP, model_file
+from ..show.engines import JobsOption, RayOption, RaySetting, SlurmOption, SlurmSetting, engine_for, settings_of
 
 
 def evaluate(
@@ -31,12 +32,19 @@ def evaluate(
     gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json, for a --model.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier one in --out.")] = False,
+    jobs: JobsOption = None,
+    slurm: SlurmOption = False,
+    slurm_set: SlurmSetting = None,
+    ray: RayOption = "",
+    ray_set: RaySetting = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Measure success by task, or returns by set; with --run also write evaluation.json into the run folder.
 
-    Where it is written, finished tasks are kept meanwhile: the same command goes on after a cut.
+    Where it is written, finished tasks are kept meanwhile: the same command goes on after a cut. With --slurm or
+    --ray the tasks are shared by jobs of a cluster, which sees that folder, too.
     """
+    told = settings_of(slurm, slurm_set, ray, ray_set)
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model")
     if run is not None and env is not None:
@@ -78,6 +86,7 @@ def evaluate(
     files = findings(out, "evaluation", force, plot=False)
     keep = folder.evaluation if run is not None else files[0] if files else None
     total = count_results(spec, names, episodes)
+    cluster = engine_for(keep, jobs, slurm, ray, told)
     with keeping(keep):
         with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
             shown = bar.add_task("evaluating", total=total)
@@ -85,8 +94,21 @@ def evaluate(
             def arrived(_: TaskResult) -> None:
                 bar.advance(shown)
 
+            if cluster is not None:
+                from sami_train.sweep.spread import spread
+
+                assert keep is not None
+                policy = {"model": str(model_file(model))} if run is None else {"run": str(run)}
+                spread(cluster, policy, source, spec.name, names, [profile], episodes, keep, arrived)
             result: Evaluation = measure(
-                source, spec.name, names, episodes, workers or usable_cores(), arrived, profile, keep
+                source,
+                spec.name,
+                names,
+                episodes,
+                workers or usable_cores(),
+                arrived if cluster is None else None,
+                profile,
+                keep,
             )
         # The run's own evaluation is that of the world as it is.
         if run is not None and profile is None and names == list(spec.tasks.sets):

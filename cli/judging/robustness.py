@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..drive.model_file import MODEL_HELP, model_file
+from ..show.engines import JobsOption, RayOption, RaySetting, SlurmOption, SlurmSetting, engine_for, settings_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,12 +36,19 @@ def robustness(
         Path | None,
         typer.Option(metavar="PATH", help="Measure nothing: print the table of an earlier --out, or of its JSON."),
     ] = None,
+    jobs: JobsOption = None,
+    slurm: SlurmOption = False,
+    slurm_set: SlurmSetting = None,
+    ray: RayOption = "",
+    ray_set: RaySetting = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Measure success behind latency, jitter, dropout, noise, ...: one kind of gap at a time, the rest as simulated.
 
-    With --out, finished tasks are kept meanwhile: the same command goes on after a cut.
+    With --out, finished tasks are kept meanwhile: the same command goes on after a cut. With --slurm or --ray they are
+    shared by jobs of a cluster, which sees that folder, too.
     """
+    told = settings_of(slurm, slurm_set, ray, ray_set)
     if (model is None) == (read is None):
         raise typer.BadParameter("give either a MODEL to measure or --read PATH")
     if gap and kinds is not None:
@@ -76,6 +84,7 @@ def robustness(
     files = findings(out, "robustness", force)
     total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))
     keep = files[0] if files else None
+    cluster = engine_for(keep, jobs, slurm, ray, told)
     with keeping(keep):
         with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
             shown = bar.add_task("measuring", total=total)
@@ -84,7 +93,14 @@ def robustness(
                 bar.advance(shown)
 
             cores = workers or usable_cores()
-            points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, arrived, keep)
+            if cluster is not None:
+                from sami_train.sweep.spread import spread
+
+                assert keep is not None
+                gaps = measuring.gaps_of(spec, chosen)
+                spread(cluster, {"model": str(model)}, model, spec.name, names, gaps, episodes, keep, arrived)
+            on_task = arrived if cluster is None else None
+            points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, on_task, keep)
         document = {
             "env": spec.name,
             "model": model.name,

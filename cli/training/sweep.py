@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..show.engines import RayOption, RaySetting, SlurmOption, SlurmSetting, settings_of
+
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
@@ -53,19 +55,10 @@ def sweep(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Cells at once; one for each core if left out, on a cluster all.")
     ] = None,
-    slurm: Annotated[bool, typer.Option("--slurm", help="Submit the cells to Slurm.")] = False,
-    slurm_set: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="An option of sbatch: partition=gpu, time=240 (minutes), cpus_per_task=4; --resume --slurm knows it.",
-        ),
-    ] = None,
-    ray: Annotated[str, typer.Option(metavar="ADDRESS", help="Give the cells to a Ray cluster, e.g. auto.")] = "",
-    ray_set: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="What a cell needs of Ray: num_cpus=4, num_gpus=1."),
-    ] = None,
+    slurm: SlurmOption = False,
+    slurm_set: SlurmSetting = None,
+    ray: RayOption = "",
+    ray_set: RaySetting = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and where they stand; run none.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show the curve of each cell, as `sami watch`.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON only, at the end.")] = False,
@@ -77,15 +70,9 @@ def sweep(
     if resume is not None and given:
         names = ", ".join(sorted("--set" if name == "override" else f"--{name}" for name in given))
         raise typer.BadParameter(f"--resume takes the grid from the sweep's folder; leave out {names}")
-    if slurm_set and not slurm:
-        raise typer.BadParameter("--slurm-set needs --slurm")
-    if ray_set and not ray:
-        raise typer.BadParameter("--ray-set needs --ray")
-    if slurm and ray:
-        raise typer.BadParameter("give either --slurm or --ray")
+    told = settings_of(slurm, slurm_set, ray, ray_set)
     from rich.console import Console
 
-    from sami_train.config.resolve import parse_override
     from sami_train.sweep.sweep import Sweep
 
     if resume is not None:
@@ -99,7 +86,7 @@ def sweep(
         live.width = WIDTH
     if not dry_run:
         if slurm or ray:
-            this.told |= dict(parse_override(text) for text in (slurm_set if slurm else ray_set) or [])
+            this.told |= told
         engine = _engine(this, jobs, slurm, ray)
         with _Display(this, engine.jobs, live, watch) as display:
             ended = this.run(engine, display.update)
@@ -136,15 +123,10 @@ def sweep(
 
 def _engine(sweep: Sweep, jobs: int | None, slurm: bool, ray: str) -> Engine:
     from sami_train.machine.cores import usable_cores
-    from sami_train.sweep.local import Local
-    from sami_train.sweep.on_ray import Ray
-    from sami_train.sweep.slurm import Slurm
+    from sami_train.sweep.engine import engine_of
 
     cells = len(sweep.rows)
-    at_once = min(jobs or cells, cells)
-    if slurm:
-        return Slurm(at_once, sweep.told)
-    return Ray(at_once, ray, sweep.told) if ray else Local(min(jobs or usable_cores(), cells))
+    return engine_of(slurm, ray, min(jobs or (cells if slurm or ray else usable_cores()), cells), sweep.told)
 
 
 def _grid(options: dict[str, str | None], overrides: list[str], deterministic: bool) -> Grid:

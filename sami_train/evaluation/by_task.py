@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import multiprocessing as mp
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.gapped_env import GappedEnv
 from sami_train.envs.make import make
 from sami_train.envs.skills import episode_skill
@@ -77,6 +78,19 @@ def evaluate_tasks(
     arguments = (source, spec, tasks, gaps, episodes)
     with one_thread(), mp.get_context("spawn").Pool(min(processes, len(jobs)), _begin_process, arguments) as pool:
         return gather(pool.imap_unordered(_run_job, jobs))
+
+
+def measure_tasks(
+    source: Source, spec: EnvironmentSpec, wanted: Sequence[tuple[GapProfile | None, str, Task]], episodes: int
+) -> Iterator[TaskResult]:
+    """Yield what comes of some tasks, each of a set and behind a gap of its own: as in `evaluate_tasks`, to the bit."""
+    gaps, tasks = [gap for gap, *_ in wanted], [(task_set, task) for _, task_set, task in wanted]
+    worker = _Worker(source, spec, tasks, gaps, episodes)
+    try:
+        for number in range(len(wanted)):
+            yield worker.run((number, number))
+    finally:
+        worker.close()
 
 
 class _Worker:

@@ -11,13 +11,15 @@ cores     so many processes, which share the tasks           so many threads of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Task
 from sami_train.evaluation.by_set import evaluate_sets
-from sami_train.evaluation.by_task import evaluate_tasks
+from sami_train.evaluation.by_task import evaluate_tasks, measure_tasks
 from sami_train.evaluation.kept import KeptResults
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.play import Gaps
@@ -28,6 +30,40 @@ def count_results(spec: EnvironmentSpec, task_sets: Sequence[str], episodes: int
     """Return how many tasks an evaluation tells of."""
     each = [len(spec.tasks.resolve(name)) for name in task_sets]
     return sum(each if spec.measure.per == "task" else (min(count, episodes) for count in each))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What is measured as a whole, and kept so."""
+
+    gap: GapProfile | None
+    task_set: str
+    task: Task | None
+    """None for all tasks of the set, where episodes are counted by set."""
+
+
+def pieces(spec: EnvironmentSpec, task_sets: Sequence[str], gaps: Gaps) -> list[Piece]:
+    """Return what an evaluation behind some gaps consists of."""
+    by_task = spec.measure.per == "task"
+    return [
+        Piece(gap, task_set, task)
+        for gap in gaps
+        for task_set in task_sets
+        for task in (spec.tasks.resolve(task_set) if by_task else (None,))
+    ]
+
+
+def measure_pieces(
+    source: Source, spec: EnvironmentSpec, wanted: Sequence[Piece], episodes: int, kept: KeptResults
+) -> None:
+    """Measure those of some pieces that are not kept yet, one after the other on one core, and keep them."""
+    left = [piece for piece in wanted if kept.found(piece.gap, piece.task_set, piece.task) is None]
+    each = [(piece.gap, piece.task_set, piece.task) for piece in left if piece.task is not None]
+    for where, result in zip(each, measure_tasks(source, spec, each, episodes) if each else (), strict=True):
+        kept.add([result], *where)
+    for piece in left:
+        if piece.task is None:
+            evaluate_sets(source, spec, [piece.task_set], [piece.gap], episodes, 1, None, kept)
 
 
 def evaluate(

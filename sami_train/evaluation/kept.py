@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sami_runtime.distribution import installed_version
 from sami_runtime.errors import SamiError
@@ -37,13 +38,13 @@ class KeptResults:
     def __init__(self, beside: Path | None, source: Source, spec: EnvironmentSpec, episodes: int) -> None:
         self.spec, self.path = spec, None
         self._rows: dict[str, list[TaskResult]] = {}
+        self._as_read: list[dict[str, Any]] | None = []
+        """What the file held, until it is written to: who only reads it changes nothing."""
         if beside is None:
             return
         what = json.dumps([installed_version("sami"), _digest(source), spec.name, episodes])
         self.path = beside.with_name(f"{beside.stem}.{hashlib.sha256(what.encode()).hexdigest()[:12]}{ENDING}")
-        whole = read_json_lines(self.path)
-        if whole:
-            write_json_lines(self.path, whole)  # a last line that was cut off would swallow the next one
+        self._as_read = whole = read_json_lines(self.path)
         try:
             self._rows = {row["of"]: [TaskResult.from_row(each, spec) for each in row["results"]] for row in whole}
         except (KeyError, TypeError, ValueError) as error:
@@ -53,6 +54,13 @@ class KeptResults:
         """Return what was measured behind a gap in a set, or in one task of it; None where nothing was yet."""
         return self._rows.get(_key(gap, task_set, task))
 
+    def take(self, other: KeptResults) -> list[TaskResult]:
+        """Keep what another file has of the same measurement, and return what is new of it."""
+        new = {key: results for key, results in other._rows.items() if key not in self._rows}
+        for key, results in new.items():
+            self._keep(key, results)
+        return [result for results in new.values() for result in results]
+
     def add(
         self, results: Sequence[TaskResult], gap: GapProfile | None, task_set: str, task: Task | None = None
     ) -> None:
@@ -61,9 +69,14 @@ class KeptResults:
         Raises:
             SamiError: the disk is full or must not be written to.
         """
-        key = _key(gap, task_set, task)
+        self._keep(_key(gap, task_set, task), results)
+
+    def _keep(self, key: str, results: Sequence[TaskResult]) -> None:
         self._rows[key] = list(results)
         if self.path is not None:
+            if self._as_read is not None:  # a last line that was cut off would swallow the next one
+                write_json_lines(self.path, self._as_read)
+                self._as_read = None
             row = {"of": key, "results": [result.row(self.spec.measure) for result in results]}
             with writing(self.path), self.path.open("ab", buffering=0) as file:
                 append(file, (json.dumps(row) + "\n").encode())

@@ -152,6 +152,11 @@ def _part(name: str, profile: Mapping[str, Any]) -> Kind:
     return Kind(name, "of the profile", (1.0,), lambda spec, severity: profile)
 
 
+def gaps_of(spec: EnvironmentSpec, chosen: Sequence[Kind]) -> list[GapProfile | None]:
+    """Return what `sweep` puts between, one after the other; nothing first."""
+    return [None, *(kind.point(spec, severity)[-1] for kind in chosen for severity in kind.severities)]
+
+
 def sweep(
     source: Source,
     env: str,
@@ -176,7 +181,7 @@ def sweep(
     """
     spec = environment(env)
     points = [(kind, *kind.point(spec, severity)) for kind in chosen for severity in kind.severities]
-    gaps = [None, *(profile for *_, profile in points)]
+    gaps = gaps_of(spec, chosen)
     clean, *behind = evaluate_gaps(source, env, task_sets, gaps, episodes, cores, on_task, keep)
     return [
         Point("", 0.0, "", {}, clean),

@@ -6,7 +6,7 @@ import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -103,12 +103,22 @@ def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int) -> Outcome:
         logs: its folder of logs, which holds its lock.
         episodes: evaluation episodes per task, or per set.
     """
+    return to_an_outcome(lambda: _run(cell, folder, episodes), logs)
+
+
+def to_an_outcome(work: Callable[[], bool], logs: Path) -> Outcome:
+    """Do a job's work, and leave in its folder of logs how that ended; SIGTERM and SIGUSR2 stop it at a safe place.
+
+    Args:
+        work: returns whether it is done; it goes on from wherever the process before it was.
+        logs: the job's folder of logs, which holds its lock.
+    """
     signal.signal(signal.SIGTERM, _stop)
     # Slurm's warning before a time limit.
     signal.signal(signal.SIGUSR2, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
-        with locked(logs / "lock"):  # one process at a time trains or evaluates a cell
-            outcome = Outcome("done" if _run(cell, folder, episodes) else "stopped")
+        with locked(logs / "lock"):  # one process at a time works on it
+            outcome = Outcome("done" if work() else "stopped")
     except KeyboardInterrupt:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         outcome = Outcome("stopped")

@@ -1,4 +1,4 @@
-"""A cell's job, in a process of its own: `python -m sami_train.sweep.job LOGS` runs what LOGS/cell.json describes.
+"""A job in a process of its own: `python -m sami_train.sweep.job LOGS` runs the cell or the part that LOGS describes.
 
 JSON on both ways, because whoever can write to a sweep's folder could make a pickle run what they like.
 """
@@ -15,6 +15,7 @@ from sami_train.config.resolve import from_dict
 from sami_train.machine.files import read_json, write_json
 from sami_train.sweep.cell import OUTCOME, run_cell
 from sami_train.sweep.grid import Cell
+from sami_train.sweep.part import PART, run_part
 
 DESCRIPTION = "cell.json"
 LIFELINE = "--lifeline"
@@ -43,6 +44,9 @@ def job_command(logs: Path, *options: str) -> list[str]:
 
 def run_job(logs: Path) -> None:
     """Run the job of a folder of logs; one that a cluster starts anew forgets what it said at its first end."""
+    if (logs / PART).is_file():
+        run_part(logs)
+        return
     told = read_json(logs / DESCRIPTION)
     (logs / OUTCOME).unlink(missing_ok=True)
     cell = Cell(told["name"], from_dict(told["config"]), told["overrides"])

@@ -111,7 +111,7 @@ def forked(work, folder, at=0, after=0.0):
 
 
 def go_on(folder, **changes):
-    """Train in a folder as whoever finds it would: from its checkpoint, or anew where it has none; no more if it is done."""
+    """Train in a folder as whoever finds it would: from its checkpoint, anew where it has none; not if it is done."""
     train.LOG_EVERY = LINES
     if RunFolder(folder).agent.is_file():
         return

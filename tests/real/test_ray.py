@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -38,6 +40,17 @@ def test_cells_on_ray_are_what_they_are_on_this_machine_and_needs_are_known(tmp_
     assert ended.code == 1
     assert ended.err.startswith("sami: no node of the Ray cluster has what a cell needs, {'CPU': 99")
     assert not (tmp_path / "more").exists()
+
+
+def test_an_evaluation_that_is_spread_on_ray_is_what_it_is_on_this_machine(tmp_path, cluster):
+    cluster.add_node(num_cpus=2)
+    here, there = tmp_path / "here", tmp_path / "there"
+    script = [sys.executable, "-c", "from sami_cli.app import main; main()", "eval", "--model", "panda-satesac"]
+    script += ["--tasks", "training", "--episodes", "2", "--json"]
+    subprocess.run([*script, "--out", here], check=True, capture_output=True)
+    subprocess.run([*script, "--out", there, "--ray", cluster.address, "--jobs", "2"], check=True, capture_output=True)
+    assert (here / "evaluation.json").read_text() == (there / "evaluation.json").read_text()
+    assert [path.name for path in there.iterdir()] == ["evaluation.json"]
 
 
 def test_the_cell_of_a_node_that_is_lost_goes_on_elsewhere(tmp_path, cluster):
