@@ -1,0 +1,56 @@
+"""Who did better from the same starts: tables of what ros2_task.py and franka_task.py wrote.
+
+    python benchmarks/paired_episodes.py results/ros2-loop/satesac-*.json -- results/ros2-loop/ahead-*.json
+
+Groups of files are parted by `--`. For each: success with its 95 % interval over seeds, whose starts are alike in all
+tasks; against the first group, on the episodes that both had: how many were won and lost, and the exact sign test's p.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from sami_train.evaluation.intervals import interval_over_starts
+
+
+def outcomes(files: list[str]) -> dict[tuple[str, int], bool]:
+    """Return whether each episode was a success, by task and seed."""
+    rows = [row for file in files for row in json.loads(Path(file).read_text(encoding="utf-8"))["episodes"]]
+    return {(json.dumps(row["task"], sort_keys=True), row["seed"]): bool(row["success"]) for row in rows}
+
+
+def sign_test(won: int, lost: int) -> float:
+    """Return the two-sided p of so many wins and losses, if both were as likely."""
+    count = won + lost
+    tail = sum(math.comb(count, k) for k in range(min(won, lost) + 1)) / 2**count
+    return min(1.0, 2.0 * tail)
+
+
+def main() -> None:
+    """Print the table."""
+    groups: list[list[str]] = [[]]
+    for word in sys.argv[1:]:
+        groups.append([]) if word == "--" else groups[-1].append(word)
+    if not groups[0]:
+        sys.exit((__doc__ or "").strip())
+    first = outcomes(groups[0])
+    for files in groups:
+        own = outcomes(files)
+        seeds = sorted({seed for _, seed in own})
+        means = [np.mean([won for (_, seed), won in own.items() if seed == each]) for each in seeds]
+        low, high = interval_over_starts(np.array(means), (0.0, 1.0)) or (math.nan, math.nan)
+        told = f"{Path(files[0]).stem}: {sum(own.values())} of {len(own)} [{low:.2f}, {high:.2f}]"
+        if files is not groups[0]:
+            both = [episode for episode in own if episode in first]
+            won, lost = (sum(a[e] and not b[e] for e in both) for a, b in ((own, first), (first, own)))
+            told += f"; of {len(both)} that both had {won} won, {lost} lost, p = {sign_test(won, lost):.2g}"
+        print(told)
+
+
+if __name__ == "__main__":
+    main()
