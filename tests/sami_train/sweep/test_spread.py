@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from sami_runtime.gap.profile import GapProfile
+from sami_train.config.resolve import resolve
 from sami_train.evaluation.evaluate import evaluate_gaps
 from sami_train.evaluation.kept import keeping
+from sami_train.runs import train
 from sami_train.sweep import spread as spreading
 from sami_train.sweep.engine import Look, SweepError
 from sami_train.sweep.spread import spread
-from tests.making.killed import Forks
+from tests.making.killed import EXAMPLES, TINY, Forks
 
 MODELS = Path(__file__).parents[3] / "models"
 PANDA = (MODELS / "panda-satesac.onnx", "panda", ["training"], [None, GapProfile.of({"latency_s": 0.08})], 2)
@@ -44,6 +46,16 @@ def test_it_is_what_one_process_measures_and_leaves_nothing_behind(tmp_path, wha
     assert found == told(evaluate_gaps(model, env, sets, gaps, episodes))
     assert len(seen) == sum(len(each["tasks"]) for each in found)
     assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_a_run_is_spread_as_well_as_a_file(tmp_path, monkeypatch):
+    """Of an environment of one's own, which the jobs find where this process does."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    agent = train.start(resolve("fast-cpu", TINY | {"steps": 600}), tmp_path / "run", show=False)
+    weights, keep = agent.policy.numpy_weights(), tmp_path / "run" / "evaluation.json"
+    what = (weights, TINY["env"], ["training", "moderate"], [None], 2)
+    found, _ = spread_and_read(what, keep, Forks(), {"run": str(tmp_path / "run")})
+    assert found == told(evaluate_gaps(*what))
 
 
 def test_once_it_is_spread_nothing_is_left_to_measure(tmp_path, monkeypatch):
