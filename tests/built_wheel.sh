@@ -117,6 +117,14 @@ cat error.txt
 [ "$code" -eq 1 ] && [ "$(wc -l <error.txt)" -eq 1 ] ||
     { echo "without its extra, sami train ended with $code; expected one message and 1" >&2; exit 1; }
 
+say "installing what a robot needs, by hashes"
+"$python" -m venv "$place/hashed"
+"$place/hashed/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
+    -r "$repository/requirements-robot.txt"
+"$place/hashed/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps "$wheel"
+"$place/hashed/bin/python" -m pip check
+"$place/hashed/bin/sami" verify "$model"
+
 say "installing the extras [panda,record], pytest and onnx"
 "$bin/python" -m pip install --quiet --disable-pip-version-check -c "$repository/constraints.txt" \
     "sami-rl[panda,record] @ file://$wheel" pytest onnx
