@@ -72,7 +72,6 @@ def spread(
                 if on_task is not None:
                     on_task(result)
 
-    left = missing()
     if on_task is not None:
         for piece in wanted:
             for result in kept.found(piece.gap, piece.task_set, piece.task) or ():
@@ -84,11 +83,14 @@ def spread(
     with writing(folder):
         for number, part in enumerate(parts):
             describe_part(part, policy, env, episodes, left[number :: len(parts)])
-    jobs = {part: engine.submit(part) for part in parts}
+    jobs: dict[Path, Job] = {}
     tries = dict.fromkeys(parts, 1)
     failed: dict[Path, str] = {}
     try:
+        for part in parts:
+            jobs[part] = engine.submit(part)
         while jobs:
+            began = time.monotonic()
             for part, job in list(jobs.items()):
                 look = job.look()
                 if not look.over:
@@ -101,8 +103,8 @@ def spread(
                 elif again or (reason := _failure(part, job, look)):
                     failed[part] = f"its job was lost or stopped {TRIES} times" if again else reason
             gather()
-            if jobs:
-                time.sleep(POLL)
+            if jobs:  # reading what a hundred parts have kept takes a while: mostly, it sleeps
+                time.sleep(max(POLL, 4.0 * (time.monotonic() - began)))
     finally:
         _stop(jobs)
         gather()
