@@ -63,8 +63,8 @@ def _look(found: list[WatchedRun], console: Console, every: float) -> None:
     live = Live(curves, console=console, screen=True, auto_refresh=False)
     try:  # not `with`, which an interruption while it begins would leave on the other screen
         live.start()
+        size, read = console.size, time.monotonic()  # before it draws: a window that changes meanwhile is drawn anew
         live.refresh()
-        size, read = console.size, time.monotonic()
         while any(run.going for run in found):
             time.sleep(min(EVERY_S, every))
             due = time.monotonic() - read >= every
