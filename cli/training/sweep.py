@@ -55,6 +55,10 @@ def sweep(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Cells at once; one for each core if left out, on a cluster all.")
     ] = None,
+    seeds_per_device: Annotated[
+        int | None,
+        typer.Option(min=1, help="Instead of --jobs: so many cells at once on each GPU of this machine."),
+    ] = None,
     slurm: SlurmOption = False,
     slurm_set: SlurmSetting = None,
     ray: RayOption = "",
@@ -71,6 +75,8 @@ def sweep(
         names = ", ".join(sorted("--set" if name == "override" else f"--{name}" for name in given))
         raise typer.BadParameter(f"--resume takes the grid from the sweep's folder; leave out {names}")
     told = settings_of(slurm, slurm_set, ray, ray_set)
+    if seeds_per_device is not None and (jobs is not None or slurm or ray):
+        raise typer.BadParameter("--seeds-per-device is of this machine's GPUs, instead of --jobs, --slurm and --ray")
     from rich.console import Console
 
     from sami_train.sweep.sweep import Sweep
@@ -87,7 +93,7 @@ def sweep(
     if not dry_run:
         if slurm or ray:
             this.told |= told
-        engine = _engine(this, jobs, slurm, ray)
+        engine = _engine(this, jobs, slurm, ray, seeds_per_device)
         with _Display(this, engine.jobs, live, watch) as display:
             ended = this.run(engine, display.update)
     if json:
@@ -121,11 +127,20 @@ def sweep(
     )
 
 
-def _engine(sweep: Sweep, jobs: int | None, slurm: bool, ray: str) -> Engine:
+def _engine(sweep: Sweep, jobs: int | None, slurm: bool, ray: str, per_gpu: int | None) -> Engine:
     from sami_train.machine.cores import usable_cores
-    from sami_train.sweep.engine import engine_of
+    from sami_train.sweep.engine import SweepError, engine_of
 
     cells = len(sweep.rows)
+    if per_gpu is not None:
+        from sami_train.machine.gpus import usable_gpus
+
+        gpus = usable_gpus()
+        if not gpus:
+            raise SweepError("--seeds-per-device needs a GPU, and torch finds none here; --jobs says how many cells.")
+        if on_cpu := [row.cell.name for row in sweep.rows if row.cell.config.device == "cpu"]:
+            raise SweepError(f"{on_cpu[0]} is trained on the CPU; --seeds-per-device goes with --device cuda or auto.")
+        return engine_of(False, "", min(per_gpu * len(gpus), cells), {}, gpus)
     return engine_of(slurm, ray, min(jobs or (cells if slurm or ray else usable_cores()), cells), sweep.told)
 
 

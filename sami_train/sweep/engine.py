@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -57,7 +57,7 @@ class Engine(Protocol):
         """
 
 
-def engine_of(slurm: bool, ray: str, jobs: int, settings: Mapping[str, Any]) -> Engine:
+def engine_of(slurm: bool, ray: str, jobs: int, settings: Mapping[str, Any], gpus: Sequence[str] = ()) -> Engine:
     """Return the engine that somebody asked for: Slurm, a Ray cluster, or this machine.
 
     Args:
@@ -65,6 +65,7 @@ def engine_of(slurm: bool, ray: str, jobs: int, settings: Mapping[str, Any]) -> 
         ray: address of the Ray cluster; empty if it is none.
         jobs: most jobs at once.
         settings: what the cluster is told of each.
+        gpus: of this machine, which its jobs share; see `Local`.
 
     Raises:
         ModuleNotFoundError: Ray is not installed.
@@ -76,4 +77,4 @@ def engine_of(slurm: bool, ray: str, jobs: int, settings: Mapping[str, Any]) -> 
 
     if slurm:
         return Slurm(jobs, settings)
-    return Ray(jobs, ray, settings) if ray else Local(jobs)
+    return Ray(jobs, ray, settings) if ray else Local(jobs, gpus)

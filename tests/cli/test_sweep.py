@@ -13,6 +13,7 @@ import time
 from typing import NamedTuple
 
 import pytest
+import torch
 from sami_cli.app import main
 
 TINY = {
@@ -282,3 +283,14 @@ def test_wrong_usage_exits_with_2(sami, arguments):
 def test_resuming_what_is_no_sweep_is_refused(sami, tmp_path):
     done = sami("sweep", "--resume", tmp_path)
     assert (done.code, "has no sweep.json; `sami sweep --out" in done.err) == (1, True)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_seeds_per_device_without_a_gpu_is_refused_before_anything_is_written(tmp_path):
+    with sweeping("--out", tmp_path / "sweep", "--seed", "0,1", "--seeds-per-device", 2) as sweep:
+        ended = end(sweep)
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert ended.err.startswith("sami: --seeds-per-device needs a GPU, and torch finds none here;")
+    assert not (tmp_path / "sweep").exists()
+    with sweeping("--out", tmp_path / "sweep", "--seeds-per-device", 2, "--jobs", 2) as sweep:
+        assert end(sweep).code == 2
