@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..drive.model_file import MODEL_HELP, model_file
+from ..show.advancing import advancing
 from ..show.engines import JobsOption, RayOption, RaySetting, SlurmOption, SlurmSetting, engine_for, settings_of
 
 
@@ -52,7 +53,6 @@ def evaluate(
     if run is not None and out is not None:
         raise typer.BadParameter("--out goes with --model; a run keeps its evaluation in its own folder")
     from rich.console import Console
-    from rich.progress import Progress
 
     from sami_runtime.gap.profile import GapProfile
     from sami_train.envs.catalog import environment
@@ -60,7 +60,7 @@ def evaluate(
     from sami_train.evaluation.evaluate import evaluate as measure
     from sami_train.evaluation.kept import keeping
     from sami_train.evaluation.model_policy import Source
-    from sami_train.evaluation.results import Evaluation, TaskResult
+    from sami_train.evaluation.results import Evaluation
     from sami_train.machine.cores import usable_cores
     from sami_train.machine.files import write_json
 
@@ -88,12 +88,7 @@ def evaluate(
     total = count_results(spec, names, episodes)
     cluster = engine_for(keep, jobs, slurm, ray, told)
     with keeping(keep):
-        with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
-            shown = bar.add_task("evaluating", total=total)
-
-            def arrived(_: TaskResult) -> None:
-                bar.advance(shown)
-
+        with advancing("evaluating", total, quiet=json) as arrived:
             if cluster is not None:
                 from sami_train.sweep.spread import spread
 

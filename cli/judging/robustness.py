@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..drive.model_file import MODEL_HELP, model_file
+from ..show.advancing import advancing
 from ..show.engines import JobsOption, RayOption, RaySetting, SlurmOption, SlurmSetting, engine_for, settings_of
 
 if TYPE_CHECKING:
@@ -58,14 +59,12 @@ def robustness(
         return
     assert model is not None
     from rich.console import Console
-    from rich.progress import Progress
 
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
     from sami_train.evaluation import robustness as measuring
     from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.kept import keeping
-    from sami_train.evaluation.results import TaskResult
     from sami_train.machine.cores import usable_cores
     from sami_train.machine.files import unfinished
 
@@ -86,12 +85,7 @@ def robustness(
     keep = files[0] if files else None
     cluster = engine_for(keep, jobs, slurm, ray, told)
     with keeping(keep):
-        with Progress(console=Console(stderr=True), disable=json, transient=True) as bar:
-            shown = bar.add_task("measuring", total=total)
-
-            def arrived(_: TaskResult) -> None:
-                bar.advance(shown)
-
+        with advancing("measuring", total, quiet=json) as arrived:
             cores = workers or usable_cores()
             if cluster is not None:
                 from sami_train.sweep.spread import spread

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,17 +37,29 @@ class KeptResults:
     """
 
     def __init__(self, beside: Path | None, source: Source, spec: EnvironmentSpec, episodes: int) -> None:
-        self.spec, self.path = spec, None
+        self.spec = spec
+        self.path: Path | None = None
+        self._ending = ""
         self._rows: dict[str, list[TaskResult]] = {}
         self._as_read: list[dict[str, Any]] | None = []
         """What the file held, until it is written to: who only reads it changes nothing."""
         if beside is None:
             return
         what = json.dumps([installed_version("sami"), _digest(source), spec.name, episodes])
-        self.path = beside.with_name(f"{beside.stem}.{hashlib.sha256(what.encode()).hexdigest()[:12]}{ENDING}")
+        self._ending = f".{hashlib.sha256(what.encode()).hexdigest()[:12]}{ENDING}"
+        self._read(beside)
+
+    def at(self, beside: Path) -> KeptResults:
+        """Return what is kept of the same measurement beside another result; the policy is not read again."""
+        other = copy.copy(self)
+        other._read(beside)
+        return other
+
+    def _read(self, beside: Path) -> None:
+        self.path = beside.with_name(beside.stem + self._ending)
         self._as_read = whole = read_json_lines(self.path)
         try:
-            self._rows = {row["of"]: [TaskResult.from_row(each, spec) for each in row["results"]] for row in whole}
+            self._rows = {row["of"]: [TaskResult.from_row(each, self.spec) for each in row["results"]] for row in whole}
         except (KeyError, TypeError, ValueError) as error:
             raise SamiError(f"{self.path} is damaged: {error!r}. Remove it, and all is measured anew.") from error
 

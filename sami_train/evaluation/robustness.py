@@ -154,7 +154,11 @@ def _part(name: str, profile: Mapping[str, Any]) -> Kind:
 
 def gaps_of(spec: EnvironmentSpec, chosen: Sequence[Kind]) -> list[GapProfile | None]:
     """Return what `sweep` puts between, one after the other; nothing first."""
-    return [None, *(kind.point(spec, severity)[-1] for kind in chosen for severity in kind.severities)]
+    return [None, *(profile for *_, profile in _points(spec, chosen))]
+
+
+def _points(spec: EnvironmentSpec, chosen: Sequence[Kind]) -> list[tuple[Kind, float, str, GapProfile]]:
+    return [(kind, *kind.point(spec, severity)) for kind in chosen for severity in kind.severities]
 
 
 def sweep(
@@ -180,9 +184,8 @@ def sweep(
         keep: see `evaluate_gaps`.
     """
     spec = environment(env)
-    points = [(kind, *kind.point(spec, severity)) for kind in chosen for severity in kind.severities]
-    gaps = gaps_of(spec, chosen)
-    clean, *behind = evaluate_gaps(source, env, task_sets, gaps, episodes, cores, on_task, keep)
+    points = _points(spec, chosen)
+    clean, *behind = evaluate_gaps(source, env, task_sets, gaps_of(spec, chosen), episodes, cores, on_task, keep)
     return [
         Point("", 0.0, "", {}, clean),
         *(

@@ -52,15 +52,11 @@ def run_part(folder: Path) -> Outcome:
             Piece(None if row["gap"] is None else GapProfile.of(row["gap"]), row["task_set"], row["task"])
             for row in told["pieces"]
         ]
-        measure_pieces(source, spec, wanted, told["episodes"], kept_by(folder, source, told["env"], told["episodes"]))
+        kept = KeptResults(folder / PART, source, spec, told["episodes"])
+        measure_pieces(source, spec, wanted, told["episodes"], kept)
         return True
 
     return to_an_outcome(work, folder)
-
-
-def kept_by(folder: Path, source: Source, env: str, episodes: int) -> KeptResults:
-    """Return what a part has measured."""
-    return KeptResults(folder / PART, source, environment(env), episodes)
 
 
 def source_of(policy: Mapping[str, str]) -> Source:

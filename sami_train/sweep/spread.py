@@ -21,7 +21,7 @@ from sami_train.evaluation.results import OnTask
 from sami_train.machine.files import writing
 from sami_train.sweep.cell import Outcome
 from sami_train.sweep.engine import Engine, Job, Look, SweepError
-from sami_train.sweep.part import describe_part, kept_by
+from sami_train.sweep.part import PART, describe_part
 
 POLL = 0.5
 """Seconds between two looks at the jobs."""
@@ -68,7 +68,7 @@ def spread(
 
     def gather() -> None:
         for part in sorted(folder.glob("*-*")):
-            for result in kept.take(kept_by(part, source, env, episodes)):
+            for result in kept.take(kept.at(part / PART)):
                 if on_task is not None:
                     on_task(result)
 
