@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sami_train.settings import Natural, NotNegative, Settings
+import numpy as np
+
+from sami_train.settings import Natural, NotNegative, Settings, Share
 
 
 class BehindGap(Settings):
@@ -24,12 +26,22 @@ class BehindGap(Settings):
     Above 0 the policy acts on its estimate in place of what arrived; a model file answers it as `present_SIGNAL`."""
     full_from: Natural = 0
     """Environment steps over which the gap grows linearly to what its profile says; 0 has all of it from the first."""
+    spared: Share = 0.0
+    """Share of the episodes that have no gap at all: a policy that never meets a clean world is not at home in it."""
 
     @property
     def keeps_truth(self) -> bool:
         """Whether episodes bring along the true state."""
         return self.true_goals or self.true_critic or self.estimate > 0
 
-    def size(self, steps_done: int) -> float:
-        """Return how large the gap is after so many environment steps, as a share of its profile, 0 to 1."""
+    def size(self, steps_done: int, seed: int, index: int) -> float:
+        """Return how large the gap of an episode is, as a share of its profile, 0 to 1.
+
+        Args:
+            steps_done: environment steps that the run has done so far.
+            seed: the run's.
+            index: number of the episode in the run.
+        """
+        if self.spared and np.random.default_rng([seed, index]).random() < self.spared:
+            return 0.0
         return min(1.0, steps_done / self.full_from) if self.full_from else 1.0

@@ -122,7 +122,7 @@ class Rollout:
         task_index = index % len(self.tasks)
         task = self.tasks[task_index]
         options: dict[str, Any] = {"task": dict(task)} if task else {}
-        if (size := self.behind.size(steps_done)) < 1.0:
+        if (size := self.behind.size(steps_done, self.seed, index)) < 1.0:
             options[GAP_SIZE] = size
         observation, info = env.reset(seed=start, options=options or None)
         if not task and info.get("task"):  # which the environment drew, of many without end

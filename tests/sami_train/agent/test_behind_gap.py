@@ -159,6 +159,7 @@ def test_critics_read_the_truth_and_the_actor_never_does(everything):
             "only an LSTM encoder estimates the present, which PEARL has",
         ),
         ({"behind_gap.full_from": 10}, "behind_gap.full_from is 10, and there is no gap that could grow"),
+        ({"behind_gap.spared": 0.5}, "behind_gap.spared is 0.5, and there is no gap to be spared"),
         (
             {"behind_gap.true_critic": True, "collection.recordings": ["run.mcap"]},
             "collection.recordings do not tell the true state",
