@@ -2,9 +2,10 @@
 # Do the lower bounds in pyproject.toml hold, and does it work with what was released today? Installs the oldest versions
 # that it allows, or the newest, into a fresh environment, and runs the tests there.
 #
-#     sh tests/versions.sh PYTHON oldest|newest [PYTEST ARGUMENTS]        # all tests but tests/real, if none are named
+#     [TORCH=2.13.0] sh tests/versions.sh PYTHON oldest|newest [PYTEST ARGUMENTS]    # all tests but tests/real, if none are named
 #
-# uv resolves, pip installs. Whatever torch brings along for GPUs is left out. Nothing is left behind.
+# uv resolves, pip installs. TORCH names a build for CPUs, where pip finds one: it needs none of the gigabytes that the
+# others bring along for GPUs. Nothing is left behind.
 set -eu
 
 [ $# -ge 2 ] || { echo "usage: sh tests/versions.sh PYTHON oldest|newest [PYTEST ARGUMENTS]" >&2; exit 2; }
@@ -36,10 +37,13 @@ extras=
 # PyBullet has wheels for Python 3.10 and 3.11.
 "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 12))' && extras="--extra panda --extra panda-mujoco"
 for extra in cpu mujoco robotics train record convert ik sign report dev; do extras="$extras --extra $extra"; done
+echo "${TORCH:+torch==$TORCH}" >"$place/chosen.txt"
 # shellcheck disable=SC2086
-"$bin/uv" pip compile --quiet --no-header --no-annotate --resolution $resolution $extras \
+"$bin/uv" pip compile --quiet --constraint "$place/chosen.txt" --no-header --no-annotate --resolution $resolution $extras \
     --python "$bin/python" pyproject.toml -o "$place/resolved.txt"
-grep -vE '^(nvidia-|cuda-|triton)' "$place/resolved.txt" >"$place/wanted.txt"
+left_out='^$'
+[ -z "${TORCH:-}" ] || left_out='^(nvidia-|cuda-|triton)'
+grep -vE "$left_out" "$place/resolved.txt" >"$place/wanted.txt"
 "$bin/python" -m pip install --quiet --no-deps -r "$place/wanted.txt"
 "$bin/python" -m pip install --quiet --no-deps -e .
 "$bin/sami" doctor

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from sami_runtime.gap.profile import GapProfile
 from sami_train.config.refusal import ConfigError, explained, keys_of

@@ -36,6 +36,8 @@ STOP = 0.2
 """Share of the episodes of the fit that say when it is over."""
 LEAST = 40
 """Episodes that count, without which nothing is fitted: the last decile of ten needs as many."""
+LEAST_SPREAD = 1e-3
+"""Least deviation that a coordinate is measured by, as a share of the largest one's."""
 
 
 class Fitted(NamedTuple):
@@ -149,7 +151,9 @@ def _readout(
     learnt: _Steps, stop: _Steps, fitted: _Steps, seed: int, on_update: Callable[[int], None] | None
 ) -> Readout:
     """Fit the network by weighted least squares, in units of the spread of contexts and features."""
-    mean, spread = fitted.contexts.mean(0), np.maximum(fitted.contexts.std(0), 1e-6)
+    mean, spread = fitted.contexts.mean(0), fitted.contexts.std(0)
+    # A coordinate that hardly moves is rounding in float32: magnified, each version of onnxruntime would read another.
+    spread = np.maximum(spread, max(LEAST_SPREAD * float(spread.max()), 1e-6))
     middle, scale = fitted.places.mean(0), np.maximum(fitted.places.std(0), 1e-6)
 
     def tensors(steps: _Steps) -> tuple[torch.Tensor, ...]:
