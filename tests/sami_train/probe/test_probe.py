@@ -68,6 +68,11 @@ def observations(steps, seed=0):
     return [PANDA.layout.by_name(row) for row in np.random.default_rng(seed).normal(0.1, 0.3, (steps, 25))]
 
 
+def test_coordinates_that_do_not_move_are_not_magnified(found):
+    """Four of the six stand still: what float32 rounds there is no mass, and differs by the version of onnxruntime."""
+    assert np.abs(found.readout.weights[0]).max() < 1e3
+
+
 @pytest.mark.parametrize("spec", [PANDA, CHEETAH])
 def test_tasks_are_new_lie_in_the_range_and_are_drawn_by_the_seed(spec):
     tasks = unseen_tasks(spec.tasks, 60, 1)
