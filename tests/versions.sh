@@ -14,7 +14,8 @@ case $2 in
     newest) resolution=highest ;;
     *) echo "'$2' is neither oldest nor newest" >&2; exit 2 ;;
 esac
-python=$1 which=$2
+python=$(command -v "$1") || { echo "$1 is no Python here; name a command or a path" >&2; exit 2; }
+which=$2
 shift 2
 [ $# -gt 0 ] || set -- -n auto --dist loadfile
 
