@@ -25,6 +25,13 @@ def atlas(
         int | None,
         typer.Option(min=1, help="Contexts that are averaged; a sixteenth of the median episode if left out."),
     ] = None,
+    gap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --check, behind this gap to reality, or 'none'; what it learned behind if left out.",
+        ),
+    ] = None,
     check: Annotated[
         int, typer.Option(min=0, help="Write nothing; count alarms in so many fresh episodes of every task.")
     ] = 0,
@@ -36,18 +43,23 @@ def atlas(
     from rich.progress import Progress
 
     from sami_runtime.errors import SamiError
+    from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
     from sami_train.contexts.alarms import check as count
     from sami_train.contexts.fit_atlas import require_enough
-    from sami_train.contexts.make_atlas import known_tasks, measure
+    from sami_train.contexts.known import Behind, known_tasks
+    from sami_train.contexts.make_atlas import measure
 
     from ..drive.model_and_env import environment_of
 
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
+    behind = None if gap is None else Behind(None if gap == "none" else GapProfile.load(gap))
     training = len(known_tasks(contract.training, spec))
     if check and (episodes or window or force):
         raise SamiError("--check measures what is there and writes nothing; leave out --episodes, --window, --force.")
+    if gap is not None and not check:
+        raise SamiError("--gap goes with --check; an atlas is measured behind the gap that the policy learned behind.")
     episodes = episodes or EPISODES
     total = check * sum(map(len, spec.tasks.sets.values())) if check else episodes * training
     if not check:
@@ -60,7 +72,7 @@ def atlas(
     with Progress(console=console, disable=json or not console.is_terminal, transient=True) as bar:
         shown = bar.add_task("measuring contexts", total=total)
         if check:
-            alarms = count(model, spec, check, on_round=lambda done: bar.advance(shown, done))
+            alarms = count(model, spec, check, on_round=lambda done: bar.advance(shown, done), behind=behind)
         else:
             made = measure(model, spec, episodes, window, on_round=lambda done: bar.advance(shown, done))
     if check:

@@ -123,7 +123,7 @@ def export(
         return
     assert run is not None
     from sami_train.contexts.fit_atlas import least_episodes
-    from sami_train.contexts.make_atlas import known_tasks
+    from sami_train.contexts.known import known_tasks
     from sami_train.envs.catalog import environment
     from sami_train.evaluation.results import Evaluation
     from sami_train.export.export import export as write

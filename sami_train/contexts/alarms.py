@@ -12,6 +12,7 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.atlas import Atlas, Locator
 from sami_train.contexts.collect import Contexts, collect_contexts
 from sami_train.contexts.fit_atlas import _counted
+from sami_train.contexts.known import Behind, known_gap
 from sami_train.contexts.make_atlas import SEED
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -33,18 +34,27 @@ class Alarms(NamedTuple):
 
 
 def check(
-    model: Path, spec: EnvironmentSpec, episodes: int, seed: int = SEED + 1, on_round: OnRound | None = None
+    model: Path,
+    spec: EnvironmentSpec,
+    episodes: int,
+    seed: int = SEED + 1,
+    on_round: OnRound | None = None,
+    behind: Behind | None = None,
 ) -> list[Alarms]:
     """Count the alarms of a model's atlas in fresh episodes of every task; see `collect_contexts` for the arguments.
+
+    Without `behind` they are behind what the policy learned behind, as its atlas is.
 
     Raises:
         SamiError: the model has no atlas.
     """
-    atlas = read_artifact(model).contract.atlas
+    contract = read_artifact(model).contract
+    atlas = contract.atlas
     if atlas is None:
         raise SamiError(f"{model} has no atlas; add one with: sami atlas {model}")
+    behind = known_gap(contract.training) if behind is None else behind
     jobs = [(name, task) for name, tasks in spec.tasks.sets.items() for task in tasks]
-    found = collect_contexts(model, spec, [task for _, task in jobs], episodes, seed, on_round)
+    found = collect_contexts(model, spec, [task for _, task in jobs], episodes, seed, on_round, behind)
     return [_alarms(atlas, *job, contexts) for job, contexts in zip(jobs, found, strict=True)]
 
 

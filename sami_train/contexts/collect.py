@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sami_train.contexts.known import Behind
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import SessionPolicy
@@ -43,6 +44,7 @@ def collect_contexts(
     episodes: int,
     seed: int,
     on_round: OnRound | None = None,
+    behind: Behind | None = None,
 ) -> list[Contexts]:
     """Contexts of a model file in some tasks, (K,) lists of episodes.
 
@@ -54,9 +56,19 @@ def collect_contexts(
             each other, and held-out ones must count as so many independent ones.
         seed: of their starts.
         on_round: called now and then with how many episodes are done since it was called last.
+        behind: what lies between the file and its environment; nothing if left out.
     """
     each = [task for task in tasks for _ in range(episodes)]
-    with playing(spec, lambda rows: KeptContexts(model, spec, rows), len(each), on_round=on_round) as (play, policy):
+    gap, spared = behind or Behind()
+    stage = playing(
+        spec,
+        lambda rows: KeptContexts(model, spec, rows),
+        len(each),
+        gap=gap,
+        on_round=on_round,
+        spared=spared,
+    )
+    with stage as (play, policy):
         _, lengths = play(each, seed)
     rows = [row for contexts in policy.rounds for row in np.stack(contexts, axis=1)]
     whole = [row[:length] for row, length in zip(rows, lengths, strict=False)]

@@ -3,22 +3,21 @@
 The file itself drives the training tasks, deterministically. Of each task's episodes the first half fits a Gaussian,
 the other half calibrates what is far from it (split conformal prediction): the threshold is the k-th smallest of the
 n held-out episodes' largest distances, k = ceil((n + 1) (1 - rate)). Then a fresh episode in the same tasks gives an
-alarm with a probability of at most the rate, whatever the contexts' true distribution.
+alarm with a probability of at most the rate, whatever the contexts' true distribution. A policy that learned behind a
+gap to reality knows the world so: its contexts are measured behind that gap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.atlas import Atlas
 from sami_train.contexts.collect import collect_contexts
 from sami_train.contexts.fit_atlas import fit, require_enough
+from sami_train.contexts.known import known_gap, known_tasks
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound
 
 SEED = 2_000_003
@@ -46,11 +45,6 @@ def measure(
         )
     tasks = known_tasks(contract.training, spec)
     require_enough(episodes, len(tasks))
-    contexts = collect_contexts(model, spec, tasks, episodes, seed, on_round)
+    contexts = collect_contexts(model, spec, tasks, episodes, seed, on_round, known_gap(contract.training))
     half = (episodes + 1) // 2
     return fit([task[:half] for task in contexts], [task[half:] for task in contexts], tasks, window)
-
-
-def known_tasks(training: Mapping[str, Any], spec: EnvironmentSpec) -> Sequence[Task]:
-    """Return the tasks that a policy learned from: what its contract tells of training, else the environment's own."""
-    return spec.tasks.resolve(training.get("tasks") or "training")

@@ -1,7 +1,8 @@
 """Measures what training saw: the spread of every signal, and how it answers to the action. No torch here.
 
 The file itself drives the training tasks, as it does for its atlas. Training saw more than a trained policy shows: its
-first episodes were random, the last ones explored. So in every second episode half of the actions are random.
+first episodes were random, the last ones explored. So in every second episode half of the actions are random. Signals
+are measured as they arrived, behind the gap that it learned behind; responses without one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sami_runtime.adapters.probe import probe
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.seen import Response, Responses, Seen, Spread, rounded
 from sami_runtime.signals import Signal
-from sami_train.contexts.make_atlas import known_tasks
+from sami_train.contexts.known import known_gap, known_tasks
 from sami_train.envs.make import make, make_adapter
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -84,9 +85,18 @@ def measure_seen(
     Raises:
         AdapterError: the model reads or writes other signals than the environment has.
     """
-    tasks = known_tasks(read_artifact(model).contract.training, spec)
+    training = read_artifact(model).contract.training
+    tasks, behind = known_tasks(training, spec), known_gap(training)
     each = [tasks[k % len(tasks)] for k in range(episodes)]
-    with playing(spec, lambda rows: Watched(model, spec, rows), episodes, on_round=on_round) as (play, policy):
+    stage = playing(
+        spec,
+        lambda rows: Watched(model, spec, rows),
+        episodes,
+        gap=behind.gap,
+        on_round=on_round,
+        spared=behind.spared,
+    )
+    with stage as (play, policy):
         _, lengths = play(each, seed)
     rows = [
         (seen[:, row], done[:, row])

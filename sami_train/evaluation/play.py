@@ -14,6 +14,7 @@ from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
+from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.rollout import Policy, Rollout, beginning
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
 from sami_train.machine.cores import one_thread
@@ -53,6 +54,7 @@ def playing(
     threads: int = 0,
     gap: GapProfile | None = None,
     on_round: OnRound | None = None,
+    spared: float = 0.0,
 ) -> Iterator[tuple[Play, P]]:
     """Set a stage, and take it down afterwards.
 
@@ -63,6 +65,7 @@ def playing(
         threads: of the simulation, where it is stepped as a batch; 0 is one for each core.
         gap: to reality; it lies between a policy and one environment, so behind it there is no batch.
         on_round: told of the progress.
+        spared: share of the episodes that have no gap all the same, as in `BehindGap`.
     """
     in_batch = plays_in_batch(spec, gap)
     rows = side_by_side(episodes, BATCH_ROWS if in_batch else ROWS)
@@ -75,7 +78,7 @@ def playing(
         for env in envs:
             closing.callback(env.close)
         tell_ages(policy, envs, gap)
-        yield _in_envs(envs, policy, on_round), policy
+        yield _in_envs(envs, policy, on_round, BehindGap(spared=spared)), policy
 
 
 def _rounds(count: int, rows: int, on_round: OnRound | None) -> Iterator[range]:
@@ -97,9 +100,9 @@ def _in_batch(batch: Batch, policy: Policy, on_round: OnRound | None) -> Play:
     return play
 
 
-def _in_envs(envs: Sequence[gym.Env], policy: Policy, on_round: OnRound | None) -> Play:
+def _in_envs(envs: Sequence[gym.Env], policy: Policy, on_round: OnRound | None, behind: BehindGap) -> Play:
     def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
-        rollout = Rollout(envs, policy, seed, tasks=tasks)
+        rollout = Rollout(envs, policy, seed, tasks=tasks, behind=behind)
         rounds = _rounds(len(tasks), len(envs), on_round)
         played = [episode for numbers in rounds for episode in rollout.round(numbers)][: len(tasks)]
         return np.array([episode.ret for episode in played]), np.array([len(episode) for episode in played])

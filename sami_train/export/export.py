@@ -18,7 +18,8 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.contexts.fit_atlas import require_enough
-from sami_train.contexts.make_atlas import known_tasks, measure
+from sami_train.contexts.known import known_tasks
+from sami_train.contexts.make_atlas import measure
 from sami_train.contexts.make_seen import measure_seen
 from sami_train.envs.layout import flat_size
 from sami_train.envs.spec import EnvironmentSpec

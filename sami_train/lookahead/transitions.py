@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.model.artifact import read_artifact
-from sami_train.contexts.make_atlas import known_tasks
+from sami_train.contexts.known import known_tasks
 from sami_train.contexts.make_seen import Watched
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task

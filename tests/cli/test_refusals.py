@@ -76,6 +76,7 @@ def test_wrong_usage_exits_with_2(sami, arguments):
             "run --model MODEL --gap nothing.toml",
             "nothing.toml cannot be read: No such file or directory.",
         ),
+        ("atlas MODEL --gap none", "--gap goes with --check; an atlas is measured behind the gap that the policy"),
         ("atlas MODEL --check 2 --window 3", "--check measures what is there and writes nothing; leave out"),
         ("atlas MODEL --env hopper", "was trained in panda, and --env hopper does not have the signals that it reads"),
         ("robustness MODEL --kinds latncy", "unknown kind of gap 'latncy'. Did you mean 'latency'?"),

@@ -8,16 +8,20 @@ import pytest
 
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
+from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.atlas import Locator, windowed
 from sami_train.contexts.alarms import check
 from sami_train.contexts.collect import KeptContexts, collect_contexts
 from sami_train.contexts.fit_atlas import conformal, farthest, fit, least_episodes, usual_window
+from sami_train.contexts.known import Behind, known_gap
 from sami_train.contexts.make_atlas import measure
 from sami_train.envs.catalog import environment
 from sami_train.export.model_file import attach
 
-MODEL = Path(__file__).parents[3] / "models" / "panda-satesac.onnx"
+ROOT = Path(__file__).parents[3]
+MODEL = ROOT / "models" / "panda-satesac.onnx"
+FOR_A_CAMERA = ROOT / "models" / "panda-satesac-camera.onnx"
 TASKS = ({"mass": 1.0}, {"mass": 10.0})
 MEANS = np.array([[0.0, 0.0, 1.0], [5.0, 1.0, 0.0]])
 FACTORS = np.array([[[0.5, 0.0, 0.0], [0.2, 0.4, 0.0], [0.0, 0.1, 0.3]], np.eye(3)])
@@ -180,3 +184,32 @@ def test_alarms_are_not_counted_without_an_atlas(copy):
     attach(path, None)
     with pytest.raises(SamiError, match="has no atlas; add one with: sami atlas"):
         check(path, environment("panda"), 2)
+
+
+def test_what_a_policy_learned_behind_stands_in_its_contract():
+    learned = known_gap(read_artifact(FOR_A_CAMERA).contract.training)
+    assert learned == Behind(GapProfile.load(ROOT / "examples" / "camera.toml"), 0.6)
+    assert known_gap(read_artifact(MODEL).contract.training) == Behind()
+    assert known_gap({}) == Behind()
+
+
+def test_a_share_of_the_episodes_behind_a_gap_is_spared():
+    spec, late = environment("panda"), GapProfile(latency_s=0.08)
+    clean, behind, spared, half = (
+        [each.tobytes() for each in collect_contexts(MODEL, spec, [{"mass": 1.0, "friction": 0.1}], 8, 5, None, way)[0]]
+        for way in (None, Behind(late), Behind(late, 1.0), Behind(late, 0.5))
+    )
+    assert spared == clean
+    told = [k for k in range(8) if clean[k] != behind[k]]  # the others are over at their first step
+    assert len(told) > 4
+    assert all(half[k] in (clean[k], behind[k]) for k in told)
+    assert 0 < sum(half[k] == clean[k] for k in told) < len(told)
+
+
+def test_the_file_for_a_camera_knows_the_worlds_behind_one():
+    """An atlas of clean worlds alone gave an alarm in 0.84 of these episodes."""
+    spec, contract = environment("panda"), read_artifact(FOR_A_CAMERA).contract
+    behind = Behind(known_gap(contract.training).gap)
+    found = collect_contexts(FOR_A_CAMERA, spec, spec.tasks.sets["training"], 6, 7, None, behind)
+    alarms = [farthest(contract.atlas, each) > contract.atlas.threshold for task in found for each in task]
+    assert np.mean(alarms) < 0.3

@@ -1,0 +1,36 @@
+"""What a policy learned from, as its contract tells: what it knows, and its atlas holds for known. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sami_runtime.gap.profile import GapProfile
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Task
+
+
+class Behind(NamedTuple):
+    """The gap that episodes are measured behind."""
+
+    gap: GapProfile | None = None
+    """None where nothing lies between."""
+    spared: float = 0.0
+    """Share of the episodes that have none all the same."""
+
+
+def known_tasks(training: Mapping[str, Any], spec: EnvironmentSpec) -> Sequence[Task]:
+    """Return the tasks that a policy learned from: what its contract tells of training, else the environment's own."""
+    return spec.tasks.resolve(training.get("tasks") or "training")
+
+
+def known_gap(training: Mapping[str, Any]) -> Behind:
+    """Return what a policy learned behind, by its contract; without a gap where that tells of none.
+
+    Raises:
+        SamiError, UnknownName: what it tells is no gap.
+    """
+    config = training.get("config") or {}
+    if not config.get("gap"):
+        return Behind()
+    return Behind(GapProfile.loads(config["gap"]), float(config.get("behind_gap", {}).get("spared", 0.0)))
