@@ -61,7 +61,8 @@ def _rich(table: Table) -> RenderableType:
 
     shown = RichTable(title=table.title, title_justify="left")
     for number, name in enumerate(table.columns):
-        shown.add_column(Text(name), justify="right" if number else "left")
+        # What tells groups apart is at the end of their names: nothing of it is cut off.
+        shown.add_column(Text(name), justify="right" if number else "left", overflow="fold")
     for row in table.rows:
         shown.add_row(*map(Text, row))
     return shown

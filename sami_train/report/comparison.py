@@ -25,6 +25,9 @@ from sami_train.report.groups import Group, comparable, differences_between, gro
 
 PAIRS = (("satesac", "tesac"), ("saccm", "ccm"))
 """What the paper claims: each method with SaNCE against the same method without."""
+RANKING = "contrast.ranking"
+PLACEBOS = ("shuffled", "recency")
+"""Its values that rank by chance, or by the policy's age: what a skill's ranking has to beat."""
 UNEQUAL = 0.02
 """Budgets are called unequal where they differ by more than this share (runs end at the end of an episode)."""
 
@@ -146,6 +149,25 @@ class Comparison:
             if (x.method.name, y.method.name) == (better, base) and comparable(x, y)
         ]
         return self._contests(pairs)
+
+    @cached_property
+    def controls(self) -> list[Contest]:
+        """Each group against those of its method that differ from it in nothing but a placebo for their ranking."""
+
+        def without_ranking(group: Group) -> dict[str, Any]:
+            return {key: value for key, value in group.settings.items() if key != RANKING}
+
+        return self._contests(
+            [
+                (x, y)
+                for x in self.groups
+                for y in self.groups
+                if x.method == y.method
+                and without_ranking(x) == without_ranking(y)
+                and y.settings.get(RANKING) in PLACEBOS
+                and x.settings[RANKING] not in PLACEBOS
+            ]
+        )
 
     @cached_property
     def other_contests(self) -> list[Contest]:

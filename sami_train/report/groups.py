@@ -70,17 +70,22 @@ def group_runs(runs: Sequence[EvaluatedRun]) -> list[Group]:
 
 
 def differences_between(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
-    """Keys that no method varies but that differ between methods: value by the method's title."""
+    """Keys that no method varies but that differ between the methods that read them: value by the method's title."""
     firsts: dict[str, EvaluatedRun] = {}
     for group in groups:
         firsts.setdefault(group.method.title, group.runs[0])
     vary = {key for group in groups for key in group.settings}
     found = {}
     for key in groups[0].runs[0].config:
-        values = {title: run.config[key] for title, run in firsts.items()}
+        values = {title: run.config[key] for title, run in firsts.items() if _reads(run.method, key)}
         if key not in vary and key not in NEVER and len(set(values.values())) > 1:
             found[key] = values
     return found
+
+
+def _reads(method: Method, key: str) -> bool:
+    """Whether a key of the configuration has any effect on a method."""
+    return method.estimator is not None or not key.startswith("contrast.")
 
 
 def comparable(x: Group, y: Group) -> bool:

@@ -74,18 +74,19 @@ def standings_notes(comparison: Comparison) -> list[str]:
 
 
 def contests_table(comparison: Comparison) -> Table | None:
-    """Whether SaNCE helps: each method with it against the same without; None where no such pair was given."""
-    if not comparison.contests:
+    """Whether SaNCE helps: each method with it against the same without, or with a placebo for its ranking.
+
+    None where no such pair was given.
+    """
+    contests = [*comparison.contests, *comparison.controls]
+    if not contests:
         return None
-    paired = holm([contest.test.p for contest in comparison.contests])
-    welch = holm([contest.welch_p for contest in comparison.contests])
-    rows = [
-        _contest(comparison.env, comparison.measure, *each)
-        for each in zip(comparison.contests, paired, welch, strict=True)
-    ]
+    paired = holm([contest.test.p for contest in contests])
+    welch = holm([contest.welch_p for contest in contests])
+    rows = [_contest(comparison.env, comparison.measure, *each) for each in zip(contests, paired, welch, strict=True)]
     place = "a task" if comparison.measure is SUCCESS else "an episode"
-    tests = sum(contest.test.p is not None for contest in comparison.contests)
-    counts = sorted({len(contest.test.seeds) for contest in comparison.contests})
+    tests = sum(contest.test.p is not None for contest in contests)
+    counts = sorted({len(contest.test.seeds) for contest in contests})
     notes = [what_seeds_show(count) for count in counts]
     if tests:
         notes.insert(

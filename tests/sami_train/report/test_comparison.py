@@ -108,6 +108,12 @@ def test_a_difference_between_methods_that_no_label_shows_is_told(tmp_path):
     assert "Methods also differ in learning.discount: TESAC 0.95, SaTESAC 0.9." in comparison.cautions()
 
 
+def test_what_a_method_does_not_read_makes_no_difference(tmp_path):
+    seeds_of(tmp_path, "satesac", contrast__patience=0)
+    seeds_of(tmp_path, "tesac", contrast__patience=500)
+    assert not [caution for caution in compared(tmp_path).cautions() if "also differ" in caution]
+
+
 def test_the_order_of_arguments_and_naming_a_run_twice_change_no_number(tmp_path):
     rng = np.random.default_rng(0)
     paths = [
@@ -154,6 +160,22 @@ def test_pairs_are_those_of_the_paper_with_their_difference_and_p(tmp_path):
     others = {(contest.x.label, contest.y.label) for contest in comparison.other_contests}
     assert others == {("TESAC", "PEARL"), ("SaTESAC", "PEARL")}
     assert all(contest.improvement.value == 1.0 for contest in comparison.other_contests)
+
+
+def test_a_ranking_is_held_against_its_placebos_and_all_tests_are_corrected_together(tmp_path):
+    for seed, (ours, chance) in enumerate(((0.60, 0.55), (0.58, 0.56), (0.65, 0.57))):
+        made_run(tmp_path / f"a{seed}", "satesac", seed, success=ours)
+        made_run(tmp_path / f"b{seed}", "satesac", seed, success=chance, contrast__ranking="shuffled")
+        made_run(tmp_path / f"c{seed}", "satesac", seed, success=chance, contrast__ranking="recency")
+        made_run(tmp_path / f"d{seed}", "tesac", seed, success=chance)
+    table = contests_table(compared(tmp_path))
+    ours = "SaTESAC ranking=return"
+    assert [row[0] for row in table.rows[-6::3]] == [
+        f"{ours} - SaTESAC ranking={name}" for name in ("recency", "shuffled")
+    ]
+    assert len(table.rows) == 3 * (3 + 2)
+    assert "corrected for the 9 tests here" in table.notes[0]  # placebos and TESAC are equal: nothing to test
+    assert table.rows[-1][3].startswith("+0.050 ")
 
 
 def test_groups_pair_where_they_agree_in_what_both_methods_vary(tmp_path):
