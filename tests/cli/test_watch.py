@@ -157,7 +157,7 @@ def test_what_is_no_run_is_refused(sami, tmp_path):
 
 
 @pytest.mark.slow
-def test_training_shows_its_curves_and_ctrl_c_stops_it_at_a_safe_place(tmp_path, small):
+def test_training_shows_its_curves_and_ctrl_c_stops_it_at_a_safe_place(panda, tmp_path, small):
     terminal = Terminal("train", "--steps", 100_000, *small(), "--out", tmp_path / "run", "--watch", size=(30, 100))
     terminal.until("steps/s", 2 * SECONDS)
     os.killpg(terminal.process.pid, signal.SIGINT)
@@ -169,7 +169,7 @@ def test_training_shows_its_curves_and_ctrl_c_stops_it_at_a_safe_place(tmp_path,
 
 
 @pytest.mark.slow
-def test_a_sweep_shows_the_curves_of_its_cells_and_leaves_its_table(tmp_path, small):
+def test_a_sweep_shows_the_curves_of_its_cells_and_leaves_its_table(panda, tmp_path, small):
     out = tmp_path / "sweep"
     given = ("--steps", 600, "--seed", "0,1", "--episodes", 1, "--jobs", 2, *small())
     terminal = Terminal("sweep", *given, "--out", out, "--watch", size=(40, 110))
