@@ -30,7 +30,11 @@ def known_gap(training: Mapping[str, Any]) -> Behind:
     Raises:
         SamiError, UnknownName: what it tells is no gap.
     """
-    config = training.get("config") or {}
-    if not config.get("gap"):
+    config = training.get("config")  # a stranger's file may hold anything there
+    if not isinstance(config, Mapping) or not config.get("gap"):
         return Behind()
-    return Behind(GapProfile.loads(config["gap"]), float(config.get("behind_gap", {}).get("spared", 0.0)))
+    told = config.get("behind_gap")
+    spared = told.get("spared") if isinstance(told, Mapping) else None
+    return Behind(
+        GapProfile.loads(str(config["gap"])), spared if isinstance(spared, (int, float)) and 0 <= spared <= 1 else 0.0
+    )

@@ -190,7 +190,10 @@ def test_what_a_policy_learned_behind_stands_in_its_contract():
     learned = known_gap(read_artifact(FOR_A_CAMERA).contract.training)
     assert learned == Behind(GapProfile.load(ROOT / "examples" / "camera.toml"), 0.6)
     assert known_gap(read_artifact(MODEL).contract.training) == Behind()
-    assert known_gap({}) == Behind()
+    assert known_gap({}) == known_gap({"config": [1]}) == Behind()
+    assert known_gap({"config": {"gap": '{"latency_s": 0.04}', "behind_gap": {"spared": "x"}}}).spared == 0.0
+    with pytest.raises(SamiError, match="must be a table of gaps"):
+        known_gap({"config": {"gap": 5}})
 
 
 def test_a_share_of_the_episodes_behind_a_gap_is_spared():
