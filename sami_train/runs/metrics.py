@@ -17,15 +17,15 @@ class MetricsFile(KVWriter):
 
     Args:
         path: the file.
-        before: keep only lines of fewer environment steps. A run that resumes there writes the rest again: a checkpoint
-            is older than the line of the same steps.
+        logged_at: environment steps of the last line to keep. A run that resumes writes again what came after the
+            last line that its checkpoint knows of.
 
     Raises:
         SamiError: the disk is full or must not be written to; what was there stays.
     """
 
-    def __init__(self, path: Path, before: int = 0) -> None:
-        kept = [row for row in read_metrics(path) if row["step"] < before]
+    def __init__(self, path: Path, logged_at: int = 0) -> None:
+        kept = [row for row in read_metrics(path) if row["step"] <= logged_at]
         write_json_lines(path, kept)
         self._path = path
         self._file = path.open("ab", buffering=0)

@@ -213,7 +213,7 @@ def prepare_torch(config: TrainConfig) -> None:
 
 def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool, curves: bool) -> ContextSAC:
     writers: list[KVWriter] = [
-        MetricsFile(run.metrics, agent.num_timesteps),
+        MetricsFile(run.metrics, agent.logged_at),
         TensorBoardOutputFormat(str(run.path / "tensorboard")),
     ]
     agent.set_logger(Logger(str(run.path), writers))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 
 import pytest
@@ -158,7 +159,18 @@ def test_metrics_are_cut_back_to_the_checkpoint_and_survive_a_torn_line(tmp_path
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(json.dumps({"step": step}) + "\n" for step in (10, 20, 30)) + '{"step": 4')
     assert [row["step"] for row in read_json_lines(path)] == [10, 20, 30]
-    MetricsFile(path, before=30).close()
+    MetricsFile(path, logged_at=25).close()
     assert [row["step"] for row in read_json_lines(path)] == [10, 20]
-    MetricsFile(path, before=20).close()  # a checkpoint is older than the line of the same steps
+    MetricsFile(path, logged_at=10).close()
     assert [row["step"] for row in read_json_lines(path)] == [10]
+
+
+def test_a_run_killed_before_its_agent_was_written_keeps_its_last_line(finished, tmp_path):
+    folder, _ = finished
+    run = shutil.copytree(folder, tmp_path / "run")
+    for name in ("agent.zip", "weights.safetensors"):
+        (run / name).unlink()  # the last checkpoint is there
+    train.resume(run, show=False)
+    lines, whole = (read_json_lines(path / "metrics.jsonl") for path in (run, folder))
+    assert [row["step"] for row in lines] == [row["step"] for row in whole]
+    assert (run / "weights.safetensors").read_bytes() == (folder / "weights.safetensors").read_bytes()
