@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -28,13 +29,16 @@ def known_gap(training: Mapping[str, Any]) -> Behind:
     """Return what a policy learned behind, by its contract; without a gap where that tells of none.
 
     Raises:
-        SamiError, UnknownName: what it tells is no gap.
+        SamiError: what it tells is no gap, or no share of the episodes.
     """
     config = training.get("config")  # a stranger's file may hold anything there
     if not isinstance(config, Mapping) or not config.get("gap"):
         return Behind()
     told = config.get("behind_gap")
-    spared = told.get("spared") if isinstance(told, Mapping) else None
-    return Behind(
-        GapProfile.loads(str(config["gap"])), spared if isinstance(spared, (int, float)) and 0 <= spared <= 1 else 0.0
-    )
+    spared = told.get("spared", 0.0) if isinstance(told, Mapping) else 0.0
+    if not isinstance(spared, (int, float)) or not 0 <= spared <= 1:
+        raise SamiError(
+            f"its contract's training.config.behind_gap.spared is {spared!r}; it must be the share of the episodes "
+            "that had no gap, from 0 to 1. It was changed after its export: export it from its run again."
+        )
+    return Behind(GapProfile.loads(str(config["gap"])), float(spared))

@@ -172,7 +172,7 @@ class Comparison:
     @cached_property
     def other_contests(self) -> list[Contest]:
         """Every other pair of groups, the later against the earlier."""
-        claimed = {(contest.x.label, contest.y.label) for contest in self.contests}
+        claimed = {(contest.x.label, contest.y.label) for contest in (*self.contests, *self.controls)}
         pairs = [(x, y) for y, x in combinations(self.groups, 2)]
         return self._contests([(x, y) for x, y in pairs if not {(x.label, y.label), (y.label, x.label)} & claimed])
 

@@ -270,8 +270,12 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
         "worth": [worth.to_dict() for worth in worths(comparison)],
         "results": [_result(comparison.env, standing) for standing in comparison.standings],
         "contests": [
-            _verdict(comparison.env, contest, claimed)
-            for claimed, contests in ((True, comparison.contests), (False, comparison.other_contests))
+            _verdict(comparison.env, contest, about)
+            for about, contests in (
+                ("paper", comparison.contests),
+                ("placebo", comparison.controls),
+                (None, comparison.other_contests),
+            )
             for contest in contests
         ],
         "paper": {"source": paper.SOURCE, "spread": paper.SPREAD.get(comparison.env, "deviation across seeds")},
@@ -292,13 +296,14 @@ def _result(env: str, standing: Standing) -> dict[str, Any]:
     }
 
 
-def _verdict(env: str, contest: Contest, claimed: bool) -> dict[str, Any]:
+def _verdict(env: str, contest: Contest, about: str | None) -> dict[str, Any]:
     test = contest.test
     return {
         "x": contest.x.label,
         "y": contest.y.label,
         "task_set": contest.task_set,
-        "claimed_by_the_paper": claimed,
+        "claimed_by_the_paper": about == "paper",
+        "against_a_placebo": about == "placebo",
         "equal_budget": contest.equal_budget,
         "improvement": contest.improvement._asdict(),
         "welch_p": contest.welch_p,

@@ -36,7 +36,7 @@ def improvement_intervals(comparison: Comparison) -> Figure | None:
     """P(X > Y) of the pairs that the paper's claim is about, else of all pairs; None where none or too many."""
     contests = comparison.contests
     if not contests and len(comparison.groups) * (len(comparison.groups) - 1) <= 2 * MANY:
-        contests = comparison.other_contests
+        contests = [*comparison.controls, *comparison.other_contests]
     pairs = list(dict.fromkeys((contest.x.label, contest.y.label) for contest in contests))
     if not pairs:
         return None

@@ -191,7 +191,11 @@ def test_what_a_policy_learned_behind_stands_in_its_contract():
     assert learned == Behind(GapProfile.load(ROOT / "examples" / "camera.toml"), 0.6)
     assert known_gap(read_artifact(MODEL).contract.training) == Behind()
     assert known_gap({}) == known_gap({"config": [1]}) == Behind()
-    assert known_gap({"config": {"gap": '{"latency_s": 0.04}', "behind_gap": {"spared": "x"}}}).spared == 0.0
+    late = {"gap": '{"latency_s": 0.04}'}
+    assert known_gap({"config": late}).spared == known_gap({"config": late | {"behind_gap": [1]}}).spared == 0.0
+    for spared in ("x", 1.5, -0.1, float("nan"), None):
+        with pytest.raises(SamiError, match=rf"behind_gap.spared is {spared!r}; it must be the share"):
+            known_gap({"config": late | {"behind_gap": {"spared": spared}}})
     with pytest.raises(SamiError, match="must be a table of gaps"):
         known_gap({"config": {"gap": 5}})
 

@@ -167,12 +167,16 @@ def test_a_ranking_is_held_against_its_placebos_and_all_tests_are_corrected_toge
         made_run(tmp_path / f"b{seed}", "satesac", seed, success=chance, contrast__ranking="shuffled")
         made_run(tmp_path / f"c{seed}", "satesac", seed, success=chance, contrast__ranking="recency")
         made_run(tmp_path / f"d{seed}", "tesac", seed, success=chance)
-    table = contests_table(compared(tmp_path))
+    comparison = compared(tmp_path)
+    table = contests_table(comparison)
     ours = "SaTESAC ranking=return"
     assert [row[0] for row in table.rows[-6::3]] == [
         f"{ours} - SaTESAC ranking={name}" for name in ("recency", "shuffled")
     ]
     assert len(table.rows) == 3 * (3 + 2)
+    pairs = [(pair["x"], pair["y"], pair["task_set"]) for pair in as_data(comparison)["contests"]]
+    assert len(set(pairs)) == len(pairs) == 3 * 6, "each pair of four groups once on each set"
+    assert sum(pair["against_a_placebo"] for pair in as_data(comparison)["contests"]) == 3 * 2
     assert "corrected for the 9 tests here" in table.notes[0]  # placebos and TESAC are equal: nothing to test
     assert table.rows[-1][3].startswith("+0.050 ")
 
