@@ -42,6 +42,10 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         "",
         "```",
         shlex.join(run.facts["command"]),
+        *(
+            f"sami train --resume {_trained_in(run)} --steps {each['to']}  # after {each['from']:,} steps"
+            for each in run.facts.get("extended", ())
+        ),
         f"sami eval --run {_trained_in(run)}",
         f"sami export --run {_trained_in(run)} --out {model.as_posix()}{_options(contract)}",
         "```",

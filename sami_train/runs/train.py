@@ -139,6 +139,8 @@ def resume(out: Path, *, steps: int | None = None, show: bool = True, curves: bo
             if checkpoint is None:
                 run.checkpoint(agent.num_timesteps, agent)  # the agent, which goes, was all there is
             run.reopen(config)
+            longer = {"from": agent.num_timesteps, "to": steps}
+            run.update(extended=[*run.facts().get("extended", ()), longer])
         run.update(state="running")
         run.evaluation.unlink(missing_ok=True)  # it measured an agent that is about to change
         return _run(run, config, agent, show, curves)

@@ -14,9 +14,10 @@ from sami_train.runs.study import find_runs
 REPOSITORY = Path(__file__).parents[3]
 
 
-def card(name, tmp_path):
+def card(name, tmp_path, **facts):
     contract = read_artifact(REPOSITORY / "models" / f"{name}.onnx").contract
     (run,) = find_runs([REPOSITORY / "results" / f"models:{name}"])
+    run.facts.update(facts)
     write_card(run, contract, tmp_path / f"{name}.onnx")
     return (tmp_path / f"{name}.md").read_text(), Evaluation.from_dict(contract.evaluation)
 
@@ -37,3 +38,15 @@ def test_few_tasks_are_listed_one_by_one(tmp_path):
     text, result = card("half-cheetah-satesac", tmp_path)
     assert all(len(result.of(name)) <= MOST_LISTED for name in result.sets)
     assert len(re.findall(r"\| mass [\d.]+, damping [\d.]+ \|", text)) == len(result.results)
+
+
+def test_a_run_that_was_given_more_steps_is_repeated_by_all_its_commands(tmp_path):
+    longer = [{"from": 400000, "to": 500000}, {"from": 500000, "to": 600000}]
+    text, _ = card("hopper-satesac", tmp_path, extended=longer)
+    made = text.split("```")[1].strip().splitlines()
+    assert made[1:3] == [
+        "sami train --resume runs/hopper-satesac --steps 500000  # after 400,000 steps",
+        "sami train --resume runs/hopper-satesac --steps 600000  # after 500,000 steps",
+    ]
+    assert made[0].startswith("sami train --quiet --env hopper")
+    assert made[3].startswith("sami eval --run runs/hopper-satesac")

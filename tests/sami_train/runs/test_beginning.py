@@ -139,12 +139,14 @@ def test_a_warm_up_by_the_policy_is_not_random():
 
 def test_a_finished_run_that_gets_more_steps_equals_one_that_had_them_from_the_beginning(source, copy, tmp_path):
     whole = train.start(resolve("fast-cpu", TINY | {"steps": 420}), tmp_path / "whole", show=False)
+    done = RunFolder.open(copy).facts()["steps"]
     longer = train.resume(copy, steps=420, show=False)
     assert longer.num_timesteps == whole.num_timesteps >= 420
     assert longer._n_updates == whole._n_updates > source[1]._n_updates
     assert same(weights(whole), weights(longer))
     assert RunFolder.open(copy).config().steps == 420
-    assert RunFolder.open(copy).facts()["state"] == "finished"
+    facts = RunFolder.open(copy).facts()
+    assert (facts["state"], facts["extended"]) == ("finished", [{"from": done, "to": 420}])
     with pytest.raises(RunError, match=r"has done \d+ steps; --steps 300 adds none"):
         train.resume(copy, steps=300, show=False)
 
