@@ -123,7 +123,7 @@ def test_every_value_that_is_not_every_environments_has_its_reason():
     assert reasons["panda", "learning.hindsight"].why.startswith("a goal: ")
     assert reasons["walker", "learning.window"].why.startswith("2,000 steps an episode: ")
     assert reasons["walker", "learning.target_entropy"].why == "-1 for each number of an action, of which there are 6"
-    assert reasons["walker", "learning.buffer_episodes"].why == "1,000,000 transitions, 2,000 steps an episode"
+    assert reasons["walker", "learning.buffer_episodes"].why == "1,000,000 transitions, 300 steps an episode"
     panda, walker = (resolve("fast-cpu", {"env": env}).by_key() for env in ("panda", "walker"))
     differ = {key for key in keys() if panda[key] != walker[key]}
     told = {key for _, key in reasons}
