@@ -55,6 +55,18 @@ class Body:
         )
 
 
+@dataclass(frozen=True)
+class Links:
+    """What becomes of the links of one crippled part where they shrink; geoms count from 0 after the torso's."""
+
+    halved: tuple[int, ...]
+    """Geoms of half their size."""
+    moved: tuple[int, ...]
+    """Geoms that move to another's place."""
+    moved_to: int
+    """That other one."""
+
+
 def _observe_runner(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
     return np.concatenate([speed[:, None], qpos[:, 1:], qvel], axis=1).astype(np.float32)
 
@@ -170,3 +182,13 @@ HUMANOID = Body(
     position_noise=("uniform", 0.01),
     velocity_noise=("uniform", 0.01),
 )
+
+# Each leg of an ant is three capsules; the inner one belongs to the torso and stays.
+ANT_LINKS = {leg: Links((3 * leg + 1, 3 * leg + 2), moved=(3 * leg + 2,), moved_to=3 * leg + 1) for leg in range(4)}
+# Each leg of a walker is thigh, shin and foot.
+WALKER_LINKS = {
+    joint: Links((joint,), moved=(joint + 1, joint + 2), moved_to=joint)
+    if joint % 3 == 0
+    else Links((joint,), moved=(joint // 3 * 3 + 2,), moved_to=joint // 3 * 3 + 1)
+    for joint in range(6)
+}

@@ -13,7 +13,17 @@ from itertools import combinations
 from typing import Any
 
 from sami_runtime.errors import SamiError, UnknownName
-from sami_train.envs.mujoco.bodies import ANT, HALF_CHEETAH, HOPPER, HUMANOID, WALKER, Body
+from sami_train.envs.mujoco.bodies import (
+    ANT,
+    ANT_LINKS,
+    HALF_CHEETAH,
+    HOPPER,
+    HUMANOID,
+    WALKER,
+    WALKER_LINKS,
+    Body,
+    Links,
+)
 from sami_train.envs.mujoco.rewards import Reward, Run, StandUp, StayUp
 from sami_train.envs.tasks import Crippled, Feature, Task, TaskSpace
 
@@ -39,18 +49,6 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Links:
-    """What becomes of the links of one crippled part where they shrink; geoms count from 0 after the torso's."""
-
-    halved: tuple[int, ...]
-    """Geoms of half their size."""
-    moved: tuple[int, ...]
-    """Geoms that move to another's place."""
-    moved_to: int
-    """That other one."""
-
-
-@dataclass(frozen=True)
 class Row:
     """One environment of the benchmark."""
 
@@ -66,8 +64,6 @@ class Row:
     """Motors that fall silent with each part; empty where nothing can be crippled."""
     links: Mapping[int, Links] = field(default_factory=dict)
     """Links that shrink with each part, for the option `shrink_geoms`."""
-    hyperparameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """See `EnvironmentSpec.hyperparameters`."""
 
     @property
     def id(self) -> str:
@@ -157,15 +153,6 @@ def _each_joint(body: Body) -> dict[int, tuple[int, ...]]:
     return {joint: (joint,) for joint in range(len(body.joints))}
 
 
-# Each leg of an ant is three capsules; the inner one belongs to the torso and stays.
-_ANT_LINKS = {leg: Links((3 * leg + 1, 3 * leg + 2), moved=(3 * leg + 2,), moved_to=3 * leg + 1) for leg in range(4)}
-# Each leg of a walker is thigh, shin and foot.
-_WALKER_LINKS = {
-    joint: Links((joint,), moved=(joint + 1, joint + 2), moved_to=joint)
-    if joint % 3 == 0
-    else Links((joint,), moved=(joint // 3 * 3 + 2,), moved_to=joint // 3 * 3 + 1)
-    for joint in range(6)
-}
 _NOTHING: Parts = [()]
 _CHEETAH_JOINTS = Crippled("joint", HALF_CHEETAH.joints, most=2)
 _ANT_LEGS = Crippled("leg", ("front left", "front right", "back left", "back right"), most=2)
@@ -177,31 +164,6 @@ _CRAWL = Run(control_cost=0.01, alive=1.0, contact_cost=0.5)
 _CADM_CRAWL = Run(control_cost=0.005, alive=0.05, contact_cost=0.5)
 _HOP = Run(control_cost=0.1, alive=1.0)
 _WALK = Run(control_cost=1e-3, alive=1.0)
-# What robots that fall ask for. They are paid 1 a step for being alive, which they always are, and learn faster
-# without; at random they soon lie, from where they learn nothing. Their critics follow their targets sooner, and their
-# exploration does not end as tame as that of the others.
-_CRIPPLED_ANT = {
-    "steps": 1_200_000,
-    "learning.reward_offset": 1.0,
-    "learning.critic_target_rate": 0.02,
-    "learning.initial_temperature": 0.02,
-    "learning.minimum_temperature": 0.02,
-    "collection.episode_steps": 400,
-}
-_WALKER = {
-    "steps": 1_500_000,
-    "learning.reward_offset": 1.0,
-    "learning.critic_target_rate": 0.01,
-    "learning.minimum_temperature": 0.01,
-    "collection.episode_steps": 300,
-}
-# Lying is paid about 40 a step, sitting 150: critics that climb to less are sooner there.
-_STANDUP = {
-    "steps": 800_000,
-    "learning.reward_offset": 40.0,
-    "learning.reward_scale": 0.02,
-    "collection.episode_steps": 500,
-}
 _ANT_OPTIONS = ("contact_cost", "legacy_ant_scaling")
 
 ROWS = (
@@ -209,7 +171,7 @@ ROWS = (
     # The paper prints the moderate set under training and the extreme one under moderate: a slip of one column.
     Row("ant", ANT, _CRAWL, _tasks(_FINE, _NEAR, _FARTHEST), 1000, _ANT_OPTIONS),
     Row("hopper", HOPPER, _HOP, _tasks(_COARSE, _NEAR, _FARTHEST), 1000),
-    Row("walker", WALKER, _WALK, _tasks(_COARSE, _NEAR, _FARTHEST), 2000, hyperparameters={"fast-cpu": _WALKER}),
+    Row("walker", WALKER, _WALK, _tasks(_COARSE, _NEAR, _FARTHEST), 2000),
     Row(
         "slim-humanoid",
         HUMANOID,
@@ -225,7 +187,6 @@ ROWS = (
         _tasks(_HUMANOID_FINE, _HUMANOID_NEAR, (*_HUMANOID_FAR, 4.0)),
         1000,
         options=("contact_cost",),
-        hyperparameters={"fast-cpu": _STANDUP},
     ),
     Row(
         "crippled-half-cheetah",
@@ -254,8 +215,7 @@ ROWS = (
         2000,
         options=("contact_cost", "shrink_geoms"),
         motors={0: (2, 3), 1: (4, 5), 2: (6, 7), 3: (0, 1)},
-        links=_ANT_LINKS,
-        hyperparameters={"fast-cpu": _CRIPPLED_ANT},
+        links=ANT_LINKS,
     ),
     Row(
         "crippled-hopper",
@@ -283,8 +243,7 @@ ROWS = (
         2000,
         options=("shrink_geoms",),
         motors=_each_joint(WALKER),
-        links=_WALKER_LINKS,
-        hyperparameters={"fast-cpu": _WALKER},
+        links=WALKER_LINKS,
     ),
     # The four settings of the paper's comparison with DOMINO and CaDM.
     Row("half-cheetah-cadm", HALF_CHEETAH, _GALLOP, _tasks(_FINE, _NEAR, _FAR), 1000),
