@@ -86,9 +86,9 @@ def _numbers(contract: Contract) -> str:
 
 
 def _signal(signal: Signal, seen: Seen | None) -> str:
-    elements = ", ".join(map(_string, signal.elements)) + ("," if signal.size == 1 else "")
+    elements = _tuple("elements", map(_string, signal.elements))
     fields = [f"name={_string(signal.name)}", f"size={signal.size}", f"unit={_string(signal.unit)}"]
-    fields += [f"elements=({elements})", f"low={signal.low!r}", f"high={signal.high!r}"]
+    fields += [elements, _tuple("low", map(repr, signal.low)), _tuple("high", map(repr, signal.high))]
     if signal.meaning:
         fields.append(f"meaning={_quoted(signal.meaning, 4)}")
     if signal.moves:
@@ -99,6 +99,15 @@ def _signal(signal: Signal, seen: Seen | None) -> str:
         fields.append("\n".join(["moves={", *rows, "    }"]))
     body = "\n".join(f"    {field}," for field in fields)
     return f"{_first_seen(signal, seen)}Signal(\n{body}\n)"
+
+
+def _tuple(name: str, values: Iterable[str]) -> str:
+    """Return a field whose value is a tuple, over as many lines as it has values where it is long."""
+    listed = list(values)
+    line = f"{name}=({', '.join(listed)}{',' * (len(listed) == 1)})"
+    if len(line) <= WIDTH - 8:
+        return line
+    return "\n".join([f"{name}=(", *(f"        {value}," for value in listed), "    )"])
 
 
 def _first_seen(signal: Signal, seen: Seen | None) -> str:
