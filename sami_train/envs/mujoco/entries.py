@@ -10,9 +10,9 @@ from sami_train.envs.measure import RETURN
 from sami_train.envs.mujoco.table import ROWS, Row
 from sami_train.envs.spec import EnvironmentSpec
 
-# What robots that fall ask for. They are paid 1 a step for being alive, which they always are, and learn faster
-# without; at random they soon lie, from where they learn nothing. Their critics follow their targets sooner, and their
-# exploration does not end as tame as that of the others.
+# What robots that fall ask for. At random they soon lie, from where they learn nothing: they begin anew sooner. Ants
+# and walkers are paid 1 a step for being alive, which they always are, and learn faster without; humanoids are paid so
+# much that critics climb for long. Critics follow their targets sooner, and exploration does not end as tame.
 _CRIPPLED_ANT = {
     "steps": 1_200_000,
     "learning.reward_offset": 1.0,
@@ -34,7 +34,7 @@ _HUMANOID = {
     "learning.minimum_temperature": 0.01,
     "collection.episode_steps": 200,
 }
-# Lying is paid about 40 a step, sitting 150: critics that climb to less are sooner there.
+# Lying is paid about 40 a step, sitting 150.
 _STANDUP = {
     "steps": 800_000,
     "learning.reward_offset": 40.0,
