@@ -54,7 +54,14 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         "",
     ]
     written = [model.with_suffix(".md")]
-    measure = environment(str(training["env"])).measure
+    spec = environment(str(training["env"]))
+    measure = spec.measure
+    if idle := spec.tasks.never_obeyed(spec.tasks.resolve(training.get("tasks") or "training")):
+        lines += [
+            f"**No training task let these obey: {', '.join(idle)}.** What the policy sends them was never learned; "
+            "where they obey, send them 0 instead.",
+            "",
+        ]
     if draw_training(run, measure, model.with_suffix(".png")):
         lines += [f"![{measure.name.capitalize()} while exploring]({model.stem}.png)", ""]
         written.append(model.with_suffix(".png"))

@@ -50,3 +50,10 @@ def test_a_run_that_was_given_more_steps_is_repeated_by_all_its_commands(tmp_pat
     ]
     assert made[0].startswith("sami train --quiet --env hopper")
     assert made[3].startswith("sami eval --run runs/hopper-satesac")
+
+
+def test_a_card_names_the_parts_that_no_training_task_let_obey(tmp_path):
+    text, _ = card("crippled-walker-satesac", tmp_path)
+    assert "**No training task let these obey: joint thigh_joint, joint leg_joint, joint foot_joint.**" in text
+    for name in ("walker-satesac", "crippled-half-cheetah-satesac", "crippled-hopper-satesac", "crippled-ant-satesac"):
+        assert "let these obey" not in card(name, tmp_path)[0]
