@@ -11,11 +11,21 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sami_train.report.estimates import welch
+
+
+def difference(scores: Sequence[float], base: Sequence[float], form: str = ".2f") -> str:
+    """Return the difference of two means with Welch's 95 % interval, and * where that excludes 0."""
+    less = welch(np.array(scores), np.array(base))
+    told = f"{less.value:+{form}}"
+    if less.low is not None and less.high is not None:
+        told += f" [{less.low:+{form}}, {less.high:+{form}}]" + (" *" if less.low * less.high > 0 else "")
+    return told
 
 
 def main() -> None:
@@ -39,12 +49,7 @@ def main() -> None:
     print("| arm | set | by seed | mean | difference |\n|---|---|---|---|---|")
     for arm in sorted(found, key=lambda name: (name != arguments.against, name)):
         for name, scores in found[arm].items():
-            told = ""
-            if arm != arguments.against:
-                less = welch(np.array(scores), np.array(base[name]))
-                told = f"{less.value:+.2f}"
-                if less.low is not None:
-                    told += f" [{less.low:+.2f}, {less.high:+.2f}]" + (" *" if less.low * less.high > 0 else "")
+            told = "" if arm == arguments.against else difference(scores, base[name])
             seeds = ", ".join(f"{score:.2f}" for score in scores)
             print(f"| {arm} | {name} | {seeds} | {np.mean(scores):.2f} | {told} |")
 

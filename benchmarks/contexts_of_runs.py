@@ -1,0 +1,122 @@
+"""What the contexts of several runs carry: how often the atlas names the task, and R2 of a probe, by method.
+
+    python benchmarks/contexts_of_runs.py measure RUN... --out results/STUDY/contexts.jsonl
+    python benchmarks/contexts_of_runs.py table results/STUDY
+
+`measure` exports each run, gives the file an atlas (half of EPISODES of each training task, the rest calibrates it),
+lets it name the tasks of fresh episodes, and fits a probe in tasks that training never saw; a line a run, and runs that
+have one are left out. `table` reads them beside the study's runs.jsonl, with differences to --against (Welch's 95 %).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from seeds_behind_gap import difference
+
+from sami_train.contexts.alarms import check
+from sami_train.contexts.fit_atlas import least_episodes
+from sami_train.contexts.known import known_tasks
+from sami_train.envs.catalog import environment
+from sami_train.export.export import export
+from sami_train.export.fill_contract import training_facts
+from sami_train.probe.attach import measure_probe
+from sami_train.runs.folder import RunFolder
+from sami_train.runs.study import read_study
+from sami_train.runs.train import load_agent
+
+EPISODES, FRESH, PROBED = 20, 10, 400
+"""Of each training task for the atlas, of each task for naming it, and for the probe, each in a task of its own."""
+
+
+def measured(run: Path) -> dict[str, Any]:
+    """Return what a run's contexts carry; `nearest` is the share of training tasks' fresh episodes named right."""
+    folder = RunFolder.open(run)
+    agent = load_agent(folder)
+    facts = training_facts(folder, agent)
+    spec = environment(folder.config().env)
+    tasks = len(known_tasks(facts, spec))
+    with tempfile.TemporaryDirectory() as name:
+        model = Path(name) / "model.onnx"
+        export(agent, model, facts, None, max(EPISODES, least_episodes(tasks)), spec=spec)
+        found = check(model, spec, FRESH)
+        probe = measure_probe(model, spec, PROBED).probe
+    alarms: dict[str, list[float]] = defaultdict(list)
+    for each in found:
+        alarms[each.task_set].append(each.alarms / each.episodes)
+    return {
+        "run": folder.path.name,
+        "episodes": FRESH,
+        "tasks": tasks,
+        "nearest": float(np.mean([each.nearest for each in found if each.nearest is not None])),
+        "alarms": {task_set: float(np.mean(shares)) for task_set, shares in alarms.items()},
+        "r2": {feature.name: feature.r2 for feature in probe.features},
+    }
+
+
+def measure(runs: list[Path], out: Path) -> None:
+    """Add a line for each run that has none."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    done = {json.loads(line)["run"] for line in out.read_text().splitlines()} if out.exists() else set()
+    for run in runs:
+        if run.name not in done:
+            line = json.dumps(measured(run))
+            with out.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+            print(line, flush=True)
+
+
+def table(study: Path, against: str) -> None:
+    """Print a row for each quantity: means by method, the seeds' own in brackets, and differences."""
+    told = {line["run"]: line for line in map(json.loads, (study / "contexts.jsonl").read_text().splitlines())}
+    values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for record in read_study(study / "runs.jsonl"):
+        line, method = told[record.name], record.config["method"]
+        assert record.evaluation is not None
+        for name, score in record.evaluation["sets"].items():
+            values[f"return, {name}"][method].append(score["ret"])
+        if record.contrast is not None and record.contrast.bound is not None:
+            values["bound, nats"][method].append(record.contrast.bound)
+        values[f"task named right, of {line['tasks']}"][method].append(line["nearest"])
+        for name, r2 in line["r2"].items():
+            values[f"R2 of {name}"][method].append(r2)
+        for name, share in line["alarms"].items():
+            values[f"alarms, {name}"][method].append(share)
+    methods = sorted({method for by in values.values() for method in by}, key=lambda name: (name != against, name))
+    heads = [*methods, *(f"{each} less {against}" for each in methods[1:])]
+    print(f"| | {' | '.join(heads)} |\n{'|---' * (len(heads) + 1)}|")
+    for name, by in values.items():
+        form = ",.0f" if name.startswith("return") else ".2f"
+        means = [
+            f"{np.mean(by[each]):{form}} ({', '.join(f'{value:{form}}' for value in by[each])})" if by[each] else ""
+            for each in methods
+        ]
+        less = [difference(by[each], by[against], form) if by[against] else "" for each in methods[1:]]
+        print(f"| {name} | {' | '.join([*means, *less])} |")
+
+
+def main() -> None:
+    """Measure, or print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = parser.add_subparsers(dest="asked", required=True)
+    measuring = asked.add_parser("measure")
+    measuring.add_argument("runs", type=Path, nargs="+")
+    measuring.add_argument("--out", type=Path, required=True)
+    printing = asked.add_parser("table")
+    printing.add_argument("study", type=Path)
+    printing.add_argument("--against", default="tesac", help="the method that others are compared with (tesac)")
+    given = parser.parse_args()
+    if given.asked == "measure":
+        measure(given.runs, given.out)
+    else:
+        table(given.study, given.against)
+
+
+if __name__ == "__main__":
+    main()
