@@ -28,7 +28,7 @@ from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent, make_env
 
 STAGES = {"early": 0.25, "middle": 0.5, "late": 1.0}
-"""Share of the episodes in the buffer that had been collected by then."""
+"""Share of the episodes in the buffer that had been collected by then; of a long run, of those that it still holds."""
 HELD_OUT_EVERY = 10
 RATE = 1e-3
 """Adam's learning rate."""
@@ -91,14 +91,14 @@ def find_ceilings(
             contrast.
     """
     contrasts = [(each, ranking) for each in map(_contrastive, methods) for ranking in _used(each, rankings)]
-    agent, buffer = _with_buffer(run)
+    agent, buffer, collected = _with_buffer(run)
     config = _changed(run.config(), changes or {})
     for stage, share in STAGES.items():
         end = max(HELD_OUT_EVERY, round(share * len(buffer)))
-        by_age = np.argsort(buffer.numbers(np.arange(len(buffer))))[:end]
+        by_age, later = np.split(np.argsort(buffer.numbers(np.arange(len(buffer)))), [end])
         held_out = np.arange(end) % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
         parts = buffer.of(by_age[~held_out]), buffer.of(by_age[held_out])
-        steps = int(buffer.lengths[by_age].sum())
+        steps = collected - int(buffer.lengths[later].sum())  # a long run's buffer has lost what came first
         for each, ranking in contrasts:
             contrast = config.contrast.model_copy(update={"ranking": ranking})
             found = _converge(agent, each, contrast, *parts, most_losses, on_look)
@@ -161,8 +161,8 @@ def _mean_bound(contrast: Contrast, buffer: EpisodeBuffer, losses: int = 50) -> 
     return float(np.mean([float(loss.bound) for loss in found])) if found else float("nan")
 
 
-def _with_buffer(run: RunFolder) -> tuple[ContextSAC, EpisodeBuffer]:
-    """Return a run's newest agent, and the episodes of its newest checkpoint.
+def _with_buffer(run: RunFolder) -> tuple[ContextSAC, EpisodeBuffer, int]:
+    """Return a run's newest agent, the episodes of its newest checkpoint, and its environment steps.
 
     Windows begin with an empty memory: the states that were stored for them are those of another encoder.
     """
@@ -177,7 +177,7 @@ def _with_buffer(run: RunFolder) -> tuple[ContextSAC, EpisodeBuffer]:
     buffer = agent.make_buffer()
     for states in buffer.states:
         states[:] = 0.0
-    return agent, buffer
+    return agent, buffer, int(checkpoint.name)
 
 
 def _realised(run: RunFolder, steps: int) -> float | None:

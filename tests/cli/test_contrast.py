@@ -32,6 +32,18 @@ def test_the_table_tells_what_training_reached_beside_what_it_could(sami, traine
         assert word in done.out
 
 
+def test_what_training_reached_is_that_of_the_steps_when_a_stage_was_collected(sami, run_copy):
+    (checkpoint,) = (run_copy / "checkpoints").iterdir()
+    first, last = 10_000, 10_000 + int(checkpoint.name)  # as if the buffer had lost the first 10,000 steps
+    checkpoint.rename(checkpoint.with_name(str(last)))
+    lines = [{"step": step, "contrast/bound": step, "contrast/k": 2.0} for step in range(10, last + 1, 10)]
+    (run_copy / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = sami("contrast", run_copy, "--method", "satesac", "--losses", 200, "--json")
+    assert done.code == 0, done.err
+    early, middle, late = (each["realised"] for each in json.loads(done.out)["ceilings"])
+    assert first < early <= middle < late <= last
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
