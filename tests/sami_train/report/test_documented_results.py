@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,13 @@ def test_each_table_of_the_comparison_is_what_its_commands_print(quoted, table):
     assert quoted
     assert numbers
     assert numbers - {number for command in quoted for number in printed(compared(command))} == set()
+
+
+@pytest.mark.parametrize("study", ["half-cheetah-400k", "hopper-400k"])
+def test_what_contexts_carry_is_what_the_benchmark_prints(study):
+    asked = [sys.executable, "benchmarks/contexts_of_runs.py", "table", f"results/{study}"]
+    told = subprocess.run(asked, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert told.strip() in (ROOT / "docs" / "contrast.md").read_text(encoding="utf-8")
 
 
 def test_the_quoted_returns_of_mujoco_are_those_of_the_runs_and_of_the_paper():
