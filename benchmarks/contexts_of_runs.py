@@ -81,8 +81,8 @@ def table(study: Path, against: str) -> None:
         assert record.evaluation is not None
         for name, score in record.evaluation["sets"].items():
             values[f"return, {name}"][method].append(score["ret"])
-        if record.contrast is not None and record.contrast.bound is not None:
-            values["bound, nats"][method].append(record.contrast.bound)
+        bound = None if record.contrast is None else record.contrast.bound
+        values["bound, nats"][method] += [] if bound is None else [bound]
         values[f"task named right, of {line['tasks']}"][method].append(line["nearest"])
         for name, r2 in line["r2"].items():
             values[f"R2 of {name}"][method].append(r2)
