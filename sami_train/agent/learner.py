@@ -188,7 +188,8 @@ class Learner:
         return (torch.stack(losses).sum(), told) if losses else None
 
     def _transitions(self, buffer: EpisodeBuffer, windows: Windows, rng: np.random.Generator) -> _Batch:
-        batch = buffer.transitions(windows, self.learning.batch_transitions or None, self.learning.hindsight, rng)
+        cfg = self.learning
+        batch = buffer.transitions(windows, cfg.batch_transitions or None, cfg.hindsight, rng)
         return _Batch(*(torch.from_numpy(array).to(self.device) for array in batch))
 
     def _step(
@@ -288,11 +289,10 @@ class Learner:
             actions, log_prob = policy.actor.sample(state, self.noise)
             q1, q2 = policy.critic(torch.cat([critic_state, actions], -1))
         loss = (temperature * log_prob - torch.minimum(q1, q2)).mean()
-        if self.learning.effort > 0:
-            loss = loss + self.learning.effort * (policy.actor.mean_action(state) ** 2).sum(-1).mean()
         if self.first_actor is not None:
-            drift = policy.actor.mean_action(state) - self.first_actor.mean_action(state)
-            loss = loss + self.init.anchor * (drift**2).sum(-1).mean()
+            with torch.no_grad():
+                first = torch.tanh(self.first_actor(state)[0])
+            loss = loss + self.init.anchor * ((torch.tanh(policy.actor(state)[0]) - first) ** 2).sum(-1).mean()
         descend(self.actor_optimizer, loss)
         policy.critic.requires_grad_(True)
         return {

@@ -189,10 +189,6 @@ class Actor(nn.Module):
         h = self.body(x)
         return self.mean(h).float(), self.log_std(h).float().clamp(LOG_STD_MIN, LOG_STD_MAX)
 
-    def mean_action(self, x: Tensor) -> Tensor:
-        """Return the action without noise, (..., A) in (-1, 1)."""
-        return torch.tanh(self(x)[0])
-
     def sample(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Sample actions (..., A) in (-1, 1) and their log-probabilities (...,)."""
         mean, log_std = self(x)

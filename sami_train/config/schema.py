@@ -71,9 +71,6 @@ class LearningConfig(Settings):
     """Entropy that SAC's temperature steers towards; presets set it by the size of actions."""
     initial_temperature: Positive = 0.135
     minimum_temperature: float = 0.005
-    effort: NotNegative = 0.0
-    """Weight of the squared mean action in the actor's loss. Motors that obey in no training task come to rest by it;
-    else they follow the critics' errors, from one end to the other, also where they obey. Not in the paper."""
     batch_episodes: Count = 16
     """Episodes (or windows of them) that one update runs through the encoder."""
     batch_transitions: Natural = 512
