@@ -13,12 +13,13 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from torch import Tensor
 
+from sami_train.agent import requirements
 from sami_train.agent.contrast import Contrast
 from sami_train.agent.contrast_record import ContrastRecord
 from sami_train.agent.features import feature_layout
 from sami_train.agent.learner import Learner
 from sami_train.agent.policy import ContextPolicy
-from sami_train.agent.requirements import estimated, horizon, readout, require_tasks, single_envs, task_code, unit_box
+from sami_train.agent.requirements import horizon, single_envs
 from sami_train.agent.saved import optimizers_of, read_agent, write_agent
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import spec_of
@@ -82,8 +83,7 @@ class ContextSAC(BaseAlgorithm):
             supported_action_spaces=(spaces.Box,),
         )
         self.rng: np.random.Generator | None = None
-        self._updates_before = 0
-        self._began_at = 0
+        self._updates_before = self._began_at = 0
         self._last_scalars: dict[str, Tensor | float] = {}
         self.logged_at = 0  # environment steps at the last line of the log
         self.task_record = TaskRecord()
@@ -93,13 +93,12 @@ class ContextSAC(BaseAlgorithm):
 
     def _setup_model(self) -> None:
         self.set_random_seed(self.seed)
-        if self.rng is None:
-            self.rng = np.random.default_rng(self.seed)
+        self.rng = self.rng or np.random.default_rng(self.seed)
         self.method = method(self.config.method)
-        actions = unit_box(self.action_space)
+        actions = requirements.unit_box(self.action_space)
         self.environment = self._find_environment()
         if self.env is not None:
-            require_tasks(single_envs(self.env)[0], self.method)
+            requirements.require_tasks(single_envs(self.env)[0], self.method)
         net, behind = self.config.network, self.config.behind_gap
         layout = feature_layout(
             flat_size(self.observation_space),
@@ -118,18 +117,19 @@ class ContextSAC(BaseAlgorithm):
             encoder_units=net.encoder_units,
             context_size=net.context_size,
             history_steps=net.history_steps,
-            told=task_code(self.env, self.config, self.environment) if self.method.is_told else None,
+            told=requirements.task_code(self.env, self.config, self.environment) if self.method.is_told else None,
             net_arch=net.net_arch,
             layer_norm=net.layer_norm,
             initial_temperature=self.config.learning.initial_temperature,
-            estimated=estimated(self.environment, self.observation_space) if behind.estimate > 0 else None,
+            estimated=requirements.estimated(self.environment, self.observation_space) if behind.estimate > 0 else None,
             critic_actions=behind.critic_actions,
             true_critic=behind.true_critic,
+            resting=requirements.resting(self.env, self.config, self.environment),
         ).to(self.device)
         estimator = None if self.config.init.keep_encoder else self.method.estimator
         contrast = Contrast(self.policy, estimator, self.config.contrast) if estimator else None
-        dynamics = readout(self.env, self.config, self.environment, self.policy)
-        self.learner = Learner(self.policy, self.config.learning, contrast, self.config.init, behind, dynamics)
+        readout = requirements.readout(self.env, self.config, self.environment, self.policy)
+        self.learner = Learner(self.policy, self.config.learning, contrast, self.config.init, behind, readout)
         self.buffer: EpisodeBuffer | None = None
 
     def _find_environment(self) -> EnvironmentSpec | None:

@@ -176,12 +176,21 @@ def mlp(sizes: Sequence[int], layer_norm: bool = False) -> nn.Sequential:
 
 
 class Actor(nn.Module):
-    """Squashed Gaussian policy pi(a | s, c) (SAC)."""
+    """Squashed Gaussian policy pi(a | s, c) (SAC).
 
-    def __init__(self, input_size: int, action_size: int, hidden: Sequence[int]) -> None:
+    Args:
+        input_size: F + C.
+        action_size: A.
+        hidden: units of the hidden layers.
+        resting: numbers of the motors that obey in no training task. Their mean stays 0: learned, it would follow the
+            critics' errors from one end to the other, which falls a robot where such a motor obeys after all.
+    """
+
+    def __init__(self, input_size: int, action_size: int, hidden: Sequence[int], resting: Sequence[int] = ()) -> None:
         super().__init__()
         self.body = nn.Sequential(mlp([input_size, *hidden]), nn.ReLU())
         self.mean = nn.Linear(hidden[-1], action_size)
+        _keep_at_zero(self.mean, list(resting))
         self.log_std = nn.Linear(hidden[-1], action_size)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -198,6 +207,24 @@ class Actor(nn.Module):
         log_prob = -0.5 * noise**2 - log_std - 0.5 * float(np.log(2 * np.pi))
         log_prob = log_prob - 2.0 * (float(np.log(2.0)) - raw - F.softplus(-2.0 * raw))
         return torch.tanh(raw), log_prob.sum(-1)
+
+
+def _keep_at_zero(layer: nn.Linear, rows: list[int]) -> None:
+    """Keep some outputs of a layer at 0, whatever it learns or loads."""
+
+    @torch.no_grad()
+    def clear(*_: object) -> None:
+        for parameter in layer.parameters():
+            parameter[rows] = 0.0
+
+    def without(gradient: Tensor) -> Tensor:
+        return gradient.index_fill(0, torch.tensor(rows, device=gradient.device), 0.0)
+
+    if rows:
+        clear()
+        layer.register_load_state_dict_post_hook(clear)
+        for parameter in layer.parameters():
+            parameter.register_hook(without)
 
 
 class TwinCritic(nn.Module):

@@ -64,6 +64,7 @@ class ContextPolicy(BasePolicy):
         estimated: Sequence[Sequence[int]] | None = None,
         critic_actions: int = 0,
         true_critic: bool = False,
+        resting: Sequence[int] = (),
     ) -> None:
         super().__init__(observation_space, action_space, squash_output=True)
         actions = int(np.prod(action_space.shape))
@@ -88,7 +89,7 @@ class ContextPolicy(BasePolicy):
         self.context_size = self.encoder.size if self.encoder.infers else 0
         """C of the context that it answers; 0 where it infers none."""
         inputs = self.features.size + self.encoder.size
-        self.actor = Actor(inputs, actions, net_arch)
+        self.actor = Actor(inputs, actions, net_arch, resting)
         critic_inputs = inputs + actions * (critic_actions + 1)
         self.critic = TwinCritic(critic_inputs, net_arch, layer_norm)
         self.critic_target = TwinCritic(critic_inputs, net_arch, layer_norm)

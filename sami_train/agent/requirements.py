@@ -105,6 +105,20 @@ def task_code(env: VecEnv | None, config: TrainConfig, spec: EnvironmentSpec | N
     return TaskCode.of(features, tasks)
 
 
+def resting(env: VecEnv | None, config: TrainConfig, spec: EnvironmentSpec | None) -> list[int]:
+    """Return the motors that no task lets obey which a policy learns from, by their numbers in the action.
+
+    Args:
+        env: as in `task_code`.
+        config: of the run.
+        spec: as in `task_code`; without one nothing is known of motors.
+    """
+    if spec is None:
+        return []
+    tasks = config.training_tasks() if env is None else tasks_of(single_envs(env)[0])
+    return sorted(set.intersection(*(set(spec.tasks.silent(task)) for task in tasks))) if tasks else []
+
+
 def readout(
     env: VecEnv | None, config: TrainConfig, spec: EnvironmentSpec | None, policy: ContextPolicy
 ) -> Dynamics | None:

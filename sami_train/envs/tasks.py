@@ -66,6 +66,8 @@ class Crippled:
     """Names of the parts; a task gives their numbers, counted from 0."""
     most: int
     """How many may be crippled at once."""
+    motors: tuple[tuple[int, ...], ...] = ()
+    """Which motors fall silent with each part, by their numbers in the action; empty where no motor does."""
     name: ClassVar[str] = "crippled"
     default: ClassVar[tuple[int, ...]] = ()
 
@@ -123,6 +125,13 @@ class TaskSpace:
             if isinstance(feature, Crippled)
             for number, part in enumerate(feature.parts)
             if all(number in task.get(feature.name, ()) for task in tasks)
+        )
+
+    def silent(self, task: Task) -> list[int]:
+        """Return the motors that do not obey in a task, by their numbers in the action."""
+        crippled = [feature for feature in self.features if isinstance(feature, Crippled) and feature.motors]
+        return sorted(
+            motor for feature in crippled for part in task.get(feature.name, ()) for motor in feature.motors[part]
         )
 
     def check(self, task: Task) -> Task:

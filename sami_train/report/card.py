@@ -58,8 +58,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     measure = spec.measure
     if idle := spec.tasks.never_obeyed(spec.tasks.resolve(training.get("tasks") or "training")):
         lines += [
-            f"**No training task let these obey: {', '.join(idle)}.** What the policy sends them was never learned; "
-            "where they obey, send them 0 instead.",
+            f"**No training task let these obey: {', '.join(idle)}.** The policy sends them 0, whatever they do.",
             "",
         ]
     if draw_training(run, measure, model.with_suffix(".png")):

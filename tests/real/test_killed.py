@@ -21,6 +21,13 @@ def pendulum(monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)
 
 
+def require_whole_or_anew(run):
+    """A run is whole; without a checkpoint, also where it was killed while it wrote the first, it begins anew."""
+    require_whole(run)
+    if RunFolder(run).newest_checkpoint() is None:
+        shutil.rmtree(run, ignore_errors=True)
+
+
 def kill_often(work, folder, moments, check, unless=lambda: None, seed=0):
     """Kill some work at twenty moments, half of them by the clock; it is begun anew where it came to its end before."""
     draw, killed, ends, seconds = np.random.default_rng(seed), 0, 0, 3.0
@@ -46,16 +53,11 @@ def test_a_run_ends_with_the_same_weights(tmp_path, capsys):
     status, moments = forked(lambda: go_on(whole), tmp_path)
     assert status == 0
 
-    def check():
-        require_whole(run)
-        if RunFolder(run).newest_checkpoint() is None:  # also where it was killed while it wrote the first
-            shutil.rmtree(run, ignore_errors=True)
-
     def ended():
         assert same(run, whole)
         shutil.rmtree(run)
 
-    ends = kill_often(lambda: go_on(run), tmp_path, moments, check, ended)
+    ends = kill_often(lambda: go_on(run), tmp_path, moments, lambda: require_whole_or_anew(run), ended)
     assert same(run, whole)
     assert not list(run.rglob("*.unfinished"))
     with capsys.disabled():
@@ -69,19 +71,14 @@ def test_a_run_with_a_collector_ends_and_its_files_are_whole(tmp_path):
     def work():
         go_on(run, **{"collection.collectors": 1, "steps": 6000})
 
-    def check():
-        require_whole(run)
-        if RunFolder(run).newest_checkpoint() is None:  # also where it was killed while it wrote the first
-            shutil.rmtree(run, ignore_errors=True)
-
     for seconds in (5.0, 6.0, 7.0):
         assert forked(work, tmp_path, after=seconds)[0] in (0, -signal.SIGKILL)
-        check()
+        require_whole_or_anew(run)
         if (run / "agent.zip").is_file():
             break
     if not (run / "agent.zip").is_file():
         assert forked(work, tmp_path)[0] == 0
-    check()
+    require_whole_or_anew(run)
     steps = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert steps == sorted(set(steps))
     assert not list(run.rglob("*.unfinished"))

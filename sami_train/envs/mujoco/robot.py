@@ -68,8 +68,7 @@ class Robot:
     def mask(self, task: Task) -> Array:
         """1 for each motor that obeys, 0 for each that belongs to a crippled part, (A,)."""
         mask = np.ones(self.model.nu)
-        for part in task.get("crippled", ()):
-            mask[list(self.row.motors[part])] = 0.0
+        mask[self.row.tasks.silent(task)] = 0.0
         return mask
 
     def start(self, rng: np.random.Generator) -> tuple[Array, Array]:

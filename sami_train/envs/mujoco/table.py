@@ -60,8 +60,6 @@ class Row:
     episode_steps: int
     options: tuple[str, ...] = ()
     """Options that it takes besides those that all take."""
-    motors: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Motors that fall silent with each part; empty where nothing can be crippled."""
     links: Mapping[int, Links] = field(default_factory=dict)
     """Links that shrink with each part, for the option `shrink_geoms`."""
 
@@ -149,15 +147,20 @@ def _one(*parts: int) -> Parts:
     return [(part,) for part in parts]
 
 
-def _each_joint(body: Body) -> dict[int, tuple[int, ...]]:
-    return {joint: (joint,) for joint in range(len(body.joints))}
+def _joints(body: Body, most: int) -> Crippled:
+    return Crippled("joint", body.joints, most, motors=tuple((joint,) for joint in range(len(body.joints))))
 
 
 _NOTHING: Parts = [()]
-_CHEETAH_JOINTS = Crippled("joint", HALF_CHEETAH.joints, most=2)
-_ANT_LEGS = Crippled("leg", ("front left", "front right", "back left", "back right"), most=2)
-_HOPPER_JOINTS = Crippled("joint", HOPPER.joints, most=1)
-_WALKER_JOINTS = Crippled("joint", WALKER.joints, most=3)
+_CHEETAH_JOINTS = _joints(HALF_CHEETAH, most=2)
+_ANT_LEGS = Crippled(
+    "leg",
+    ("front left", "front right", "back left", "back right"),
+    most=2,
+    motors=((2, 3), (4, 5), (6, 7), (0, 1)),
+)
+_HOPPER_JOINTS = _joints(HOPPER, most=1)
+_WALKER_JOINTS = _joints(WALKER, most=3)
 
 _GALLOP = Run(control_cost=0.1)
 _CRAWL = Run(control_cost=0.01, alive=1.0, contact_cost=0.5)
@@ -199,7 +202,6 @@ ROWS = (
             extreme=(_FAR, list(combinations(range(6), 2))),
         ),
         2000,
-        motors=_each_joint(HALF_CHEETAH),
     ),
     Row(
         "crippled-ant",
@@ -214,7 +216,6 @@ ROWS = (
         ),
         2000,
         options=("contact_cost", "shrink_geoms"),
-        motors={0: (2, 3), 1: (4, 5), 2: (6, 7), 3: (0, 1)},
         links=ANT_LINKS,
     ),
     Row(
@@ -228,7 +229,6 @@ ROWS = (
             extreme=(_FARTHEST, _one(0, 1, 2)),
         ),
         1000,
-        motors=_each_joint(HOPPER),
     ),
     Row(
         "crippled-walker",
@@ -242,7 +242,6 @@ ROWS = (
         ),
         2000,
         options=("shrink_geoms",),
-        motors=_each_joint(WALKER),
         links=WALKER_LINKS,
     ),
     # The four settings of the paper's comparison with DOMINO and CaDM.
@@ -268,7 +267,6 @@ ROWS = (
             extreme=(_FAR, [(4, 5)]),
         ),
         1000,
-        motors=_each_joint(HALF_CHEETAH),
     ),
 )
 """The ten environments of the paper's table of environmental features, then those of its comparison."""
