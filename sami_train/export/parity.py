@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,7 @@ class TorchSession:
     """The trained policy in torch, stepped as a session is: the reference that files are compared with.
 
     Args:
-        policy: trained.
+        policy: trained; in float64 it answers what its weights mean, and a file differs by its own rounding alone.
         contract: of the policy, whose inputs and outputs its step has.
     """
 
@@ -41,7 +42,8 @@ class TorchSession:
 
     def reset(self) -> None:
         """Begin an episode."""
-        self.state = tuple(torch.full((1, *tensor.shape), tensor.initial) for tensor in self.contract.state)
+        kind = self.policy.log_temperature.dtype
+        self.state = tuple(torch.full((1, *tensor.shape), tensor.initial, dtype=kind) for tensor in self.contract.state)
         self.previous_action = np.zeros(self.contract.action.size, np.float32)
 
     @torch.no_grad()
@@ -50,9 +52,9 @@ class TorchSession:
 
         The action counts as executed; set `previous_action` to what was, where that is another one.
         """
-        answered = self.policy.step(
-            torch.as_tensor(observation)[None], torch.as_tensor(self.previous_action)[None], *self.state
-        )
+        kind = self.policy.log_temperature.dtype
+        seen, before = (torch.as_tensor(array, dtype=kind)[None] for array in (observation, self.previous_action))
+        answered = self.policy.step(seen, before, *self.state)
         outputs = dict(zip(self.contract.outputs, answered, strict=True))
         self.state = tuple(outputs[state_output(tensor.name)] for tensor in self.contract.state)
         answers = {name: outputs[name][0].numpy() for name in self.contract.answers}
@@ -122,23 +124,28 @@ def _steps(env: Any, session: TorchSession, length: int, rng: np.random.Generato
     return rows
 
 
-def closed_loop_error(session: Session, policy: ContextPolicy, spec: EnvironmentSpec) -> float:
-    """Return the largest difference in any answer: the file drives episodes, torch follows on its own state."""
+def closed_loop_errors(session: Session, policy: ContextPolicy, spec: EnvironmentSpec) -> tuple[float, float]:
+    """Return the largest difference in any answer of a file, and of torch itself, from torch in float64.
+
+    The file drives episodes, and torch follows on its own state. What torch in float32 differs by is rounding alone,
+    which a policy that amplifies small differences makes larger.
+    """
     env = make(spec)
-    reference = TorchSession(policy, session.contract)
-    worst, over, seed = 0.0, True, 0
+    exact, rounded = (TorchSession(each, session.contract) for each in (copy.deepcopy(policy).double(), policy))
+    worst, over, seed = np.zeros(2), True, 0
     for _ in range(CLOSED_LOOP_STEPS):
         if over:
             observation, _ = env.reset(seed=seed)
-            session.reset()
-            reference.reset()
+            for each in (session, exact, rounded):
+                each.reset()
             seed += 1
         flat = flatten(observation)
         step = session.step(spec.layout.by_name(flat))
-        difference = max(np.abs(step.answers[name] - value).max() for name, value in reference.step(flat).items())
-        worst = max(worst, float(difference)) if np.isfinite(difference) else float("inf")
-        reference.previous_action = step.action
+        answers = exact.step(flat), step.answers, rounded.step(flat)
+        found = [max(np.abs(told[name] - value).max() for name, value in answers[0].items()) for told in answers[1:]]
+        worst = np.maximum(worst, np.where(np.isfinite(found), found, (np.inf, 0.0)))
+        exact.previous_action = rounded.previous_action = step.action
         observation, _, terminated, truncated, _ = env.step(step.action)
         over = terminated or truncated
     env.close()
-    return worst
+    return float(worst[0]), float(worst[1])

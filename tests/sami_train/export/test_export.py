@@ -1,5 +1,6 @@
 """Export: the file answers as torch does, whatever state the agent was in, and nothing wrong is ever written."""
 
+import copy
 import dataclasses
 
 import gymnasium
@@ -19,7 +20,7 @@ from sami_train.envs.make import make
 from sami_train.evaluation.evaluate import evaluate
 from sami_train.evaluation.model_policy import SessionPolicy
 from sami_train.export.export import export
-from sami_train.export.parity import GOLDEN_RESET, TorchSession, record
+from sami_train.export.parity import GOLDEN_RESET, TorchSession, closed_loop_errors, record
 
 SPEC = environment("panda")
 
@@ -184,10 +185,27 @@ def test_a_file_that_differs_from_torch_is_not_written(agent, tmp_path, monkeypa
 def test_a_file_that_differs_in_closed_loop_is_not_written(agent, tmp_path, monkeypatch):
     import sami_train.export.export as module
 
-    monkeypatch.setattr(module, "closed_loop_error", lambda *_: float("nan"))
-    with pytest.raises(CheckFailed, match="in closed loop the exported file differs from torch by nan"):
-        export(agent, tmp_path / "bad.onnx", {"method": "SaTESAC"}, None)
-    assert not list(tmp_path.iterdir())
+    for error, told in ((float("nan"), "nan; at most 1e-05"), (2e-5, "2.00e-05; at most 1.5e-05")):
+        monkeypatch.setattr(module, "closed_loop_errors", lambda *_, found=error: (found, 5e-6 if found > 0 else 0.0))
+        with pytest.raises(CheckFailed, match=f"in closed loop the exported file differs from torch by {told} is"):
+            export(agent, tmp_path / "bad.onnx", {"method": "SaTESAC"}, None)
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_file_may_differ_by_what_torch_rounds_off_itself(agent, tmp_path, monkeypatch):
+    import sami_train.export.export as module
+
+    monkeypatch.setattr(module, "closed_loop_errors", lambda *_: (2e-5, 1e-5))
+    export(agent, tmp_path / "good.onnx", {"method": "SaTESAC"}, None)
+    assert (tmp_path / "good.onnx").is_file()
+
+
+def test_an_answer_that_is_no_number_is_no_rounding(agent, model):
+    broken = copy.deepcopy(agent.policy)
+    torch.nn.init.constant_(broken.actor.mean.bias, float("nan"))
+    error, rounding = closed_loop_errors(Session.load(model), broken, SPEC)
+    assert error == float("inf")
+    assert rounding == 0.0
 
 
 def test_a_run_and_its_file_evaluate_alike(agent, model):
