@@ -183,7 +183,7 @@ class Actor(nn.Module):
         action_size: A.
         hidden: units of the hidden layers.
         resting: numbers of the motors that obey in no training task. Their mean stays 0: learned, it would follow the
-            critics' errors from one end to the other, which falls a robot where such a motor obeys after all.
+            critics' errors from one end to the other, and so would the robot where such a motor obeys after all.
     """
 
     def __init__(self, input_size: int, action_size: int, hidden: Sequence[int], resting: Sequence[int] = ()) -> None:
