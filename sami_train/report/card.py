@@ -35,7 +35,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         "",
         f"{training['method']} on `{training['env']}`, seed {training['seed']}: {training['steps']:,} environment "
         f"steps and {training['updates'] * each:,} gradient steps in {training['minutes']} minutes "
-        f"on {training['cpus']} cores.",
+        f"on {training['cpus']} core{'s' if training['cpus'] != 1 else ''}.",
         "",
         *([] if training["updates"] else ["**It has not learned: 0 updates.** It acts at random.", ""]),
         "Made with:",
