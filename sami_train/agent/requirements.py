@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import gymnasium as gym
 import numpy as np
@@ -16,7 +17,7 @@ from sami_train.config.schema import TrainConfig
 from sami_train.envs.layout import flat_size
 from sami_train.envs.scales import standardised
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Feature
+from sami_train.envs.tasks import Feature, Task
 from sami_train.episodes.rollout import tasks_of
 from sami_train.episodes.task_code import TaskCode
 from sami_train.methods.methods import Method
@@ -80,6 +81,10 @@ def estimated(spec: EnvironmentSpec | None, space: gym.Space) -> list[list[int]]
     return [spec.layout.numbers(signal.name) for signal in spec.estimated]
 
 
+def _learned_tasks(env: VecEnv | None, config: TrainConfig) -> Sequence[Task]:
+    return config.training_tasks() if env is None else tasks_of(single_envs(env)[0])
+
+
 def task_code(env: VecEnv | None, config: TrainConfig, spec: EnvironmentSpec | None) -> TaskCode:
     """Return how a policy is told its task: by the extremes of the tasks that it learns from.
 
@@ -93,7 +98,7 @@ def task_code(env: VecEnv | None, config: TrainConfig, spec: EnvironmentSpec | N
     """
     if env is None and spec is None:
         raise SamiError("an oracle of an environment that is not in the catalogue is loaded with it: env=...")
-    tasks = config.training_tasks() if env is None else tasks_of(single_envs(env)[0])
+    tasks = _learned_tasks(env, config)
     if spec is not None and not any(tasks):  # each episode has a new one
         tasks = spec.tasks.sets["training"]
     features = spec.tasks.features if spec else [Feature(name, "1", low=-math.inf) for name in tasks[0]]
@@ -115,7 +120,7 @@ def resting(env: VecEnv | None, config: TrainConfig, spec: EnvironmentSpec | Non
     """
     if spec is None:
         return []
-    tasks = config.training_tasks() if env is None else tasks_of(single_envs(env)[0])
+    tasks = _learned_tasks(env, config)
     return sorted(set.intersection(*(set(spec.tasks.silent(task)) for task in tasks))) if tasks else []
 
 
@@ -132,6 +137,6 @@ def readout(
     """
     if not config.learning.aux_dynamics:
         return None
-    tasks = config.training_tasks() if env is None else tasks_of(single_envs(env)[0])
+    tasks = _learned_tasks(env, config)
     features = spec.tasks.features if spec else [Feature(name, "1", low=-math.inf) for name in tasks[0]]
     return Dynamics(policy.encoder.size, torch.from_numpy(standardised(features, tasks))).to(policy.device)
