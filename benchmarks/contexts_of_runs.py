@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 from seeds_behind_gap import difference
 
-from sami_train.contexts.alarms import check
-from sami_train.contexts.fit_atlas import least_episodes
-from sami_train.contexts.known import known_tasks
 from sami_train.envs.catalog import environment
 from sami_train.export.export import export
 from sami_train.export.fill_contract import training_facts
-from sami_train.probe.attach import measure_probe
+from sami_train.export.fit_atlas import least_episodes
+from sami_train.export.known import known_tasks
 from sami_train.runs.folder import RunFolder
-from sami_train.runs.study import read_study
 from sami_train.runs.train import load_agent
+from sami_train.studies.contexts.alarms import check
+from sami_train.studies.readout.attach import measure_probe
+from sami_train.studies.sweep.study import read_study
 
 EPISODES, FRESH, PROBED = 20, 10, 400
 """Of each training task for the atlas, of each task for naming it, and for the probe, each in a task of its own."""

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from sami_runtime import Limits, MonotonicClock, Run, SafetyStop, Session, real_time, shipped_models
-from sami_runtime.adapters.franka import make
 from sami_runtime.documents import read_document
+from sami_runtime.robots.franka import make
 from sami_train.envs.panda.tasks import PANDA_TASKS
 
 HERE = Path(__file__).parents[1] / "examples" / "franka"

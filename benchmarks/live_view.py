@@ -28,11 +28,11 @@ from typing import Any
 
 import numpy as np
 from loop_period import Noise
-from sami_cli.view.feed import Feed
 
 from sami_runtime import Limits, MonotonicClock, SafetyGate, Session, run_episode
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.realtime import real_time
+from sami_runtime.recording.view.feed import Feed
 
 KINDS = ("alone", "served", "watched")
 WATCH = """

@@ -79,8 +79,8 @@ def card(model: Path, out: Path | None = None) -> list[Path]:
         out: the model's path that the card lies beside; the model's own if None.
     """
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.report.card import write_card
-    from sami_train.runs.study import find_runs
+    from sami_train.export.card import write_card
+    from sami_train.studies.sweep.study import find_runs
 
     contract = read_artifact(model).contract
     training = contract.training

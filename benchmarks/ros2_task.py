@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 
 from sami_runtime import Limits, MonotonicClock, Run, SamiError, Session, real_time, shipped_models
-from sami_runtime.adapters.ros2 import make
-from sami_runtime.adapters.ros2.messages import JointState, Numbers
-from sami_runtime.adapters.ros2.node import open_node
-from sami_runtime.adapters.ros2.settings import Qos
 from sami_runtime.documents import read_document
+from sami_runtime.robots.ros2 import make
+from sami_runtime.robots.ros2.messages import JointState, Numbers
+from sami_runtime.robots.ros2.node import open_node
+from sami_runtime.robots.ros2.settings import Qos
 from sami_train.envs.panda.tasks import PANDA_TASKS
 
 HERE = Path(__file__).parents[1] / "examples" / "ros2"

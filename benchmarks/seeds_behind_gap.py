@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sami_train.report.estimates import welch
+from sami_train.studies.compare.estimates import welch
 
 
 def difference(scores: Sequence[float], base: Sequence[float], form: str = ".2f") -> str:

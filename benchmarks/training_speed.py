@@ -168,7 +168,7 @@ def measure(
 
 def time_to(run: Path, target: float) -> dict[str, Any]:
     """When a run's success while exploring first reached a target."""
-    from sami_train.runs.study import find_runs
+    from sami_train.studies.sweep.study import find_runs
 
     records = find_runs([run])
     if len(records) != 1:

@@ -13,11 +13,28 @@ from typing import Annotated
 
 import typer
 
-from .judging import adapt, compare, contrast, gather, report, robustness, skills
-from .judging import eval as evaluate
-from .model_files import atlas, describe, export, inspect, models, probe, sign, verify
-from .robot import bench, check_adapter, convert, doctor, fit_gap, new_adapter, replay, run, view
-from .training import sweep, train, watch
+from .commands import (
+    atlas,
+    bench,
+    check_adapter,
+    convert,
+    describe,
+    doctor,
+    export,
+    inspect,
+    models,
+    new_adapter,
+    replay,
+    robustness,
+    run,
+    sign,
+    train,
+    verify,
+    view,
+    watch,
+)
+from .commands import eval as evaluate
+from .commands.studies import adapt, compare, contrast, fit_gap, gather, probe, report, skills, sweep
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),

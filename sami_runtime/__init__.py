@@ -46,10 +46,10 @@ from sami_runtime.run import Run
 from sami_runtime.safety.controller import Controller
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
+from sami_runtime.safety.watchdog.watchdog import Watchdog
 from sami_runtime.session.session import Session, SessionState, Step
 from sami_runtime.session.telemetry import Phase, Reading, Telemetry
 from sami_runtime.signals import Signal
-from sami_runtime.watchdog.watchdog import Watchdog
 
 __all__ = [
     "Adapter",

@@ -27,10 +27,10 @@ from sami_runtime.recording.replay import Shadow
 from sami_runtime.safety.controller import Controller
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
+from sami_runtime.safety.watchdog.watchdog import Watchdog
+from sami_runtime.session.admission import Admission
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
-from sami_runtime.trust.admission import Admission
-from sami_runtime.watchdog.watchdog import Watchdog
 
 
 class Run:

@@ -16,7 +16,7 @@ PUBLIC = {
         *("SamiError", "AdapterError", "ArtifactError", "CheckFailed", "ContractError", "NonFiniteError"),
         *("ProviderError", "RecordingError", "SafetyStop", "SignalError", "UnknownName"),
     },
-    "sami_runtime.kit": {
+    "sami_runtime.robots.kit": {
         *("ClockSync", "Datagrams", "DifferentialIK", "Differentiator", "Frame", "Gripper", "Latest", "Motion"),
         *("Rename", "Scale"),
         *("matrix_from_rpy", "matrix_from_xyzw", "rpy_from_matrix", "xyzw_from_matrix"),

@@ -13,7 +13,7 @@ import numpy as np
 import pybullet_data
 
 from sami_runtime import Executed
-from sami_runtime.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Gripper, Latest
+from sami_runtime.robots.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Gripper, Latest
 
 URDF = f"{pybullet_data.getDataPath()}/franka_panda/panda.urdf"
 

@@ -24,7 +24,7 @@ import gymnasium
 import numpy as np
 
 import sami_train.envs  # noqa: F401 - registers the world
-from sami_runtime.kit import Frame, Gripper
+from sami_runtime.robots.kit import Frame, Gripper
 
 ROBOT, HOST = ("127.0.0.1", 47101), ("127.0.0.1", 47102)
 TICK_S, STEP_S, FRAME_S, LATE_S, DEADMAN_S = 0.01, 0.002, 1 / 30, 0.03, 0.1

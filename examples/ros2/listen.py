@@ -8,9 +8,9 @@ import queue
 from contextlib import suppress
 
 from sami_runtime import MonotonicClock
-from sami_runtime.adapters.ros2.messages import Diagnostics
-from sami_runtime.adapters.ros2.node import open_node
-from sami_runtime.adapters.ros2.settings import Qos
+from sami_runtime.robots.ros2.messages import Diagnostics
+from sami_runtime.robots.ros2.node import open_node
+from sami_runtime.robots.ros2.settings import Qos
 
 LEVELS = ("ok", "WARN", "ERROR")
 

@@ -27,11 +27,11 @@ import numpy as np
 
 import sami_train.envs  # noqa: F401 - registers the world
 from sami_runtime import MonotonicClock, real_time
-from sami_runtime.adapters.ros2.messages import JointState, Numbers, Pose, Trajectory
-from sami_runtime.adapters.ros2.node import open_node
-from sami_runtime.adapters.ros2.settings import Qos
-from sami_runtime.kit import Frame
 from sami_runtime.realtime import highest_priority
+from sami_runtime.robots.kit import Frame
+from sami_runtime.robots.ros2.messages import JointState, Numbers, Pose, Trajectory
+from sami_runtime.robots.ros2.node import open_node
+from sami_runtime.robots.ros2.settings import Qos
 
 TICK_S, STEP_S, FRAME_S = 0.01, 0.002, 1 / 30
 CAMERA = Frame.of([0.45, -0.5, 0.62], rpy=[-2.3, 0.15, 0.62])

@@ -16,9 +16,9 @@ from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.model.probe import PROBE
+from sami_runtime.session.admission import Admission
+from sami_runtime.session.rehearsal import rehearse
 from sami_runtime.session.session import Session
-from sami_runtime.trust.admission import Admission
-from sami_runtime.trust.rehearsal import rehearse
 
 Array = NDArray[np.float32]
 Answers = Mapping[str, Array]

@@ -20,9 +20,9 @@ from sami_runtime.loop.pilot import NOTHING, Ending, Pilot, Request
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.tick import STEPPED, Outcome, SectionTimes, StepRecord
 from sami_runtime.safety.gate import Ruling, SafetyGate
+from sami_runtime.safety.watchdog.watchdog import Watchdog
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
-from sami_runtime.watchdog.watchdog import Watchdog
 
 Array = NDArray[np.float32]
 

@@ -13,9 +13,9 @@ from sami_runtime.loop.lateness import Lateness
 from sami_runtime.loop.pilot import Pilot
 from sami_runtime.loop.stopping import stopped_after
 from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.watchdog.watchdog import Watchdog
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
-from sami_runtime.watchdog.watchdog import Watchdog
 
 
 def run_episode(

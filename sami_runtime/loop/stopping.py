@@ -10,7 +10,7 @@ from typing import NoReturn, TypeVar
 
 from sami_runtime.adapters.base import Adapter
 from sami_runtime.errors import AdapterError
-from sami_runtime.watchdog.watchdog import Watchdog
+from sami_runtime.safety.watchdog.watchdog import Watchdog
 
 T = TypeVar("T")
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sami_runtime.errors import ArtifactError
-from sami_runtime.graph.elements import weights_not_finite, whole_divisions
-from sami_runtime.graph.operators import DOMAINS, OPERATORS
-from sami_runtime.graph.scan import MalformedError, ModelScan, TensorType, scan_model
 from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Contract
 from sami_runtime.model.contract_text import text_sha256
+from sami_runtime.model.elements import weights_not_finite, whole_divisions
+from sami_runtime.model.graph_scan import MalformedError, ModelScan, TensorType, scan_model
+from sami_runtime.model.operators import DOMAINS, OPERATORS
 
 MAX_MODEL_BYTES = 256 * 1024 * 1024
 """Largest file that is read. A policy of the paper has about 1 MB."""

@@ -229,7 +229,7 @@ def _xyzw(signal: Signal | None, value: Any) -> tuple[float, float, float, float
     if signal.elements != RPY:
         return tuple(numbers[1:] + numbers[:1] if signal.elements == WXYZ else numbers)  # type: ignore[return-value]
     (sr, cr), (sp, cp), (sy, cy) = ((math.sin(angle / 2), math.cos(angle / 2)) for angle in numbers)
-    return (  # about the fixed x, then y, then z axis, as `sami_runtime.kit` has them
+    return (  # about the fixed x, then y, then z axis, as `sami_runtime.robots.kit` has them
         sr * cp * cy - cr * sp * sy,
         cr * sp * cy + sr * cp * sy,
         cr * cp * sy - sr * sp * cy,

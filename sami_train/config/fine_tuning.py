@@ -13,10 +13,10 @@ from typing import Any
 from sami_train.config.preset import Follows
 from sami_train.config.refusal import ConfigError
 from sami_train.config.schema import NetworkConfig
+from sami_train.config.warm_start.alike import flat_signals, unlike
+from sami_train.config.warm_start.find import load_weights, weights_file
+from sami_train.config.warm_start.weights import WeightsHeader, sha256_of
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.given.alike import flat_signals, unlike
-from sami_train.given.find import load_weights, weights_file
-from sami_train.given.weights import WeightsHeader, sha256_of
 from sami_train.methods.methods import METHODS, method
 
 RATE = 0.1

@@ -11,11 +11,11 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from sami_runtime.gap.profile import GapProfile
 from sami_train.config.refusal import ConfigError, explained, keys_of
 from sami_train.config.suitability import misfit
+from sami_train.config.warm_start.init import InitConfig
 from sami_train.envs.catalog import environment
 from sami_train.envs.tasks import Task
 from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.exploration import Exploration
-from sami_train.given.init import InitConfig
 from sami_train.methods.methods import method
 from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Texts, Whole
 

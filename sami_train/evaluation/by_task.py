@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from sami_runtime.gap.profile import GapProfile
+from sami_train.cores import one_thread
 from sami_train.envs.gapped_env import GappedEnv
 from sami_train.envs.make import make
 from sami_train.envs.skills import episode_skill
@@ -21,7 +22,6 @@ from sami_train.evaluation.kept import KeptResults
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
 from sami_train.evaluation.play import SEED, Gaps, side_by_side
 from sami_train.evaluation.results import OnTask, TaskResult
-from sami_train.machine.cores import one_thread
 
 Job = tuple[int, int]
 """Numbers of a gap and of a task."""

@@ -17,8 +17,8 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.results import TaskResult
-from sami_train.machine.files import append, read_json_lines, write_json_lines, writing
-from sami_train.machine.locks import locked
+from sami_train.files import append, read_json_lines, write_json_lines, writing
+from sami_train.locks import locked
 
 ENDING = ".unfinished.jsonl"
 

@@ -17,18 +17,18 @@ from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.contract import Contract
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
-from sami_train.contexts.fit_atlas import require_enough
-from sami_train.contexts.known import known_tasks
-from sami_train.contexts.make_atlas import measure
-from sami_train.contexts.make_seen import measure_seen
 from sami_train.envs.layout import flat_size
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
 from sami_train.export.fill_contract import fill_contract
+from sami_train.export.fit_atlas import require_enough
 from sami_train.export.graph import Exportable, trace_graph
+from sami_train.export.known import known_tasks
+from sami_train.export.make_atlas import measure
+from sami_train.export.make_seen import measure_seen
 from sami_train.export.model_file import write_model
 from sami_train.export.parity import closed_loop_errors, record
-from sami_train.machine.files import unfinished
+from sami_train.files import unfinished
 
 TOLERANCE = 1e-5
 """Largest difference from torch that is accepted, in any output at any step."""

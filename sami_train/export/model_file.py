@@ -16,7 +16,7 @@ from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.model.seen import Seen
 from sami_runtime.signals import Signal
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.machine.files import unfinished
+from sami_train.files import unfinished
 
 
 def write_model(path: Path, graph: onnx.ModelProto, contract: Contract) -> Contract:

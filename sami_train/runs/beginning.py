@@ -11,11 +11,11 @@ import torch
 
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.schema import TrainConfig
+from sami_train.config.warm_start.find import load_weights, weights_file
+from sami_train.config.warm_start.recordings import Rules, recorded_episodes
+from sami_train.config.warm_start.weights import sha256_of
 from sami_train.envs.catalog import environment
 from sami_train.episodes.episode import Episode
-from sami_train.given.find import load_weights, weights_file
-from sami_train.given.recordings import Rules, recorded_episodes
-from sami_train.given.weights import sha256_of
 from sami_train.runs.folder import RunError
 from sami_train.runs.weights import TARGETS
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from stable_baselines3.common.logger import KVWriter
 
-from sami_train.machine.files import append, write_json_lines, writing
+from sami_train.files import append, write_json_lines, writing
 from sami_train.runs.record import read_metrics
 
 

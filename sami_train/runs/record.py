@@ -12,7 +12,7 @@ import numpy as np
 from sami_runtime.errors import SamiError
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
-from sami_train.machine.files import read_json, read_json_lines
+from sami_train.files import read_json, read_json_lines
 from sami_train.runs.folder import RunError, RunFolder
 
 MOST = 2**63

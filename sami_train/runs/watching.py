@@ -16,7 +16,7 @@ from rich.text import Text
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.measure import SUCCESS, Measure
-from sami_train.machine.locks import holder
+from sami_train.locks import holder
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.record import read_metrics
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.warm_start.alike import flat_signals
+from sami_train.config.warm_start.weights import Weights, WeightsHeader, write_weights
 from sami_train.envs.catalog import environment
-from sami_train.given.alike import flat_signals
-from sami_train.given.weights import Weights, WeightsHeader, write_weights
 
 TARGETS = {"momentum_encoder": "encoder", "critic_target": "critic"}
 """Networks that follow another one: what a file of weights does not hold begins as a copy of it."""

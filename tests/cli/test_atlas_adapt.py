@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("mujoco")
 
-from sami_cli.show.live import LiveLine, corrected
+from sami_cli.live import LiveLine, corrected
 
 from sami_runtime import Observation, Telemetry, read_artifact
 from sami_train.agent.context_sac import ContextSAC

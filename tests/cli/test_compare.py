@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from sami_runtime.distribution import install_hint
-from sami_train.report import estimates
+from sami_train.studies.compare import estimates
 from tests.making.made_runs import made_run
 
 

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("mujoco")
 
 from rich.console import Console
-from sami_cli.show.tables import evaluation_table
+from sami_cli.tables import evaluation_table
 
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve

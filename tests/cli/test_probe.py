@@ -5,9 +5,9 @@ import json
 import pytest
 
 from sami_runtime import read_artifact, verify
-from sami_train.probe.attach import attach_probe
-from sami_train.probe.fit import fit
-from tests.sami_train.probe.test_probe import PANDA, told
+from sami_train.studies.readout.attach import attach_probe
+from sami_train.studies.readout.fit import fit
+from tests.sami_train.studies.readout.test_probe import PANDA, told
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_export_goes_with_it_only_from_a_run(sami, trained):
 
 
 def test_the_card_tells_of_it(trained, probed):
-    from sami_train.report.card import write_card
+    from sami_train.export.card import write_card
     from sami_train.runs.record import RunRecord
 
     (card, *_) = write_card(RunRecord.of_folder(trained.run), read_artifact(probed).contract, probed)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import numpy_helper
-from sami_cli.drive.world import simulator
+from sami_cli.target import simulator
 
 from sami_runtime import GapProfile, Limits, ManualClock, Run, Session
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter

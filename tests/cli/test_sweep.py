@@ -212,7 +212,7 @@ def test_a_sweep_of_done_cells_starts_no_job(sami, swept, tmp_path, contents):
 
 
 def test_two_sweeps_do_not_run_in_one_folder(sami, swept):
-    from sami_train.sweep.sweep import Sweep
+    from sami_train.studies.sweep.sweep import Sweep
 
     with Sweep.open(swept[0]).locked():
         done = sami("sweep", "--resume", swept[0])

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("mcap")
-from sami_cli.view.page import page, run_of
-
 from sami_runtime.recording.reader import read_recording
+from sami_runtime.recording.view.page import page, run_of
 
 ROOT = Path(__file__).parents[2]
 OLD = ROOT / "tests/sami_runtime/recording/version-1.mcap"

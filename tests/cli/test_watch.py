@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from sami_train.machine.locks import locked
+from sami_train.locks import locked
 from sami_train.runs.folder import RunFolder
 from tests.making.made_runs import made_run
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sami_runtime.documents import read_document
-from sami_runtime.kit import Frame
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.shipped import shipped_models
+from sami_runtime.robots.kit import Frame
 from sami_runtime.safety.limits import Limits
 
 OWN = Path(__file__).parents[2] / "examples" / "own_arm"

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from sami_runtime import MonotonicClock, SafetyStop, Session, real_time, shipped_models
-from sami_runtime.adapters.franka import make
 from sami_runtime.documents import read_document
 from sami_runtime.realtime import highest_priority
+from sami_runtime.robots.franka import make
 
 __all__ = ["MonotonicClock", "SafetyStop", "Session", "drive", "highest_priority", "json", "make", "real_time", "sys"]
 __all__ += ["shipped_models"]

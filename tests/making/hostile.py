@@ -25,17 +25,17 @@ from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
+from sami_train.config.warm_start.weights import read_weights
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.kept import ENDING, KeptResults
 from sami_train.evaluation.results import Evaluation
-from sami_train.given.weights import read_weights
 from sami_train.runs import train
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.record import RunRecord
-from sami_train.runs.study import read_study, write_study
 from sami_train.runs.watching import Curves, WatchedRun
-from sami_train.sweep.cell import Outcome, status
-from sami_train.sweep.sweep import Sweep
+from sami_train.studies.sweep.cell import Outcome, status
+from sami_train.studies.sweep.study import read_study, write_study
+from sami_train.studies.sweep.sweep import Sweep
 from tests.making.killed import EXAMPLES, TINY
 from tests.making.made_runs import made_return_run
 from tests.making.mutants import flipped, moved, other

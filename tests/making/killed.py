@@ -14,14 +14,14 @@ import numpy as np
 import torch
 
 from sami_train.config.resolve import resolve
-from sami_train.given.weights import read_weights
-from sami_train.machine.files import read_json
+from sami_train.config.warm_start.weights import read_weights
+from sami_train.files import read_json
 from sami_train.runs import train
 from sami_train.runs.folder import RunFolder
-from sami_train.sweep.engine import Look
-from sami_train.sweep.grid import Grid
-from sami_train.sweep.job import run_job
-from sami_train.sweep.sweep import Sweep
+from sami_train.studies.sweep.engine import Look
+from sami_train.studies.sweep.grid import Grid
+from sami_train.studies.sweep.job import run_job
+from sami_train.studies.sweep.sweep import Sweep
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "own_environment"
 MOMENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir")

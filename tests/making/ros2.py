@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from sami_runtime import MonotonicClock, Pilot, Request, Session, real_time, shipped_models
-from sami_runtime.adapters.ros2 import make
-from sami_runtime.adapters.ros2.node import open_node
-from sami_runtime.adapters.ros2.settings import Qos, Settings
 from sami_runtime.documents import read_document
 from sami_runtime.realtime import highest_priority
+from sami_runtime.robots.ros2 import make
+from sami_runtime.robots.ros2.node import open_node
+from sami_runtime.robots.ros2.settings import Qos, Settings
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "ros2"
@@ -144,12 +144,12 @@ HOST = """
 import json, sys
 from contextlib import closing, nullcontext
 from sami_runtime import Limits, Run, Session, Watchdog, shipped_models
-from sami_runtime.adapters.ros2 import make
+from sami_runtime.robots.ros2 import make
 from tests.making.ros2 import EXAMPLE, SlowClock, Up, document
 if __name__ == "__main__":
     domain, speed, within = json.loads(sys.argv[1])
     session, clock = Session.load(shipped_models()["panda-satesac"]), SlowClock(speed)
-    dog = Watchdog("sami_runtime.adapters.ros2:emergency_stop", within) if within else None
+    dog = Watchdog("sami_runtime.robots.ros2:emergency_stop", within) if within else None
     with dog or nullcontext():
         told = document(domain=domain, backend="cyclonedds", heard_s=20.0, success=None)
         with closing(make(clock, session.contract, told)) as robot:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from sami_runtime import AdapterError, Limits, MonotonicClock, Run, SafetyStop, Session, check_adapter, shipped_models
-from sami_runtime.adapters.franka.link import Phase
+from sami_runtime.robots.franka.link import Phase
 
 pytest.importorskip("pylibfranka")
 pytest.importorskip("mink")
@@ -147,7 +147,7 @@ def test_the_emergency_stop_works_from_another_process(robot, session):
     with robot.adapter(session) as adapter:
         adapter.reset(0)
         up(adapter)
-        program = "import os; from sami_runtime.adapters.franka import emergency_stop; emergency_stop()()"
+        program = "import os; from sami_runtime.robots.franka import emergency_stop; emergency_stop()()"
         subprocess.run(
             [sys.executable, "-c", program], check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
         )
@@ -180,7 +180,7 @@ def test_a_person_asks_for_the_state_and_for_recovery_by_a_command(robot, tmp_pa
     """franka-sim forgets a reflex with the connection, which a robot does not: so there is nothing to recover from."""
     settings = tmp_path / "arm.json"
     settings.write_text(json.dumps(robot.settings()))
-    command = [sys.executable, "-m", "sami_runtime.adapters.franka", "recover", str(settings)]
+    command = [sys.executable, "-m", "sami_runtime.robots.franka", "recover", str(settings)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("mode Idle, last errors []")

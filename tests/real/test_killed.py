@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from sami_train.machine.files import read_json
+from sami_train.files import read_json
 from sami_train.runs.folder import RunFolder
 from tests.making.killed import EXAMPLES, forked, go_on, require_whole, same, swept
 

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 from sami_runtime import AdapterError, Limits, MonotonicClock, Run, SafetyStop, Session, check_adapter, shipped_models
-from sami_runtime.adapters.ros2 import make
+from sami_runtime.robots.ros2 import make
 from sami_runtime.signals import Signal
 
 pytest.importorskip("cyclonedds")
 pytest.importorskip("mink")
 pytest.importorskip("panda_gym")
 
-from sami_runtime.adapters.ros2.messages import Diagnostics, JointState, Numbers
+from sami_runtime.robots.ros2.messages import Diagnostics, JointState, Numbers
 from tests.making.ros2 import EXAMPLE, HOST, LOOPBACK, Ear, SimulatedRobot, SlowClock, environment
 
 SPEED = 0.5

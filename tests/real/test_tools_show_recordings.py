@@ -151,7 +151,7 @@ def test_foxglove_writes_the_well_known_messages_alike(recorded):
 
 
 def pose(messages, stamp, seen, contract):
-    from sami_runtime.kit import matrix_from_rpy, xyzw_from_matrix
+    from sami_runtime.robots.kit import matrix_from_rpy, xyzw_from_matrix
 
     del contract
     x, y, z, w = xyzw_from_matrix(matrix_from_rpy(seen["cube_rotation"]))

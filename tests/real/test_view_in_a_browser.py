@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from sami_cli.view.page import write_page
+
+from sami_runtime.recording.view.page import write_page
 
 pytest.importorskip("mcap")
 

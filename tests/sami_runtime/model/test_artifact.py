@@ -8,8 +8,8 @@ import pytest
 
 from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ArtifactError, ContractError, SamiError
-from sami_runtime.graph.scan import MAX_DEPTH, MalformedError, scan_model
 from sami_runtime.model.artifact import graph_sha256, read_artifact
+from sami_runtime.model.graph_scan import MAX_DEPTH, MalformedError, scan_model
 
 
 def test_a_written_file_is_read_back(make, policy):
@@ -120,7 +120,7 @@ def test_deep_nesting_is_refused_without_recursion():
 
 
 def test_too_many_fields_are_refused(monkeypatch):
-    monkeypatch.setattr("sami_runtime.graph.scan.MAX_FIELDS", 100)
+    monkeypatch.setattr("sami_runtime.model.graph_scan.MAX_FIELDS", 100)
     with pytest.raises(MalformedError, match="more than 100 fields"):
         scan_model(b"\x08\x01" * 101)
 

@@ -11,10 +11,10 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
-from sami_train.contexts.make_atlas import measure
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.export.export import export
+from sami_train.export.make_atlas import measure
 from sami_train.export.parity import TorchSession
 
 SPEC = environment("panda")

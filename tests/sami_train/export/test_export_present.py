@@ -8,13 +8,13 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
-from sami_train.contexts.policy_head import PolicyHead
+from sami_train.config.warm_start.of_model import weights_of_model
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.export.export import export
 from sami_train.export.parity import TorchSession
-from sami_train.given.of_model import weights_of_model
 from sami_train.runs.beginning import start_from
+from sami_train.studies.contexts.policy_head import PolicyHead
 
 SPEC = environment("panda")
 KEYS = {"network.net_arch": [32, 32], "seed": 3, "behind_gap.estimate": 1.0}

@@ -9,9 +9,9 @@ import torch
 
 from sami_runtime.errors import SamiError
 from sami_train.config.resolve import resolve
+from sami_train.config.warm_start.find import WEIGHTS_FILE
+from sami_train.config.warm_start.weights import read_weights, sha256_of
 from sami_train.episodes.exploration import Exploration, _Explorer
-from sami_train.given.find import WEIGHTS_FILE
-from sami_train.given.weights import read_weights, sha256_of
 from sami_train.runs import beginning, train
 from sami_train.runs.folder import RunError, RunFolder
 from tests.sami_train.episodes.test_buffer import make_episode

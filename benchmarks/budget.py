@@ -1,0 +1,206 @@
+"""Prints how large and how tangled the product is, against its budget: `python benchmarks/budget.py [--json]`.
+
+Size is a budget of the whole and not a cap on each file. The trunk is what a newcomer must read: everything that
+training, evaluating, exporting, verifying and running a policy import, inside functions and for types as well.
+`tests/test_architecture.py` holds the budget. A row whose limit is above its goal may only come down.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = {"sami_runtime": "sami_runtime", "sami_train": "sami_train", "cli": "sami_cli"}
+"""Import name of each folder of the product."""
+TRUNK = (
+    "sami_train.runs.train",
+    "sami_train.evaluation.evaluate",
+    "sami_train.export.export",
+    "sami_runtime.checks.verify",
+    "sami_runtime.run",
+)
+"""Where the trunk begins; the rest of it is what these import."""
+BRANCHES = ("sami_runtime.robots", "sami_train.studies")
+"""What most users never open, and what the trunk must not import."""
+SENTENCES = {"told", "found", "own", "said", "each"}
+"""Bare verbs and pronouns, which name nothing: no identifier is one of them."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure of the product."""
+
+    name: str
+    measured: int
+    limit: int
+    """What the tests allow."""
+    goal: int
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Return every module of the product, by its dotted name."""
+    return {
+        ".".join([package, *(part for part in _parts(path, folder) if part != "__init__")]): path
+        for folder, package in PACKAGES.items()
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def imported(module: str) -> frozenset[str]:
+    """Return the modules of the product that a module imports anywhere: in functions and for type checking as well."""
+    path = modules()[module]
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    names: set[str] = set()
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = [*package[: len(package) - node.level + 1]] if node.level else []
+            base += node.module.split(".") if node.module else []
+            names |= {".".join([*base, alias.name]) for alias in node.names}
+    # `from a.b import c` asks for the module a.b.c, or for the name c of the module a.b.
+    targets = {name if name in modules() else name.rpartition(".")[0] for name in names}
+    return frozenset((targets & modules().keys()) - {module})
+
+
+def trunk() -> set[str]:
+    """Return the modules that the trunk's beginnings import, directly or not; empty `__init__` files are left out."""
+    reached: set[str] = set()
+    waiting = list(TRUNK)
+    while waiting:
+        module = waiting.pop()
+        if module not in reached:
+            reached.add(module)
+            waiting += imported(module)
+    return reached
+
+
+def circle() -> list[str] | None:
+    """Return modules that import one another in a circle; None if there is no circle."""
+    try:
+        TopologicalSorter({module: imported(module) for module in modules()}).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return None
+
+
+def circles() -> int:
+    """Return the number of groups of modules that import one another, directly or not."""
+    reach = {module: _reach(module) for module in modules()}
+    return len({frozenset(o for o in reach[m] if m in reach[o]) for m in modules() if m in reach[m]})
+
+
+def rooms() -> list[str]:
+    """Return the folders on the first level of the three packages."""
+    return [
+        f"{folder}/{path.name}"
+        for folder in PACKAGES
+        for path in sorted((ROOT / folder).iterdir())
+        if (path / "__init__.py").exists()
+    ]
+
+
+def classes_defined_twice() -> list[str]:
+    """Return the names that more than one class on the top level of a module has."""
+    names = Counter(
+        node.name for path in modules().values() for node in tree_of(path).body if isinstance(node, ast.ClassDef)
+    )
+    return sorted(name for name, count in names.items() if count > 1)
+
+
+def sentence_names() -> list[str]:
+    """Return each place where a bare verb or pronoun is given to something as its name, as `file:line name`."""
+    return [
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path in modules().values()
+        for line, name in _defined_names(tree_of(path))
+        if name in SENTENCES
+    ]
+
+
+def options() -> int:
+    """Return the number of options that the commands show."""
+    from sami_cli.app import app
+    from typer.main import get_command
+
+    commands = getattr(get_command(app), "commands")  # noqa: B009
+    shown = [p for command in commands.values() for p in command.params if p.param_type_name == "option"]
+    return sum(not option.hidden for option in shown)
+
+
+def lines_of(names: set[str] | dict[str, Path]) -> int:
+    """Return the lines of some modules."""
+    return sum(len(modules()[name].read_text(encoding="utf-8").splitlines()) for name in names)
+
+
+def budget() -> list[Row]:
+    """Return every measure, with its limit and its goal."""
+    reached = trunk()
+    return [
+        Row("files of the trunk", len(reached), 181, 140),
+        Row("lines of the trunk", lines_of(reached), 24_900, 19_000),
+        Row("lines of the product", lines_of(modules()), 48_400, 41_000),
+        Row("rooms on the first level", len(rooms()), 19, 19),
+        Row("class names defined twice", len(classes_defined_twice()), 39, 3),
+        Row("circles of imports", circles(), 5, 0),
+        Row("options of the commands", options(), 206, 140),
+        Row("names that are a verb or pronoun", len(sentence_names()), 1_000, 0),
+    ]
+
+
+def _parts(path: Path, folder: str) -> tuple[str, ...]:
+    return path.relative_to(ROOT / folder).with_suffix("").parts
+
+
+def _reach(module: str) -> set[str]:
+    reached: set[str] = set()
+    waiting = list(imported(module))
+    while waiting:
+        other = waiting.pop()
+        if other not in reached:
+            reached.add(other)
+            waiting += imported(other)
+    return reached
+
+
+def _defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id if isinstance(node, ast.Name) else node.attr
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.alias) and node.asname:
+            yield node.lineno, node.asname
+
+
+def main() -> None:
+    """Print the budget as a table, or as JSON."""
+    rows = budget()
+    if "--json" in sys.argv[1:]:
+        print(json.dumps([asdict(row) for row in rows], indent=1))
+        return
+    print(f"{'':34}{'measured':>10}{'limit':>10}{'goal':>10}")
+    for row in rows:
+        print(f"{row.name:34}{row.measured:>10,}{row.limit:>10,}{row.goal:>10,}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""`sami convert`: a recording as a table, or as a LeRobot dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def convert(
+    file: Annotated[Path, typer.Argument(help="Recording, NAME.mcap.")],
+    csv: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="A row for each tick, a column for each number: NAME.csv.")
+    ] = None,
+    parquet: Annotated[Path | None, typer.Option(metavar="OUT", help="The same as NAME.parquet.")] = None,
+    lerobot: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="A folder: a LeRobot dataset, version 3.0, of the steps.")
+    ] = None,
+) -> None:
+    """Write a recording as a table that spreadsheets and data frames read, or as a LeRobot dataset."""
+    from sami_runtime.errors import SamiError
+    from sami_runtime.recording.lerobot import write_lerobot
+    from sami_runtime.recording.reader import read_recording
+    from sami_runtime.recording.table import write_csv, write_parquet
+
+    if csv is None and parquet is None and lerobot is None:
+        raise SamiError("say what the recording is to become: --csv OUT, --parquet OUT or --lerobot OUT, or several.")
+    recording = read_recording(file)
+    for path, write, unit in ((csv, write_csv, "rows"), (parquet, write_parquet, "rows")):
+        if path is not None:
+            print(f"wrote {path}: {write(recording, path)} {unit}")
+    if lerobot is not None:
+        print(f"wrote {lerobot}: {write_lerobot(recording, lerobot)} episodes")

@@ -1,0 +1,189 @@
+"""`sami export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..model_file import MODEL_HELP, model_file
+
+AHEAD = "Looking ahead"
+"""A panel of the help."""
+ATLAS_EPISODES = 20
+"""Of each training task, where they are not too few for an atlas."""
+PROBE_EPISODES = 400
+"""Each in a task of its own."""
+
+
+def export(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option(help="Model file to write, NAME.onnx.")],
+    run: Annotated[Path | None, typer.Option(help="Run folder to export.")] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help=f"{MODEL_HELP}, instead of a run: for --lookahead or --refit.", callback=model_file),
+    ] = None,
+    card: Annotated[
+        bool, typer.Option(help="Also write NAME.md and NAME.png: how it was made, what it measured.")
+    ] = True,
+    atlas_episodes: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Episodes of each training task for the atlas of contexts; 20, or as many as it needs, if left out; 0 "
+            "leaves it out.",
+        ),
+    ] = None,
+    seen_episodes: Annotated[
+        int,
+        typer.Option(min=0, help="Episodes, in all training tasks, to measure what training saw; 0 leaves it out."),
+    ] = 120,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Also read the physics from contexts, see `sami probe`.")
+    ] = False,
+    lookahead: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=16,
+            metavar="K",
+            help="See through up to K periods of latency: fits a forward model, and puts it in front of the policy.",
+            rich_help_panel=AHEAD,
+        ),
+    ] = None,
+    refit: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Fit the forward model to a recording of your robot, NAME.mcap; again for more.",
+            rich_help_panel=AHEAD,
+        ),
+    ] = None,
+    command_delay: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, metavar="S", help="What an action took to have its effect, in --refit.", rich_help_panel=AHEAD
+        ),
+    ] = None,
+    lookahead_episodes: Annotated[
+        int,
+        typer.Option(min=20, help="Episodes to fit the forward model to, without --refit.", rich_help_panel=AHEAD),
+    ] = 600,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing file; export a policy that has not learned.")
+    ] = False,
+) -> None:
+    """Write a trained run as one ONNX file, once it has agreed with torch, and the weights for `sami train --init`."""
+    from sami_runtime.errors import SamiError
+
+    if (run is None) == (model is None):
+        raise typer.BadParameter("give either --run or --model")
+    if model is not None and lookahead is None and not refit:
+        raise typer.BadParameter("--model goes with --lookahead or --refit; there is nothing else to change in a file")
+    if model is not None and probe:
+        raise typer.BadParameter("--probe goes with --run; a file that is there takes one by: sami probe MODEL")
+    if command_delay is not None and not refit:
+        raise typer.BadParameter("--command-delay goes with --refit")
+    if out.suffix != ".onnx":
+        raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
+    weights = out.with_suffix(".safetensors")
+    written = (out,) if model is not None else (out, weights)
+    for path in (*written, *((out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ())):
+        if path.exists() and not force:
+            raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sami_train.files import unfinished, writing
+    from sami_train.locks import locked
+
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    # The model and its weights belong together: two that write both would leave one's model beside the other's weights.
+    busy = "is being written by {}; wait for it to end, or stop it."
+    context.with_resource(
+        locked(out.with_suffix(".lock"), lambda by: SamiError(f"{out} {busy.format(by)}"), leave=False)
+    )
+    from .studies.looking_ahead import look_ahead, told
+    from .studies.probe import fitted
+    from .studies.probe import told as probed
+
+    console = Console(stderr=True)
+    if model is not None:
+        from sami_runtime.model.artifact import read_artifact
+
+        from ..model_and_env import environment_of
+
+        where = None if refit else environment_of(read_artifact(model).contract, None)
+        with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+            contract = look_ahead(model, out, lookahead, where, lookahead_episodes, refit or (), command_delay, bar)
+        print(f"wrote {out}: {out.stat().st_size:,} bytes", *told(contract), sep="\n")
+        return
+    assert run is not None
+    from sami_train.envs.catalog import environment
+    from sami_train.evaluation.results import Evaluation
+    from sami_train.export.card import write_card
+    from sami_train.export.export import export as write
+    from sami_train.export.fill_contract import training_facts
+    from sami_train.export.fit_atlas import least_episodes
+    from sami_train.export.known import known_tasks
+    from sami_train.files import read_json
+    from sami_train.runs.folder import RunFolder
+    from sami_train.runs.record import RunRecord
+    from sami_train.runs.train import load_agent
+    from sami_train.runs.weights import keep_weights
+
+    folder = RunFolder.open(run)
+    agent = load_agent(folder)
+    facts = training_facts(folder, agent)
+    if not facts["updates"] and not force:
+        raise SamiError(
+            f"the policy of {run} has not learned: {facts['steps']:,} steps, 0 updates; it acts at random. "
+            "Train it for longer, or export it all the same with --force."
+        )
+    evaluation = None
+    if folder.evaluation.is_file():
+        try:
+            stored = read_json(folder.evaluation)
+            evaluation = Evaluation.from_dict(stored).to_dict()
+        except SamiError as error:
+            raise SamiError(f"{folder.evaluation}: {error}") from error
+        if stored.get("agent_steps") != agent.num_timesteps:
+            evaluation = None  # it measured an earlier agent of this run
+    spec = environment(folder.config().env)
+    tasks = known_tasks(facts, spec)
+    atlas_episodes = max(ATLAS_EPISODES, least_episodes(len(tasks))) if atlas_episodes is None else atlas_episodes
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+        total = atlas_episodes * len(tasks) + seen_episodes
+        shown = bar.add_task("measuring contexts", total=total, visible=total > 0)
+
+        def on_round(done: int) -> None:
+            bar.advance(shown, done)
+
+        contract = write(agent, out, facts, evaluation, atlas_episodes, on_round, spec, seen_episodes)
+        if lookahead is not None or refit:
+            where = None if refit else spec
+            contract = look_ahead(out, out, lookahead, where, lookahead_episodes, refit or (), command_delay, bar)
+        if probe:
+            contract = fitted(out, out, spec, PROBE_EPISODES, bar)
+    print(
+        f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
+        if contract.golden
+        else f"wrote {out}"
+    )
+    with unfinished(weights) as beside:
+        keep_weights(beside, agent, contract.weights_sha256, targets=False)
+    print(f"wrote {weights}: {weights.stat().st_size:,} bytes, which sami train --init starts from")
+    print(*told(contract), sep="\n", end="\n" if contract.lookahead else "")
+    print(*(probed(contract) if probe else ()), sep="\n", end="\n" if probe else "")
+    if evaluation is None:
+        print(f"it carries no evaluation: run `sami eval --run {run}` first to have them inside")
+    if contract.atlas is None and contract.context is not None:
+        print(f"it carries no atlas of its contexts: `sami atlas {out}` adds one")
+    if contract.seen is None:
+        print(f"it does not tell what training saw: `sami describe {out}` adds that")
+    if card:
+        for path in write_card(RunRecord.of_folder(run), contract, out):
+            print(f"wrote {path}")

@@ -1,0 +1,172 @@
+"""`sami robustness`: what a model file does behind each kind of gap between simulation and reality."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..advancing import advancing
+from ..engines import JobsOption, RayOption, RaySetting, SlurmOption, SlurmSetting, engine_for, settings_of
+from ..model_file import MODEL_HELP, model_file
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sami_train.evaluation.robustness import Point
+
+
+def robustness(
+    model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help=f"{MODEL_HELP}.", callback=model_file)] = None,
+    env: Annotated[str | None, typer.Option(help="Environment; the model's own if left out.")] = None,
+    tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training",
+    kinds: Annotated[str | None, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = None,
+    gap: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Instead of the kinds: this profile, and each of its keys alone."),
+    ] = "",
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point, each with its start.")] = 50,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Cores: processes, or threads of a simulation that has them; 0 takes all.")
+    ] = 0,
+    out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
+    read: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Measure nothing: print the table of an earlier --out, or of its JSON."),
+    ] = None,
+    jobs: JobsOption = None,
+    slurm: SlurmOption = False,
+    slurm_set: SlurmSetting = None,
+    ray: RayOption = "",
+    ray_set: RaySetting = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Measure success behind latency, jitter, dropout, noise, ...: one kind of gap at a time, the rest as simulated.
+
+    With --out, finished tasks are kept meanwhile: the same command goes on after a cut. With --slurm or --ray they are
+    shared by jobs of a cluster, which sees that folder, too.
+    """
+    told = settings_of(slurm, slurm_set, ray, ray_set)
+    if (model is None) == (read is None):
+        raise typer.BadParameter("give either a MODEL to measure or --read PATH")
+    if gap and kinds is not None:
+        raise typer.BadParameter("--gap measures a profile and its keys; leave out --kinds")
+    if read is not None:
+        print(_read(read, json))
+        return
+    assert model is not None
+    from rich.console import Console
+
+    from sami_runtime.gap.profile import GapProfile
+    from sami_runtime.model.artifact import read_artifact
+    from sami_train.cores import usable_cores
+    from sami_train.evaluation import robustness as measuring
+    from sami_train.evaluation.evaluate import count_results
+    from sami_train.evaluation.kept import keeping
+    from sami_train.files import unfinished
+
+    from ..model_and_env import environment_of, task_set_names
+    from ..out_folder import findings
+
+    contract = read_artifact(model).contract
+    spec = environment_of(contract, env)
+    names = task_set_names(tasks, spec)
+    if gap:
+        profile = GapProfile.load(gap)
+        profile.require_fit(spec.signals, spec.action.elements)
+        chosen = measuring.parts_of(profile)
+    else:
+        chosen = measuring.kinds(None if kinds is None else [name.strip() for name in kinds.split(",")])
+    files = findings(out, "robustness", force)
+    total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))
+    keep = files[0] if files else None
+    cluster = engine_for(keep, jobs, slurm, ray, told)
+    with keeping(keep):
+        with advancing("measuring", total, quiet=json) as arrived:
+            cores = workers or usable_cores()
+            if cluster is not None:
+                from sami_train.studies.sweep.spread import spread
+
+                assert keep is not None
+                gaps = measuring.gaps_of(spec, chosen)
+                spread(cluster, {"model": str(model)}, model, spec.name, names, gaps, episodes, keep, arrived)
+            on_task = arrived if cluster is None else None
+            points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, on_task, keep)
+        document = {
+            "env": spec.name,
+            "model": model.name,
+            "weights_sha256": contract.weights_sha256,
+            f"episodes_per_{spec.measure.per}": episodes,
+            "points": [point.to_dict() for point in points],
+        }
+        if keep is not None:
+            with unfinished(keep) as beside:
+                beside.write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if files is not None:
+        from sami_train.studies.compare.figures.robustness import draw_robustness
+
+        draw_robustness(points, files[1])
+    if json:
+        print(json_module.dumps(document))
+        return
+    Console().print(_table(points, names))
+    for path in files or ():
+        print(f"wrote {path}")
+
+
+def _read(path: Path, json: bool) -> str:
+    """Return what an earlier measurement found: a row for each kind of gap as Markdown has it, or its JSON."""
+    from sami_runtime.documents import read_document
+    from sami_train.evaluation.robustness import Point
+
+    document: dict[str, Any] = read_document(path / "robustness.json" if path.is_dir() else path, "measurements")
+    if json:
+        return json_module.dumps(document)
+    points = [Point.from_dict(each, document["env"]) for each in document["points"]]
+    sets = points[0].evaluation.sets
+    heads = ["gap", "sizes", *(_title(points[0], name) for name in sets)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for kind in dict.fromkeys(point.kind for point in points):
+        behind = [point for point in points if point.kind == kind]
+        sizes = f"{', '.join(f'{point.severity:g}' for point in behind)} {behind[0].unit}" if kind else ""
+        cells = [", ".join(_score(point, name, 2) for point in behind) for name in sets]
+        lines.append(f"| {' | '.join([kind or 'none', sizes, *cells])} |")
+    return "\n".join(lines)
+
+
+def _title(point: Point, task_set: str) -> str:
+    results, starts = point.evaluation.of(task_set), len(point.evaluation.starts(task_set))
+    episodes = sum(result.episodes for result in results)
+    return f"{task_set} ({episodes} episodes a point{f', {starts} starts' if starts else ''})"
+
+
+def _score(point: Point, task_set: str, digits: int | None = None) -> str:
+    """Return a score with its interval, as `0.62 [0.55, 0.69]`."""
+    measure = point.evaluation.measure
+    value, interval = point.score(task_set)
+
+    def show(number: float) -> str:
+        return measure.show(number) if digits is None or not measure.bounds else f"{number:.{digits}f}"
+
+    return show(value) + (f" [{show(interval[0])}, {show(interval[1])}]" if interval else "")
+
+
+def _table(points: list[Point], task_sets: list[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(title="95 % intervals over starts and what their gaps drew", title_justify="left")
+    for name in ("gap", "severity"):
+        table.add_column(name)
+    for name in task_sets:
+        table.add_column(_title(points[0], name), justify="right")
+    kind = points[0].kind
+    for point in points:
+        if point.kind != kind:
+            kind = point.kind
+            table.add_section()
+        scores = [_score(point, name) for name in task_sets]
+        table.add_row(point.kind or "none", f"{point.severity:g} {point.unit}" if point.kind else "", *scores)
+    return table

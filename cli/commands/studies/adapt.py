@@ -1,0 +1,124 @@
+"""`sami adapt`: dynamics that change in the middle of an episode, and what the context is worth then."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...model_file import MODEL_HELP, model_file
+
+if TYPE_CHECKING:
+    from sami_train.studies.contexts.adaptation import Adaptation, Delay, Mean
+
+LEGEND = """±: one standard error. live less: the live context's success (return, without a goal) minus this one's.
+noticed, adapted, identified: share of episodes, and median steps after the change; see docs/adaptation.md."""
+
+
+def adapt(
+    change: Annotated[
+        list[str],
+        typer.Option(
+            help="NAME=FROM:TO or NAME=VALUE, then @STEP: mass=1:10,friction=0.1@5. latency_s=0:0.08 and other delays "
+            "of a gap may change too. May be given often."
+        ),
+    ],
+    env: Annotated[str | None, typer.Option(help="Environment, e.g. panda; the model's own if left out.")] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help=f"{MODEL_HELP}; ENV-satesac if left out.", callback=model_file),
+    ] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes of each variant.")] = 100,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the first episode; one that nothing else uses if left out.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for adaptation.json and adaptation.png.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Change the dynamics in the middle of episodes: live context against a frozen, a reset, and an informed one."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sami_runtime.model.artifact import read_artifact
+    from sami_train.studies.contexts.adaptation import SEED, adaptation
+    from sami_train.studies.contexts.change import Change
+
+    from ...model_and_env import model_and_environment
+    from ...out_folder import findings
+
+    seed = SEED if seed is None else seed
+    model, spec = model_and_environment(model, env)
+    spec.require_changes()
+    changes = [Change.parse(text, spec.tasks, spec.episode_steps) for text in change]
+    files = findings(out, "adaptation", force)
+    weights = read_artifact(model).contract.weights_sha256
+    found: list[Adaptation] = []
+    console = Console(stderr=True)
+    with Progress(console=console, disable=json or not console.is_terminal, transient=True) as bar:
+        shown = bar.add_task("running changed episodes", total=len(changes) * episodes)
+        for what in changes:
+            found.append(adaptation(model, spec, what, episodes, seed, lambda done: bar.advance(shown, done)))
+    document = {
+        "model": model.name,
+        "weights_sha256": weights,
+        "env": spec.name,
+        "episodes": episodes,
+        "seed": seed,
+        "changes": [each.to_dict() for each in found],
+    }
+    if files is not None:
+        from sami_train.studies.compare.figures.adaptation import draw
+
+        files[0].write_text(json_module.dumps(document) + "\n", encoding="utf-8")
+        draw(found, files[1])
+    if json:
+        print(json_module.dumps(document, indent=2))
+        return
+    for each in found:
+        _print(each)
+    print(LEGEND)
+    for path in files or ():
+        print(f"wrote {path}")
+
+
+def _print(found: Adaptation) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    goal = found.rows[0].success is not None
+    print(f"{found.change}: {found.reached} of {found.episodes} episodes were not over before the change")
+    table = Table(box=box.SIMPLE_HEAD, padding=0)
+    table.add_column("context", no_wrap=True)
+    for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "adapted", "identified"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in found.rows:
+        table.add_row(
+            row.variant.value,
+            *((_mean(row.success, 2),) if row.success is not None else ()),
+            _mean(row.ret, _digits(row.ret)),
+            _mean(row.less_than_live, 2 if goal else _digits(row.ret)),
+            _delay(row.detected),
+            _delay(row.adapted),
+            _delay(row.identified),
+        )
+    Console().print(table)
+
+
+def _digits(ret: Mean) -> int:
+    """How many a return is told with."""
+    return 1 if abs(ret.value) < 100 else 0
+
+
+def _mean(mean: Mean, digits: int) -> str:
+    error = "" if mean.error is None else f" ±{mean.error:.{digits}f}"
+    return f"{mean.value:.{digits}f}{error}"
+
+
+def _delay(delay: Delay | None) -> str:
+    if delay is None:
+        return "-"
+    return f"{delay.share:.2f}" + ("" if delay.median is None else f", {delay.median:g}")

@@ -1,0 +1,68 @@
+"""`sami compare`."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from sami_train.studies.compare.tables import Table
+
+RUNS = "Run folders, runs.jsonl files, or folders that hold some; PATH:PATTERN takes runs by name, e.g. 'sweeps/k:*-0'."
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help=RUNS)],
+    out: Annotated[Path | None, typer.Option(help="Folder for report.md, results.csv and plots.")] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Config key to draw curves against, e.g. contrast.trajectories.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier report in --out.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Compare evaluated runs: success or return by method and setting with intervals over seeds; what beats what."""
+    from rich.console import Console
+
+    from sami_train.studies.compare.comparison import Comparison
+    from sami_train.studies.compare.evaluated import read_runs
+    from sami_train.studies.compare.tables import as_data, tables
+    from sami_train.studies.compare.write import check_out, write_report
+
+    if out is not None:
+        check_out(out, replace=force)
+    with nullcontext() if json else Console(stderr=True).status("comparing"):
+        comparison = Comparison(read_runs(runs), by)
+        shown = tables(comparison)
+        written = [] if out is None else write_report(comparison, out, ["sami", *sys.argv[1:]])
+    if json:
+        print(json_module.dumps(as_data(comparison), indent=2, allow_nan=False))
+        return
+    console = Console()
+    for caution in comparison.cautions():
+        console.print(f"[bold]![/bold] {caution}", style="yellow", highlight=False)
+    for table in shown:
+        console.print(_rich(table))
+        for note in table.notes:
+            console.print(note, style="dim", highlight=False, markup=False)
+    for path in written:
+        print(f"wrote {path}")
+
+
+def _rich(table: Table) -> RenderableType:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(title=table.title, title_justify="left")
+    for number, name in enumerate(table.columns):
+        # What tells groups apart is at the end of their names: nothing of it is cut off.
+        shown.add_column(Text(name), justify="right" if number else "left", overflow="fold")
+    for row in table.rows:
+        shown.add_row(*map(Text, row))
+    return shown

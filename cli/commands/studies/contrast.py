@@ -1,0 +1,83 @@
+"""`sami contrast`."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sami_train.studies.contexts.ceiling import Ceiling
+
+
+def contrast(
+    run: Annotated[Path, typer.Argument(help="Run folder with a checkpoint.")],
+    method: Annotated[str, typer.Option(help="Methods, comma-separated.")] = "ccm,satesac,saccm",
+    ranking: Annotated[
+        str, typer.Option(help="What ranks trajectories, comma-separated: return, advantage, value, shuffled, recency.")
+    ] = "return",
+    losses: Annotated[int, typer.Option(min=200, help="Most losses of a contrast; it ends once it converged.")] = 4000,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change the run's contrast, e.g. contrast.trajectories=256."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the result as JSON.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Print what a contrastive loss can reach: alone, on what a run had collected early, halfway and in the end."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn
+
+    from sami_runtime.errors import UnknownName
+    from sami_train.config.resolve import parse_override
+    from sami_train.config.schema import RANKINGS
+    from sami_train.files import write_json
+    from sami_train.runs.folder import RunFolder
+    from sami_train.studies.contexts.ceiling import STAGES, find_ceilings
+
+    methods, rankings = method.split(","), ranking.split(",")
+    changes = dict(parse_override(text) for text in override or [])
+    for name in rankings:
+        if name not in RANKINGS:
+            raise UnknownName("ranking", name, RANKINGS)
+    found = []
+    columns = (TextColumn("contrasts: {task.fields[count]}, losses"), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None, count=0)
+        ceilings = find_ceilings(
+            RunFolder.open(run), methods, rankings, changes, losses, lambda count: progress.advance(task, count)
+        )
+        for ceiling in ceilings:
+            found.append(ceiling)
+            progress.update(task, count=len(found))
+    result = {"run": run.name, "set": changes, "stages": STAGES, "ceilings": [ceiling.as_dict() for ceiling in found]}
+    if out is not None:
+        write_json(out, result)
+    if json:
+        print(json_module.dumps(result, indent=2))
+        return
+    Console().print(_table(found))
+    print("bound: highest mean over 200 losses; held out: on episodes not learned from. A constant encoder has 0.")
+    print("realised: what the run's own training logged at that stage.")
+    if out is not None:
+        print(f"wrote {out}")
+
+
+def _table(ceilings: list[Ceiling]) -> Table:
+    from rich.table import Table
+
+    table = Table(title="ceiling of the contrast, nats", title_justify="left")
+    for name in ("stage", "method", "ranked by"):
+        table.add_column(name)
+    for name in ("episodes", "bound", "held out", "log K", "losses", "realised"):
+        table.add_column(name, justify="right")
+    for each in ceilings:
+        numbers = (each.bound, each.held_out, each.log_k)
+        cells = [*("-" if number is None else f"{number:.2f}" for number in numbers), f"{each.losses:,}"]
+        realised = "-" if each.realised is None else f"{each.realised:.2f}"
+        table.add_row(each.stage, each.method, each.ranking, f"{each.episodes:,}", *cells, realised)
+    return table

@@ -1,0 +1,76 @@
+"""`sami fit-gap`: the gap between a simulator and a robot, from the robot's recordings."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def fit_gap(
+    recordings: Annotated[list[Path], typer.Argument(metavar="RUN.mcap...", help="Recordings of one robot.")],
+    out: Annotated[Path | None, typer.Option(help="The profile to write: NAME.toml.")] = None,
+    reference: Annotated[
+        list[Path] | None,
+        typer.Option(help="Recordings of the simulator without a gap; if left out, it is run with the same commands."),
+    ] = None,
+    env: Annotated[str | None, typer.Option(help="That simulator; the model's own environment if left out.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace --out.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Find latency, command delay, lag, noise, bias, rounding and dropout in recordings, as a gap profile."""
+    from sami_runtime.errors import SamiError
+    from sami_train.studies.fit_gap.document import document_of, told_of
+    from sami_train.studies.fit_gap.fit import fit_gap as fit
+    from sami_train.studies.fit_gap.fit import require_excitation
+    from sami_train.studies.fit_gap.reference import simulated
+    from sami_train.studies.fit_gap.trace import read_log
+
+    from ...model_and_env import environment_of
+
+    if out is not None and out.suffix != ".toml":
+        raise SamiError(f"{out} is no name of a gap profile to write; give NAME.toml.")
+    if out is not None and out.exists() and not force:
+        raise SamiError(f"{out} exists; choose another --out, or replace it with --force.")
+    if reference and env is not None:
+        raise typer.BadParameter("--reference takes the simulator's place; leave out --env")
+    log = read_log(recordings)
+    require_excitation(log)  # before anything is simulated
+    if reference:
+        other = read_log(reference)
+        if other.contract.observation != log.contract.observation or other.contract.action != log.contract.action:
+            raise SamiError(f"{reference[0]} has other signals than {recordings[0]}. Record it with the same model.")
+        fitted = fit(log, other.traces)
+    else:
+        fitted = fit(log, simulated(environment_of(log.contract, env), log.traces))
+    if out is not None:
+        try:
+            out.write_text(document_of(fitted), encoding="utf-8")
+        except OSError as error:
+            raise SamiError(f"{out} cannot be written: {error.strerror}. Choose another --out.") from None
+    if json:
+        found = [{**vars(one), "estimate": one.estimate._asdict()} for one in fitted.found]
+        told = {"gap": fitted.profile.to_dict(), "found": found, "untold": fitted.untold, "held_out": fitted.checks}
+        told["notes"] = fitted.notes
+        print(json_module.dumps(told))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{fitted.episodes} episodes of {', '.join(fitted.names)}", title_justify="left")
+    for name in ("gap", "signal", "found", "95 % interval", "by"):
+        table.add_column(name, no_wrap=name in ("gap", "found"), min_width=10)
+    for one in fitted.found:
+        low, value, high = (f"{each:.3g}" for each in one.estimate)
+        table.add_row(one.key, one.signal, f"{value} {one.unit}", f"{low} to {high}", one.by)
+    console = Console()
+    console.print(table if fitted.found else "nothing: as far as this log tells, the robot is as the simulator")
+    for line in (*told_of(fitted), *fitted.notes):
+        print(line)
+    print("not told:")
+    for each in fitted.untold:
+        print(f"- {each}")
+    if out is not None:
+        print(f"wrote {out}")

@@ -1,0 +1,154 @@
+"""`sami report`: all that is known of a model or of runs, in one HTML file."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...model_file import model_file
+
+if TYPE_CHECKING:
+    from sami_train.envs.spec import EnvironmentSpec
+    from sami_train.studies.report.subject import Subject
+
+WHAT = (
+    "Model files, names of shipped models, run folders, runs.jsonl files, folders that hold some; PATH:PATTERN takes "
+    "runs by name."
+)
+SECONDS = 1.0
+"""That each way to step a model is timed."""
+
+
+def report(
+    what: Annotated[list[Path], typer.Argument(metavar="MODEL|RUN...", help=WHAT)],
+    out: Annotated[Path, typer.Option(help="Folder for report.html, and a PNG and a CSV of each figure.")],
+    env: Annotated[str | None, typer.Option(help="Environment of models; their own if left out.")] = None,
+    episodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Episodes to play in each task; where returns count, in each set."),
+    ] = None,
+    change: Annotated[
+        str | None,
+        typer.Option(help="Change of the dynamics to show, as sami adapt takes it: mass=1:10,friction=0.1@4."),
+    ] = None,
+    film: Annotated[
+        list[str] | None, typer.Option(metavar="TASK", help="Task to film: mass=1,friction=0.1. May be given often.")
+    ] = None,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder or file of `sami robustness`; what is of these weights is shown. Repeatable."),
+    ] = None,
+    without: Annotated[
+        str, typer.Option(metavar="PARTS", help="Leave out, comma-separated: episodes, maps, change, films, cost.")
+    ] = "",
+    workers: Annotated[int, typer.Option(min=0, help="Processes that play; 0 takes all cores.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder that holds something else.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Show all that is known of models and runs in one HTML file. What --out holds already is not measured again."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from sami_runtime.errors import UnknownName
+    from sami_train.cores import usable_cores
+    from sami_train.studies.report.parts import PARTS, Wishes
+    from sami_train.studies.report.write import check_out, write_report
+
+    left_out = [name.strip() for name in without.split(",") if name.strip()]
+    for name in left_out:
+        if name not in PARTS:
+            raise UnknownName("part", name, PARTS)
+    check_out(out, force)
+    subjects = _subjects(what, env)
+    spec = subjects[0].spec
+    wishes = Wishes(
+        episodes=episodes,
+        change=change,
+        films=None if film is None else [_task(text, spec) for text in film],
+        without=frozenset(left_out),
+        processes=workers or usable_cores(),
+        results=tuple(results or ()),
+    )
+    if change is not None:
+        from sami_train.studies.contexts.change import Change
+
+        Change.parse(change, spec.tasks, spec.episode_steps)  # refused now rather than after minutes
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=json or not console.is_terminal, transient=True) as bar:
+        shown: dict[str, Any] = {}
+
+        def tell(part: str, done: int, count: int) -> None:
+            if done == 0 or part not in shown:
+                if not console.is_terminal and not json and part not in shown:
+                    console.print(part, highlight=False)
+                shown[part] = bar.add_task(part, total=count)
+            bar.advance(shown[part], done)
+
+        summary = write_report(subjects, wishes, out, ["sami", *sys.argv[1:]], tell, _cost)
+    if json:
+        print(json_module.dumps(summary, indent=2))
+        return
+    for subject in summary["subjects"]:
+        for part, reason in subject["missing"].items():
+            print(f"{subject['name']}: no {part}: {reason}")
+    print(
+        f"wrote {summary['report']}: {summary['bytes'] / 1e6:.1f} MB in {summary['seconds']:.0f} s, "
+        f"and {len(summary['files'])} files beside it"
+    )
+
+
+def _subjects(what: list[Path], env: str | None) -> list[Subject]:
+    """Read what was named; refuses what cannot be reported."""
+    from sami_runtime.model.artifact import read_artifact
+    from sami_train.studies.report.subject import Subject, require_alike, together
+    from sami_train.studies.sweep.study import find_runs
+
+    from ...model_and_env import environment_of
+
+    subjects = []
+    for path in what:
+        file = path if path.exists() or path.suffix or len(path.parts) > 1 or ":" in str(path) else model_file(path)
+        if file is not None and file.suffix == ".onnx":
+            subjects.append(Subject.of_model(file, environment_of(read_artifact(file).contract, env)))
+        else:
+            subjects += [Subject.of_run(record) for record in find_runs([path])]
+    subjects = together(subjects)
+    require_alike(subjects)
+    return subjects
+
+
+def _task(text: str, spec: EnvironmentSpec) -> dict[str, Any]:
+    """Read a task as a user writes it."""
+    from ...target import fixed, parts
+
+    values = fixed(text.split(","))
+    if "crippled" in values:
+        crippled = dict(part.partition("=")[::2] for part in text.split(","))["crippled"]
+        values["crippled"] = parts(crippled.strip())
+    return dict(spec.tasks.check(values))
+
+
+def _cost(model: Path) -> dict[str, Any]:
+    """Time a model's step, back to back and at its own rate."""
+    import os
+    import platform
+    from dataclasses import asdict
+
+    from sami_runtime.checks import bench
+    from sami_runtime.model.artifact import read_artifact
+
+    artifact = read_artifact(model)
+    chosen = [each for each in bench.candidates(artifact) if each.name.startswith((bench.BOUND, bench.SESSION))]
+    lines = []
+    for rate in (None, artifact.contract.rate_hz):
+        pace = "back to back" if rate is None else f"at {rate:g} Hz"
+        found = bench.summarise(bench.measure(chosen, SECONDS * (1 if rate is None else 2), rate))
+        lines += [{"pace": pace, "name": name, **asdict(timing)} for name, timing in found.items()]
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores{load}"
+    return {"machine": machine, "lines": lines}

@@ -1,0 +1,104 @@
+"""`sami skills`: which skills policies used, by task, beside what the paper says of its figure."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sami_train.evaluation.results import Evaluation
+    from sami_train.studies.contexts.skills import TaskSkills
+
+UNTOLD = "-"
+
+
+def skills(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Evaluated runs: run folders, studies, folders that hold some. Or what `sami eval --json` printed, in "
+            "NAME.json.",
+        ),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Show the share of episodes by skill in each task: a row each mass, a column each friction; runs by method.
+
+    Evaluations of before skills were kept tell the share of pick and place alone. To measure a model's:
+    sami eval --model MODEL --json > NAME.json
+    """
+    from sami_runtime.errors import SamiError
+    from sami_train.envs.catalog import environment
+    from sami_train.studies.contexts.skills import PAPER, skills_by_task
+
+    groups: dict[str, list[Evaluation]] = {}
+    for source in sources:
+        for title, evaluation in _read(source):
+            if not environment(evaluation.env).skills:
+                raise SamiError(f"{source} is of the environment {evaluation.env!r}, which tells no skills apart.")
+            groups.setdefault(title, []).append(evaluation)
+    if len(envs := {evaluation.env for group in groups.values() for evaluation in group}) > 1:
+        raise SamiError(f"these are of the environments {', '.join(sorted(envs))}; show one at a time.")
+    found = {title: skills_by_task(group) for title, group in groups.items()}
+    paper = PAPER if envs == {"panda"} else {}
+    if json:
+        print(json_module.dumps({title: _plain(tasks, paper.get(title)) for title, tasks in found.items()}, indent=2))
+        return
+    from rich.console import Console
+
+    for title, tasks in found.items():
+        Console().print(_table(title, tasks, paper.get(title)))
+
+
+def _read(source: Path) -> list[tuple[str, Evaluation]]:
+    """Return evaluations, each with its method's title, or with the name of its file."""
+    from sami_train.evaluation.results import Evaluation
+    from sami_train.files import read_json
+    from sami_train.studies.compare.evaluated import read_runs
+
+    if source.suffix == ".json":
+        return [(source.stem, Evaluation.from_dict(read_json(source)))]
+    return [(run.method.title, run.evaluation) for run in read_runs([source])]
+
+
+def _plain(tasks: list[TaskSkills], paper: str | None) -> dict[str, Any]:
+    rows = [{**task._asdict(), "task": dict(task.task), "shares": dict(task.shares)} for task in tasks]
+    return {"tasks": rows, "paper": paper}
+
+
+def _table(title: str, tasks: list[TaskSkills], paper: str | None) -> Table:
+    """Return a table with a row each value of the first feature and a column each of the others."""
+    from rich.table import Table
+
+    from sami_train.envs.tasks import shown
+
+    names = list(tasks[0].shares)
+    first, *others = tasks[0].task
+    columns = list(dict.fromkeys(sorted(tuple(task.task[name] for name in others) for task in tasks)))
+    count = max(task.runs for task in tasks)
+    told = " / ".join(name.replace("_and_", " & ") for name in names)
+    runs = f", {count} runs" if count > 1 else ""
+    table = Table(title=f"{title}{runs}: {told} (success), in percent of episodes", title_justify="left")
+    table.add_column(first, justify="right")
+    for values in columns:
+        table.add_column(", ".join(f"{n} {shown(v)}" for n, v in zip(others, values, strict=True)), justify="right")
+    by_place = {(task.task[first], tuple(task.task[name] for name in others)): task for task in tasks}
+    for value in dict.fromkeys(sorted(task.task[first] for task in tasks)):
+        cells = [_cell(by_place.get((value, column))) for column in columns]
+        table.add_row(shown(value), *cells)
+    if paper is not None:
+        table.caption = f"the paper's figure: {paper}"
+    return table
+
+
+def _cell(task: TaskSkills | None) -> str:
+    if task is None:
+        return ""
+    shares = "/".join(UNTOLD if share is None else f"{100 * share:.0f}" for share in task.shares.values())
+    return f"{shares} ({100 * task.success:.0f})"

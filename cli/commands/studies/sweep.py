@@ -1,0 +1,272 @@
+"""`sami sweep`."""
+
+from __future__ import annotations
+
+import functools
+import json as json_module
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...engines import RayOption, RaySetting, SlurmOption, SlurmSetting, settings_of
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+
+    from sami_train.envs.measure import Measure
+    from sami_train.studies.sweep.engine import Engine
+    from sami_train.studies.sweep.grid import Grid
+    from sami_train.studies.sweep.sweep import Row, Sweep
+
+OF_THE_GRID = ("out", "env", "method", "preset", "seed", "steps", "device", "override", "deterministic", "episodes")
+WIDTH = 160
+"""Columns of what is not printed to a terminal."""
+FRAME = 8
+"""Lines of the live table that are no cells."""
+STATES = ("failed", "stopped", "running", "evaluating", "pending", "done", "waiting")
+COLORS = {"done": "green", "failed": "red", "stopped": "yellow", "pending": "dim", "waiting": "dim"}
+
+
+def sweep(
+    context: typer.Context,
+    out: Annotated[Path | None, typer.Option(help="Folder of the sweep, with a run folder for each cell.")] = None,
+    env: Annotated[str, typer.Option(help="Environments, comma-separated; also your own, as MODULE:SPEC.")] = "panda",
+    method: Annotated[str, typer.Option(help="Methods, comma-separated.")] = "satesac",
+    preset: Annotated[str, typer.Option(help="Sets of hyperparameters, comma-separated.")] = "fast-cpu",
+    seed: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "0",
+    steps: Annotated[str | None, typer.Option(help="Environment steps, instead of the preset's.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    override: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUES", help="Values of a config key, e.g. contrast.coefficient=0,1."),
+    ] = None,
+    deterministic: Annotated[
+        bool,
+        typer.Option("--deterministic", help="As in `sami train`: the same cell gives the same weights, bit for bit."),
+    ] = False,
+    episodes: Annotated[
+        int, typer.Option(min=1, help="Evaluation episodes per task; where returns count, per set.")
+    ] = 100,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="SWEEP", help="Go on with a sweep: what is not done runs, from checkpoints.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Cells at once; one for each core if left out, on a cluster all.")
+    ] = None,
+    seeds_per_device: Annotated[
+        int | None,
+        typer.Option(min=1, help="Instead of --jobs: so many cells at once on each GPU of this machine."),
+    ] = None,
+    slurm: SlurmOption = False,
+    slurm_set: SlurmSetting = None,
+    ray: RayOption = "",
+    ray_set: RaySetting = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and where they stand; run none.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the curve of each cell, as `sami watch`.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON only, at the end.")] = False,
+) -> None:
+    """Train and evaluate every combination of some values. Ctrl-C stops at checkpoints; the same command goes on."""
+    given = {name for name in OF_THE_GRID if context.get_parameter_source(name).name == "COMMANDLINE"}  # type: ignore[union-attr]
+    if (resume is None) == (out is None):
+        raise typer.BadParameter("give either --out or --resume")
+    if resume is not None and given:
+        names = ", ".join(sorted("--set" if name == "override" else f"--{name}" for name in given))
+        raise typer.BadParameter(f"--resume takes the grid from the sweep's folder; leave out {names}")
+    told = settings_of(slurm, slurm_set, ray, ray_set)
+    if seeds_per_device is not None and (jobs is not None or slurm or ray):
+        raise typer.BadParameter("--seeds-per-device is of this machine's GPUs, instead of --jobs, --slurm and --ray")
+    from rich.console import Console
+
+    from sami_train.studies.sweep.sweep import Sweep
+
+    if resume is not None:
+        this = Sweep.open(resume)
+    else:
+        assert out is not None
+        options = {"env": env, "method": method, "preset": preset, "seed": seed, "steps": steps, "device": device}
+        this = Sweep.begin(out, _grid(options, override or [], deterministic), episodes)
+    live = Console(stderr=json)
+    if not live.is_terminal:
+        live.width = WIDTH
+    if not dry_run:
+        if slurm or ray:
+            this.told |= told
+        engine = _engine(this, jobs, slurm, ray, seeds_per_device)
+        with _Display(this, engine.jobs, live, watch) as display:
+            ended = this.run(engine, display.update)
+    if json:
+        print(json_module.dumps(_summary(this), indent=2))
+    elif dry_run or watch or not live.is_terminal:
+        live.print(_table(this))
+    if dry_run:
+        if not json:
+            print(f"{len(this.rows)} cells, {this.count('done')} of them done")
+        return
+    where = " --slurm" if slurm else f" --ray {ray}" if ray else ""
+    again = f"sami sweep --resume {this.path}{where}"
+    for row in this.rows:
+        if row.state == "failed":
+            live.print(f"{row.cell.name} failed: {row.reason}\n  log: {row.log}", markup=False, soft_wrap=True)
+    if not ended:
+        still = this.count("running", "evaluating")
+        left = f"; {still} jobs have not stopped yet and go on to their next checkpoint" if still else ""
+        live.print(
+            f"stopped with {this.count('done')} of {len(this.rows)} cells done{left}. Go on with:", soft_wrap=True
+        )
+        live.print(f"  {again}", markup=False, soft_wrap=True)
+        raise typer.Exit(130)
+    if this.count("done") < len(this.rows):
+        live.print(f"Try those that are not done again with:\n  {again}", markup=False, soft_wrap=True)
+        raise typer.Exit(1)
+    live.print(
+        f"all {len(this.rows)} cells are trained and evaluated in {this.path}; their results, a line each, are in "
+        f"{this.study.name} there",
+        soft_wrap=True,
+    )
+
+
+def _engine(sweep: Sweep, jobs: int | None, slurm: bool, ray: str, per_gpu: int | None) -> Engine:
+    from sami_train.cores import usable_cores
+    from sami_train.studies.sweep.engine import SweepError, engine_of
+
+    cells = len(sweep.rows)
+    if per_gpu is not None:
+        from sami_train.gpus import usable_gpus
+
+        gpus = usable_gpus()
+        if not gpus:
+            raise SweepError("--seeds-per-device needs a GPU, and torch finds none here; --jobs says how many cells.")
+        if on_cpu := [row.cell.name for row in sweep.rows if row.cell.config.device == "cpu"]:
+            raise SweepError(f"{on_cpu[0]} is trained on the CPU; --seeds-per-device goes with --device cuda or auto.")
+        return engine_of(False, "", min(per_gpu * len(gpus), cells), {}, gpus)
+    return engine_of(slurm, ray, min(jobs or (cells if slurm or ray else usable_cores()), cells), sweep.told)
+
+
+def _grid(options: dict[str, str | None], overrides: list[str], deterministic: bool) -> Grid:
+    from sami_runtime.errors import SamiError
+    from sami_train.studies.sweep.grid import Grid, parse_axis
+
+    axes = dict(parse_axis(f"{name}={values}") for name, values in options.items() if values is not None)
+    if deterministic:
+        axes["collection.collectors"] = [0]
+    for text in overrides:
+        key, values = parse_axis(text)
+        if key in (*options, "collection.collectors") and (key in options or deterministic):
+            option = key if key in options else "deterministic"
+            raise SamiError(f"{key} has an option of its own; give --{option} instead of --set {key}=...")
+        if key in axes:
+            raise SamiError(f"--set {key}=... was given twice; give all values at once, e.g. {key}=1,2.")
+        axes[key] = values
+    return Grid(axes)
+
+
+class _Display:
+    """A live table on a terminal; on anything else a line whenever a cell changes its state."""
+
+    def __init__(self, sweep: Sweep, jobs: int, console: Console, curves: bool) -> None:
+        from rich.live import Live
+
+        self.sweep, self.jobs, self.console, self.curves = sweep, jobs, console, curves
+        self._live = Live(console=console, auto_refresh=False, screen=curves)
+        self._shown: dict[str, str] = {}
+
+    def __enter__(self) -> _Display:
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def update(self) -> None:
+        """Show the rows as they are now."""
+        if self._live.is_started and self.curves:
+            from sami_train.runs.watching import Curves, watched
+
+            if any(self.sweep.path.glob("*/run.json")):
+                note = ", ".join(f"{self.sweep.count(state)} {state}" for state in STATES if self.sweep.count(state))
+                self._live.update(Curves(watched([self.sweep.path]), f"cells: {note}"), refresh=True)
+        elif self._live.is_started:
+            self._live.update(_table(self.sweep, self.jobs, self.console.height), refresh=True)
+        if self._live.is_started:
+            return
+        for row in self.sweep.rows:
+            if self._shown.get(row.cell.name, "waiting") != row.state:
+                done = f" after {row.status.steps:,} steps" if row.status.steps else ""
+                shown = _shown(row)
+                told = ", ".join(f"{name} {shown(value)}" for name, value in row.status.sets.items()) or row.reason
+                line = f"{row.cell.name} {row.state}{done}{': ' if told else ''}{told}"
+                self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._shown[row.cell.name] = row.state
+
+
+def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    left = sweep.seconds_left if jobs else None
+    counts = [f"{sweep.count(state)} {state}" for state in STATES if sweep.count(state)]
+    about = [f"about {_duration(left / jobs)} left"] if left else []
+    totals = {row.cell.config.steps for row in sweep.rows}
+    each = [f"{min(totals):,} steps each"] if len(totals) == 1 else []
+    table = Table(box=SIMPLE_HEAD, padding=0)
+    table.add_column("cell", overflow="fold", min_width=20)
+    for name in ("state", "steps", "exploring", "left", *_sets(sweep)):
+        table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
+    rows = sweep.rows
+    if height is not None and len(rows) > height - FRAME:
+        rows = sorted(rows, key=lambda row: STATES.index(row.state))  # what does not fit is cut off at the bottom
+    for row in rows:
+        status, total = row.status, row.cell.config.steps
+        speed = status.steps / status.seconds if status.seconds else 0.0
+        shown = _shown(row)
+        table.add_row(
+            row.cell.name,
+            row.state,
+            f"{min(1.0, status.steps / total):.0%}" + ("" if each else f" of {total:,}"),
+            "" if status.exploring is None else shown(status.exploring),
+            _duration((total - status.steps) / speed) if speed and row.state == "running" else "",
+            *(shown(status.sets[name]) if name in status.sets else "" for name in _sets(sweep)),
+            style=COLORS.get(row.state),
+        )
+    notes = [Text(f"{row.cell.name} {row.reason.splitlines()[0]}") for row in sweep.rows if row.reason]
+    return Group(Text(f"{sweep.path}: {', '.join(counts + each + about)}"), *notes, table)
+
+
+def _measure(row: Row) -> Measure:
+    from sami_train.envs.catalog import environment
+
+    return environment(row.cell.config.env).measure
+
+
+def _shown(row: Row) -> Callable[[float], str]:
+    return functools.partial(_measure(row).show, coarse=True)
+
+
+def _sets(sweep: Sweep) -> list[str]:
+    return list(dict.fromkeys(name for row in sweep.rows for name in row.status.sets))
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(max(0.0, seconds) / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
+
+
+def _summary(sweep: Sweep) -> dict[str, Any]:
+    def cell(row: Row) -> dict[str, Any]:
+        return {
+            "name": row.cell.name,
+            "folder": str(sweep.folder(row.cell)),
+            "settings": dict(row.cell.overrides),
+            "state": row.state,
+            "steps": row.status.steps,
+            _measure(row).name: dict(row.status.sets),
+            "reason": row.reason,
+            "log": None if row.log is None else str(row.log),
+        }
+
+    return {"sweep": str(sweep.path), "done": sweep.count("done"), "cells": [cell(row) for row in sweep.rows]}

@@ -1,1 +1,0 @@
-"""What commands drive: environments, adapters, and the model files that belong to them."""

@@ -1,0 +1,198 @@
+"""What `sami run` tells of episodes: a row each, and their summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sami_runtime.loop.run_episode import EpisodeReport
+    from sami_runtime.model.contract import Contract
+    from sami_runtime.recording.replay import Shadow
+    from sami_runtime.run import Run
+    from sami_runtime.session.telemetry import Telemetry
+
+    from .film import Film
+    from .target import World
+
+SPARKS = "▁▂▃▄▅▆▇█"
+SPARKS_SHOWN = 50
+"""Most bars that a line shows of how the context moves."""
+
+LEAST_ABOVE_FLOOR = 0.1
+"""Success above the floor (what doing nothing scores) that is more than luck."""
+AT_FLOOR = "*: the model's own evaluation is at the floor in this task, hardly better than doing nothing."
+
+SAID = ("success", "failure", "redo", "stop")
+"""What a person may have said of an episode, by ending it."""
+
+Row = dict[str, Any]
+
+
+def row_of(
+    number: int,
+    report: EpisodeReport,
+    world: World,
+    skills: Counter[str],
+    total: float | None,
+    follower: Shadow | None,
+    telemetry: Telemetry,
+) -> Row:
+    """Return an episode as plain values: its task, what came of it, how the loop went; None for what nobody could tell.
+
+    Args:
+        number: of the episode.
+        report: of the loop.
+        world: what was driven.
+        skills: steps by skill.
+        total: the return; None where the world gives no rewards.
+        follower: a second model that followed.
+        telemetry: what the context told.
+    """
+    loop, info = report.loop, report.info
+    row: Row = {"episode": number, **(info["task"] if "task" in info else dict.fromkeys(world.features))}
+    if world.skills:
+        from sami_train.envs.skills import episode_skill
+
+        row["skill"] = episode_skill(skills, world.skills) or "none"
+    row["steps"] = report.steps
+    if world.success or report.success is not None:
+        row["success"] = report.success
+    row |= {
+        "ended": report.ended.value,
+        "return": total and round(total, 3),
+        "context": [round(float(c), 4) for c in (report.contexts[-1] if report.steps else ())],
+        "telemetry": telemetry.summary(),
+        "infer_us": round(1e6 * loop.times["infer"].mean, 1),
+        "outcomes": {outcome.value: count for outcome, count in loop.outcomes.items()},
+        "missed": loop.missed,
+        "limited": dict(loop.limited),
+        **{name: report.info[name] for name in ("zeroed",) if name in report.info},
+    }
+    return row if follower is None else {**row, "shadow": follower.episode.summary()}
+
+
+def at_floor(contract: Contract) -> list[dict[str, Any]]:
+    """Return the tasks that the model hardly ever solved when it was evaluated, so that nobody expects it here."""
+    measured = (contract.evaluation or {}).get("tasks", [])
+    known = [row for row in measured if row.get("above_floor") is not None]
+    return [row["task"] for row in known if row["above_floor"] < LEAST_ABOVE_FLOOR]
+
+
+def header(world: World, telemetry: Telemetry, hopeless: Sequence[Mapping[str, Any]]) -> str:
+    """Return the line above the episodes; before it, what the mark of the `hopeless` says."""
+    note = f"{AT_FLOOR}\n" if hopeless and world.features else ""
+    if telemetry.probe is not None and telemetry.probe.silent:
+        note += f"probe: the context does not carry {', '.join(telemetry.probe.silent)}, which is not estimated\n"
+    names = " ".join(f"{name:>8}" for name in world.features)
+    known = "" if telemetry.atlas is None else "  phase        score "
+    outcome = "  success" if world.success else "    return"
+    moves = "  context moves" if telemetry.size else ""
+    return f"{note}{names}  {'skill          ' if world.skills else ''}steps{outcome}{known}{moves}"
+
+
+def line(row: Mapping[str, Any], world: World, report: EpisodeReport, hopeless: Sequence[Mapping[str, Any]]) -> str:
+    """Return an episode in one line, marked where its task is one of the `hopeless`."""
+    import numpy as np
+
+    speed = np.linalg.norm(np.diff(report.contexts, axis=0), axis=1) if report.contexts.size else np.zeros(0)
+    # A long episode is shown in stretches of equal length.
+    speed = np.array([part.mean() for part in np.array_split(speed, min(len(speed), SPARKS_SHOWN) or 1) if len(part)])
+    scale = max(float(speed.max(initial=0.0)), 1e-9)
+    sparks = "".join(SPARKS[min(int(s / scale * len(SPARKS)), len(SPARKS) - 1)] for s in speed)
+    task = " ".join(f"{_value(row, name):>8}" for name in world.features)
+    if row["telemetry"]["phase"] is not None:
+        sparks = f"{_known(row['telemetry'])}  {sparks}"
+    if world.success:
+        won = {True: "yes", False: "no", None: "-"}[row["success"]] + _mark(row, world.features, hopeless)
+        outcome = f"{won:<7}"
+    else:
+        earned = "-" if row["return"] is None else f"{row['return']:.1f}"
+        outcome = f"{earned:>8}"
+    said = f"  {row['ended']}" if row["ended"] in SAID else ""
+    skill = f"{row['skill']:<14} " if world.skills else ""
+    known = probed(row["telemetry"].get("probe", {}))
+    return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}{said}  {known}".rstrip()
+
+
+def probed(told: Mapping[str, Mapping[str, float]]) -> str:
+    """Return what a probe read, by feature: of a number its interval, of parts those that are likelier than not."""
+    words = []
+    for name, numbers in told.items():
+        if "estimate" in numbers:
+            words.append(f"{name} {numbers['estimate']:.3g} [{numbers['low']:.3g}, {numbers['high']:.3g}]")
+        else:
+            words.append(f"{name} {'+'.join(part for part, share in numbers.items() if share > 0.5) or 'none'}")
+    return ", ".join(words)
+
+
+def successes(rows: Sequence[Row]) -> str:
+    """Return how many episodes of a robot succeeded, where anybody told; else nothing."""
+    judged = [row["success"] for row in rows if row["success"] is not None]
+    untold = f"; of {len(rows) - len(judged)} nobody told" if len(judged) < len(rows) else ""
+    return f"{sum(judged)} of {len(judged)} episodes succeeded{untold}" if judged else ""
+
+
+def summary(rows: list[Row], world: World, hopeless: Sequence[Mapping[str, Any]]) -> None:
+    """Print the episodes' means, by task; a mark is at those of the `hopeless`."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{len(rows)} episodes", title_justify="left")
+    features = world.features
+    shares = [skill.column for skill in world.skills if skill.column is not None]
+    for name in (*features, "episodes", "success" if world.success else "return", *shares, "steps"):
+        table.add_column(name, justify="right")
+    marked = any(_mark(row, features, hopeless) for row in rows)
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: [row[name] for name in features]):
+        groups.setdefault(tuple(_value(row, name) for name in features), []).append(row)
+    for key, same in groups.items():
+        mark = _mark(same[0], features, hopeless)
+        counted, outcome, *others = _means(same, world)
+        table.add_row(*key, counted, outcome + (mark or " " * marked), *others)
+    table.add_section()
+    counted, outcome, *others = _means(rows, world)
+    table.add_row("all", *[""] * (len(features) - 1), counted, outcome + " " * marked, *others, style="bold")
+    Console().print(table)
+
+
+def _known(told: Mapping[str, Any]) -> str:
+    """Return the phase at the end, and the highest score; an exclamation mark after an alarm."""
+    score = "-" if told["score"] is None else f"{told['score']:.2f}"
+    return f"{told['phase']:<11}  {score:>5}{' ' if told['alarm_at'] is None else '!'}"
+
+
+def _mark(row: Mapping[str, Any], features: Sequence[str], hopeless: Sequence[Mapping[str, Any]]) -> str:
+    return "*" if {name: row[name] for name in features} in hopeless else ""
+
+
+def _value(row: Mapping[str, Any], name: str) -> str:
+    from sami_train.envs.tasks import shown
+
+    return "-" if row[name] is None else shown(row[name])
+
+
+def _means(rows: list[Row], world: World) -> list[str]:
+    n = len(rows)
+    if world.success:
+        outcome = f"{sum(bool(row['success']) for row in rows) / n:.2f}"
+    else:
+        outcome = f"{sum(row['return'] or 0.0 for row in rows) / n:.1f}"
+    columns = [skill.name for skill in world.skills if skill.column is not None]
+    shares = [f"{sum(row['skill'] == name for row in rows) / n:.2f}" for name in columns]
+    return [str(n), outcome, *shares, f"{sum(row['steps'] for row in rows) / n:.1f}"]
+
+
+def ending(driving: Run, film: Film | None, record: Path | None) -> str:
+    """Return what the run came to, printed also where it was cut off; nothing if it never began."""
+    if not driving.total.ticks:
+        return ""
+    parts = [str(driving.total)]
+    if driving.shadow:
+        parts.append(f"shadow: {driving.shadow.comparison}")
+    whole = record if driving.recorded else None
+    parts += [f"wrote {path}" for path in (whole, film.path if film and film.frames else None) if path]
+    return "\n".join(parts) + "\n"

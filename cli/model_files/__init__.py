@@ -1,1 +1,0 @@
-"""Commands that write, show and check model files."""

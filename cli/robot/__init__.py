@@ -1,1 +1,0 @@
-"""Commands around a running policy: drive, replay, time it, and check what it runs on."""

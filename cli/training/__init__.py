@@ -1,1 +1,0 @@
-"""Commands that train: one policy, or a grid of them."""

@@ -1,0 +1,66 @@
+"""A Franka FR3 over its own protocol: `--adapter sami_runtime.robots.franka:make --adapter-config arm.toml`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sami_runtime.distribution import install_hint
+from sami_runtime.errors import AdapterError
+
+if TYPE_CHECKING:
+    from sami_runtime.clock import Clock
+    from sami_runtime.model.contract import Contract
+    from sami_runtime.robots.franka.adapter import FrankaAdapter
+
+EXTRA = "franka"
+"""What brings the libraries."""
+
+
+def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> FrankaAdapter:
+    """Connect to a Franka FR3; nothing moves.
+
+    Args:
+        clock: The loop's.
+        contract: Of the model that is to drive.
+        config: The settings, see docs/franka.md.
+
+    Raises:
+        AdapterError: With everything that does not match; a library is missing; or the robot cannot be reached.
+    """
+    require_libraries()
+    from sami_runtime.robots.franka.adapter import FrankaAdapter
+    from sami_runtime.robots.franka.settings import Settings
+
+    return FrankaAdapter(clock, contract, Settings.of(config))
+
+
+def emergency_stop() -> Callable[[], object]:
+    """Return what brings the arm of the parent process to rest, for a watchdog, by a way of its own to the arm's.
+
+    The arm's process stops the arm by itself where commands cease (`stale_s`); this one is there before that.
+    """
+    from sami_runtime.robots.franka.link import emergency_address
+
+    address, bell = emergency_address(os.getppid()), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    return lambda: bell.sendto(b"!", address)
+
+
+def require_libraries() -> None:
+    """Refuse to go on without the libraries that the extra brings.
+
+    Raises:
+        AdapterError: It names what is missing, and the extra.
+    """
+    missing = [name for name in ("pylibfranka", "mink", "mujoco") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise AdapterError(
+            f"a Franka needs the package {' and '.join(missing)}, not installed here. Install it with: "
+            f"{install_hint(EXTRA)}"
+        )
+
+
+__all__ = ["emergency_stop", "make"]

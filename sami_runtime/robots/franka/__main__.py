@@ -1,0 +1,59 @@
+"""What a person does beside a run: `python -m sami_runtime.robots.franka state|recover SETTINGS.toml`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from sami_runtime.documents import read_document
+from sami_runtime.errors import SafetyStop, SamiError
+from sami_runtime.robots.franka import require_libraries
+from sami_runtime.robots.franka.settings import Settings
+
+
+def state(settings: Settings, recover: bool) -> str:
+    """Return what the robot tells, after it recovered if that is asked for.
+
+    Raises:
+        SafetyStop: It does not recover.
+    """
+    import pylibfranka
+
+    robot = pylibfranka.Robot(settings.robot, pylibfranka.RealtimeConfig.kIgnore)
+    told = robot.read_once()
+    text = f"mode {told.robot_mode.name}, last errors {told.last_motion_errors}, joints {[round(q, 3) for q in told.q]}"
+    if recover and told.robot_mode == pylibfranka.RobotMode.Reflex:
+        try:
+            robot.automatic_error_recovery()
+        except Exception as error:
+            raise SafetyStop(f"the robot does not recover: {error}. {text}") from error
+        text += f"\nrecovered: mode {robot.read_once().robot_mode.name}"
+    elif recover:
+        text += "\nnothing to recover from"
+    return text
+
+
+def main() -> int:
+    """Do what the command line says; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m sami_runtime.robots.franka", description=__doc__)
+    parser.add_argument(
+        "what", choices=("state", "recover"), help="recover: leave a reflex, once you have seen its cause"
+    )
+    parser.add_argument("settings", type=Path, help="the file of --adapter-config")
+    given = parser.parse_args()
+    try:
+        require_libraries()
+        settings = Settings.of(read_document(given.settings, "settings"))
+        print(state(settings, given.what == "recover"))
+    except SamiError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except Exception as error:
+        print(f"the robot cannot be reached: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,307 @@
+"""A Franka FR3 with its hand, and a camera that tells where the cube is, as what a Panda policy drives."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import Executed, Observation, refuse
+from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION
+from sami_runtime.clock import Clock
+from sami_runtime.errors import AdapterError
+from sami_runtime.model.contract import Contract
+from sami_runtime.robots.franka.beside import Beside
+from sami_runtime.robots.franka.link import FOLLOW as FOLLOW_JOINTS
+from sami_runtime.robots.franka.link import (
+    GO,
+    RECOVER,
+    STOP,
+    ArmState,
+    HandState,
+    Phase,
+    now,
+    pack_joints,
+    pack_width,
+    unpack_arm,
+    unpack_hand,
+)
+from sami_runtime.robots.franka.requirements import faults_of_contract, faults_of_robot
+from sami_runtime.robots.franka.settings import Settings
+from sami_runtime.robots.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Latest
+
+MODEL = Path(__file__).with_name("fr3.urdf")
+JOINTS = tuple(f"joint{number}" for number in range(1, 8))
+HEARD_S = 2.0
+"""How long [s] robot and camera may be silent at the beginning."""
+PLACED_S = 0.1
+"""How long [s] a cube that was placed takes to rest."""
+HOME_S = 20.0
+"""Longest way home [s]."""
+REST_S = 2.0
+"""Longest time [s] that the arm may take to come to rest."""
+WALL_S = 0.15
+"""The hand is slowed down so that it would be at the edge of its workspace no sooner than in this time [s]."""
+TURN_S = 0.25
+"""Time in which a hand that is turned wrong is turned back [s]; much sooner, the joints could not follow."""
+POLL_S = 0.005
+
+
+class FrankaAdapter:
+    """Drives an FR3 by joint positions within its limits, 1000 times a second, from a process of its own.
+
+    An action is the velocity of the hand until the next one. Whatever stops the robot, its own reflexes, lost packets,
+    a loop that falls silent, is a SafetyStop with its reason at the next read or write, and at all until `recover`.
+
+    Args:
+        clock: The loop's.
+        contract: Of the model that is to drive.
+        settings: Of the robot.
+
+    Raises:
+        AdapterError: With everything that does not match; nothing was moved.
+    """
+
+    def __init__(self, clock: Clock, contract: Contract, settings: Settings) -> None:
+        self.observation, self.action = PANDA_OBSERVATION, PANDA_ACTION
+        refuse(faults_of_contract(contract, settings))
+        assert contract.sheet is not None
+        numbers = contract.sheet.numbers
+        self.settings, self.clock, self._period = settings, clock, 1.0 / contract.rate_hz
+        self._base = Frame.of(numbers["arm_base"].values)
+        self._home = np.array(numbers["home_joints"].values)
+        self._reach = settings.motion.gain * np.array(numbers["reached_displacement"].values)
+        self._ik = DifferentialIK(MODEL, "fingertips", JOINTS, self._home)
+        known = settings.camera
+        self._camera = Frame.fit(known.theirs, known.ours) if known.theirs else Frame.of()
+        self._sync = ClockSync(delay_s=known.delay_s)
+        self._moves, self._turns = Differentiator(known.smooth_s), Differentiator.of_rotations(known.smooth_s)
+        self._latest = Latest(self.observation, clock)
+        self._task = dict(known.task)
+        self._imaging = threading.Lock()
+        self._arm: Beside[ArmState] | None = None
+        self._hand: Beside[HandState] | None = None
+        self._link = Datagrams(known.here, known.there, self._see, clock)
+        try:
+            document = settings.model_dump(mode="json")
+            self._arm = Beside("arm", document, unpack_arm)
+            self._hand = Beside("hand", document, unpack_hand)
+            refuse(faults_of_robot(settings, self._arm.facts, self._hand.facts, self._home))
+            self._require_camera()
+        except BaseException:
+            self.close()
+            raise
+        self._seen: dict[str, NDArray[np.float32]] = {}
+
+    @property
+    def arm(self) -> ArmState:
+        """What the arm told last, also of one that was stopped: cycles, packets lost, the longest cycle."""
+        assert self._arm is not None
+        assert self._arm.last is not None
+        return self._arm.last
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """The ids of the processes that speak to arm and hand."""
+        return {each.part: each.pid for each in (self._arm, self._hand) if each is not None}
+
+    def place_with(self, task: Mapping[str, Any]) -> None:
+        """Have a simulated cube placed with another mass and on another table from the next reset on."""
+        self._task = dict(task)
+
+    def reset(self, seed: int | None = None) -> None:
+        """Go home, close the hand, and have the cube placed.
+
+        Raises:
+            SafetyStop: The robot stopped on the way.
+            AdapterError: It does not arrive, or may not move and is elsewhere.
+        """
+        arm, hand = self._connected()
+        if self.settings.move_home:
+            self._wait(lambda: self._homeward(arm, hand), HOME_S, "the arm did not come home")
+        elif (off := float(abs(arm.state.positions - self._home).max())) > 0.05:
+            raise AdapterError(
+                f"a joint is {off:.3g} rad from home, and the arm may not move there (move_home = false). Bring it "
+                f"there by hand, to {np.round(self._home, 3).tolist()} rad, or set move_home."
+            )
+        goal = np.random.default_rng(seed).uniform(self.settings.goal.low, self.settings.goal.high)
+        self._link.send(place=0 if seed is None else seed, task=self._task)
+        self.clock.sleep_until(self.clock.now() + PLACED_S + self.settings.camera.delay_s)
+        with self._imaging:
+            self._moves.reset()
+            self._turns.reset()
+            self._latest.reset()
+        self._latest.always(desired_goal=goal)
+
+    def read(self) -> Observation:
+        """Return where arm, hand and cube are.
+
+        Raises:
+            SafetyStop: The robot was stopped, and why.
+            AdapterError: The camera told what cannot be read.
+        """
+        arm, hand = self._connected()
+        self._link.require_heard()
+        self._wait(lambda: self._heard(arm, hand), HEARD_S, "the robot told nothing new")
+        seen = self._latest.observation()
+        self._seen = dict(seen.values)
+        return seen
+
+    def write(self, action: NDArray[np.float32]) -> Executed:
+        """Have the hand go on with a velocity, and its fingers to a width.
+
+        Raises:
+            SafetyStop: The robot was stopped, and why; nothing was sent.
+        """
+        arm, hand = self._connected()
+        told, fingers = arm.state, hand.state
+        place = self._base @ self._ik.pose(told.positions)
+        width = float(self._seen["gripper_width"][0])
+        change = float(np.clip(width + 0.2 * action[3], 0.0, 0.08)) - width
+        pace = self.settings.hand.arm_waits if moves(change, fingers, self.settings.hand.least_change) else 1.0
+        at, base = place.translation, self._base.translation
+        wanted = pace * allowed(self._reach * action[:3], at, base, self.settings, self._period)
+        ahead = TURN_S / self._period
+        motion = self._ik.move(told.positions, self._base.inverse.vectors(ahead * wanted), TURN_S)
+        arm.send(pack_joints(FOLLOW_JOINTS, motion.velocities))
+        hand.send(pack_width(width + change))
+        sent = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
+        sent = np.where(abs(sent - action) < 0.02, action, np.clip(sent, -1.0, 1.0)).astype(np.float32)
+        off = np.linalg.norm(self._seen["achieved_goal"] - self._seen["desired_goal"])
+        done = bool(off < self.settings.goal.within_m)
+        return Executed(sent, done, {"is_success": done})
+
+    def stop(self) -> None:
+        """Bring the arm to rest, within its limits; the hand keeps what it holds.
+
+        Raises:
+            AdapterError: It does not come to rest.
+        """
+        for part in (self._arm, self._hand):
+            if part is not None:
+                part.send(STOP)
+        if self._arm is None or self._arm.fault:  # it rests already
+            return
+        arm = self._arm
+        with_fault = (Phase.IDLE, Phase.FAULT)
+        self._wait(lambda: bool(arm.fault) or arm.state.phase in with_fault, REST_S, "the arm did not come to rest")
+
+    def emergency_stop(self) -> None:
+        """Bring the arm to rest, from any thread, without waiting for it."""
+        if self._arm is not None:
+            self._arm.send(STOP)
+
+    def recover(self) -> None:
+        """Let a stopped robot be driven again. For a person to call, who has seen why it stopped and that it may move.
+
+        Raises:
+            SafetyStop: It cannot.
+        """
+        arm, hand = self._connected()
+        for part in (arm, hand):
+            part.forget_fault()
+            part.send(RECOVER)
+        self._wait(lambda: arm.state.phase is Phase.IDLE, REST_S, "the arm did not recover")
+
+    def close(self) -> None:
+        """Bring the arm to rest, and end the connections."""
+        for part in (self._arm, self._hand):
+            if part is not None:
+                part.close()
+        self._link.close()
+
+    def _homeward(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
+        """Send it home; return whether it is there."""
+        arm.send(pack_joints(GO, self._home))
+        hand.send(pack_width(0.0))
+        there = float(abs(arm.state.positions - self._home).max()) < 0.02
+        return arm.state.phase is Phase.GOING and arm.state.arrived and there and hand.state.speed == 0.0
+
+    def _heard(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
+        """Take what the robot told; return whether it did since the reset."""
+        told, offset = arm.state, self.clock.now() - now()
+        place = self._base @ self._ik.pose(told.positions)
+        velocity = self._base.vectors(self._ik.velocity(told.positions, told.velocities))
+        self._latest.put(told.measured + offset, ee_position=place.translation, ee_velocity=velocity)
+        width, measured = reckoned(hand.state, now())
+        self._latest.put(measured + offset, gripper_width=[width])
+        return not {"ee_position", "gripper_width"} & set(self._latest.missing)
+
+    def _see(self, told: dict[str, object], received: float) -> None:
+        """Take an image of the camera."""
+        measured = self._sync.ours(float(str(told["time"])), received)
+        cube = self._camera @ Frame.of(np.array(told["position"]), xyzw=np.array(told["xyzw"]))
+        at = cube.translation
+        with self._imaging:
+            moves, turns = self._moves(at, measured), self._turns(cube.rotation, measured)
+            self._latest.put(measured, cube_position=at, achieved_goal=at, cube_rotation=cube.rpy)
+            self._latest.put(measured, cube_velocity=moves, cube_angular_velocity=turns)
+
+    def _require_camera(self) -> None:
+        """Have the camera begin to tell.
+
+        Raises:
+            AdapterError: It does not.
+        """
+        camera = self.settings.camera
+        self._link.send(hello=True)
+        try:
+            self._wait(lambda: "cube_position" not in self._latest.missing, HEARD_S, "")
+        except AdapterError:
+            refuse([f"no camera at {camera.there} tells {camera.here} where the cube is"])
+
+    def _wait(self, done: Callable[[], bool], longest_s: float, otherwise: str) -> None:
+        end = time.monotonic() + longest_s
+        while not done():
+            if time.monotonic() > end:
+                raise AdapterError(f"{otherwise} within {longest_s:g} s.")
+            time.sleep(POLL_S)
+
+    def _connected(self) -> tuple[Beside[ArmState], Beside[HandState]]:
+        if self._arm is None or self._hand is None:
+            raise AdapterError("the robot was closed; make a new adapter.")
+        return self._arm, self._hand
+
+
+def allowed(
+    wanted: NDArray[np.float64],
+    place: NDArray[np.float64],
+    base: NDArray[np.float64],
+    settings: Settings,
+    period: float,
+) -> NDArray[np.float64]:
+    """Return a displacement (3,) [m] within a period, no faster than allowed, and slower before an edge.
+
+    Args:
+        wanted: (3,) [m].
+        place: (3,) where the hand is [m].
+        base: (3,) where the arm stands [m].
+        settings: Of the robot.
+        period: [s].
+    """
+    known, share = settings.workspace, period / WALL_S
+    wanted = np.clip(wanted, (np.array(known.low) - place) * share, (np.array(known.high) - place) * share)
+    way = (place - base)[:2]
+    far = float(np.linalg.norm(way))
+    outward, room = float(wanted[:2] @ way) / far, (known.reach - far) * share
+    wanted[:2] -= max(0.0, outward - room) * way / far
+    speed = float(np.linalg.norm(wanted)) / period
+    return np.asarray(wanted * min(1.0, settings.motion.hand_speed / max(speed, 1e-9)))
+
+
+def moves(change: float, fingers: HandState, least: float) -> bool:
+    """Return whether fingers move, or are about to by a change of their width [m], of which the least is told [m]."""
+    return fingers.speed != 0.0 or change > least or (change < -least and not fingers.grasped)
+
+
+def reckoned(told: HandState, at: float) -> tuple[float, float]:
+    """Return the width of a hand [m], and of when it is [s]: while it moves, by its speed since it last told."""
+    if not told.speed:
+        return told.width, told.measured
+    way, left = told.speed * (at - told.measured), told.target - told.width
+    return told.width + (way if abs(way) < abs(left) else left), at

@@ -1,0 +1,154 @@
+"""The loop's side of a process that speaks to arm or hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from sami_runtime.errors import AdapterError, SafetyStop
+from sami_runtime.robots.franka.link import FAULT, QUIT, READY, REFUSED, STATE
+
+State = TypeVar("State")
+
+START_S = 20.0
+"""Longest time [s] that it may take to connect."""
+QUIT_S = 3.0
+"""Longest time [s] that it may take to bring its part to rest and end."""
+BOOT = (
+    "import sys; sys.path[:] = sys.argv[2:]; import json; told = json.loads(sys.argv[1]); import importlib; "
+    "importlib.import_module(told[0]).main(*told[1:])"
+)
+"""The program of the process, which finds the modules that this one finds, in the same order."""
+
+
+class Beside(Generic[State]):
+    """A process that speaks to a part of the robot in its own time, and shares no fate with this one.
+
+    Args:
+        part: `"arm"` or `"hand"`.
+        settings: Of the robot, as JSON.
+        unpack: Reads its states.
+
+    Raises:
+        AdapterError: It could not connect; nothing was moved.
+    """
+
+    def __init__(self, part: str, settings: dict[str, Any], unpack: Callable[[bytes], State]) -> None:
+        self.part, self._unpack = part, unpack
+        self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        module = f"sami_runtime.robots.franka.{part}_process"
+        told = (module, settings, os.getpid(), theirs.fileno())
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", BOOT, json.dumps(told), *map(str, sys.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,  # keys that stop or end this process do not reach it
+        )
+        theirs.close()
+        self._fault = ""
+        self._state: State | None = None
+        try:
+            self.facts: dict[str, Any] = self._ready()
+        except BaseException:
+            self.close()
+            raise
+        self._link.setblocking(False)
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._process.pid
+
+    def send(self, message: bytes) -> None:
+        """Send a message, from any thread; where nobody is left to hear it, `state` tells."""
+        with suppress(OSError):
+            self._link.send(message)
+
+    @property
+    def fault(self) -> str:
+        """Why the robot was stopped; empty while it was not."""
+        self._hear()
+        return self._fault
+
+    @property
+    def state(self) -> State:
+        """The newest state.
+
+        Raises:
+            SafetyStop: It stopped the robot, and why.
+            AdapterError: The process is gone.
+        """
+        self._hear()
+        if self._fault:
+            raise SafetyStop(self._fault)
+        if self._state is None:
+            raise AdapterError(f"the {self.part} told nothing yet; it was connected to just now.")
+        return self._state
+
+    @property
+    def last(self) -> State | None:
+        """The newest state, also of a robot that was stopped."""
+        self._hear()
+        return self._state
+
+    def forget_fault(self) -> None:
+        """Take it that the robot recovered."""
+        self._hear()
+        self._fault = ""
+
+    def close(self) -> None:
+        """Bring its part to rest, and end the process. Safe twice."""
+        self.send(QUIT)
+        try:
+            self._process.wait(QUIT_S)
+        except subprocess.TimeoutExpired:  # it hangs in a library; the robot stops by itself when packets cease
+            self._process.kill()
+            self._process.wait()
+        self._link.close()
+
+    def _hear(self) -> None:
+        """Take all that came."""
+        while True:
+            try:
+                message = self._link.recv(8192)
+            except BlockingIOError:
+                return
+            except OSError:
+                message = b""
+            if message[:1] == STATE:
+                self._state = self._unpack(message)
+            elif message[:1] == FAULT:
+                self._fault = self._fault or message[1:].decode()
+            elif not message:
+                if not self._fault:
+                    ended = self._process.poll()
+                    self._fault = (
+                        f"the process that speaks to the {self.part} is gone (exit code {ended}); the robot stops by "
+                        "itself when packets cease"
+                    )
+                return
+
+    def _ready(self) -> dict[str, Any]:
+        deadline = time.monotonic() + START_S
+        while True:
+            self._link.settimeout(max(deadline - time.monotonic(), 0.01))
+            try:
+                message = self._link.recv(65536)
+            except TimeoutError:
+                raise AdapterError(f"the {self.part} could not be reached within {START_S:g} s.") from None
+            if message[:1] == READY:
+                facts: dict[str, Any] = json.loads(message[1:])
+                return facts
+            if message[:1] == STATE:
+                self._state = self._unpack(message)
+                continue
+            why = message[1:].decode() if message[:1] == REFUSED else f"its process ended ({self._process.wait()})"
+            raise AdapterError(f"the {self.part} could not be connected to: {why}")

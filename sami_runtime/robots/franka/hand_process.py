@@ -1,0 +1,139 @@
+"""What runs beside the loop and speaks to the hand, whose commands come back when they are done, in tenths of a second.
+
+A hand tells nothing while it moves: pylibfranka waits for its answer, and one robot serves one connection. So what it
+is about to do is told before, and the loop reckons its width from that until it tells the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import Any
+
+from sami_runtime.robots.franka.link import (
+    FAULT,
+    FOLLOW,
+    QUIT,
+    READY,
+    RECOVER,
+    REFUSED,
+    STOP,
+    HandState,
+    now,
+    pack_hand,
+    unpack_width,
+)
+from sami_runtime.robots.franka.settings import Settings
+
+ANY_WIDTH = 0.08
+"""Tolerance of a grasp [m]: whatever is between the fingers is held."""
+EMPTY = 0.004
+"""Below this width nothing is between the fingers [m]."""
+
+
+class HandProcess:
+    """Brings the fingers to the width that was asked for last, by as few commands as do.
+
+    Args:
+        link: To the loop's process.
+        settings: Of the robot.
+    """
+
+    def __init__(self, link: socket.socket, settings: Settings) -> None:
+        import pylibfranka  # of the extra: this module can be looked at without
+
+        self._franka = pylibfranka
+        self._link, self._settings = link, settings.hand
+        self._link.setblocking(False)
+        self._hand = self._franka.Gripper(settings.robot)
+        self._wanted: float | None = None
+        self._held: float | None = None
+        self._commands, self._quit, self._broken = 0, False, False
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is known of it; nothing moves."""
+        state = self._hand.read_once()
+        self._tell(state.width)
+        return {"width": state.width, "max_width": state.max_width}
+
+    def run(self) -> None:
+        """Do as told, until told to end or until nobody is left to tell: then it keeps what it holds."""
+        while not self._quit:
+            try:
+                width = self._hand.read_once().width
+                self._tell(width)
+                self._listen()
+                if self._wanted is not None and not self._broken:
+                    self._go(width, self._wanted)
+            except Exception as error:
+                self._broken = True
+                self._quit = isinstance(error, self._franka.NetworkException)
+                with suppress(OSError):
+                    self._link.send(FAULT + f"the hand failed: {str(error).strip()}".encode()[:4000])
+
+    def _go(self, width: float, wanted: float) -> None:
+        """Move the fingers, where that is worth it."""
+        known = self._settings
+        if self._held is not None and abs(width - self._held) > known.least_change:
+            self._held = None  # it slipped, or somebody took it
+        if wanted > width + known.least_change:
+            self._told(width, wanted)
+            self._held = None
+            self._hand.move(wanted, known.speed)
+        elif wanted < width - known.least_change and self._held is None:
+            # A grasp closes until something is between the fingers, and then holds it; a move would not.
+            if wanted <= 0.5 * width:
+                self._told(width, 0.0)
+                self._hand.grasp(wanted, known.speed, known.force, ANY_WIDTH, ANY_WIDTH)
+                stopped = self._hand.read_once().width
+                self._held = stopped if stopped > EMPTY else None
+            else:
+                self._told(width, wanted)
+                self._hand.move(wanted, known.speed)
+
+    def _told(self, width: float, target: float) -> None:
+        self._commands += 1
+        speed = self._settings.speed if target > width else -self._settings.speed
+        self._tell(width, speed, target)
+
+    def _tell(self, width: float, speed: float = 0.0, target: float = 0.0) -> None:
+        told = HandState(now(), width, speed, target if speed else width, self._held is not None, self._commands)
+        with suppress(OSError):
+            self._link.send(pack_hand(told))
+
+    def _listen(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                message = self._link.recv(64)
+                kind = message[:1]
+                if kind in (b"", QUIT):
+                    self._quit = True
+                    break
+                if kind == FOLLOW:
+                    self._wanted = unpack_width(message)
+                elif kind == STOP:
+                    self._wanted = None  # it keeps what it holds
+                elif kind == RECOVER:
+                    self._broken = False
+
+
+def main(settings: dict[str, Any], loop_process: int, descriptor: int) -> None:
+    """Connect, tell the loop's process whether that worked, and run."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # who ends the loop ends this, by the link or by dying
+    link = socket.socket(fileno=descriptor)
+    try:
+        process = HandProcess(link, Settings.model_validate(settings))
+        facts = process.facts()
+    except Exception as error:
+        link.sendall(REFUSED + f"{type(error).__name__}: {error}".encode())
+        sys.exit(1)
+    link.sendall(READY + json.dumps(facts).encode())
+    process.run()
+    with suppress(OSError):
+        link.shutdown(socket.SHUT_RDWR)
+    os._exit(0)  # libfranka's threads wait for nobody

@@ -1,0 +1,148 @@
+"""What is known of a robot and asked of it: the file that `--adapter-config` gives."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sami_runtime.documents import faults_of
+from sami_runtime.errors import AdapterError
+from sami_runtime.robots.franka.generator import HIGHEST_ACCELERATION, HIGHEST_JERK, JointLimits
+
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+Three = Annotated[tuple[float, ...], Field(min_length=3, max_length=3)]
+Six = Annotated[tuple[Positive, ...], Field(min_length=6, max_length=6)]
+Seven = Annotated[tuple[Positive, ...], Field(min_length=7, max_length=7)]
+Address = tuple[str, int]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Motion(_Table):
+    """How fast the arm moves."""
+
+    gain: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
+    """Share of the way that an action makes in simulation. The real arm cannot follow at 1."""
+    hand_speed: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
+    """Highest speed of the hand [m/s]."""
+    joint_speed: Annotated[float, Field(gt=0.0, le=1.0)] = 0.6
+    """Share of the joints' highest speeds that nothing exceeds."""
+    home_speed: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
+    """Share of those speeds on the way home."""
+    acceleration: Annotated[float, Field(gt=0.0, le=HIGHEST_ACCELERATION)] = 5.0
+    """Of each joint [rad/s2]."""
+    jerk: Annotated[float, Field(gt=0.0, le=HIGHEST_JERK)] = 1500.0
+    """Of each joint [rad/s3]."""
+
+    @property
+    def limits(self) -> JointLimits:
+        """What the joints keep to."""
+        return JointLimits(self.joint_speed, self.acceleration, self.jerk)
+
+
+class Compliance(_Table):
+    """What the robot's own controller does, and when it stops by itself; set at each connection."""
+
+    joint_impedance: Seven = (3000.0, 3000.0, 3000.0, 2500.0, 2500.0, 2000.0, 2000.0)
+    """[Nm/rad]."""
+    lower_torque: Seven = (20.0, 20.0, 18.0, 18.0, 16.0, 14.0, 12.0)
+    """From which each joint counts as in contact [Nm]."""
+    upper_torque: Seven = (40.0, 40.0, 36.0, 36.0, 32.0, 28.0, 24.0)
+    """From which the robot stops by a reflex [Nm]."""
+    lower_force: Six = (20.0, 20.0, 20.0, 25.0, 25.0, 25.0)
+    """The same of the hand [N, Nm]."""
+    upper_force: Six = (60.0, 60.0, 60.0, 30.0, 30.0, 30.0)
+    """The same of the hand [N, Nm]."""
+
+
+class Hand(_Table):
+    """How the hand moves."""
+
+    speed: Annotated[float, Field(gt=0.0, le=0.2)] = 0.1
+    """[m/s]."""
+    force: Annotated[float, Field(gt=0.0, le=70.0)] = 30.0
+    """With which it holds [N]."""
+    arm_waits: Annotated[float, Field(gt=0.0, le=1.0)] = 0.4
+    """Share of its speed that the arm keeps while the fingers move: in simulation they do so within a tick or two."""
+    least_change: Positive = 0.01
+    """Change of the wanted width [m] that is worth a command; each takes the hand some tenths of a second."""
+
+
+class Camera(_Table):
+    """Who tells where the cube is: JSON over UDP, `{"time": s, "position": [x, y, z], "xyzw": [x, y, z, w]}`."""
+
+    here: Address
+    """Where it is heard."""
+    there: Address
+    """Where it is, to be told `{"place": SEED}` when an episode begins."""
+    delay_s: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """How late all of its messages are [s], which no stamp tells."""
+    smooth_s: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.05
+    """Over how long velocities are taken [s]."""
+    theirs: tuple[Three, ...] = ()
+    """Points as it tells them [m]; none where it tells of the table's frame."""
+    ours: tuple[Three, ...] = ()
+    """The same points in the table's frame [m]."""
+    task: dict[str, Any] = {}
+    """What a simulated one should place, told along with the seed."""
+
+
+class Workspace(_Table):
+    """Where the hand may go, in the table's frame [m]; it slows down before an edge."""
+
+    low: Three = (-0.25, -0.3, 0.01)
+    high: Three = (0.25, 0.3, 0.45)
+    reach: Positive = 0.78
+    """Farthest from the arm's base, along the table [m]: a stretched arm that holds its hand upright moves wildly."""
+
+
+class Goal(_Table):
+    """Where the cube is to go, in the table's frame [m]; drawn between the two."""
+
+    low: Three = (-0.15, -0.15, 0.02)
+    high: Three = (0.15, 0.15, 0.02)
+    within_m: Positive = 0.05
+    """How close it has to be."""
+
+
+class Settings(_Table):
+    """All of it."""
+
+    robot: str
+    """The robot's address."""
+    realtime: Literal["enforce", "ignore"] = "enforce"
+    """Whether a kernel without real time is refused."""
+    stale_s: Annotated[float, Field(gt=0.0, le=0.5)] = 0.12
+    """Longest time [s] without a command before the arm is stopped: the policy, or its host, stalled."""
+    least_success: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8
+    """Least share of commands that reach the robot in time before the arm is stopped."""
+    move_home: bool = True
+    """Whether `reset` moves the arm home; else it has to be there already."""
+    motion: Motion = Motion()
+    compliance: Compliance = Compliance()
+    hand: Hand = Hand()
+    camera: Camera
+    workspace: Workspace = Workspace()
+    goal: Goal = Goal()
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Settings:
+        """Return the settings of a document.
+
+        Raises:
+            AdapterError: With everything in it that is not valid.
+        """
+        try:
+            made = cls.model_validate(document)
+        except ValidationError as error:
+            raise AdapterError(
+                f"the settings of the Franka are not valid: {faults_of(error)}. docs/franka.md explains each."
+            ) from None
+        for name, box in (("workspace", made.workspace), ("goal", made.goal)):
+            if not (np.array(box.low) <= np.array(box.high)).all():
+                raise AdapterError(f"{name}.low is {box.low}, above {name}.high {box.high}; exchange them.")
+        return made

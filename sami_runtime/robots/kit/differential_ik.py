@@ -1,0 +1,236 @@
+"""Displacements of a hand as joint velocities, within the joints' limits; solved by mink, on MuJoCo's kinematics."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sami_runtime.distribution import install_hint
+from sami_runtime.errors import AdapterError, UnknownName
+from sami_runtime.robots.kit.frame import Frame
+from sami_runtime.robots.kit.rotation import Array, numbers, shown
+
+EXTRA = "ik"
+"""What brings the libraries."""
+TURN = 0.3
+"""Weight of a radian that the hand is turned wrong, beside a metre that it is off: at a joint's end it turns first."""
+ELBOW = 1e-3
+"""Weight of a radian that a joint is away from home: it decides where the hand does not."""
+DAMPING = 1e-5
+"""Of the joints' motion, so that they do not race near a stretched arm."""
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Joint velocities, and what comes of them."""
+
+    velocities: Array
+    """(J,) [rad/s, m/s], within the limits."""
+    displacement: Array
+    """(3,) [m]: how far the hand gets by them in the period; where joints are too slow, less far, and the same way."""
+
+
+class DifferentialIK:
+    """The inverse kinematics of an arm, one step at a time; from any thread.
+
+    Args:
+        model: URDF or MJCF file. Positions are told in its base's frame.
+        hand: The link (or body) or MJCF site that is moved.
+        joints: The arm's joints, in the order of its driver; hinges and slides. All others stand still.
+        home: (J,) where the arm begins: a joint more than the hand needs stays near it.
+        speed: Highest joint speeds [rad/s, m/s], one or (J,); those of the URDF if None.
+
+    Raises:
+        AdapterError: The file is no model, an argument does not fit it, or mink is not installed.
+        UnknownName: The model has no such link or joint.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        hand: str,
+        joints: Sequence[str],
+        home: ArrayLike,
+        speed: ArrayLike | None = None,
+    ) -> None:
+        mink, mujoco = _needed("mink"), _needed("mujoco")
+        self._alone = threading.Lock()
+        self._solve_ik, self._se3 = mink.solve_ik, mink.SE3.from_matrix
+        arm, speeds = _load(model)
+        kinds = {arm.joint(at).name: int(arm.jnt_type[at]) for at in range(arm.njnt)}
+        straight = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
+        valid = [name for name, kind in kinds.items() if kind in straight]
+        for name in joints:
+            if name not in valid:
+                raise UnknownName("joint", name, valid, f"{model} does not have it.")
+        links, sites = (
+            [part(at).name for at in range(n)] for part, n in ((arm.body, arm.nbody), (arm.site, arm.nsite))
+        )
+        if hand not in (*links, *sites):
+            raise UnknownName("link", hand, [name for name in (*links, *sites) if name], f"{model} does not have it.")
+        self._configuration = mink.Configuration(arm)
+        self.joints = tuple(joints)
+        self.home = self._positions(home)
+        self.speed = self._speeds(speed, speeds)
+        self._at = np.array([arm.joint(name).qposadr[0] for name in joints])
+        self._dof = np.array([arm.joint(name).dofadr[0] for name in joints])
+        limited = np.array([bool(arm.joint(name).limited[0]) for name in joints])
+        ranges = np.array([arm.joint(name).range for name in joints])
+        self.low, self.high = (np.where(limited, ranges[:, end], (-1) ** (1 - end) * np.inf) for end in (0, 1))
+        """(J,): lowest and highest positions [rad, m]."""
+        self._hand = (hand, "body" if hand in links else "site")
+        self._towards = mink.FrameTask(*self._hand, position_cost=1.0, orientation_cost=TURN)
+        self._elbow = mink.PostureTask(arm, cost=ELBOW)
+        self._elbow.set_target(self._full(self.home))
+        self._limits = [mink.ConfigurationLimit(arm)]
+        self._update(self.home)
+        self._turned = self._pose().rotation
+        others = sorted(set(range(arm.nv)) - set(self._dof.tolist()))
+        self._still = [mink.DofFreezingTask(arm, others)] if others else []
+
+    def pose(self, positions: ArrayLike) -> Frame:
+        """Return where the hand is, in the base's frame, by the joints' positions (J,) [rad, m]."""
+        with self._alone:
+            self._update(positions)
+            return self._pose()
+
+    def velocity(self, positions: ArrayLike, velocities: ArrayLike) -> Array:
+        """Return the hand's velocity (3,) [m/s] in the base's frame, by positions and velocities of the joints (J,)."""
+        with self._alone:
+            self._update(positions)
+            return self._moved(numbers(velocities, self.home.shape, "the joints' velocities"))
+
+    def move(
+        self, positions: ArrayLike, displacement: ArrayLike, period: float, rotation: ArrayLike | None = None
+    ) -> Motion:
+        """Return the joint velocities that move the hand by a displacement in a period.
+
+        Args:
+            positions: (J,) [rad, m], of the joints, as measured.
+            displacement: (3,) [m], in the base's frame.
+            period: [s].
+            rotation: (3, 3), how the hand is to be turned in the base's frame; as at home, if None.
+
+        Raises:
+            AdapterError: An argument is not finite or of another size, or nothing was found within the limits.
+        """
+        if not period > 0.0:
+            raise AdapterError(f"a displacement within {period} s has no velocity; give a period above 0 s.")
+        wanted = numbers(displacement, (3,), "a displacement")
+        with self._alone:
+            self._update(positions)
+            target = Frame.of(
+                self._pose().translation + wanted, rotation=self._turned if rotation is None else rotation
+            )
+            self._towards.set_target(self._se3(target.matrix))
+            found = self._solved(period, wanted)[self._dof]
+            # All joints slow down as one, so that the hand's way becomes shorter, and does not bend.
+            velocities = found / max(1.0, float((abs(found) / self.speed).max()))
+            return Motion(velocities, self._moved(velocities) * period)
+
+    def _solved(self, period: float, wanted: Array) -> Array:
+        try:
+            found: Array = self._solve_ik(
+                self._configuration,
+                [self._towards, self._elbow],
+                period,
+                "daqp",
+                damping=DAMPING,
+                limits=self._limits,
+                constraints=self._still,
+            )
+        except Exception as error:  # mink's, of several kinds, and those of the solver below it
+            positions = self._configuration.q[self._at]
+            raise AdapterError(
+                f"no joint velocities within the limits move the hand by {shown(wanted)} m from the joints' positions "
+                f"{shown(positions)}: {error}. Move the arm away from its ends."
+            ) from error
+        return found
+
+    def _pose(self) -> Frame:
+        return Frame(self._configuration.get_transform_frame_to_world(*self._hand).as_matrix())
+
+    def _moved(self, velocities: Array) -> Array:
+        # mink's Jacobian is of the hand, along the hand's axes.
+        jacobian = self._configuration.get_frame_jacobian(*self._hand)[:3, self._dof]
+        moved: Array = self._pose().rotation @ (jacobian @ velocities)
+        return moved
+
+    def _update(self, positions: ArrayLike) -> None:
+        # A sensor may read a little beyond a joint's end; from there nothing would be found.
+        self._configuration.update(self._full(np.clip(self._positions(positions), self.low, self.high)))
+
+    def _full(self, positions: Array) -> Array:
+        full: Array = self._configuration.model.qpos0.copy()
+        full[self._at] = positions
+        return full
+
+    def _positions(self, positions: ArrayLike) -> Array:
+        return numbers(positions, (len(self.joints),), f"the positions of {', '.join(self.joints)}")
+
+    def _speeds(self, given: ArrayLike | None, known: dict[str, float]) -> Array:
+        speeds = np.array([known.get(name, np.nan) for name in self.joints]) if given is None else np.asarray(given)
+        if speeds.shape not in ((), self.home.shape) or not (speeds > 0.0).all():
+            raise AdapterError(
+                f"the highest speeds of {', '.join(self.joints)} are {speeds.tolist()}; they must be above 0, one or "
+                "one for each joint. Give them as speed [rad/s] where the model does not have them."
+            )
+        return np.broadcast_to(speeds.astype(np.float64), self.home.shape).copy()
+
+
+def _load(path: str | Path) -> tuple[Any, dict[str, float]]:
+    """Return the model (`mujoco.MjModel`), and the speeds [rad/s, m/s] that a URDF allows by joint; MJCF has none.
+
+    Raises:
+        AdapterError: The file is not there or no model, or MuJoCo is not installed.
+    """
+    mujoco, file = _needed("mujoco"), Path(path)
+    try:
+        text = file.read_bytes()
+        root = ElementTree.fromstring(text)
+        if root.tag != "robot":
+            return mujoco.MjModel.from_xml_path(str(file)), {}
+        _keep_kinematics(root)
+        model = mujoco.MjModel.from_xml_string(ElementTree.tostring(root, encoding="unicode"))
+    except (OSError, ElementTree.ParseError, ValueError) as error:
+        raise AdapterError(f"{file} is no URDF or MJCF that could be read: {error}. Give the arm's own.") from error
+    speeds = {
+        str(joint.get("name")): float(limit.get("velocity", "inf"))
+        for joint in root.findall("joint")
+        if (limit := joint.find("limit")) is not None
+    }
+    return model, speeds
+
+
+def _needed(module: str) -> ModuleType:
+    """Return a module that the extra brings.
+
+    Raises:
+        AdapterError: It is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise AdapterError(
+            f"inverse kinematics needs the package {module}: {error}. Install it with: {install_hint(EXTRA)}"
+        ) from error
+
+
+def _keep_kinematics(root: ElementTree.Element) -> None:
+    """Leave out meshes, which lie where only a robot's own tools find them, and keep links that a fixed joint holds."""
+    for link in root.findall("link"):
+        for part in (*link.findall("visual"), *link.findall("collision")):
+            link.remove(part)
+    for old in root.findall("mujoco"):
+        root.remove(old)
+    settings = {"fusestatic": "false", "boundmass": "0.001", "boundinertia": "1e-6", "balanceinertia": "true"}
+    ElementTree.SubElement(ElementTree.SubElement(root, "mujoco"), "compiler", settings)

@@ -1,0 +1,251 @@
+"""The beginning of an adapter: a file with what a model says about the robot it needs, and a list of what remains."""
+
+from __future__ import annotations
+
+import keyword
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from sami_runtime.errors import SamiError
+from sami_runtime.model.contract import Contract
+from sami_runtime.model.seen import Seen
+from sami_runtime.signals import Signal
+
+WIDTH = 110
+"""Most characters in a line of text."""
+
+
+def write_skeleton(contract: Contract, out: Path, model: str, force: bool = False) -> None:
+    """Write the skeleton of an adapter.
+
+    Args:
+        contract: Of the model that is to drive.
+        out: The module, `my_arm.py`.
+        model: How the model is named on the command line.
+        force: Whether a file that is there is written over.
+
+    Raises:
+        SamiError: `out` could not be imported by its name, is there already, or cannot be written.
+    """
+    if out.suffix != ".py" or not out.stem.isidentifier() or keyword.iskeyword(out.stem):
+        raise SamiError(f"{out} is no module that could be imported; give a name such as my_arm.py.")
+    if out.exists() and not force:
+        raise SamiError(f"{out} is there already. Give another name, or --force to write over it.")
+    try:
+        out.write_text(skeleton(contract, out.stem, model), encoding="utf-8")
+    except OSError as error:
+        raise SamiError(f"{out} cannot be written: {error.strerror}. Give a folder that is there.") from error
+
+
+def skeleton(contract: Contract, module: str, model: str) -> str:
+    """Return an adapter's source: it declares its signals, can be stopped, and refuses to begin until it is filled in.
+
+    Args:
+        contract: Of the model that is to drive.
+        module: What it will be imported as.
+        model: How the model is named on the command line.
+    """
+    name = "".join(part.capitalize() for part in module.split("_"))
+    observation = "\n".join(_indented(_signal(signal, contract.seen) + ",", 4) for signal in contract.observation)
+    return _TEMPLATE.format(
+        module=module,
+        model=model,
+        policy=contract.name,
+        rate=f"{contract.rate_hz:g}",
+        steps=contract.episode_steps,
+        sheet=_sheet(contract),
+        numbers=_numbers(contract),
+        observation=observation,
+        action=_signal(contract.action, None),
+        remains="\n".join(f"    {_quoted(line, 4)}," for line in _remains(contract)),
+        moves="from sami_runtime.signals import Moves\n" if contract.action.moves else "",
+        name=name,
+        puts="\n".join(_put(signal) for signal in contract.observation),
+        meaning=_indented(_commented(f"action: {_listed(contract.action)}. {contract.action.meaning}", 8), 8),
+    )
+
+
+def _sheet(contract: Contract) -> str:
+    sheet = contract.sheet
+    if sheet is None:
+        return (
+            "The model does not tell frame and home pose; `sami describe` adds them where its environment knows them."
+        )
+    lines = [f"Frame: {sheet.frame}.", f"Home: {sheet.home}.", *([f"Gains: {sheet.gains}."] if sheet.gains else [])]
+    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines)
+
+
+def _numbers(contract: Contract) -> str:
+    if contract.sheet is None or not contract.sheet.numbers:
+        return "NUMBERS = {}"
+    rows = (f'    "{name}": {each.values!r},  # {each.unit}' for name, each in contract.sheet.numbers.items())
+    return "\n".join(["NUMBERS = {", *rows, "}"])
+
+
+def _signal(signal: Signal, seen: Seen | None) -> str:
+    elements = _tuple("elements", map(_string, signal.elements))
+    fields = [f"name={_string(signal.name)}", f"size={signal.size}", f"unit={_string(signal.unit)}"]
+    fields += [elements, _tuple("low", map(repr, signal.low)), _tuple("high", map(repr, signal.high))]
+    if signal.meaning:
+        fields.append(f"meaning={_quoted(signal.meaning, 4)}")
+    if signal.moves:
+        rows = (
+            f"        {_string(element)}: Moves(element={_string(moved.element)}, scale={moved.scale!r}),"
+            for element, moved in signal.moves.items()
+        )
+        fields.append("\n".join(["moves={", *rows, "    }"]))
+    body = "\n".join(f"    {field}," for field in fields)
+    return f"{_first_seen(signal, seen)}Signal(\n{body}\n)"
+
+
+def _tuple(name: str, values: Iterable[str]) -> str:
+    """Return a field whose value is a tuple, over as many lines as it has values where it is long."""
+    listed = list(values)
+    line = f"{name}=({', '.join(listed)}{',' * (len(listed) == 1)})"
+    if len(line) <= WIDTH - 8:
+        return line
+    return "\n".join([f"{name}=(", *(f"        {value}," for value in listed), "    )"])
+
+
+def _first_seen(signal: Signal, seen: Seen | None) -> str:
+    """Tell where episodes of training began, above a signal."""
+    if seen is None or signal.name not in seen.begin:
+        return ""
+    first = seen.begin[signal.name]
+    rounded = ((f"{low:.3g}", f"{high:.3g}") for low, high in np.round((first.lowest, first.highest), 6).T + 0.0)
+    ranges = (
+        f"{element} {low}" if low == high else f"{element} {low} to {high}"
+        for element, (low, high) in zip(signal.elements, rounded, strict=True)
+    )
+    return _commented(f"At the beginning of an episode: {', '.join(ranges)} {signal.unit}.", 4) + "\n"
+
+
+def _remains(contract: Contract) -> Iterable[str]:
+    home = f": {contract.sheet.home}" if contract.sheet else ", where the episodes of training began"
+    yield "__init__: connect to the arm, by the settings of --adapter-config, and listen to its sensors in a thread"
+    yield f"reset: bring the arm home{home}"
+    for signal in contract.observation:
+        yield f"hear: {signal.name}, {_listed(signal)}"
+    yield f"write: send {', '.join(contract.action.elements)}, and return what was really sent"
+    yield "stop: bring the arm to rest, from any state, more than once"
+    yield "close: give the connection back"
+
+
+def _listed(signal: Signal) -> str:
+    return f"{', '.join(signal.elements)} [{signal.unit}]"
+
+
+def _put(signal: Signal) -> str:
+    line = f'        self.latest.put(measured, {signal.name}=message["{signal.name}"])'
+    return f"{line}  # {_listed(signal)}"[: WIDTH + 10]
+
+
+def _quoted(text: str, indent: int) -> str:
+    """Return a string's source, over several lines where it is long; `indent` is that of the line it stands in."""
+    if len(text) <= WIDTH - indent - 12:
+        return _string(text)
+    parts = textwrap.wrap(text, WIDTH - indent - 8, drop_whitespace=False, break_long_words=False)
+    inner, outer = " " * (indent + 4), " " * indent
+    return "\n".join(["(", *(inner + _string(part) for part in parts), outer + ")"])
+
+
+def _string(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _commented(text: str, indent: int) -> str:
+    return textwrap.fill(" ".join(text.split()), WIDTH - indent, initial_indent="# ", subsequent_indent="# ")
+
+
+def _indented(text: str, by: int) -> str:
+    return textwrap.indent(text, " " * by)
+
+
+_TEMPLATE = '''"""Drives an arm by the policy {policy}: a beginning, to be filled in.
+
+Take each line out of REMAINS as it is done; until then nothing moves. What helps is in `sami_runtime.robots.kit`:
+frames and their calibration, other clocks, velocities, units, inverse kinematics. In this folder:
+
+    sami check-adapter {module}:make --model {model}  # reads, and writes nothing
+    sami check-adapter {module}:make --model {model} --limits limits.toml --probe  # MOVES it
+    sami run --adapter {module}:make --model {model} --dry-run  # infers, and writes nothing
+    sami run --adapter {module}:make --model {model} --limits limits.toml --record run.mcap
+
+The policy acts {rate} times a second, {steps} steps an episode. What its numbers mean, as `sami inspect` tells it:
+
+{sheet}
+"""
+
+from sami_runtime import AdapterError, Executed, Signal
+from sami_runtime.robots.kit import Latest
+{moves}
+REMAINS = [
+{remains}
+]
+"""Each line has its TODO below."""
+
+{numbers}
+"""What frame and home pose mean in numbers."""
+
+OBSERVATION = (
+{observation}
+)
+"""What the policy reads; between `low` and `high`."""
+
+ACTION = {action}
+"""What the policy writes."""
+
+
+class {name}:
+    """The arm.
+
+    Args:
+        clock: The loop's; it stamps observations.
+        contract: What the model says about itself.
+        config: The settings of --adapter-config; None without.
+    """
+
+    observation, action = OBSERVATION, ACTION
+
+    def __init__(self, clock, contract, config=None):
+        self.clock, self.latest = clock, Latest(OBSERVATION, clock)
+        self.arm = None  # TODO: connect, and start a thread that calls hear() with every message
+
+    def hear(self, message):
+        """Take a message of the sensors, in the contract's frame and units."""
+        measured = self.clock.now()  # TODO: when it was measured, by ClockSync where the sensor has a clock
+{puts}
+
+    def reset(self, seed=None):
+        """Begin an episode."""
+        if REMAINS:
+            raise AdapterError("{module}.py is a skeleton; what remains:\\n- " + "\\n- ".join(REMAINS))
+        # TODO: bring the arm home, and wait until it rests there
+        self.latest.reset()  # what was measured before does not count
+
+    def read(self):
+        """Return the newest of each signal, each with its stamp."""
+        return self.latest.observation()
+
+    def write(self, action):
+        """Send an action (A,), and say what was really sent."""
+{meaning}
+        # TODO: send it; return what the arm's own limits left of it, for the policy learns from what was done
+        return Executed(action.copy())
+
+    def stop(self):
+        """Bring the arm to rest; also before it was connected, and twice."""
+        if self.arm is not None:
+            pass  # TODO: stop it
+
+    def close(self):
+        """Give the connection back; also after a failure, and twice."""
+        self.arm = None  # TODO: close it
+
+
+make = {name}
+'''

@@ -1,0 +1,41 @@
+"""A robot on ROS 2: `--adapter sami_runtime.robots.ros2:make --adapter-config robot.toml`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sami_runtime.clock import Clock
+    from sami_runtime.model.contract import Contract
+    from sami_runtime.robots.ros2.adapter import Ros2Adapter
+
+
+def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> Ros2Adapter:
+    """Join the robot's topics; nothing is sent.
+
+    Args:
+        clock: The loop's.
+        contract: Of the model that is to drive.
+        config: The settings, see docs/ros2.md.
+
+    Raises:
+        AdapterError: With everything that does not match; or the backend is not installed.
+    """
+    from sami_runtime.robots.ros2.adapter import Ros2Adapter
+    from sami_runtime.robots.ros2.settings import Settings
+
+    return Ros2Adapter(clock, contract, Settings.of(config))
+
+
+def emergency_stop() -> Callable[[], object]:
+    """Return what brings the robot of the parent process to rest, for a watchdog, by a participant of its own.
+
+    Before anything moves, the adapter tells it what to send, and waits until it could.
+    """
+    from sami_runtime.robots.ros2.command import LastStand
+
+    return LastStand()
+
+
+__all__ = ["emergency_stop", "make"]

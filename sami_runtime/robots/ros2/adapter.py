@@ -1,0 +1,281 @@
+"""A robot behind topics of ROS 2, as what a policy drives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import Executed, Observation, refuse
+from sami_runtime.clock import Clock
+from sami_runtime.errors import AdapterError
+from sami_runtime.model.contract import Contract
+from sami_runtime.robots.kit import DifferentialIK, Frame
+from sami_runtime.robots.ros2.command import (
+    Commander,
+    Elements,
+    Hand,
+    Wanted,
+    arm_watchdog,
+    faults_of_command,
+    standing,
+    unheard,
+)
+from sami_runtime.robots.ros2.diagnostics import diagnose, stopped
+from sami_runtime.robots.ros2.messages import Diagnostics, JointState, Message, Numbers, Pose, Trajectory
+from sami_runtime.robots.ros2.node import Publisher, open_node, why_silent
+from sami_runtime.robots.ros2.settings import Qos, Settings
+from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
+
+if TYPE_CHECKING:
+    from sami_runtime.loop.tick import StepRecord
+
+KINDS: dict[str, type[Any]] = {kind.ros: kind for kind in (JointState, Pose, Numbers, Trajectory)}
+HOME_S, HOME_RAD, HOME_PERIOD_S, HOME_GAIN = 30.0, 0.02, 0.02, 3.0
+"""Longest way home [s]; how near a joint has to come; how often it is steered; how fast for each radian [1/s]."""
+CLOSE_S, CLOSED_M = 2.0, 0.01
+"""How long [s] the fingers may take to close at home, and how near they have to come [m]."""
+NEAR_RAD = 0.05
+"""How far a joint may be from home where the arm may not move there [rad]."""
+FRESH_S = 0.3
+"""Oldest joints by which the arm is moved home [s]."""
+FLUSH_S = 0.2
+"""How long [s] the last command may take to be heard."""
+POLL_S = 0.02
+
+
+class Ros2Adapter:
+    """Drives a robot by the commands of a controller, and hears where everything is.
+
+    Args:
+        clock: The loop's.
+        contract: Of the model that is to drive.
+        settings: Of the robot.
+
+    Raises:
+        AdapterError: With everything that does not match; nothing was sent.
+    """
+
+    def __init__(self, clock: Clock, contract: Contract, settings: Settings) -> None:
+        self.observation, self.action = contract.observation, contract.action
+        self.settings, self.contract, self.clock = settings, contract, clock
+        refuse([*faults_of_signals(settings, contract.observation), *faults_of_command(settings, contract)], "sent")
+        sheet = contract.sheet.numbers if contract.sheet else {}
+        ik, base = None, Frame.of(sheet["arm_base"].values if "arm_base" in sheet else (0.0, 0.0, 0.0))
+        if arm := settings.kinematics:
+            self._home, self._width = (np.array(sheet[name].values) for name in ("home_joints", "home_gripper_width"))
+            ik = DifferentialIK(arm.file, arm.hand, arm.joints, self._home, arm.speed)
+        self.sources = Sources(settings, contract.observation, clock, ik, base)
+        self._hand = Hand(settings, contract, ik, base) if ik and settings.command.action == "hand" else None
+        self._commander: Commander = self._hand or Elements(settings, 1.0 / contract.rate_hz)
+        self._last = standing(settings, contract)
+        self._seen: Mapping[str, NDArray[np.float32]] = {}
+        self._sent: dict[str, Message] = {}
+        self._task = settings.task
+        self._open, self._begun = True, False
+        self._node = open_node(settings.backend, settings.domain, clock)
+        try:
+            self._publishers: dict[str, Publisher] = {}
+            sent: dict[str, tuple[type[Any], Qos]] = {}
+            sent[settings.command.topic] = (KINDS[settings.command.type], settings.command)
+            for told in (settings.gripper, settings.episode):
+                sent |= {told.topic: (Numbers, told)} if told else {}
+            for topic, (kind, qos) in sent.items():
+                self._publishers[topic] = self._node.publisher(topic, kind, qos)
+            if watched := settings.diagnostics:
+                self._publishers[watched.topic] = self._node.publisher(watched.topic, Diagnostics, watched)
+            for name, each in settings.topics.items():
+                self._node.subscribe(each.topic, KINDS[each.type], each, partial(self.sources.hear, name))
+            deadline = time.monotonic() + settings.heard_s
+            refuse([*self._unsaid(deadline), *unheard(self._node, sent, deadline)], "sent")
+            refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
+            arm_watchdog(settings, self._last)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def command_delay_s(self) -> float:
+        """As the settings say."""
+        return self.settings.command.delay_s
+
+    def place_with(self, task: Sequence[float]) -> None:
+        """Have a simulation told to place something else from the next reset on."""
+        self._task = tuple(task)
+
+    def reset(self, seed: int | None = None) -> None:
+        """Go home, and tell that an episode begins.
+
+        Raises:
+            AdapterError: The arm does not arrive, or may not move and is elsewhere.
+        """
+        self._require_open()
+        self._begun = True
+        if self._hand and self.settings.kinematics:
+            if self.settings.kinematics.move_home:
+                self._go_home(self._hand)
+            else:
+                refuse(self._away(), "sent")
+        forget = self.settings.episode is not None
+        self.sources.reset(forget)
+        if self.settings.episode:
+            said = Numbers(np.array([0 if seed is None else seed, *self._task], np.float64))
+            self._publish(self.settings.episode.topic, said)
+            # What was on its way when the world was told is of the time before.
+            self.clock.sleep_until(self.clock.now() + self.settings.settle_s)
+            self.sources.reset(False)
+
+    def read(self) -> Observation:
+        """Return the newest of each signal, each with the time when it was measured.
+
+        Raises:
+            AdapterError: A signal never came, or a message could not be read.
+        """
+        self._require_open()
+        if self._node.faults:
+            raise AdapterError("; ".join(self._node.faults))
+        try:
+            seen = self.sources.latest.observation()
+        except AdapterError as error:
+            if faults := self.sources.faults:
+                raise AdapterError(f"{error} {'; '.join(faults)}.") from error
+            raise
+        self._seen = seen.values
+        return seen
+
+    def write(self, action: NDArray[np.float32]) -> Executed:
+        """Send what an action comes to."""
+        self._require_open()
+        wanted, self._begun = self._wanted(action), True
+        for topic, message in wanted.messages.items():
+            self._publish(topic, message)
+        self._sent = wanted.messages
+        info: dict[str, Any] = {}
+        if faults := self.sources.faults:
+            info["refused"] = faults
+        done = False
+        if (success := self.settings.success) and self._seen:
+            off = np.linalg.norm(self._seen[success.achieved] - self._seen[success.desired])
+            info["is_success"] = done = bool(off < success.within_m)
+        return Executed(wanted.executed, done, info)
+
+    def stop(self) -> None:
+        """Send what brings all to rest, and wait until the controller has it; the gripper keeps what it holds."""
+        if not self._open:
+            return
+        self.emergency_stop()
+        self._publishers[self.settings.command.topic].flush(FLUSH_S)
+        self._begun = False
+        if told := self.settings.diagnostics:
+            with suppress(AdapterError):
+                self._publish(told.topic, stopped(self.contract, time.time()))
+
+    def emergency_stop(self) -> None:
+        """Send what brings all to rest, from any thread, without waiting for anybody."""
+        if self._open and self._last is not None:
+            self._publish(self.settings.command.topic, self._last)
+
+    def watch(self, record: StepRecord) -> None:
+        """Tell those who watch what a tick came to."""
+        told = self.settings.diagnostics
+        if told is None or not self._open:
+            return
+        commands, sent = self._sent, bool(self._sent)
+        if not sent and record.executed is not None and self._seen:  # a dry run
+            commands = self._wanted(record.executed).messages
+        self._sent = {}
+        with suppress(AdapterError):  # those who look on do not end a run
+            self._publish(told.topic, diagnose(record, self.contract, self.sources.topics, commands, sent, time.time()))
+
+    def close(self) -> None:
+        """Bring to rest what was driven, and leave; also twice."""
+        if self._open:
+            if self._begun:
+                self.stop()
+            self._open = False
+            self._node.close()
+
+    def _wanted(self, action: NDArray[np.float32]) -> Wanted:
+        if self._hand and not self._seen:
+            raise AdapterError("nothing was read yet, so nobody knows how wide the gripper is. Call read() first.")
+        width = float(self._seen["gripper_width"][0]) if self._hand else 0.0
+        return self._commander.of(action, self.sources.joints, width)
+
+    def _publish(self, topic: str, message: Message) -> None:
+        self._publishers[topic].send(message)
+
+    def _unsaid(self, deadline: float) -> list[str]:
+        """Return the topics of which nothing could be used in time, and why."""
+        while (silent := [each for each in self.sources.topics.values() if not each.taken]) and (
+            time.monotonic() < deadline
+        ):
+            time.sleep(POLL_S)
+        return [
+            each.fault
+            or why_silent(
+                each.settings.topic, each.settings.type, each.settings, self._node.publishers(each.settings.topic)
+            )
+            for each in silent
+        ]
+
+    def _away(self) -> list[str]:
+        assert self.sources.joints is not None
+        off = abs(self.sources.joints.positions - self._home)
+        if off.max() <= NEAR_RAD:
+            return []
+        arm = self.settings.kinematics
+        assert arm is not None
+        return [
+            f"{arm.joints[int(off.argmax())]} is {off.max():.3g} rad from home, and the arm may not move there "
+            f"(move_home = false). Bring it to {np.round(self._home, 3).tolist()} rad, or set move_home"
+        ]
+
+    def _go_home(self, hand: Hand) -> None:
+        """Open the fingers, which may hold something too heavy to carry; steer the joints home; close them.
+
+        Raises:
+            AdapterError: They do not arrive, or are not told any more.
+        """
+        assert self.settings.kinematics is not None
+        speed, deadline = self.settings.kinematics.home_speed, self.clock.now() + HOME_S
+        while True:
+            joints = self._fresh()
+            off = self._home - joints.positions
+            if abs(off).max() < HOME_RAD:
+                break
+            if self.clock.now() > deadline:
+                self.emergency_stop()
+                raise AdapterError(
+                    f"the arm did not come home within {HOME_S:g} s: joints are {np.round(off, 3).tolist()} rad off. "
+                    "Does its controller take these commands, and is the way free?"
+                )
+            velocities = np.clip(HOME_GAIN * off, -speed, speed)
+            self._go(hand, joints, velocities, np.inf)
+            self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
+        home, closing = float(self._width[0]), self.clock.now() + CLOSE_S
+        self._go(hand, joints, np.zeros_like(off), home)
+        while self.settings.gripper and self.clock.now() < closing:
+            if abs(self.sources.latest.observation().values["gripper_width"][0] - home) < CLOSED_M:
+                break
+            self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
+
+    def _go(self, hand: Hand, joints: Joints, velocities: NDArray[np.float64], width: float) -> None:
+        for topic, message in hand.going(joints, velocities, width).items():
+            self._publish(topic, message)
+
+    def _fresh(self) -> Joints:
+        joints = self.sources.joints
+        if joints is None or self.clock.now() - joints.measured > FRESH_S:
+            self.emergency_stop()
+            faults = "; ".join(self.sources.faults) or "no message came"
+            raise AdapterError(f"the joints are not told any more, so the arm was not moved on: {faults}.")
+        return joints
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise AdapterError("the adapter was closed. Make a new one.")

@@ -1,0 +1,250 @@
+"""From actions to commands: what goes to which controller, and what goes there last, so that all rests."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sami_runtime.adapters.panda_signals import PANDA_ACTION
+from sami_runtime.clock import MonotonicClock
+from sami_runtime.errors import AdapterError
+from sami_runtime.model.contract import Contract
+from sami_runtime.robots.kit import DifferentialIK, Frame
+from sami_runtime.robots.ros2.messages import Message, Numbers, Trajectory
+from sami_runtime.robots.ros2.node import Node, Publisher, open_node, why_unheard
+from sami_runtime.robots.ros2.settings import Command, Qos, Settings
+from sami_runtime.robots.ros2.sources import Joints
+
+Array = NDArray[np.float64]
+NEEDED = ("arm_base", "home_joints", "home_gripper_width", "reached_displacement")
+"""Of the data sheet, where the hand is moved."""
+WIDTH_M = 0.2
+"""Change of the gripper's width [m] that an action of 1 asks for."""
+POLL_S = 0.02
+REPLY_S = 6.0
+"""Longest time [s] that a watchdog may take to reach the controllers."""
+
+
+class Wanted(NamedTuple):
+    """What an action comes to."""
+
+    messages: dict[str, Message]
+    """By topic."""
+    executed: NDArray[np.float32]
+    """(A,): what of the action that does."""
+
+
+class Commander(Protocol):
+    """Makes commands of actions."""
+
+    def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> Wanted:
+        """Return what an action (A,) comes to, by where the joints are now and how wide the gripper is [m]."""
+
+
+class Elements:
+    """Sends the action as it is, but for its units."""
+
+    def __init__(self, settings: Settings, period: float) -> None:
+        self._command, self._period = settings.command, period
+
+    def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> Wanted:
+        """Return what an action comes to."""
+        numbers = np.asarray(self._command.factor) * action.astype(np.float64)
+        return Wanted({self._command.topic: _message(self._command, numbers, self._period)}, action)
+
+
+class Hand:
+    """Moves the hand by the joints: an action is its velocity until the next one.
+
+    Args:
+        settings: Of the robot, with kinematics.
+        contract: Of the policy, with a data sheet.
+        ik: The arm's.
+        base: Where it stands.
+    """
+
+    def __init__(self, settings: Settings, contract: Contract, ik: DifferentialIK, base: Frame) -> None:
+        assert contract.sheet is not None
+        self._command, self._gripper, self._ik, self._base = settings.command, settings.gripper, ik, base
+        self._period = 1.0 / contract.rate_hz
+        self._reach = settings.command.gain * np.array(contract.sheet.numbers["reached_displacement"].values)
+        names = settings.command.joints or ik.joints
+        self._order = [ik.joints.index(name) for name in names]
+
+    def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> Wanted:
+        """Return what an action comes to."""
+        assert joints is not None
+        wanted = self._reach * action[:3]
+        height = self._base.points(self._ik.pose(joints.positions).translation)[2]
+        wanted[2] = max(wanted[2], -height)  # not below the table
+        motion = self._ik.move(joints.positions, self._base.inverse.vectors(wanted), self._period)
+        messages = self.going(joints, motion.velocities, width + WIDTH_M * float(action[3]))
+        sent = np.append(self._base.vectors(motion.displacement) / self._reach, action[3])
+        sent = np.where(abs(sent - action) < 0.01, action, np.clip(sent, -1.0, 1.0))
+        return Wanted(messages, sent.astype(np.float32))
+
+    def going(self, joints: Joints, velocities: Array, width: float) -> dict[str, Message]:
+        """Return what has the joints go on with velocities (J,) [rad/s], and the gripper to a width [m]."""
+        trajectory = self._command.type == Trajectory.ros
+        numbers = joints.positions + velocities * self._period if trajectory else velocities
+        numbers = np.asarray(self._command.factor) * numbers[self._order]
+        names = tuple(self._ik.joints[at] for at in self._order)
+        messages = {self._command.topic: _message(self._command, numbers, self._period, names)}
+        if self._gripper:
+            clipped = min(max(width, 0.0), self._gripper.widest_m)
+            messages[self._gripper.topic] = Numbers(np.array([self._gripper.factor * clipped]))
+        return messages
+
+
+def standing(settings: Settings, contract: Contract) -> Numbers | None:
+    """Return what is sent last to the controller; None where what stands there is at rest."""
+    if settings.command.standing == "last":
+        return None
+    known = settings.kinematics.joints if settings.kinematics else ()
+    size = contract.action.size if settings.command.action == "elements" else len(settings.command.joints or known)
+    return Numbers(np.broadcast_to(np.asarray(settings.command.standing, np.float64), (size,)).copy())
+
+
+def faults_of_command(settings: Settings, contract: Contract) -> list[str]:
+    """Return why a policy's actions cannot be sent as these settings say, a sentence each."""
+    command, action, faults = settings.command, contract.action, []
+    count = action.size
+    known = contract.sheet.numbers if contract.sheet else {}
+    if settings.kinematics and (missing := [name for name in NEEDED if name not in known]):
+        faults.append(f"the model's data sheet does not tell {', '.join(missing)}; see sami inspect")
+    elif settings.kinematics and (size := len(known["home_joints"].values)) != len(settings.kinematics.joints):
+        faults.append(f"the model's arm has {size} joints, kinematics.joints {len(settings.kinematics.joints)}")
+    if command.action == "hand":
+        if (action.name, action.elements) != (PANDA_ACTION.name, PANDA_ACTION.elements):
+            faults.append(
+                f"command.action is 'hand', and the model writes {action.name} ({', '.join(action.elements)})"
+            )
+        if settings.kinematics is None:
+            return [*faults, "command.action is 'hand', which needs kinematics"]
+        if command.joints and sorted(command.joints) != sorted(settings.kinematics.joints):
+            faults.append(f"command.joints are {', '.join(command.joints)}, and not those of the kinematics")
+        if {"ee_position", "gripper_width"} - {signal.name for signal in contract.observation}:
+            faults.append("the model does not read ee_position and gripper_width, by which the hand is moved")
+        count = len(command.joints or settings.kinematics.joints)
+    elif command.type == Trajectory.ros and len(command.joints) != count:
+        faults.append(f"command.joints has {len(command.joints)} names, and the model writes {count} numbers")
+    for key in ("factor", "standing"):
+        given = getattr(command, key)
+        if isinstance(given, tuple) and len(given) != count:
+            faults.append(f"command.{key} has {len(given)} numbers for {count}")
+    if command.type == Trajectory.ros and command.standing != "last":
+        faults.append("command.standing of a JointTrajectory is 'last': its controller holds positions")
+    if command.deadline_s is not None and command.deadline_s < 1.5 / contract.rate_hz:
+        faults.append(
+            f"the model acts every {1.0 / contract.rate_hz:g} s, and command.deadline_s promises {command.deadline_s:g}"
+        )
+    return faults
+
+
+def _message(command: Command, numbers: ArrayLike, period: float, names: tuple[str, ...] = ()) -> Message:
+    values = np.asarray(numbers, np.float64)
+    if command.type == Trajectory.ros:
+        return Trajectory(names or command.joints, values, period)
+    return Numbers(values)
+
+
+def require_heard(node: Node, sent: Mapping[str, tuple[type[Any], Qos]], seconds: float) -> None:
+    """Wait until somebody hears each topic.
+
+    Raises:
+        AdapterError: Nobody does, in this time [s], and why.
+    """
+    if faults := unheard(node, sent, time.monotonic() + seconds):
+        raise AdapterError("; ".join(faults))
+
+
+def unheard(node: Node, sent: Mapping[str, tuple[type[Any], Qos]], deadline: float) -> list[str]:
+    """Return which topics nobody hears, and why, once all are heard or it is too late."""
+    while True:
+        reasons = [why_unheard(topic, kind.ros, qos, node.subscribers(topic)) for topic, (kind, qos) in sent.items()]
+        faults = [reason for reason in reasons if reason]
+        if not faults or time.monotonic() > deadline:
+            return faults
+        time.sleep(POLL_S)
+
+
+def arm_watchdog(settings: Settings, last: Numbers | None) -> None:
+    """Tell this process's watchdog, where there is one, what to send, and wait until it could.
+
+    Raises:
+        AdapterError: It cannot.
+    """
+    told: dict[str, Any] = {"backend": settings.backend, "domain": settings.domain, "topic": settings.command.topic}
+    told |= {"qos": settings.command.model_dump(include=set(Qos.model_fields)), "data": last and last.data.tolist()}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
+        line.settimeout(REPLY_S)
+        try:
+            line.connect(_address(os.getpid()))
+        except OSError:
+            return  # nobody watches
+        line.send(json.dumps(told).encode())
+        try:
+            said = line.recv(4096).decode()
+        except OSError as error:
+            said = str(error)
+        if said != "ready":
+            raise AdapterError(f"the watchdog cannot reach {settings.command.topic}: {said or 'it ended'}.")
+
+
+class LastStand:
+    """In a watchdog's process: hears from the adapter what brings the robot to rest, and sends it when called."""
+
+    def __init__(self) -> None:
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line.bind(_address(os.getppid()))
+        self._line.listen(1)
+        self._node: Node | None = None
+        self._send: Callable[[], object] = lambda: None
+        threading.Thread(target=self._serve, name="sami-ros2-last", daemon=True).start()
+
+    def __call__(self) -> None:
+        """Bring the robot to rest; before an adapter was made, nothing moved."""
+        self._send()
+
+    def _serve(self) -> None:
+        while True:
+            line, _ = self._line.accept()
+            with line, suppress(OSError):
+                caller, *_ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+                if caller != os.getppid():  # nobody else says what is sent to a robot
+                    continue
+                try:
+                    self._take(json.loads(line.recv(65536)))
+                except Exception as error:  # the adapter tells it to whoever started it
+                    line.send(str(error).encode())
+                else:
+                    line.send(b"ready")
+
+    def _take(self, told: dict[str, Any]) -> None:
+        if self._node:
+            self._node.close()
+            self._node = None
+        if told["data"] is None:
+            self._send = lambda: None
+            return
+        self._node = open_node(told["backend"], told["domain"], MonotonicClock())
+        qos = Qos(**told["qos"])
+        publisher: Publisher = self._node.publisher(told["topic"], Numbers, qos)
+        require_heard(self._node, {told["topic"]: (Numbers, qos)}, REPLY_S / 2)
+        last = Numbers(np.array(told["data"]))
+        self._send = lambda: publisher.send(last)
+
+
+def _address(loop_process: int) -> bytes:
+    """Return where the watchdog of a loop hears: a socket of Linux without a file."""
+    return b"\0sami-ros2-%d" % loop_process

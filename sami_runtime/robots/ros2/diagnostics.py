@@ -1,0 +1,100 @@
+"""What those hear who watch: gate, policy and topics after each tick, as ROS's diagnostics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sami_runtime.loop.tick import Outcome, StepRecord
+from sami_runtime.model.contract import Contract
+from sami_runtime.robots.ros2.messages import ERROR, OK, WARN, Diagnostics, Message, Numbers, Status
+from sami_runtime.robots.ros2.sources import Heeded
+
+FINE = (Outcome.ACTED, Outcome.STANDING, Outcome.PILOTED, Outcome.PAUSED)
+"""Outcomes of a tick at which nothing went wrong."""
+STOP = "stop"
+"""What `limited_by` tells of a gate that tripped."""
+
+
+def diagnose(
+    record: StepRecord,
+    contract: Contract,
+    topics: Mapping[str, Heeded],
+    commands: Mapping[str, Message],
+    sent: bool,
+    stamp: float,
+) -> Diagnostics:
+    """Return what a tick came to.
+
+    Args:
+        record: Of the tick.
+        contract: Of the policy.
+        topics: What was heard.
+        commands: By topic, what was sent; or, in a dry run, what would have been.
+        sent: Whether it was.
+        stamp: When this is said [s], by the system's clock.
+    """
+    statuses = (_gate(record, contract), _policy(record), _sent(commands, sent), _heard(topics))
+    return Diagnostics(stamp, statuses, contract.name)
+
+
+def stopped(contract: Contract, stamp: float) -> Diagnostics:
+    """Return that the loop has stopped the robot."""
+    return Diagnostics(stamp, (Status(OK, "sami: gate", "stopped", {"outcome": "stopped"}),), contract.name)
+
+
+def _gate(record: StepRecord, contract: Contract) -> Status:
+    tripped = STOP in record.limited_by
+    level = ERROR if tripped else OK if record.outcome in FINE else WARN
+    message = record.reason or record.outcome.value
+    executed = {} if record.executed is None else dict(zip(contract.action.elements, record.executed, strict=True))
+    age = record.age if isinstance(record.age, float | int) else max(record.age.values(), default=0.0)
+    values = {
+        "outcome": record.outcome.value,
+        "tripped": str(tripped).lower(),
+        "limited_by": ", ".join(record.limited_by),
+        "step": str(record.step),
+        "missed": str(record.missed),
+        "age_periods": f"{age:.3f}",
+        **{f"executed.{name}": f"{value:.5f}" for name, value in executed.items()},
+    }
+    return Status(level, "sami: gate", f"stopped: {message}" if tripped else message, values)
+
+
+def _policy(record: StepRecord) -> Status:
+    reading, context = record.telemetry, ", ".join(f"{value:.4f}" for value in record.context)
+    if reading is None:
+        return Status(OK, "sami: policy", "", {"context": context})
+    told = {name: value for name, value in reading.plain().items() if value is not None}
+    values = {name: _shown(value) for name, value in told.items()} | {"context": context}
+    phase = told.get("phase", "no atlas")
+    message = f"{phase}: the context is beyond all known dynamics" if reading.alarm else phase
+    return Status(WARN if reading.alarm else OK, "sami: policy", message, values)
+
+
+def _sent(commands: Mapping[str, Message], sent: bool) -> Status:
+    values = {topic: _numbers(message) for topic, message in commands.items()}
+    message = "sent" if sent else "would be sent" if commands else "nothing sent"
+    return Status(OK, "sami: command", message, values)
+
+
+def _heard(topics: Mapping[str, Heeded]) -> Status:
+    faults: Sequence[str] = [topic.fault for topic in topics.values() if topic.fault]
+    values = {}
+    for topic in topics.values():
+        stepped = f", its clock stepped {topic.steps} times" if topic.steps else ""
+        values[topic.settings.topic] = f"{topic.taken} taken, {topic.refused} refused{stepped}"
+    return Status(WARN if faults else OK, "sami: topics", "; ".join(faults) or "heard", values)
+
+
+def _numbers(message: Message) -> str:
+    numbers = message.data if isinstance(message, Numbers) else getattr(message, "position", np.zeros(0))
+    return ", ".join(f"{value:.5f}" for value in numbers)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_shown(each)}" for name, each in value.items())
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

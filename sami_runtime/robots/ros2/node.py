@@ -1,0 +1,145 @@
+"""What both backends offer: topics to publish and to hear, and who else is at them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sami_runtime.clock import Clock
+from sami_runtime.distribution import install_hint
+from sami_runtime.errors import AdapterError
+from sami_runtime.robots.ros2.messages import Message
+from sami_runtime.robots.ros2.settings import Qos
+
+EXTRA = "ros2"
+"""What brings the default backend."""
+Hear = Callable[[Any, float], None]
+"""Takes a message (one of `messages`), and when it came [s] by the loop's clock; from a thread of the node's."""
+
+
+class Publisher(Protocol):
+    """Sends messages of one kind to one topic; from any thread."""
+
+    def send(self, message: Message) -> None:
+        """Send one, without waiting for anybody."""
+
+    def flush(self, seconds: float) -> None:
+        """Wait, so long at most, until all who are reliably to hear them have."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Somebody else who publishes or hears a topic."""
+
+    kind: str
+    """ROS's name of the messages."""
+    qos: Qos
+
+
+class Node(Protocol):
+    """A participant."""
+
+    def publisher(self, topic: str, kind: type[Any], qos: Qos) -> Publisher:
+        """Return what publishes a topic."""
+
+    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear) -> None:
+        """Have a function hear each message of a topic."""
+
+    def publishers(self, topic: str) -> list[Peer]:
+        """Return who publishes a topic, as far as is known by now."""
+
+    def subscribers(self, topic: str) -> list[Peer]:
+        """Return who hears it."""
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What could not be read, a sentence each."""
+
+    def close(self) -> None:
+        """Leave; also twice."""
+
+
+def open_node(backend: str, domain: int | None, clock: Clock) -> Node:
+    """Return a participant.
+
+    Args:
+        backend: `"cyclonedds"`, `"rclpy"`, or `"auto"`: rclpy where it can be imported, as in a sourced workspace.
+        domain: Of ROS; ROS_DOMAIN_ID, or else 0, if None.
+        clock: The loop's, by which it is told when messages came.
+
+    Raises:
+        AdapterError: The backend is not installed, or cannot begin.
+    """
+    there = {name: importlib.util.find_spec(name) is not None for name in ("cyclonedds", "rclpy")}
+    chosen = ("rclpy" if there["rclpy"] else "cyclonedds") if backend == "auto" else backend
+    if not there[chosen]:
+        remedy = (
+            "Source a ROS 2 workspace, or take backend = 'cyclonedds'"
+            if chosen == "rclpy"
+            else f"Install it with: {install_hint(EXTRA)}"
+        )
+        raise AdapterError(f"ROS 2 needs the package {chosen}, not installed here. {remedy}")
+    number = domain_of(domain)
+    if chosen == "rclpy":
+        from sami_runtime.robots.ros2.rclpy_node import RclpyNode
+
+        return RclpyNode(number, clock)
+    from sami_runtime.robots.ros2.dds_node import DdsNode
+
+    return DdsNode(number, clock)
+
+
+def domain_of(given: int | None) -> int:
+    """Return the domain that is given, or the environment's.
+
+    Raises:
+        AdapterError: ROS_DOMAIN_ID is no domain.
+    """
+    if given is not None:
+        return given
+    told = os.environ.get("ROS_DOMAIN_ID") or "0"
+    if not told.isdigit() or int(told) > 232:
+        raise AdapterError(f"ROS_DOMAIN_ID is {told!r}; a domain is a number from 0 to 232. Set it, or `domain`.")
+    return int(told)
+
+
+def why_silent(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer]) -> str:
+    """Return why nothing of a topic comes: nobody is there, or offers what is not asked for."""
+    peers = list(publishers)
+    if not peers:
+        return f"nobody publishes {topic} ({kind})"
+    reasons = [reason for peer in peers if (reason := _other_kind(kind, peer) or _less(peer.qos, qos))]
+    if len(reasons) < len(peers):
+        return f"{topic} is published, and nothing came"
+    return f"{topic} does not come: its publisher {'; another one '.join(reasons)}. Change the topic's settings"
+
+
+def why_unheard(topic: str, kind: str, qos: Qos, subscribers: Iterable[Peer]) -> str:
+    """Return why nobody hears what is sent to a topic; empty where somebody does."""
+    peers = list(subscribers)
+    if not peers:
+        return f"nobody hears {topic} ({kind}): is its controller active?"
+    reasons = [reason for peer in peers if (reason := _other_kind(kind, peer) or _less(qos, peer.qos, "wants"))]
+    if len(reasons) < len(peers):
+        return ""
+    return f"nobody can hear {topic}: its subscriber {'; another one '.join(reasons)}. Change the topic's settings"
+
+
+def _other_kind(kind: str, peer: Peer) -> str:
+    return "" if peer.kind == kind else f"has {peer.kind}, and not {kind}"
+
+
+def _less(offered: Qos, wanted: Qos, verb: str = "offers") -> str:
+    """Return what of quality of service is offered below what is wanted, as the one tells of itself."""
+    if (offered.reliability, wanted.reliability) == ("best_effort", "reliable"):
+        return f"{verb} reliability {'reliable' if verb == 'wants' else 'best_effort'}"
+    if (offered.durability, wanted.durability) == ("volatile", "transient_local"):
+        return f"{verb} durability {'transient_local' if verb == 'wants' else 'volatile'}"
+    promised = float("inf") if offered.deadline_s is None else offered.deadline_s
+    if wanted.deadline_s is not None and promised > wanted.deadline_s:
+        shown = wanted.deadline_s if verb == "wants" else offered.deadline_s
+        return f"{verb} {'no deadline' if shown is None else f'a deadline of {shown:g} s'}"
+    return ""

@@ -1,0 +1,131 @@
+"""The other backend: ROS 2's own Python library, where a sourced workspace has it. It cannot be installed from PyPI."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import Any
+
+from sami_runtime.clock import Clock
+from sami_runtime.robots.ros2.messages import Message
+from sami_runtime.robots.ros2.node import Hear, Peer, Publisher
+from sami_runtime.robots.ros2.settings import Qos
+
+
+class RosTypes:
+    """The workspace's message classes."""
+
+    def __call__(self, name: str) -> Any:
+        """Return the class of a message, `"sensor_msgs/msg/JointState"`."""
+        package, part, kind = name.split("/")
+        return getattr(importlib.import_module(f"{package}.{part}"), kind)
+
+    def octet(self, value: int) -> bytes:
+        """Return a byte."""
+        return bytes([value])
+
+
+class RclpyPublisher:
+    """Sends to one topic."""
+
+    def __init__(self, publisher: Any) -> None:
+        self._publisher = publisher
+
+    def send(self, message: Message) -> None:
+        """Send one."""
+        self._publisher.publish(message.to(RosTypes()))
+
+    def flush(self, seconds: float) -> None:
+        """Wait, so long at most, until all who are reliably to hear have."""
+        duration = importlib.import_module("rclpy.duration").Duration(seconds=seconds)
+        self._publisher.wait_for_all_acked(duration)
+
+
+class RclpyNode:
+    """A node of its own context, which one thread spins.
+
+    Args:
+        domain: Of ROS.
+        clock: The loop's.
+    """
+
+    def __init__(self, domain: int, clock: Clock) -> None:
+        rclpy, executors = importlib.import_module("rclpy"), importlib.import_module("rclpy.executors")
+        self._clock, self._open, self._faults = clock, True, dict[str, str]()
+        self._context = rclpy.context.Context()
+        # Signals are the loop's: rclpy would leave before the last command was sent.
+        none = importlib.import_module("rclpy.signals").SignalHandlerOptions.NO
+        rclpy.init(context=self._context, domain_id=domain, signal_handler_options=none)
+        self._node = rclpy.create_node("sami", context=self._context)
+        self._executor = executors.SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self._node)
+        self._thread = threading.Thread(target=self._spin, name="sami-ros2", daemon=True)
+        self._thread.start()
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What could not be read."""
+        return tuple(self._faults.values())
+
+    def publisher(self, topic: str, kind: type[Any], qos: Qos) -> Publisher:
+        """Return what publishes a topic."""
+        return RclpyPublisher(self._node.create_publisher(RosTypes()(kind.ros), topic, profile(qos)))
+
+    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear) -> None:
+        """Have a function hear each message of a topic."""
+
+        def heard(said: Any) -> None:
+            came = self._clock.now()
+            try:
+                hear(kind.of(said), came)
+            except Exception as error:  # told by `faults`, in a thread that can do something about it
+                self._faults[topic] = f"a {kind.ros} could not be read: {type(error).__name__}: {error}"
+
+        self._node.create_subscription(RosTypes()(kind.ros), topic, heard, profile(qos))
+
+    def publishers(self, topic: str) -> list[Peer]:
+        """Return who publishes a topic, as far as is known by now."""
+        return [_peer(each) for each in self._node.get_publishers_info_by_topic(topic)]
+
+    def subscribers(self, topic: str) -> list[Peer]:
+        """Return who hears it."""
+        return [_peer(each) for each in self._node.get_subscriptions_info_by_topic(topic)]
+
+    def close(self) -> None:
+        """Leave; also twice."""
+        if not self._open:
+            return
+        self._open = False
+        self._thread.join()
+        self._executor.shutdown()
+        self._node.destroy_node()
+        self._context.try_shutdown()
+
+    def _spin(self) -> None:
+        while self._open:
+            self._executor.spin_once(timeout_sec=0.1)
+
+
+def profile(qos: Qos) -> Any:
+    """Return a quality of service as rclpy takes it."""
+    rclpy, duration = importlib.import_module("rclpy.qos"), importlib.import_module("rclpy.duration")
+    deadline = {} if qos.deadline_s is None else {"deadline": duration.Duration(seconds=qos.deadline_s)}
+    return rclpy.QoSProfile(
+        depth=qos.depth,
+        history=rclpy.HistoryPolicy.KEEP_LAST,
+        reliability=getattr(rclpy.ReliabilityPolicy, qos.reliability.upper()),
+        durability=getattr(rclpy.DurabilityPolicy, qos.durability.upper()),
+        **deadline,
+    )
+
+
+def _peer(told: Any) -> Peer:
+    """Return an endpoint as rclpy tells of it."""
+    profile = told.qos_profile
+    deadline = 1e-9 * profile.deadline.nanoseconds
+    qos = Qos(
+        reliability="best_effort" if profile.reliability.name == "BEST_EFFORT" else "reliable",
+        durability="transient_local" if profile.durability.name == "TRANSIENT_LOCAL" else "volatile",
+        deadline_s=deadline if 0.0 < deadline < 1e9 else None,
+    )
+    return Peer(told.topic_type, qos)

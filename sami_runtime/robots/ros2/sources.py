@@ -1,0 +1,235 @@
+"""From messages to the signals of a policy: by names, frames, units and clocks; what is wrong is refused, and told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.clock import Clock
+from sami_runtime.errors import AdapterError, SamiError
+from sami_runtime.robots.kit import ClockSync, DifferentialIK, Differentiator, Frame, Latest
+from sami_runtime.robots.ros2.messages import JointState, Pose
+from sami_runtime.robots.ros2.settings import Heard, Settings, Source
+from sami_runtime.signals import Signal
+
+Array = NDArray[np.float64]
+OF_POSE = {"position": 3, "rpy": 3, "velocity": 3, "angular_velocity": 3}
+OF_JOINTS = ("position", "velocity", "effort")
+OF_HAND = ("hand_position", "hand_velocity")
+
+
+class Joints(NamedTuple):
+    """The arm's, in the order of the kinematics."""
+
+    measured: float
+    """When [s], by the loop's clock."""
+    positions: Array
+    velocities: Array
+
+
+@dataclass
+class Heeded:
+    """A topic, and what became of its messages."""
+
+    settings: Heard
+    sync: ClockSync
+    frame: Frame
+    moves: Differentiator
+    turns: Differentiator
+    signals: list[tuple[Signal, Source]] = field(default_factory=list)
+    taken: int = 0
+    refused: int = 0
+    why: str = ""
+    """The last one was refused; empty where one was taken since."""
+
+    @property
+    def steps(self) -> int:
+        """How often its clock was seen to step."""
+        return self.sync.steps
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with it, for those who look on; empty where nothing is."""
+        return self.why and f"{self.settings.topic}: {self.refused} messages refused, the last one because {self.why}"
+
+
+class Sources:
+    """Takes messages from a node's thread; the loop takes observations.
+
+    Args:
+        settings: Of the robot.
+        signals: What the policy reads.
+        clock: The loop's.
+        ik: The arm's kinematics, where there are any.
+        base: Where the arm's base stands, in the policy's frame.
+    """
+
+    def __init__(
+        self, settings: Settings, signals: tuple[Signal, ...], clock: Clock, ik: DifferentialIK | None, base: Frame
+    ) -> None:
+        self.clock, self._ik, self._base, self._settings = clock, ik, base, settings
+        self.latest = Latest(signals, clock, settings.heard_s)
+        self.topics = {name: _heeded(each) for name, each in settings.topics.items()}
+        for signal in signals:
+            source = settings.signals.get(signal.name)
+            if source is not None and source.of in self.topics:
+                self.topics[source.of].signals.append((signal, source))
+        self.joints: Joints | None = None
+        """The arm's newest ones."""
+        self._standing: dict[str, Array] = {}
+        self._lock = threading.Lock()
+
+    def hear(self, name: str, said: JointState | Pose, received: float) -> None:
+        """Take a message of a topic, that came at a time [s]; refuse one that cannot be used."""
+        topic = self.topics[name]
+        with self._lock:
+            try:
+                measured = self._measured(topic, said.stamp, received)
+                values = (
+                    self._of_pose(topic, said, measured) if isinstance(said, Pose) else self._of_joints(topic, said)
+                )
+                if topic.settings.standing:
+                    self._standing |= values
+                    self.latest.always(**values)
+                elif values:
+                    self.latest.put(measured, **values)
+                if isinstance(said, JointState) and self._ik and self._arm == name:
+                    positions, velocities = (_picked(said, each, self._ik.joints) for each in ("position", "velocity"))
+                    self.joints = Joints(measured, positions, velocities)
+            except SamiError as error:
+                topic.refused, topic.why = topic.refused + 1, str(error).rstrip(".")
+            else:
+                topic.taken, topic.why = topic.taken + 1, ""
+
+    def reset(self, forget: bool) -> None:
+        """Forget what was measured before now, and, where somebody says it anew, also what stood."""
+        with self._lock:
+            for topic in self.topics.values():
+                topic.moves.reset()
+                topic.turns.reset()
+            self.latest.reset()
+            self._standing = {} if forget else self._standing
+            self.latest.always(**self._standing)
+
+    @property
+    def faults(self) -> list[str]:
+        """Topics whose messages are refused, a sentence each."""
+        return [topic.fault for topic in self.topics.values() if topic.fault]
+
+    @property
+    def _arm(self) -> str | None:
+        return self._settings.kinematics.of if self._settings.kinematics else None
+
+    def _measured(self, topic: Heeded, stamp: float, received: float) -> float:
+        """Return when something was measured, by the loop's clock.
+
+        Raises:
+            AdapterError: It was never stamped, or in the future.
+        """
+        if not stamp > 0.0:
+            raise AdapterError(f"its stamp is {stamp:g} s: whoever sends it does not stamp it")
+        if topic.settings.clock == "theirs":
+            return topic.sync.ours(stamp, received)
+        measured = stamp + self.clock.now() - time.time()
+        if measured > received + topic.settings.future_s:
+            raise AdapterError(
+                f"its stamp lies {measured - received:.3g} s in the future: have both machines keep one time (chrony, "
+                "PTP), or say clock = 'theirs'"
+            )
+        return min(measured, received) - topic.settings.delay_s
+
+    def _of_pose(self, topic: Heeded, said: Pose, measured: float) -> dict[str, Array]:
+        expected = topic.settings.frame_id
+        if expected is not None and said.frame_id != expected:
+            raise AdapterError(f"its frame is {said.frame_id!r}, and {expected!r} was expected (frame_id)")
+        pose = topic.frame @ Frame.of(said.position, xyzw=said.xyzw)
+        read = {
+            "position": lambda: pose.translation,
+            "rpy": lambda: pose.rpy,
+            "velocity": lambda: topic.moves(pose.translation, measured),
+            "angular_velocity": lambda: topic.turns(pose.rotation, measured),
+        }
+        return {signal.name: np.asarray(source.factor) * read[source.field]() for signal, source in topic.signals}
+
+    def _of_joints(self, topic: Heeded, said: JointState) -> dict[str, Array]:
+        values = {}
+        for signal, source in topic.signals:
+            if source.field in OF_HAND and self._ik:
+                positions = _picked(said, "position", self._ik.joints)
+                if source.field == "hand_position":
+                    value = self._base.points(self._ik.pose(positions).translation)
+                else:
+                    moving = _picked(said, "velocity", self._ik.joints)
+                    value = self._base.vectors(self._ik.velocity(positions, moving))
+            else:
+                value = _picked(said, source.field, source.joints)
+            values[signal.name] = np.asarray(source.factor) * value
+        return values
+
+
+def faults_of_signals(settings: Settings, signals: tuple[Signal, ...]) -> list[str]:
+    """Return what of a policy's signals these settings do not tell, or tell wrongly, a sentence each."""
+    faults, topics = [], settings.topics
+    known = {signal.name: signal for signal in signals}
+    faults += [f"signals.{name}: the model reads no such signal" for name in settings.signals if name not in known]
+    for name, signal in known.items():
+        source = settings.signals.get(name)
+        if source is None:
+            faults.append(f"signals.{name} is missing, and the model reads it: {signal.size} number(s) [{signal.unit}]")
+        elif source.of not in topics:
+            faults.append(f"signals.{name}.of is {source.of!r}; the topics are {', '.join(topics)}")
+        else:
+            faults += [f"signals.{name}: {fault}" for fault in _faults_of(source, signal, topics[source.of], settings)]
+    ends = (settings.success.achieved, settings.success.desired) if settings.success else ()
+    faults += [f"success: the model reads no signal {name}" for name in ends if name not in known]
+    if (arm := settings.kinematics) and (arm.of not in topics or "Joint" not in topics[arm.of].type):
+        faults.append(f"kinematics.of is {arm.of!r}, which is no topic of sensor_msgs/msg/JointState")
+    return faults
+
+
+def _faults_of(source: Source, signal: Signal, topic: Heard, settings: Settings) -> list[str]:
+    pose = topic.type.endswith("PoseStamped")
+    valid = tuple(OF_POSE) if pose else (*OF_JOINTS, *(OF_HAND if settings.kinematics else ()))
+    if source.field not in valid:
+        return [f"{topic.topic} has no {source.field}; it has {', '.join(valid)}"]
+    faults, by_joint = [], not pose and source.field in OF_JOINTS
+    size = len(source.joints) if by_joint else 3
+    if size != signal.size:
+        told = f"joints has {size}" if by_joint else f"{source.field} has {size} numbers"
+        faults.append(f"{told}, and the model reads {signal.size} ({', '.join(signal.elements)})")
+    if isinstance(source.factor, tuple) and len(source.factor) != signal.size:
+        faults.append(f"factor has {len(source.factor)} numbers for {signal.size} elements")
+    return faults
+
+
+def _heeded(settings: Heard) -> Heeded:
+    return Heeded(
+        settings,
+        ClockSync(delay_s=settings.delay_s),
+        Frame.of(settings.translation, rpy=settings.rpy),
+        Differentiator(settings.smooth_s),
+        Differentiator.of_rotations(settings.smooth_s),
+    )
+
+
+def _picked(said: JointState, part: str, joints: tuple[str, ...]) -> Array:
+    """Return what a message says of some joints, in their order.
+
+    Raises:
+        AdapterError: It does not say it of all, or not as numbers.
+    """
+    values: Array = getattr(said, part)
+    if len(values) != len(said.names):
+        raise AdapterError(f"it has {len(said.names)} names and {len(values)} numbers of {part}")
+    at = {name: index for index, name in enumerate(said.names)}
+    if missing := [name for name in joints if name not in at]:
+        raise AdapterError(f"it lacks {', '.join(missing)}; it has {', '.join(said.names) or 'no joints'}")
+    picked = values[[at[name] for name in joints]]
+    if not np.isfinite(picked).all():
+        raise AdapterError(f"{part} of {', '.join(joints)} is {picked.tolist()}, which are not all finite")
+    return picked

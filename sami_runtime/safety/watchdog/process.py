@@ -1,0 +1,136 @@
+"""What runs in the watchdog's process: it looks at the beat, and stops the robot when the beat ceases."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from sami_runtime.errors import SamiError
+from sami_runtime.factories import call_factory, load_factory
+from sami_runtime.safety.watchdog.shared import DUE, FIRED, SEEN, STOPPED, now, shared_numbers
+
+READY, QUIT, WAKE = b"ready", b"q", b"!"
+"""What goes over the link: the first comes from the watchdog, which sends why it cannot stop the robot otherwise."""
+LOOKS = 4
+"""How often it looks in the time within which it has to fire, at least."""
+REPEATS, REPEAT_S = 20, 0.05
+"""How often it stops the robot of a loop that died, and after how long [s] anew at most; that of one which lives is
+stopped until the loop knows it."""
+
+
+def build_stop(name: str) -> Callable[[], object]:
+    """Return the function that stops the robot, made by `FACTORY()` of `MODULE`.
+
+    Raises:
+        SamiError: It cannot be made.
+    """
+    example = "my_arm:emergency_stop for emergency_stop() in my_arm.py"
+    stop = call_factory(name, load_factory(name, "emergency stop", example))
+    if not callable(stop):
+        raise SamiError(
+            f"{name}() returned {stop!r}, which cannot be called. It connects to the robot and returns a function "
+            "that stops it; see docs/embedding.md."
+        )
+    return stop
+
+
+class Watcher:
+    """Looks at the beat of a loop, in a process of its own.
+
+    Args:
+        numbers: What it shares with the loop.
+        link: To the loop's process.
+        loop_process: The id of the loop's process.
+        stop: Stops the robot.
+        within_s: How often it looks follows from this time [s].
+    """
+
+    def __init__(
+        self, numbers: memoryview, link: socket.socket, loop_process: int, stop: Callable[[], object], within_s: float
+    ) -> None:
+        self._numbers, self._link, self._loop_process, self._stop = numbers, link, loop_process, stop
+        self._pause_ms = 1e3 * within_s / LOOKS
+        self._poll = select.poll()
+        self._poll.register(link, select.POLLIN)
+        with suppress(AttributeError, OSError):  # an old kernel, or a container that forbids it: the next look sees it
+            # Wakes it up the moment that the loop's process is gone.
+            self._poll.register(os.pidfd_open(loop_process), select.POLLIN)
+        self._quit = False
+        numbers[SEEN] = now()
+
+    def run(self) -> None:
+        """Look until the loop's process says that this is enough, or is gone."""
+        while not self._quit:
+            self._numbers[SEEN] = moment = now()
+            due, gone = self._numbers[DUE], self._gone()
+            if due and (gone or moment >= due):
+                self._fire(moment)
+            elif gone:
+                return
+            else:
+                self._wait(min(self._pause_ms, (due - moment) / 1e6) if due else self._pause_ms)
+
+    def _fire(self, moment: int) -> None:
+        """Stop the robot, and keep it stopped: a command that hung until now may still reach it."""
+        self._numbers[FIRED] = moment  # first, so that a loop that goes on meanwhile writes nothing more
+        after_death, failed = 0, False
+        while self._numbers[DUE] and self._numbers[FIRED] and after_death < REPEATS:
+            self._numbers[SEEN] = now()
+            try:
+                self._stop()
+                self._numbers[STOPPED] = self._numbers[STOPPED] or now()
+            except BaseException as error:  # whatever it was, the next try may work
+                if not failed:
+                    told = f"sami: the emergency stop failed: {type(error).__name__}: {error}\n"
+                    threading.Thread(target=_tell, args=(told,), daemon=True).start()
+                failed = True
+            after_death += self._gone()
+            self._wait(min(self._pause_ms, 1e3 * REPEAT_S))
+        if self._gone():
+            self._quit = True
+
+    def _gone(self) -> bool:
+        return os.getppid() != self._loop_process
+
+    def _wait(self, milliseconds: float) -> None:
+        """Sleep, unless the loop's process has something to say or ends."""
+        for descriptor, _ in self._poll.poll(max(milliseconds, 0.0)):
+            if descriptor == self._link.fileno() and self._link.recv(64) in (QUIT, b""):
+                self._poll.unregister(self._link)
+                self._quit = not self._numbers[DUE]
+            elif descriptor != self._link.fileno():
+                self._poll.unregister(descriptor)
+
+
+def main(name: str, within_s: float, loop_process: int, link_descriptor: int, shared_descriptor: int) -> None:
+    """Build what stops the robot, tell the loop's process whether that worked, and watch."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # who ends the loop ends this, by the link or by dying
+    link = socket.socket(fileno=link_descriptor)
+    try:
+        stop = build_stop(name)
+    except SamiError as error:
+        link.sendall(str(error).encode())
+        sys.exit(error.exit_code)
+    watcher = Watcher(shared_numbers(shared_descriptor), link, loop_process, stop, within_s)
+    _come_first()
+    link.sendall(READY)
+    watcher.run()
+
+
+def _tell(text: str) -> None:
+    """Write to stderr, in a thread of its own: whoever should read it may be stopped or gone."""
+    with suppress(OSError):
+        os.write(2, text.encode())
+
+
+def _come_first() -> None:
+    """Ask to run before everything else on a busy machine, which takes a permission; it sleeps nearly always."""
+    with suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_max(os.SCHED_FIFO) - 1))

@@ -1,0 +1,250 @@
+"""The loop's side of a watchdog: it starts the process, beats, and learns when that has fired."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from types import TracebackType
+
+from sami_runtime.errors import AdapterError, SafetyStop, SamiError
+from sami_runtime.safety.watchdog.process import QUIT, READY, WAKE
+from sami_runtime.safety.watchdog.shared import DUE, FIRED, NEVER, SEEN, SIZE, STOPPED, now, shared_numbers
+
+START_S = 30.0
+"""Longest time [s] that the process may take to connect to the robot."""
+QUIT_S = 2.0
+"""Longest time [s] that it may take to end."""
+BOOT = (
+    "import sys; sys.path[:] = sys.argv[2:]; import json; told = json.loads(sys.argv[1]); "
+    "from sami_runtime.safety.watchdog.process import main; main(*told)"
+)
+"""The program of the process, which finds the modules that this one finds, in the same order."""
+
+
+class Watchdog:
+    """A process that stops the robot when this one does not beat in time, whatever keeps it from that.
+
+    It connects to the robot by itself and before anything moves: `MODULE:FACTORY` names a function that makes the
+    connection and returns a function that stops the robot. That one may be called more than once.
+
+        with Watchdog("my_arm:emergency_stop", within_s=0.12) as dog:
+            while driving:
+                command = policy(robot.read())
+                dog.beat()
+                robot.write(command)
+            robot.stop()
+            dog.end()
+
+    The right moment to beat is just before a write: then no command stands for longer than `within_s`, whether the
+    process is killed, stopped or hangs. From `begin` on, or the first beat, the end of this process stops the robot as
+    well; `end` ends both. So does the block's end, but where an error leaves it in between, the robot is stopped.
+
+    Once it fired it stops the robot again and again, until `end`, so that a command that hung cannot move it later;
+    every beat raises, until somebody calls `rearm`. A watchdog that was itself killed or stopped is noticed by the next
+    beat that comes `within_s` after its last sign of life.
+
+    Args:
+        emergency_stop: MODULE:FACTORY, e.g. `my_arm:emergency_stop`; the module lies in the current folder, or where
+            this process finds its modules.
+        within_s: Longest time [s] from one beat to the next.
+        stop_s: Longest time [s] that the adapter's own `stop()` may take at an episode's end.
+
+    Raises:
+        SamiError: A time is none.
+    """
+
+    def __init__(self, emergency_stop: str, within_s: float, stop_s: float = 2.0) -> None:
+        for name, value in (("within_s", within_s), ("stop_s", stop_s)):
+            if not 0.0 < value < math.inf:
+                raise SamiError(f"{name} of the watchdog is {value}; it must be a number of seconds, more than 0.")
+        self.name, self.within_s, self.stop_s = emergency_stop, within_s, stop_s
+        self._within = round(1e9 * within_s)
+        self._numbers = _unshared()
+        self._asked = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: socket.socket | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The id of its process; None where there is none."""
+        return None if self._process is None else self._process.pid
+
+    def __enter__(self) -> Watchdog:
+        """Start the process, and wait until it is able to stop the robot.
+
+        Raises:
+            AdapterError: It is not, with the reason; nothing was moved.
+        """
+        if sys.platform != "linux":
+            raise AdapterError(
+                f"a watchdog needs Linux, this is {sys.platform}. Leave it out, and rely on the robot's."
+            )
+        shared = os.memfd_create("sami-watchdog")  # memory without a name: gone with the last process that holds it
+        os.ftruncate(shared, SIZE)
+        self._numbers = shared_numbers(shared)
+        self._link, theirs = socket.socketpair()
+        told = (self.name, self.within_s, os.getpid(), theirs.fileno(), shared)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", BOOT, json.dumps(told), *map(str, sys.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # what a user's module prints does not mix with what this process prints
+                pass_fds=(theirs.fileno(), shared),
+                start_new_session=True,  # keys that stop or end this process do not reach it
+            )
+            theirs.close()
+            self._require_ready(self._link, self._process)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(shared)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the watch; left by an error while it watches, stop the robot first."""
+        if error is not None and self._numbers[DUE]:
+            self.fire(self.stop_s)
+        self.close()
+
+    def require_rate(self, loop_hz: float) -> None:
+        """Refuse a loop that beats too seldom, so that the watchdog would fire between two ticks.
+
+        Raises:
+            SamiError: With a time that leaves room for a late tick.
+        """
+        if self.within_s <= 1.0 / loop_hz:
+            raise SamiError(
+                f"the watchdog wants a beat every {self.within_s:g} s, and the loop beats every {1.0 / loop_hz:g} s. "
+                f"Give it more, such as three periods, {3.0 / loop_hz:g} s."
+            )
+
+    def begin(self) -> None:
+        """Watch from now on: this process must not end, and from the first beat on the next one must come in time.
+
+        Raises:
+            SafetyStop: It fired and nobody called `rearm`, or its process is gone.
+            SamiError: It was not started.
+        """
+        self._require_usable()
+        self._numbers[DUE] = NEVER
+
+    def beat(self) -> None:
+        """Say that the loop is alive, for the next `within_s`; for the instant before each write.
+
+        Raises:
+            SafetyStop: The robot was stopped, is about to be because this beat is late, or would not be if it had to
+                be. Write nothing more.
+        """
+        numbers, moment = self._numbers, now()
+        if numbers[FIRED] or 0 < numbers[DUE] < moment or moment - numbers[SEEN] > self._within:
+            self._require_usable()
+        numbers[DUE] = moment + self._within
+
+    def stopping(self) -> None:
+        """Say that the robot's own `stop()` is called now, which may take `stop_s`."""
+        if self._numbers[DUE]:
+            self._numbers[DUE] = now() + round(1e9 * self.stop_s)
+
+    def end(self) -> None:
+        """Watch no longer: the robot rests."""
+        self._numbers[DUE] = 0
+
+    def fire(self, wait_s: float = 0.0) -> bool:
+        """Have the robot stopped at once, from any thread.
+
+        Args:
+            wait_s: How long [s] to wait for it.
+
+        Returns:
+            Whether the emergency stop has come back without an error.
+        """
+        self._asked = True
+        self._numbers[DUE] = 1
+        if self._link is not None:
+            with suppress(OSError):  # it is gone, or was told often enough
+                self._link.send(WAKE, socket.MSG_DONTWAIT)
+        end = time.monotonic() + wait_s
+        while not self._numbers[STOPPED] and time.monotonic() < end:
+            time.sleep(0.001)
+        return self._numbers[STOPPED] != 0
+
+    def rearm(self) -> None:
+        """Forget that it fired. For a person to call, or on a person's behalf."""
+        self._asked = False
+        self._numbers[DUE] = self._numbers[STOPPED] = self._numbers[FIRED] = 0
+
+    def fault(self) -> str | None:
+        """Return why the robot must not be driven on; None while it is watched, or could be."""
+        numbers, moment = self._numbers, now()
+        due, fired, seen = numbers[DUE], numbers[FIRED], numbers[SEEN]
+        if fired:
+            why = "was told to" if self._asked else f"got no beat within {self.within_s:g} s"
+            came = "which worked" if numbers[STOPPED] else "which has not come back"
+            return f"the watchdog {why} and stopped the robot by {self.name}, {came}"
+        if 0 < due < moment:
+            return f"a beat for the watchdog came {1e-9 * (moment - due):.3g} s later than {self.within_s:g} s"
+        if moment - seen > self._within:
+            return (
+                f"the watchdog gave no sign of life for {1e-9 * (moment - seen):.3g} s, allowed are {self.within_s:g} "
+                "s: nothing would stop the robot if this process could not"
+            )
+        return None
+
+    def close(self) -> None:
+        """End the watch and its process. Safe twice."""
+        self.end()
+        self._numbers = _unshared()
+        link, self._link = self._link, None
+        process, self._process = self._process, None
+        if link is not None:
+            with suppress(OSError):
+                link.send(QUIT, socket.MSG_DONTWAIT)
+            link.close()
+        if process is not None:
+            try:
+                process.wait(QUIT_S)
+            except subprocess.TimeoutExpired:  # it hangs in what stops the robot
+                process.kill()
+                process.wait()
+
+    def _require_usable(self) -> None:
+        """Do nothing while the robot may be driven.
+
+        Raises:
+            SafetyStop: With `fault`.
+            SamiError: It was not started.
+        """
+        if self._process is None:
+            raise SamiError(
+                "the watchdog is not running, so nobody would stop the robot. Use it inside "
+                "`with Watchdog(...) as dog:`."
+            )
+        if fault := self.fault():
+            raise SafetyStop(fault)
+
+    def _require_ready(self, link: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        link.settimeout(START_S)
+        try:
+            answer = link.recv(65536)
+        except TimeoutError:
+            answer = f"{self.name}() did not return within {START_S:g} s. Correct it, or what it waits for.".encode()
+        if answer == READY:
+            return
+        process.kill()
+        why = answer.decode() or f"its process ended with {process.wait()}, see above."
+        raise AdapterError(f"the watchdog could not stop the robot, so nothing was moved: {why}")
+
+
+def _unshared() -> memoryview:
+    """Return numbers that nobody looks at, as long as no process runs."""
+    return memoryview(bytearray(SIZE)).cast("q")

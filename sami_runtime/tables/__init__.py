@@ -1,1 +1,0 @@
-"""Recordings as tables: for spreadsheets, data frames and LeRobot."""

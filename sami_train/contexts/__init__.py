@@ -1,1 +1,0 @@
-"""What contexts tell: collected, fitted as an atlas, and put to the test by dynamics that change."""

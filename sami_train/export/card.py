@@ -1,0 +1,188 @@
+"""The card of a shipped model: how it was made and what it measured, all of it read from the run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sami_runtime.model.contract import Contract
+from sami_runtime.model.lookahead import Lookahead
+from sami_runtime.model.probe import Probe
+from sami_train.envs.catalog import environment
+from sami_train.envs.measure import SUCCESS
+from sami_train.envs.tasks import label
+from sami_train.evaluation.paper import reported
+from sami_train.evaluation.results import Evaluation, TaskResult
+from sami_train.export.training_figure import draw_training
+from sami_train.runs.record import RealisedContrast, RunRecord
+
+MOST_LISTED = 30
+"""Most tasks of a set that a card lists one by one."""
+
+
+def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
+    """Write NAME.md beside the model, and NAME.png where matplotlib is installed.
+
+    Returns:
+        The files written.
+    """
+    training = contract.training
+    each = training["config"]["learning"].get("steps_per_draw", 1)
+    lines = [
+        f"# {model.stem}",
+        "",
+        f"{training['method']} on `{training['env']}`, seed {training['seed']}: {training['steps']:,} environment "
+        f"steps and {training['updates'] * each:,} gradient steps in {training['minutes']} minutes "
+        f"on {training['cpus']} core{'s' if training['cpus'] != 1 else ''}.",
+        "",
+        *([] if training["updates"] else ["**It has not learned: 0 updates.** It acts at random.", ""]),
+        "Made with:",
+        "",
+        "```",
+        shlex.join(run.facts["command"]),
+        *(
+            f"sami train --resume {_trained_in(run)} --steps {each['to']}  # after {each['from']:,} steps"
+            for each in run.facts.get("extended", ())
+        ),
+        f"sami eval --run {_trained_in(run)}",
+        f"sami export --run {_trained_in(run)} --out {model.as_posix()}{_options(contract)}",
+        "```",
+        "",
+        f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",
+        "",
+    ]
+    written = [model.with_suffix(".md")]
+    spec = environment(str(training["env"]))
+    measure = spec.measure
+    if idle := spec.tasks.never_obeyed(spec.tasks.resolve(training.get("tasks") or "training")):
+        lines += [
+            f"**No training task let these obey: {', '.join(idle)}.** The policy sends them 0, whatever they do.",
+            "",
+        ]
+    if draw_training(run, measure, model.with_suffix(".png")):
+        lines += [f"![{measure.name.capitalize()} while exploring]({model.stem}.png)", ""]
+        written.append(model.with_suffix(".png"))
+    if run.contrast is not None:
+        lines += [_contrast(run.contrast, training["config"]["contrast"]), ""]
+    if contract.lookahead is not None:
+        lines += _lookahead(contract, contract.lookahead)
+    if contract.probe is not None:
+        lines += _probe(contract.probe)
+    if contract.evaluation is not None:
+        lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
+    lines += [
+        f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.",
+        "",
+    ]
+    written[0].write_text("\n".join(lines), encoding="utf-8")
+    return written
+
+
+def _trained_in(run: RunRecord) -> str:
+    """Return the run's folder; of a study's line, the one that it was trained in, which a study leaves out."""
+    if run.study is None:
+        return run.address
+    words = list(run.facts.get("command", ()))
+    named = (words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--out", "--resume"))
+    return str(next(named, run.name))
+
+
+def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:
+    what = "mean over the run, averaged over many losses" if contrast.averaged else "mean over single logged losses"
+    return (
+        f"Contrast: {contrast} ({what}; a constant encoder has 0). Ranked by {config['ranking']}, keys of the "
+        f"{config.get('keys', 'momentum')}, {config['trajectories']} trajectories."
+    )
+
+
+def _lookahead(contract: Contract, ahead: Lookahead) -> list[str]:
+    """Return how good the forward model is, signal by signal."""
+    periods = " | ".join(str(k) for k in range(1, ahead.steps + 1))
+    return [
+        f"Lookahead: {ahead.summary()}. Its error on what was held out, by periods ahead, and in brackets that of "
+        "taking the late observation for the present:",
+        "",
+        f"| signal | unit | {periods} |",
+        "|---" * (2 + ahead.steps) + "|",
+        *(f"| {name} | {unit} | {' | '.join(cells)} |" for name, unit, cells in ahead.rows(contract.observation)),
+        "",
+    ]
+
+
+def _probe(probe: Probe) -> list[str]:
+    """Return what contexts tell of the physics, feature by feature."""
+    head, *features = probe.lines()
+    return [f"{head[0].upper()}{head[1:]}:", "", *(f"- {line.strip()}" for line in features), ""]
+
+
+def _options(contract: Contract) -> str:
+    atlas, ahead = contract.atlas, contract.lookahead
+    looking = (f" --lookahead {ahead.steps}" if ahead else "") + " --probe" * (contract.probe is not None)
+    return f"{looking} --atlas-episodes {(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
+
+
+def _results(result: Evaluation, title: str) -> list[str]:
+    return _successes(result, title) if result.measure is SUCCESS else _returns(result, title)
+
+
+def _returns(result: Evaluation, title: str) -> list[str]:
+    show = result.measure.show
+    counts = " or ".join(dict.fromkeys(str(len(result.returns(name))) for name in result.sets))
+    lines = [
+        f"Return, {counts} episodes in each set of tasks, which come in turn, deterministic. std: deviation over these "
+        "episodes; ±: standard error of their mean; the paper's ±: deviation over five seeds.",
+        "",
+        "| task set | tasks | return | std | paper |",
+        "|---|---|---|---|---|",
+    ]
+    for name in result.sets:
+        cell = reported(result.env, title, name)
+        theirs = " ± ".join(map(show, cell)) if cell else ""
+        drawn = " drawn" if name in environment(result.env).tasks.drawn else ""
+        lines.append(
+            f"| {name} | {len(result.of(name))}{drawn} | {show(result.ret(name))} ± {show(result.ret_error(name))} "
+            f"| {show(result.ret_std(name))} | {theirs} |"
+        )
+    lines += ["", "| task set | task | episodes | return |", "|---|---|---|---|"]
+    for name in result.sets:
+        rows = result.of(name)
+        for what, same in _listed(rows):
+            returns = [each for row in same for each in row.returns]
+            lines.append(f"| {name} | {what} | {len(returns)} | {show(sum(returns) / len(returns))} |")
+    return [*lines, ""]
+
+
+def _listed(rows: Sequence[TaskResult]) -> Iterator[tuple[str, list[TaskResult]]]:
+    """Return what a table tells of a set: each task, or of many with few episodes each, those that share a feature."""
+    if len(rows) <= MOST_LISTED:
+        yield from ((label(row.task), [row]) for row in rows)
+        return
+    for feature in rows[0].task:
+        alike: dict[str, list[TaskResult]] = {}
+        for row in rows:
+            alike.setdefault(label({feature: row.task[feature]}), []).append(row)
+        yield from alike.items()
+
+
+def _successes(result: Evaluation, title: str) -> list[str]:
+    show = result.measure.show
+    paper = {name: cell.mean for name in result.sets if (cell := reported(result.env, title, name))}
+    lines = [
+        f"Success, {result.results[0].episodes} episodes per task, deterministic, the same starts in every task "
+        f"({result.results[0].solved_at_start:.0%} of them solved already: the floor).",
+        "",
+        "| task set | success | above the floor | paper |",
+        "|---|---|---|---|",
+    ]
+    for name in result.sets:
+        theirs = f"{paper[name]:.2f}" if name in paper else ""
+        lines.append(f"| {name} | {result.success(name):.3f} | {show(result.above_floor(name))} | {theirs} |")
+    columns = ("task set", "task", "success", "above the floor", *result.results[0].shares, "steps")
+    lines += ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for row in result.results:
+        shares = [f"{share:.2f}" for share in row.shares.values()]
+        numbers = [f"{row.success:.2f}", show(row.above_floor, coarse=True), *shares, f"{row.steps:.1f}"]
+        lines.append(f"| {row.task_set} | {label(row.task)} | {' | '.join(numbers)} |")
+    return [*lines, ""]

@@ -1,0 +1,194 @@
+"""Measures what training saw: the spread of every signal, and how it answers to the action. No torch here.
+
+The file itself drives the training tasks, as it does for its atlas. Training saw more than a trained policy shows: its
+first episodes were random, the last ones explored. So in every second episode half of the actions are random. Signals
+are measured as they arrived, behind the gap that it learned behind; responses without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
+from sami_runtime.adapters.probe import probe
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.seen import Response, Responses, Seen, Spread, rounded
+from sami_runtime.signals import Signal
+from sami_train.envs.make import make, make_adapter
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Task
+from sami_train.evaluation.model_policy import SessionPolicy
+from sami_train.evaluation.play import OnRound, playing
+from sami_train.export.known import known_gap, known_tasks
+
+SEED = 3_000_017
+"""Starts of these episodes; neither training, evaluation nor the atlas uses it."""
+EPISODES = 120
+"""In all training tasks together."""
+STARTS = 24
+"""Starts that responses are measured from, in all training tasks together."""
+SHARE = 0.1
+"""Of half the action's range: how far its elements are moved to see what answers."""
+TICKS, SETTLE = 5, 5
+"""Ticks of a move, and of rest after it."""
+TRIES = 10
+"""Starts that are tried for each that is wanted: at some the episode is over before the moves are."""
+
+
+class Watched(SessionPolicy):
+    """A model file that keeps what it saw and did, round by round; every second row acts at random half of the time."""
+
+    def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
+        super().__init__(path, spec, rows)
+        self.rounds: list[list[tuple[np.ndarray, np.ndarray]]] = []
+        """Observations (n, D) and actions (n, A) of every step of every round so far."""
+        self._low, self._high = _bounds(spec.action)
+        self._rng = np.random.default_rng(SEED)
+
+    def reset(self, tasks: Sequence[Task] = ()) -> None:
+        """Begin new episodes in all rows."""
+        super().reset(tasks)
+        self.rounds.append([])
+
+    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """As `SessionPolicy.step`, and in every second row random half of the time."""
+        action, context = super().step(observation, noise)
+        chance = self._rng.random(len(action)) < 0.5
+        chance[::2] = False
+        action = np.where(chance[:, None], self._rng.uniform(self._low, self._high, action.shape), action)
+        action = action.astype(np.float32)
+        self.rounds[-1].append((observation.copy(), action))
+        return action, context
+
+
+def measure_seen(
+    model: Path,
+    spec: EnvironmentSpec,
+    episodes: int = EPISODES,
+    starts: int = STARTS,
+    seed: int = SEED,
+    on_round: OnRound | None = None,
+) -> Seen:
+    """Return what training saw.
+
+    Args:
+        model: the file.
+        spec: the environment that it was trained in.
+        episodes: in all training tasks together, which are visited in turn.
+        starts: that responses are measured from; at least 2.
+        seed: of the episodes.
+        on_round: called now and then with how many episodes are done since it was called last.
+
+    Raises:
+        AdapterError: the model reads or writes other signals than the environment has.
+    """
+    training = read_artifact(model).contract.training
+    tasks, behind = known_tasks(training, spec), known_gap(training)
+    each = [tasks[k % len(tasks)] for k in range(episodes)]
+    stage = playing(
+        spec,
+        lambda rows: Watched(model, spec, rows),
+        episodes,
+        gap=behind.gap,
+        on_round=on_round,
+        spared=behind.spared,
+    )
+    with stage as (play, policy):
+        _, lengths = play(each, seed)
+    rows = [
+        (seen[:, row], done[:, row])
+        for steps in policy.rounds
+        for seen, done in [[np.stack(part) for part in zip(*steps, strict=True)]]
+        for row in range(seen.shape[1])
+    ][:episodes]
+    observations = [seen[:length] for (seen, _), length in zip(rows, lengths, strict=True)]
+    flat = np.concatenate(observations)
+    actions = np.concatenate([done[:length] for (_, done), length in zip(rows, lengths, strict=True)])
+    values = {**spec.layout.by_name(flat), spec.action.name: actions}
+    first = spec.layout.by_name(np.stack([seen[0] for seen in observations]))
+    return Seen(
+        measured=(
+            f"the file drove {episodes} episodes in the {len(tasks)} training tasks in turn, in every second one with "
+            f"random actions half of the time; seed {seed}"
+        ),
+        steps=len(flat),
+        episodes=episodes,
+        signals={name: Spread.of(value) for name, value in values.items()},
+        begin={name: Spread.of(value) for name, value in first.items()},
+        responses=measure_responses(spec, tasks, starts, seed),
+    )
+
+
+def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int, seed: int = SEED) -> Responses | None:
+    """Return how observations answer to small moves of each element of the action.
+
+    None where hardly an episode lasts as long as the moves take: a robot that falls while it rests.
+
+    Args:
+        spec: the environment.
+        tasks: one is drawn at each start.
+        starts: how many, at least 2.
+        seed: of the starts.
+    """
+    low, high = _bounds(spec.action)
+    size, rest = SHARE * (high - low) / 2, np.clip(np.zeros(spec.action.size, np.float32), low, high)
+    # Moves take longer than an episode may.
+    robot = make_adapter(spec, make(spec, tasks=list(tasks), max_episode_steps=1_000_000))
+    answers: list[np.ndarray] = []
+    try:
+        for number in range(TRIES * starts):
+            answer = _answers(robot, rest, size, seed + 1 + number)
+            if answer is not None:
+                answers.append(answer)
+            if len(answers) == starts or (number >= starts and not answers):
+                break
+    finally:
+        robot.close()
+    if len(answers) < 2:
+        return None
+    moved, drifted = np.split(np.stack(answers), [len(rest)], axis=1)  # (starts, A, D), (starts, 1, D)
+    # What drifts by itself tells as little of the action as what differs from start to start.
+    noise = np.sqrt(moved.var(axis=0) + (drifted**2).mean(axis=0))
+    ends = np.cumsum([signal.size for signal in spec.signals])[:-1]
+    mean, deviation = (np.split(part, ends, axis=1) for part in (moved.mean(axis=0), noise))
+    return Responses(
+        size=rounded(size),
+        ticks=TICKS,
+        settle=SETTLE,
+        starts=len(answers),
+        signals={
+            signal.name: Response(mean=tuple(map(rounded, mean[at])), deviation=tuple(map(rounded, deviation[at])))
+            for at, signal in enumerate(spec.signals)
+        },
+    )
+
+
+def _answers(robot: GymnasiumAdapter, rest: np.ndarray, size: np.ndarray, seed: int) -> np.ndarray | None:
+    """Return the responses (A + 1, D) at one start, the last one to no move at all; None where its episode ends."""
+    over, still = False, False
+
+    def act(action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        nonlocal over
+        if not over:
+            over = robot.write(rest if still else action).done
+        values = robot.read().values
+        return action, np.concatenate([values[signal.name] for signal in robot.observation]).astype(np.float64)
+
+    answers = []
+    for element in range(len(rest)):
+        robot.reset(seed)
+        answers.append(probe(act, rest, element, float(size[element]), TICKS, SETTLE))
+    still = True
+    robot.reset(seed)
+    answers.append(probe(act, rest, 0, float(size.min()), TICKS, SETTLE))
+    return None if over else np.stack(answers)
+
+
+def _bounds(action: Signal) -> tuple[np.ndarray, np.ndarray]:
+    """Return the action's bounds (A,); 1 to either side where it has none."""
+    low = np.array([-1.0 if bound is None else bound for bound in action.low], np.float32)
+    high = np.array([1.0 if bound is None else bound for bound in action.high], np.float32)
+    return low, high

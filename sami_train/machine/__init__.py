@@ -1,1 +1,0 @@
-"""The machine that training runs on: its cores, files, locks and signals."""

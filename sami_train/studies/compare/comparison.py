@@ -1,0 +1,262 @@
+"""The comparison: groups of runs, what each scored on each set, and which beats which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, combinations_with_replacement
+from typing import Any
+
+from sami_runtime.errors import UnknownName
+from sami_train.config.schema import keys
+from sami_train.envs.measure import RETURN, Measure
+from sami_train.studies.compare.estimates import (
+    Aggregate,
+    Interval,
+    PairedTest,
+    aggregate,
+    paired_t_test,
+    probability_of_improvement,
+    welch_t_test,
+)
+from sami_train.studies.compare.evaluated import ComparisonError, EvaluatedRun
+from sami_train.studies.compare.groups import Group, comparable, differences_between, group_runs, shown_value
+
+PAIRS = (("satesac", "tesac"), ("saccm", "ccm"))
+"""What the paper claims: each method with SaNCE against the same method without."""
+RANKING = "contrast.ranking"
+PLACEBOS = ("shuffled", "recency")
+"""Its values that rank by chance, or by the policy's age: what a skill's ranking has to beat."""
+UNEQUAL = 0.02
+"""Budgets are called unequal where they differ by more than this share (runs end at the end of an episode)."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A group on one set of tasks."""
+
+    group: Group
+    task_set: str
+    score: Aggregate
+    """Of what the environment is judged by."""
+    above_floor: float | None
+    """Mean success among episodes that were not solved at their start; None where the return counts, NaN where
+    all were."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Two groups on one set of tasks."""
+
+    x: Group
+    y: Group
+    task_set: str
+    improvement: Interval
+    """P(X > Y)."""
+    test: PairedTest
+    welch_p: float | None
+    """Of Welch's test, which pairs no seeds; None with fewer than two on a side."""
+    equal_budget: bool
+
+
+class Comparison:
+    """A comparison of runs of one environment.
+
+    Args:
+        runs: what `read_runs` gives, in any order.
+        by: the configuration key that curves are drawn against; None draws none.
+
+    Raises:
+        UnknownName: `by` is no configuration key.
+        ComparisonError: runs do not differ in `by`, or a seed counts twice.
+    """
+
+    def __init__(self, runs: Sequence[EvaluatedRun], by: str | None = None) -> None:
+        self.runs, self.by, self.groups = runs, by, group_runs(runs)
+        if by is not None:
+            self._check_by(by)
+            self.groups = sorted(self.groups, key=self._position)
+
+    def _check_by(self, key: str) -> None:
+        if key not in keys():
+            raise UnknownName("config key", key, keys())
+        if key in ("seed", "method"):
+            raise ComparisonError(f"--by {key}: seeds are averaged over and methods are the lines; name another key.")
+        if not any(key in group.settings for group in self.groups):
+            values = sorted({shown_value(run.config[key]) for run in self.runs})
+            raise ComparisonError(
+                f"--by {key}: no method's runs differ in it (found {', '.join(values)}); give runs that do."
+            )
+
+    def _position(self, group: Group) -> tuple[bool, float, str]:
+        value = self.value_of(group)
+        number = isinstance(value, (int, float))
+        return (not number, float(value) if number else 0.0, "" if number else shown_value(value))
+
+    def value_of(self, group: Group) -> Any:
+        """Return a group's value of the key that curves are drawn against."""
+        assert self.by is not None
+        return group.runs[0].config[self.by]
+
+    @property
+    def env(self) -> str:
+        """The environment."""
+        return str(self.runs[0].config["env"])
+
+    @property
+    def task_sets(self) -> list[str]:
+        """Sets that were evaluated, in order."""
+        return self.runs[0].evaluation.sets
+
+    @property
+    def measure(self) -> Measure:
+        """What the environment is judged by."""
+        return self.runs[0].evaluation.measure
+
+    @property
+    def episodes(self) -> list[int]:
+        """Evaluation episodes per task, or per set, see `Measure.per`: one number, unless they differ in it."""
+        evaluation = self.runs[0].evaluation
+        if self.measure.per == "set":
+            return sorted({len(evaluation.returns(name)) for name in evaluation.sets})
+        return sorted({result.episodes for result in evaluation.results})
+
+    @cached_property
+    def standings(self) -> list[Standing]:
+        """Every group on every set."""
+        return [
+            Standing(
+                group,
+                task_set,
+                aggregate(group.scores(task_set), self.measure.bounds),
+                None
+                if self.measure is RETURN
+                else sum(run.evaluation.above_floor(task_set) for run in group.runs) / len(group.runs),
+            )
+            for task_set in self.task_sets
+            for group in self.groups
+        ]
+
+    @cached_property
+    def contests(self) -> list[Contest]:
+        """The pairs that the paper's claim is about, where they agree in every key that both vary."""
+        pairs = [
+            (x, y)
+            for better, base in PAIRS
+            for x in self.groups
+            for y in self.groups
+            if (x.method.name, y.method.name) == (better, base) and comparable(x, y)
+        ]
+        return self._contests(pairs)
+
+    @cached_property
+    def controls(self) -> list[Contest]:
+        """Each group against those of its method that differ from it in nothing but a placebo for their ranking."""
+
+        def without_ranking(group: Group) -> dict[str, Any]:
+            return {key: value for key, value in group.settings.items() if key != RANKING}
+
+        return self._contests(
+            [
+                (x, y)
+                for x in self.groups
+                for y in self.groups
+                if x.method == y.method
+                and without_ranking(x) == without_ranking(y)
+                and y.settings.get(RANKING) in PLACEBOS
+                and x.settings[RANKING] not in PLACEBOS
+            ]
+        )
+
+    @cached_property
+    def other_contests(self) -> list[Contest]:
+        """Every other pair of groups, the later against the earlier."""
+        claimed = {(contest.x.label, contest.y.label) for contest in (*self.contests, *self.controls)}
+        pairs = [(x, y) for y, x in combinations(self.groups, 2)]
+        return self._contests([(x, y) for x, y in pairs if not {(x.label, y.label), (y.label, x.label)} & claimed])
+
+    def _contests(self, pairs: Sequence[tuple[Group, Group]]) -> list[Contest]:
+        return [
+            Contest(
+                x,
+                y,
+                task_set,
+                probability_of_improvement(x.scores(task_set), y.scores(task_set)),
+                paired_t_test(_by_seed(x, task_set), _by_seed(y, task_set)),
+                welch_t_test(*(list(_by_seed(group, task_set).values()) for group in (x, y))),
+                _alike([run.steps for run in (*x.runs, *y.runs)]),
+            )
+            for x, y in pairs
+            for task_set in self.task_sets
+        ]
+
+    @property
+    def equal_budget(self) -> bool:
+        """Whether runs that stand side by side, as seeds of a group or as comparable groups, took about equal steps."""
+        return self._even(lambda run: run.steps)
+
+    def _even(self, count: Callable[[EvaluatedRun], int | None]) -> bool:
+        return all(
+            _alike([number for run in (*x.runs, *y.runs) if (number := count(run)) is not None])
+            for x, y in combinations_with_replacement(self.groups, 2)
+            if comparable(x, y)
+        )
+
+    def cautions(self) -> list[str]:
+        """Return what a reader must know before believing the numbers; the gravest first."""
+        return [*self._budget(), *self._settings(), *self._seeds(), *self._origin()]
+
+    def _budget(self) -> list[str]:
+        found = []
+        if not self.equal_budget:
+            listed = ", ".join(f"{group.label} {span([run.steps for run in group.runs])}" for group in self.groups)
+            found.append(f"UNEQUAL BUDGETS, so this is no comparison of methods. Environment steps: {listed}.")
+        elif not self._even(lambda run: run.updates):
+            updates = {group.label: [run.updates for run in group.runs if run.updates] for group in self.groups}
+            listed = ", ".join(f"{label} {span(numbers)}" for label, numbers in updates.items() if numbers)
+            found.append(f"Unequal updates for equal environment steps: {listed}.")
+        unfinished = [run.address for run in self.runs if run.facts.get("state") != "finished"]
+        if unfinished:
+            found.append(f"Not trained to the end: {', '.join(unfinished)}.")
+        return found
+
+    def _settings(self) -> list[str]:
+        return [
+            f"Methods also differ in {key}: {', '.join(f'{t} {shown_value(v)}' for t, v in values.items())}."
+            for key, values in differences_between(self.groups).items()
+        ]
+
+    def _seeds(self) -> list[str]:
+        single = [group.label for group in self.groups if len(group.runs) == 1]
+        found = []
+        if single:
+            found.append(f"One seed only, so neither deviation nor interval: {', '.join(single)}.")
+        if len({tuple(group.seeds) for group in self.groups}) > 1:
+            listed = ", ".join(f"{group.label} {'+'.join(map(str, group.seeds))}" for group in self.groups)
+            found.append(f"Groups have different seeds: {listed}.")
+        return found
+
+    def _origin(self) -> list[str]:
+        found = []
+        starts = {tuple(result.solved_at_start for result in run.evaluation.results) for run in self.runs}
+        if len(starts) > 1:
+            found.append("Evaluation episodes did not start alike in all runs: different versions or settings.")
+        commits = sorted({run.commit for run in self.runs})
+        if len(commits) > 1:
+            found.append(f"Runs were trained by {len(commits)} states of the code: {', '.join(commits)}.")
+        return found
+
+
+def _by_seed(group: Group, task_set: str) -> Mapping[int, float]:
+    return dict(zip(group.seeds, group.scores(task_set).mean(axis=1).tolist(), strict=True))
+
+
+def _alike(numbers: Sequence[int]) -> bool:
+    return not numbers or max(numbers) <= min(numbers) * (1 + UNEQUAL)
+
+
+def span(numbers: Sequence[int]) -> str:
+    """Return the smallest and the largest of some numbers, as text."""
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -1,0 +1,245 @@
+"""What a policy's context is worth when the dynamics change in the middle of an episode. No torch here.
+
+Every episode is run five times from the same start, with the deployed file: its encoder reads the changed world, and
+its policy is given one of four contexts, or the world does not change at all (see `Variant`). Until the change all
+five are the same episode, to the last bit, so that differences are taken episode by episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.model.contract import Contract
+from sami_runtime.session.telemetry import Phase, Reading, Telemetry
+from sami_train.envs.measure import SUCCESS, Measure
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.evaluation.play import side_by_side
+from sami_train.studies.contexts.change import Change, ChangeError
+from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, Run, Variant
+
+SEED = 3_000_017
+"""Start of the first episode; neither training, evaluation nor an atlas uses it."""
+FEWEST = 5
+"""Episodes that must still run for a mean over them to be told."""
+
+
+class Mean(NamedTuple):
+    """A mean over n episodes with its standard error."""
+
+    value: float
+    error: float | None
+    """None for a single episode."""
+
+    @classmethod
+    def of(cls, values: Sequence[float] | NDArray[Any]) -> Mean:
+        """Of (n,) values."""
+        n = len(values)
+        return cls(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else None)
+
+
+class Delay(NamedTuple):
+    """How many steps from the change until something happened."""
+
+    share: float
+    """Of the episodes, in which it happened at all."""
+    median: float | None
+    """Steps, among those."""
+
+    @classmethod
+    def of(cls, delays: Sequence[int | None]) -> Delay:
+        """Of one delay an episode; None where it never happened."""
+        happened = [delay for delay in delays if delay is not None]
+        return cls(len(happened) / len(delays), float(np.median(happened)) if happened else None)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one variant, over the episodes that were not over before the change."""
+
+    variant: Variant
+    success: Mean | None
+    """None where the environment is not judged by it."""
+    ret: Mean
+    """Return of the whole episode."""
+    less_than_live: Mean
+    """The live variant's success (return, where policies are judged by it) minus this one's, episode by episode."""
+    detected: Delay | None
+    """Until the telemetry says re-adapting or gives an alarm, having been quiet at the change. None where the policy is
+    not given what its encoder infers, where the encoder was reset, or where the model has no atlas."""
+    adapted: Delay | None
+    """Until the context is nearer to the one from the start than to the frozen one; None where the policy is not given
+    what its encoder infers, or nothing changes."""
+    identified: Delay | None
+    """Until the nearest known dynamics first are the new ones, in episodes that end so; of the live context alone. None
+    where the dynamics do not change, or to none that the model's atlas has."""
+    gap: tuple[float, ...]
+    """Mean distance of the context that the policy is given from the one from the start, by steps since the change."""
+    score: tuple[float | None, ...] = ()
+    """Median out-of-distribution score by steps since the change; None where the atlas does not count yet. Empty where
+    nothing is detected."""
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """What came of one change."""
+
+    change: Change
+    episodes: int
+    reached: int
+    """Episodes that were not over before the change: those that the rows are about."""
+    rows: tuple[Row, ...]
+
+    def of(self, variant: Variant) -> Row:
+        """Return the row of a variant."""
+        return next(row for row in self.rows if row.variant is variant)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; None for what is not known."""
+        names = ("success", "ret", "less_than_live", "detected", "adapted", "identified")
+        rows = [
+            {
+                "variant": row.variant.value,
+                **{name: value and value._asdict() for name in names for value in (getattr(row, name),)},
+                "gap": [round(gap, 4) for gap in row.gap],
+                "score": [score and round(score, 4) for score in row.score],
+            }
+            for row in self.rows
+        ]
+        return {"change": str(self.change), "episodes": self.episodes, "reached": self.reached, "rows": rows}
+
+
+def adaptation(
+    model: Path,
+    spec: EnvironmentSpec,
+    change: Change,
+    episodes: int = 100,
+    seed: int = SEED,
+    on_round: Callable[[int], None] | None = None,
+) -> Adaptation:
+    """Run a change in every variant.
+
+    Args:
+        model: the model file.
+        spec: the environment.
+        change: what happens in every episode.
+        episodes: how many starts.
+        seed: of the first; the next ones count on.
+        on_round: called now and then with how many starts are done since it was called last.
+
+    Raises:
+        SamiError, AdapterError: see `ChangedEpisodes`; also if every episode is over before the change.
+    """
+    rows = side_by_side(episodes)
+    runner = ChangedEpisodes(model, spec, rows)
+    along = change.along
+    runs: dict[Variant, list[Run]] = {variant: [] for variant in Variant}
+    starts: list[Run] = []
+    try:
+        for first in range(0, episodes, rows):
+            seeds = range(seed + first, seed + first + rows)
+            start = runner.round(seeds, along, Variant.LIVE)
+            for variant in Variant:
+                runs[variant] += runner.round(seeds, change, variant, start)[: episodes - first]
+            starts += start[: episodes - first]
+            if on_round is not None:
+                on_round(min(rows, episodes - first))
+    finally:
+        runner.close()
+    return judge(change, runs, starts, runner.contract, spec.measure)
+
+
+def judge(
+    change: Change, runs: Mapping[Variant, Sequence[Run]], starts: Sequence[Run], contract: Contract, measure: Measure
+) -> Adaptation:
+    """Return what came of a change, from the episodes of every variant.
+
+    Args:
+        change: what happened.
+        runs: by variant, (n,) episodes each; the k-th began alike in all.
+        starts: (n,) episodes that had the new dynamics all along.
+        contract: of the model.
+        measure: what policies are judged by in the environment.
+
+    Raises:
+        ChangeError: every episode is over before the change.
+    """
+    live, atlas = runs[Variant.LIVE], contract.atlas
+    known = atlas is not None and change.after != change.before and dict(change.after) in atlas.tasks
+    reached = [k for k, run in enumerate(live) if len(run.actions) > change.step]
+    if not reached:
+        raise ChangeError(f"all {len(live)} episodes were over before step {change.step}; let it change earlier.")
+    goal = measure is SUCCESS
+    rows = []
+    for variant, every in runs.items():
+        own = [every[k] for k in reached]
+        start = [starts[k] for k in reached]
+        better = [float(live[k].success) - every[k].success if goal else live[k].ret - every[k].ret for k in reached]
+        detected = adapted = identified = None
+        score: tuple[float | None, ...] = ()
+        if atlas is not None and variant in (Variant.LIVE, Variant.UNCHANGED):
+            told = [_readings(contract, run) for run in own]
+            detected = Delay.of([_detected(readings, change.step) for readings in told])
+            score = _scores(told, change.step)
+            if known and variant is Variant.LIVE:
+                identified = Delay.of([_identified(readings, change) for readings in told])
+        if variant in (Variant.LIVE, Variant.RESET):
+            frozen = [live[k].contexts[change.step] for k in reached]
+            pairs = zip(own, start, frozen, strict=True)
+            adapted = Delay.of([_adapted(run, other, old, change.step) for run, other, old in pairs])
+        success = Mean.of([float(run.success) for run in own]) if goal else None
+        ret = Mean.of([run.ret for run in own])
+        gap = _gap(own, start, change.step)
+        rows.append(Row(variant, success, ret, Mean.of(better), detected, adapted, identified, gap, score))
+    return Adaptation(change, len(live), len(reached), tuple(rows))
+
+
+def _readings(contract: Contract, run: Run) -> list[Reading]:
+    """Return what the telemetry tells at each step of an episode."""
+    telemetry = Telemetry(contract)
+    return [telemetry.update(context) for context in run.contexts]
+
+
+def _detected(readings: Sequence[Reading], step: int) -> int | None:
+    noticed = [reading.alarm or reading.phase is Phase.READAPTING for reading in readings[step:]]
+    return noticed.index(True) if True in noticed and not noticed[0] else None
+
+
+def _identified(readings: Sequence[Reading], change: Change) -> int | None:
+    right = [reading.nearest == change.after for reading in readings[change.step + 1 :]]
+    return right.index(True) + 1 if right and right[-1] else None
+
+
+def _scores(told: Sequence[Sequence[Reading]], step: int) -> tuple[float | None, ...]:
+    scores: list[float | None] = []
+    for t in count(step):
+        running = [readings[t].score for readings in told if len(readings) > t]
+        if len(running) < min(FEWEST, len(told)):
+            break
+        counted = [score for score in running if score is not None]
+        scores.append(float(np.median(counted)) if counted else None)
+    return tuple(scores)
+
+
+def _adapted(run: Run, start: Run, frozen: np.ndarray, step: int) -> int | None:
+    for t in range(step + 1, len(run.contexts)):
+        context = run.contexts[t]
+        if np.linalg.norm(context - start.context(t)) < np.linalg.norm(context - frozen):
+            return t - step
+    return None
+
+
+def _gap(runs: Sequence[Run], starts: Sequence[Run], step: int) -> tuple[float, ...]:
+    gaps: list[float] = []
+    for t in count(step):
+        running = [(run, start) for run, start in zip(runs, starts, strict=True) if len(run.given) > t]
+        if len(running) < min(FEWEST, len(runs)):
+            break
+        gaps.append(float(np.mean([np.linalg.norm(run.given[t] - start.context(t)) for run, start in running])))
+    return tuple(gaps)

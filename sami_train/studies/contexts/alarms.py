@@ -1,0 +1,74 @@
+"""How often an atlas's alarm sounds, on episodes it was not fitted to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from sami_runtime.errors import SamiError
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.atlas import Atlas, Locator
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Task
+from sami_train.evaluation.play import OnRound
+from sami_train.export.collect import Contexts, collect_contexts
+from sami_train.export.fit_atlas import _counted
+from sami_train.export.known import Behind, known_gap
+from sami_train.export.make_atlas import SEED
+
+
+class Alarms(NamedTuple):
+    """What an atlas said of fresh episodes in one task."""
+
+    task_set: str
+    task: Task
+    episodes: int
+    alarms: int
+    """Episodes with an alarm at any step."""
+    first: float | None
+    """Median step of the first alarm; None without any."""
+    nearest: float | None
+    """Share of episodes whose last window is nearest to this very task; None where the atlas does not have it."""
+
+
+def check(
+    model: Path,
+    spec: EnvironmentSpec,
+    episodes: int,
+    seed: int = SEED + 1,
+    on_round: OnRound | None = None,
+    behind: Behind | None = None,
+) -> list[Alarms]:
+    """Count the alarms of a model's atlas in fresh episodes of every task; see `collect_contexts` for the arguments.
+
+    Without `behind` they are behind what the policy learned behind, as its atlas is.
+
+    Raises:
+        SamiError: the model has no atlas.
+    """
+    contract = read_artifact(model).contract
+    atlas = contract.atlas
+    if atlas is None:
+        raise SamiError(f"{model} has no atlas; add one with: sami atlas {model}")
+    behind = known_gap(contract.training) if behind is None else behind
+    jobs = [(name, task) for name, tasks in spec.tasks.sets.items() for task in tasks]
+    found = collect_contexts(model, spec, [task for _, task in jobs], episodes, seed, on_round, behind)
+    return [_alarms(atlas, *job, contexts) for job, contexts in zip(jobs, found, strict=True)]
+
+
+def _alarms(atlas: Atlas, task_set: str, task: Task, episodes: Contexts) -> Alarms:
+    locate = Locator(atlas)
+    places = [[locate(mean) for mean in _counted(atlas, episode)] for episode in episodes]
+    over = [[place.score > 1.0 for place in episode] for episode in places]
+    firsts = [atlas.step + each.index(True) for each in over if True in each]
+    last = [locate.task(episode[-1]) == task for episode in places if episode]
+    return Alarms(
+        task_set,
+        task,
+        len(episodes),
+        len(firsts),
+        float(np.median(firsts)) if firsts else None,
+        float(np.mean(last)) if dict(task) in atlas.tasks and last else None,
+    )

@@ -1,0 +1,212 @@
+"""The ceiling of a contrast: what it reaches alone, trained to convergence on a buffer that a run has filled.
+
+In training a contrastive loss shares its encoder with the critics, and its buffer grows. Here a fresh encoder learns
+from nothing else, on the episodes that the run had collected by some stage: a bound that no weighting of losses passes.
+One episode in ten is held out and never learned from: a bound that holds there tells of skills, not of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from sami_runtime.errors import SamiError
+from sami_train.agent.context_sac import ContextSAC
+from sami_train.agent.contrast import Contrast
+from sami_train.agent.networks import soft_update
+from sami_train.agent.policy import ContextPolicy
+from sami_train.config.resolve import from_dict
+from sami_train.config.schema import ContrastConfig, TrainConfig
+from sami_train.episodes.buffer import EpisodeBuffer
+from sami_train.files import read_json_lines
+from sami_train.methods.methods import Method, method
+from sami_train.runs.folder import RunFolder
+from sami_train.runs.train import load_agent, make_env
+
+STAGES = {"early": 0.25, "middle": 0.5, "late": 1.0}
+"""Share of the episodes in the buffer that had been collected by then; of a long run, of those that it still holds."""
+HELD_OUT_EVERY = 10
+RATE = 1e-3
+"""Adam's learning rate."""
+LOOK_EVERY = 200
+"""Losses between two looks at whether the bound still rises, and that a bound is averaged over."""
+PATIENCE = 3
+"""Looks without a better bound after which it has converged."""
+LEAST_GAIN = 0.01
+"""Smallest rise that counts as one [nats]."""
+
+OnLook = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """What one method's contrast reaches at one stage."""
+
+    stage: str
+    episodes: int
+    """In the buffer by then."""
+    method: str
+    ranking: str
+    """What tells good trajectories from bad."""
+    bound: float | None
+    """Highest mean over `LOOK_EVERY` losses [nats]; None where there was nothing to compare."""
+    held_out: float | None
+    """The same on episodes that were not learned from, at that time; None where these have nothing to compare."""
+    log_k: float | None
+    """Mean of log K, which no bound passes [nats]."""
+    losses: int
+    """Until it had converged, or the most that were allowed."""
+    realised: float | None
+    """What the run's own training reached at that stage [nats]; None where its contrast is another one."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def find_ceilings(
+    run: RunFolder,
+    methods: Sequence[str],
+    rankings: Sequence[str],
+    changes: Mapping[str, Any] | None = None,
+    most_losses: int = 4000,
+    on_look: OnLook | None = None,
+) -> Iterator[Ceiling]:
+    """Yield the ceiling of every method and ranking at every stage of a run.
+
+    Args:
+        run: whose last checkpoint holds its buffer.
+        methods: names of methods with a contrastive loss.
+        rankings: see `ContrastConfig.ranking`; a method that ranks nothing is tried once.
+        changes: of the run's configuration, by key: `contrast.` and what it is.
+        most_losses: after which a contrast that still rises is left.
+        on_look: called with the number of losses since the last call.
+
+    Raises:
+        SamiError: the run has no checkpoint with a buffer, a method has no contrastive loss, or a change is none of the
+            contrast.
+    """
+    contrasts = [(each, ranking) for each in map(_contrastive, methods) for ranking in _used(each, rankings)]
+    agent, buffer, collected = _with_buffer(run)
+    config = _changed(run.config(), changes or {})
+    for stage, share in STAGES.items():
+        end = max(HELD_OUT_EVERY, round(share * len(buffer)))
+        by_age, later = np.split(np.argsort(buffer.numbers(np.arange(len(buffer)))), [end])
+        held_out = np.arange(end) % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
+        parts = buffer.of(by_age[~held_out]), buffer.of(by_age[held_out])
+        steps = collected - int(buffer.lengths[later].sum())  # a long run's buffer has lost what came first
+        for each, ranking in contrasts:
+            contrast = config.contrast.model_copy(update={"ranking": ranking})
+            found = _converge(agent, each, contrast, *parts, most_losses, on_look)
+            own = (each.name, contrast) == (agent.config.method, agent.config.contrast)
+            yield Ceiling(stage, end, each.name, ranking, *found, realised=_realised(run, steps) if own else None)
+
+
+def _converge(
+    agent: ContextSAC,
+    each: Method,
+    config: ContrastConfig,
+    train: EpisodeBuffer,
+    held_out: EpisodeBuffer,
+    most_losses: int,
+    on_look: OnLook | None,
+) -> tuple[float | None, float | None, float | None, int]:
+    """Return the bound, the bound held out, log K, and the losses it took."""
+    torch.manual_seed(0)
+    policy, estimator = _fresh_policy(agent), each.estimator
+    assert estimator is not None
+    contrast = Contrast(policy, estimator, config)
+    optimizer = torch.optim.Adam(policy.encoder.parameters(), lr=RATE)
+    rng, since_best, made = np.random.default_rng(0), 0, 0
+    best, bounds, log_k = (-np.inf, np.nan), list[float](), list[float]()
+    while made < most_losses and since_best < PATIENCE:
+        bounds.clear()
+        for _ in range(LOOK_EVERY):
+            loss = contrast.loss(train, rng)
+            if loss is None:
+                continue
+            optimizer.zero_grad(set_to_none=True)
+            loss.loss.backward()
+            optimizer.step()
+            soft_update(policy.momentum_encoder, policy.encoder, agent.config.learning.momentum_rate)
+            bounds.append(float(loss.bound))
+            log_k.append(loss.log_k)
+        made += LOOK_EVERY
+        if on_look is not None:
+            on_look(LOOK_EVERY)
+        if not bounds:
+            return None, None, None, made
+        since_best += 1
+        if np.mean(bounds) > best[0] + LEAST_GAIN:
+            best, since_best = (float(np.mean(bounds)), _mean_bound(contrast, held_out)), 0
+    return best[0], None if np.isnan(best[1]) else best[1], float(np.mean(log_k)), made
+
+
+def _fresh_policy(agent: ContextSAC) -> ContextPolicy:
+    """Return a policy that has learned nothing, but reads observations as this agent does."""
+    fresh = ContextSAC("ContextPolicy", agent.env, agent.config, device=agent.device).policy
+    fresh.features.load_state_dict(agent.policy.features.state_dict())
+    return fresh
+
+
+@torch.no_grad()
+def _mean_bound(contrast: Contrast, buffer: EpisodeBuffer, losses: int = 50) -> float:
+    """Return the mean bound on episodes that were not learned from; NaN where there is nothing to compare."""
+    rng = np.random.default_rng(1)
+    found = [loss for _ in range(losses) if (loss := contrast.loss(buffer, rng)) is not None]
+    return float(np.mean([float(loss.bound) for loss in found])) if found else float("nan")
+
+
+def _with_buffer(run: RunFolder) -> tuple[ContextSAC, EpisodeBuffer, int]:
+    """Return a run's newest agent, the episodes of its newest checkpoint, and its environment steps.
+
+    Windows begin with an empty memory: the states that were stored for them are those of another encoder.
+    """
+    checkpoint = run.newest_checkpoint()
+    if checkpoint is None or not (checkpoint / "buffer.npz").is_file():
+        raise SamiError(
+            f"{run.path} has no checkpoint with a buffer; train it with checkpoint_every at most its steps, "
+            "e.g. --set checkpoint_every=100000."
+        )
+    agent = load_agent(run, make_env(run.config()))
+    agent.load_buffer(checkpoint / "buffer.npz")
+    buffer = agent.make_buffer()
+    for states in buffer.states:
+        states[:] = 0.0
+    return agent, buffer, int(checkpoint.name)
+
+
+def _realised(run: RunFolder, steps: int) -> float | None:
+    """Return the bound that the run logged last by some number of environment steps."""
+    logged = [
+        row["contrast/bound"]
+        for row in read_json_lines(run.metrics)
+        if "contrast/bound" in row and row["step"] <= steps
+    ]
+    return logged[-1] if logged else None
+
+
+def _changed(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
+    values = config.to_dict()
+    for key, value in changes.items():
+        section, _, name = key.partition(".")
+        if section != "contrast":
+            raise SamiError(f"--set {key}: only the contrast can be changed, e.g. contrast.trajectories=256.")
+        values["contrast"][name] = value
+    return from_dict(values)
+
+
+def _contrastive(name: str) -> Method:
+    found = method(name)
+    if found.estimator is None:
+        raise SamiError(f"{found.title} has no contrastive loss; name some of ccm, satesac, saccm.")
+    return found
+
+
+def _used(each: Method, rankings: Sequence[str]) -> Sequence[str]:
+    """Return the rankings that make a difference to a method."""
+    return rankings if each.estimator is not None and each.estimator.ranks else rankings[:1]

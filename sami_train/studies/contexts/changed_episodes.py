@@ -1,0 +1,150 @@
+"""Episodes whose dynamics change in the middle, run by a model file whose policy may be given another context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sami_runtime.adapters.base import require_compatible
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.session.session import Session
+from sami_train.envs.gapped_env import GappedEnv
+from sami_train.envs.layout import flatten
+from sami_train.envs.make import make
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.studies.contexts.change import Change
+from sami_train.studies.contexts.policy_head import PolicyHead
+
+
+class Variant(str, Enum):
+    """Which context the policy is given from the change on."""
+
+    LIVE = "live"
+    """The one that its encoder infers, as it is deployed."""
+    FROZEN = "frozen"
+    """The one of the step at which the change happens, which cannot know of it."""
+    RESET = "reset"
+    """The one that its encoder infers after a reset at the change."""
+    START = "from the start"
+    """The one of the same step of an episode of the same start that had the new dynamics all along; its last one where
+    that episode is over."""
+    UNCHANGED = "unchanged"
+    """The live one, and the old dynamics stay: what a change costs, and what is taken for one where there is none."""
+
+
+class Run(NamedTuple):
+    """One episode of T steps."""
+
+    contexts: np.ndarray
+    """What the encoder inferred, (T, C)."""
+    given: np.ndarray
+    """What the policy was given, (T, C)."""
+    actions: np.ndarray
+    """(T, A)"""
+    ret: float
+    """Sum of rewards."""
+    success: bool
+
+    def context(self, t: int) -> np.ndarray:
+        """Return what the encoder inferred at a step (C,), or lastly where the episode is over."""
+        return np.asarray(self.contexts[min(t, len(self.contexts) - 1)])
+
+
+class ChangedEpisodes:
+    """Runs episodes of a model file whose dynamics change.
+
+    Args:
+        model: the file.
+        spec: the environment.
+        rows: n, episodes stepped together, at least 2.
+
+    Raises:
+        SamiError: the environment's dynamics cannot change within an episode, the model infers no context, or the file
+            is not valid.
+        AdapterError: the model reads or writes other signals than the environment has.
+    """
+
+    def __init__(self, model: Path, spec: EnvironmentSpec, rows: int) -> None:
+        spec.require_changes()
+        artifact = read_artifact(model)
+        self.contract = artifact.contract
+        require_compatible(self.contract, spec.signals, spec.action, f"environment {spec.name!r}")
+        self._head, self._session = PolicyHead(artifact), Session(artifact, batch=rows)
+        self._layout, self._names = spec.layout, [signal.name for signal in self.contract.observation]
+        self._spec = spec
+        self._envs: list[Any] = [make(spec) for _ in range(rows)]
+
+    def close(self) -> None:
+        """Give the simulators back."""
+        for env in self._envs:
+            env.close()
+
+    def round(self, seeds: Sequence[int], change: Change, variant: Variant, starts: Sequence[Run] = ()) -> list[Run]:
+        """Run one episode in each row.
+
+        Args:
+            seeds: of their starts, (n,).
+            change: what happens.
+            variant: which context the policy is given.
+            starts: for `Variant.START`, the episodes (n,) of these seeds that had the new dynamics all along.
+        """
+        task = {"task": dict(change.before)}
+        envs = self._envs
+        if change.gaps is not None:
+            envs = [GappedEnv(env, self._spec, change.gaps[0]) for env in envs]
+        begun = [env.reset(seed=seed, options=task)[0] for env, seed in zip(envs, seeds, strict=True)]
+        observation = np.stack([flatten(seen) for seen in begun])
+        self._session.reset()
+        rows = [_Row() for _ in envs]
+        for t in count():
+            running = [n for n, row in enumerate(rows) if not row.over]
+            if not running:
+                break
+            if t == change.step:
+                if variant is not Variant.UNCHANGED:
+                    for n in running:
+                        envs[n].unwrapped.set_dynamics(change.after)
+                        if change.gaps is not None:
+                            envs[n].change_gap(change.gaps[1])
+                if variant is Variant.RESET:
+                    self._session.reset()
+            signals = self._layout.by_name(observation, self._names)
+            step = self._session.step(signals)
+            actions, given = step.action, step.context
+            if t == change.step:
+                frozen = step.context
+            if t >= change.step and variant in (Variant.FROZEN, Variant.START):
+                given = frozen if variant is Variant.FROZEN else np.stack([run.context(t) for run in starts])
+                actions = self._head(signals, given, step.extra)
+                self._session.executed(actions)
+            for n in running:
+                seen = rows[n].step(envs[n], actions[n], step.context[n], given[n])
+                observation[n] = flatten(seen)
+        return [row.run() for row in rows]
+
+
+class _Row:
+    """What an episode has done so far."""
+
+    def __init__(self) -> None:
+        self.contexts: list[np.ndarray] = []
+        self.given: list[np.ndarray] = []
+        self.actions: list[np.ndarray] = []
+        self.ret, self.success, self.over = 0.0, False, False
+
+    def step(self, env: Any, action: np.ndarray, context: np.ndarray, given: np.ndarray) -> Any:
+        self.contexts.append(context.copy())
+        self.given.append(given.copy())
+        self.actions.append(action.copy())
+        observation, reward, terminated, truncated, info = env.step(action.copy())
+        self.ret += float(reward)
+        self.success, self.over = bool(info.get("is_success", False)), bool(terminated or truncated)
+        return observation
+
+    def run(self) -> Run:
+        return Run(np.stack(self.contexts), np.stack(self.given), np.stack(self.actions), self.ret, self.success)

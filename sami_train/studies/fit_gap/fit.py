@@ -1,0 +1,304 @@
+"""A robot's gap from its log: every kind that the log tells, with its uncertainty, and what it does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sami_runtime.errors import SamiError
+from sami_runtime.gap.profile import GapProfile
+from sami_train.studies.fit_gap.arrival import Arrival, Arrivals, arrivals, fit_arrival, spacing
+from sami_train.studies.fit_gap.response import Answer, Response, answers, explained, fit_response, motions
+from sami_train.studies.fit_gap.sensing import SIGMAS, Estimate, copies, fit_bias, fit_noise, fit_step, without
+from sami_train.studies.fit_gap.trace import Log, Trace
+
+LAG_ERROR = 0.3
+"""By how much a lag may be off because a robot's answer is no sum over commands, in periods: seen on known profiles."""
+EXCITED = 0.05
+"""Deviation of a command, as a share of its range, that excites."""
+CHANGES, MOTIONS, MARGIN = 8, 40, 12.0
+"""Changes of the commands and motions between readings that are the fewest that tell a delay; by how much twice the log
+likelihood of every other delay must be lower."""
+HELD_OUT = 3
+"""Every such episode is held out."""
+NOISIER = 1.2
+"""How many times as noisy as the reference a signal is where it has noise."""
+BIAS_ERROR = 1e-4
+"""Misreading that is no bias, in a signal's unit."""
+FEW_LOST = 0.005
+"""Share of lost messages that counts as none."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One number of the gap."""
+
+    key: str
+    """Of the profile."""
+    signal: str
+    """Empty where it is one for all."""
+    estimate: Estimate
+    unit: str
+    by: str
+    """What told it."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a log tells of a robot's gap."""
+
+    profile: GapProfile
+    found: tuple[Found, ...]
+    untold: tuple[str, ...]
+    """What it does not tell, a sentence each."""
+    notes: tuple[str, ...]
+    """What it tells and no profile holds, a sentence each."""
+    checks: Mapping[str, Any]
+    """How well what was fitted to some episodes explains the others."""
+    names: tuple[str, ...]
+    episodes: int
+
+
+def fit_gap(log: Log, reference: Sequence[Trace]) -> Fitted:
+    """Return the gap that explains a log, beside episodes without one.
+
+    Args:
+        log: Of the robot.
+        reference: Episodes in which commands were followed, and sensors told, as in the simulator.
+
+    Raises:
+        SamiError: The log excites too little to tell a delay, or the reference does not follow commands.
+    """
+    signals = log.contract.observation
+    same_as = copies(log.traces, signals)
+    own = [signal for signal in signals if signal.name not in same_as]
+    elements = [(f"{s.name}.{e}", s.name, column) for s in own for column, e in enumerate(s.elements)]
+    told = answers(reference, elements)
+    _require_answers(log, told)
+    response = fit_response(log.traces, told)
+    if response.margin < MARGIN:
+        raise SamiError(f"{_named(log)} does not tell one delay of its commands from another. {_advice(log)}")
+    senses = {signal.name: _sensed(log, reference, signal.name) for signal in own}
+    arrived = _arrived(log)
+    found = [*_times(log, arrived, response), *(one for sense in senses.values() for one in sense.found)]
+    profile: dict[str, Any] = {"same_as": same_as} if same_as else {}
+    for one in found:
+        span = _span(one)
+        profile[one.key] = span if not one.signal else {**profile.get(one.key, {}), one.signal: span}
+    return Fitted(
+        GapProfile.of(profile),
+        tuple(found),
+        tuple(_untold(log, arrived, senses)),
+        tuple(_notes(log, response)),
+        _checks(log, told),
+        log.names,
+        len(log.traces),
+    )
+
+
+class _Sense(NamedTuple):
+    """What was found of a signal, and what was not."""
+
+    found: list[Found]
+    noise_told: bool
+    bias: str
+    """What is known of its bias that a profile cannot say; empty where nothing is."""
+    bias_told: bool
+
+
+class _Arrived(NamedTuple):
+    """Signals that arrive together."""
+
+    names: list[str]
+    spacing: float
+    """Periods between their messages."""
+    messages: list[Arrivals]
+    """By episode."""
+    fit: Arrival | None
+    """None where they come less often than the policy acts, or never."""
+
+
+def _times(log: Log, arrived: Sequence[_Arrived], response: Response) -> list[Found]:
+    period, found = log.period, []
+
+    def add(key: str, ends: Sequence[float], unit: str, by: str) -> None:
+        found.append(Found(key, "", Estimate(*ends), unit, by))
+
+    # A profile has one latency for all signals: the latest tells it.
+    late = max((one.fit for one in arrived if one.fit), key=lambda fit: fit.latency[1], default=None)
+    if late is not None:
+        low, high = late.latency
+        told = f"the stamps of {late.messages} messages"
+        if high > 0.0:
+            add("latency_s", (low * period, (low + high) / 2 * period, high * period), "s", told)
+        if late.jitter[1] > 0.0:
+            add("jitter_s", [each * period for each in late.jitter], "s", told)
+        if late.dropout[1] > FEW_LOST:
+            add("dropout", late.dropout, "share", told)
+    by = f"how {_listed(list(dict.fromkeys(name.partition('.')[0] for name in response.elements)))} moved"
+    if response.delay[2] > 0:
+        add("action_latency_s", [each * period for each in response.delay], "s", by)
+    low, lag, high = response.lag
+    if lag > LAG_ERROR:
+        add("actuator_lag_s", [each * period for each in (max(0.0, low - LAG_ERROR), lag, high + LAG_ERROR)], "s", by)
+    return found
+
+
+def _arrived(log: Log) -> list[_Arrived]:
+    """Return what came of messages, once for all signals that arrived alike."""
+    groups: dict[bytes, list[str]] = {}
+    for name in log.traces[0].sent:
+        groups.setdefault(b"".join(trace.sent[name].tobytes() for trace in log.traces), []).append(name)
+    found = []
+    for names in groups.values():
+        messages = [arrivals(trace, names[0]) for trace in log.traces]
+        apart = spacing(log.traces, names[0])
+        regular = apart == 1.0 and any(one.read.sum() for one in messages)
+        found.append(_Arrived(names, apart, messages, fit_arrival(messages) if regular else None))
+    return found
+
+
+def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
+    """Return noise, rounding and bias of a signal."""
+    signal = next(each for each in log.contract.observation if each.name == name)
+    found = []
+    steps = [fit_step(log.traces, name, column) for column in range(signal.size)]
+    there = [step for step in steps if step is not None]
+    step = max(there, default=0.0)
+    if there and not any(fit_step(reference, name, column) for column in range(signal.size)):
+        found.append(Found("quantisation", name, Estimate(min(there), step, step), signal.unit, "all that was read"))
+    else:
+        step = 0.0
+    noise, calm = fit_noise(log.traces, name, log.rest), fit_noise(reference, name, log.rest)
+    deviation, own = 0.0, calm.deviation.value if calm else 0.0
+    if noise is not None:
+        deviation = noise.deviation.value
+        hidden = bool(step) and deviation**2 < step**2 / 6.0
+        if not hidden and noise.deviation.low > NOISIER * own and deviation > _negligible(log.traces, name):
+            noise = without(noise, float(np.hypot(own, step / np.sqrt(12.0))))
+            found.append(Found("noise", name, noise.deviation, signal.unit, f"{noise.differences} differences at rest"))
+    known = fit_bias(log.traces, signal, log.known, log.rest, deviation)
+    if len(known) < signal.size:
+        parts = [f"{each} is off by {e.value:.4g} ({e.low:.4g} to {e.high:.4g})" for each, e in known.items()]
+        return _Sense(found, noise is not None, ", ".join(parts), False)
+    low, high = min(each.low for each in known.values()), max(each.high for each in known.values())
+    if max(-low, high) > SIGMAS * deviation / np.sqrt(len(log.traces)) + BIAS_ERROR:
+        value = float(np.mean([each.value for each in known.values()]))
+        found.append(Found("bias", name, Estimate(low, value, high), signal.unit, "known values at rest"))
+    return _Sense(found, noise is not None, "", True)
+
+
+def _untold(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _Sense]) -> Iterator[str]:
+    """Yield what the log does not tell, a sentence each."""
+    yield "whether stamps tell when a sensor measured: what is late before its stamp counts as a latency of commands"
+    yield "stuck sensors, the drift of clocks, errors of gain, noise that grows with the value"
+    fits = [one for one in arrived if one.fit]
+    if len({one.fit.latency for one in fits if one.fit}) > 1:
+        each = [f"{_listed(one.names)} {one.fit.latency[1] * log.period:.3g} s" for one in fits if one.fit]
+        yield f"a latency for each signal ({'; '.join(each)}): the longest stands for all"
+    for one in arrived:
+        if one.spacing != 1.0:
+            yield f"how {_listed(one.names)} arrive: new ones come every {one.spacing:g} periods, or are not stamped"
+    if restless := [name for name, sense in senses.items() if not sense.noise_told]:
+        yield f"noise of {_listed(restless)}: nothing rested for a few readings"
+    if half := [sense.bias for sense in senses.values() if sense.bias]:
+        yield f"a bias by element: {'; '.join(half)}; of the signal's others no true value at rest is known"
+    if unknown := [name for name, sense in senses.items() if not (sense.bias or sense.bias_told)]:
+        yield f"bias of {_listed(unknown)}: no true value at rest is known (the limits' [known])"
+
+
+def _notes(log: Log, response: Response) -> Iterator[str]:
+    """Yield what was found that no profile holds."""
+    seconds = np.concatenate([np.diff(trace.times) for trace in log.traces])
+    ticks = np.concatenate([np.diff(trace.ticks) for trace in log.traces])
+    periods = seconds[ticks > 0] / ticks[ticks > 0]  # a loop faster than the policy has turns within a period
+    low, middle, high = np.percentile(periods, [2.5, 50.0, 97.5])
+    yield f"The period is {middle:.4g} s ({low:.4g} to {high:.4g}); the policy's own is {log.period:.4g} s."
+    yield f"Commands move the robot {response.gain:.2f} as far as the reference."
+
+
+def _negligible(traces: Sequence[Trace], name: str) -> float:
+    """Return the noise that single precision makes of a signal's values."""
+    largest = max(float(np.abs(trace.values[name]).max()) for trace in traces)
+    return 8.0 * float(np.spacing(np.float32(max(largest, 1e-6)))) + 1e-6
+
+
+def _span(found: Found) -> float | list[float]:
+    """Return what a profile says of a number: a range where its ends differ."""
+    low, value, high = (float(f"{each:.4g}") for each in found.estimate)
+    if found.key == "quantisation" or low == high:
+        return value
+    return [low, min(high, 1.0) if found.key == "dropout" else high]
+
+
+def _checks(log: Log, told: Sequence[Answer]) -> dict[str, Any]:
+    """Return how well a fit to some episodes explains those that were held out; empty where there are too few."""
+    held = [trace for number, trace in enumerate(log.traces) if number % HELD_OUT == HELD_OUT - 1]
+    if not held:
+        return {}
+    fitted = [trace for number, trace in enumerate(log.traces) if number % HELD_OUT != HELD_OUT - 1]
+    response = fit_response(fitted, told)
+    checks: dict[str, Any] = {
+        "episodes": len(held),
+        "delay_periods": response.delay[1],
+        "motion_explained": explained(held, told, response.delay[1], response.lag[1]),
+        "motion_explained_without_gap": explained(held, told, 0, 0.0),
+    }
+    return checks
+
+
+def require_excitation(log: Log) -> np.ndarray:
+    """Return which elements of the action change enough to tell anything, (A,).
+
+    Raises:
+        SamiError: None does; with the motion that would.
+    """
+    action, commands = log.contract.action, np.concatenate([trace.executed for trace in log.traces])
+    low, high = (np.array([np.nan if b is None else b for b in side], float) for side in (action.low, action.high))
+    spread = np.where(np.isfinite(high - low), high - low, np.ptp(commands, axis=0) + 1e-12)
+    steps = np.concatenate([np.abs(np.diff(trace.executed, axis=0)) for trace in log.traces])
+    excited = (commands.std(axis=0) > EXCITED * spread) & ((steps > EXCITED * spread).sum(axis=0) >= CHANGES)
+    if not excited.any():
+        raise SamiError(f"{_named(log)} excites nothing: {_listed(action.elements)} hardly change. {_advice(log)}")
+    return np.asarray(excited)
+
+
+def _require_answers(log: Log, told: Sequence[Answer]) -> None:
+    """Refuse a log of which nothing tells a delay.
+
+    Raises:
+        SamiError: Nothing answers in the reference, or there are too few motions between readings.
+    """
+    excited = require_excitation(log)
+    moving = [answer for answer in told if (np.abs(answer.weights).sum(axis=0) > 0)[excited].any()]
+    if not moving:
+        raise SamiError(
+            "in the reference no element of the observation is moved by the commands, so that nothing tells how late "
+            "they are followed. Give a recording of the simulator with --reference, made by sami run --excite."
+        )
+    count = sum(len(motions(trace, moving[0].signal, moving[0].column).moved) for trace in log.traces)
+    if count < MOTIONS:
+        raise SamiError(
+            f"{_named(log)} has {count} motions between two readings in a row, and {MOTIONS} are the fewest that tell "
+            f"a delay. {_advice(log)}"
+        )
+
+
+def _advice(log: Log) -> str:
+    action = log.contract.action
+    return (
+        f"Record one in which {_listed(action.elements)} step to both sides of rest by a good share of their range, "
+        "each for 1 to 4 periods, after half a second of rest, for some 10 episodes: "
+        "sami run --excite --record NAME.mcap does."
+    )
+
+
+def _named(log: Log) -> str:
+    return log.names[0] if len(log.names) == 1 else f"the log of {len(log.names)} recordings"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

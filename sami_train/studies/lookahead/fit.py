@@ -1,0 +1,266 @@
+"""Fits a forward model: by gradient descent on what it predicts over one to K periods, fed with its own predictions.
+
+The loss is Huber's, in units of how much each number changes within a period, so that a contact counts and does not
+rule. A tenth of the episodes says when to stop, and which signals are better left as they arrive; another tenth is held
+out and says how good it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
+
+from sami_runtime.errors import SamiError
+from sami_runtime.model.lookahead import SignalErrors
+from sami_runtime.signals import Signal
+from sami_train.studies.lookahead.forward_model import ForwardModel
+from sami_train.studies.lookahead.transitions import Stretch
+
+UNITS = 128
+"""Of each hidden layer."""
+UPDATES = 5_000
+"""Most that are made: few transitions are not gone through a thousand times, see `fit`."""
+BATCH = 256
+RATE = 1e-3
+"""Of Adam, at the beginning; it goes to zero as a cosine does."""
+WITHOUT_CONTEXT = 0.1
+"""Share of the examples whose context is zero, as it is before the first step of an episode."""
+HELD_OUT = 0.1
+"""Share of the stretches, and of those that say when to stop."""
+LEAST = 40
+"""Transitions without which nothing is fitted."""
+EACH = 100
+"""Updates between two looks at whether it is still getting better."""
+SMALLEST = 1e-6
+"""A change or a spread below this is none."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model, and how good it is."""
+
+    model: ForwardModel
+    transitions: int
+    """That it was fitted to."""
+    held_out: int
+    """That it was judged by."""
+    errors: dict[str, SignalErrors]
+
+
+def fit(
+    stretches: Sequence[Stretch],
+    signals: Sequence[Signal],
+    steps: int,
+    seed: int = 0,
+    updates: int = UPDATES,
+    on_update: Callable[[int], None] | None = None,
+    start: ForwardModel | None = None,
+) -> Fit:
+    """Fit a forward model.
+
+    Args:
+        stretches: of episodes.
+        signals: of the observation, in the contract's order.
+        steps: K, how many periods it will be rolled forward.
+        seed: of weights and batches.
+        updates: most that are made.
+        on_update: called now and then with how many updates were made since it was called last.
+        start: a model to go on from, as one of another robot; None begins with nothing.
+
+    Raises:
+        SamiError: there is too little to learn from.
+    """
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(stretches))
+    count = max(1, round(HELD_OUT * len(order)))
+    held, stop, kept = ([stretches[k] for k in part] for part in np.split(order, [count, 2 * count]))
+    transitions, judged = (sum(map(len, part)) for part in (kept, held))
+    if transitions < LEAST or not judged or not stop:
+        raise SamiError(
+            f"there are {transitions} transitions in {len(kept)} stretches to fit a forward model to, and {judged} "
+            f"held out; it takes at least {LEAST}, in 3 stretches. Record more episodes."
+        )
+    data = _Windows(kept, signals, steps)
+    network = _Network(data, seed, start)
+    judge = _Windows(stop, signals, steps).all()
+    optimizer = torch.optim.Adam(network.parameters(), lr=RATE if start is None else RATE / 4)
+    updates = min(updates, max(1_000, 2 * transitions))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
+    best, least = network.folded(), float("inf")
+    for update in range(updates + 1):
+        if update % EACH == 0 or update == updates:
+            with torch.no_grad():
+                loss = float(network.loss(*judge))
+            if loss < least:
+                best, least = network.folded(), loss
+            if on_update is not None:
+                on_update(EACH)
+        step = network.loss(*data.batch(rng))
+        optimizer.zero_grad()
+        step.backward()
+        optimizer.step()
+        schedule.step()
+    model = _modest(best, errors_of(best, stop, signals, steps), signals)
+    return Fit(model, transitions, judged, errors_of(model, held, signals, steps))
+
+
+def _modest(model: ForwardModel, errors: Mapping[str, SignalErrors], signals: Sequence[Signal]) -> ForwardModel:
+    """Return the model without the signals that it predicts no better than they are if left as they arrive."""
+    better = [sum(errors[signal.name].predicted) < sum(errors[signal.name].standing) for signal in signals]
+    columns = np.repeat(np.array(better, np.float32), [signal.size for signal in signals])
+    *weights, last = model.weights
+    *biases, offset = model.biases
+    return ForwardModel((*weights, last * columns), (*biases, offset * columns))
+
+
+def errors_of(
+    model: ForwardModel, stretches: Sequence[Stretch], signals: Sequence[Signal], steps: int
+) -> dict[str, SignalErrors]:
+    """Return how far each signal is off over 1 to K periods, predicted as the file predicts it, or left as it was."""
+    ends = np.cumsum([signal.size for signal in signals])
+    predicted, standing = [], []
+    for k in range(1, steps + 1):
+        squares: list[np.ndarray] = []
+        for each in stretches:
+            if len(each) < k:
+                continue
+            then, now = each.observations[:-k], each.observations[k:]
+            actions = [_back(each.actions, ago)[k:] for ago in range(k + 1)]
+            ahead = model.ahead(then, np.full((1, 1), k), actions, each.contexts[k - 1 : -1])
+            squares.append(np.stack([_wrapped(part - now, signals) ** 2 for part in (ahead, then)]))
+        means = np.concatenate(squares, axis=1).mean(axis=1) if squares else np.zeros((2, ends[-1]))
+        by_signal = [[float(np.sqrt(p.mean())) for p in np.split(row, ends[:-1])] for row in means]
+        predicted.append(by_signal[0])
+        standing.append(by_signal[1])
+    return {
+        signal.name: SignalErrors(
+            predicted=tuple(float(f"{row[at]:.4g}") for row in predicted),
+            standing=tuple(float(f"{row[at]:.4g}") for row in standing),
+        )
+        for at, signal in enumerate(signals)
+    }
+
+
+Examples = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+class _Windows:
+    """Every K + 1 observations in a row, or fewer where a stretch is shorter."""
+
+    def __init__(self, stretches: Sequence[Stretch], signals: Sequence[Signal], steps: int) -> None:
+        self.steps = steps
+        first = [np.arange(len(each)) for each in stretches]
+        starts = np.concatenate([[0], np.cumsum([len(each) + 1 for each in stretches])])
+        self.first = np.concatenate([at + start for at, start in zip(first, starts, strict=False)])
+        self.left = np.concatenate([len(each) - at for each, at in zip(stretches, first, strict=True)])
+        observations = np.concatenate([each.observations for each in stretches])
+        self.actions = np.concatenate([each.actions for each in stretches]).astype(np.float32)
+        self.contexts = np.concatenate([each.contexts for each in stretches]).astype(np.float32)
+        self.before = np.concatenate([_back(each.actions, 1) for each in stretches]).astype(np.float32)
+        self.observations = observations.astype(np.float32)
+        change = _wrapped(observations[self.first + 1] - observations[self.first], signals)
+        self.scale = np.sqrt((change**2).mean(axis=0)).astype(np.float32)
+        """(D,): how much each number changes within a period."""
+        self.signals = signals
+        inputs = np.concatenate([self.observations, self.actions, self.before, self.contexts], axis=1)
+        self.mean, self.deviation = inputs.mean(axis=0), inputs.std(axis=0)
+
+    def all(self) -> Examples:
+        """Return every window there is, with its context."""
+        return self._at(np.arange(len(self.first)), np.ones((len(self.first), 1)))
+
+    def batch(self, rng: np.random.Generator) -> Examples:
+        """Return some windows, a few of them without their context."""
+        at = rng.integers(len(self.first), size=min(BATCH, len(self.first)))
+        return self._at(at, rng.random((len(at), 1)) >= WITHOUT_CONTEXT)
+
+    def _at(self, at: np.ndarray, with_context: np.ndarray) -> Examples:
+        """Return observations (B, D), actions (B, K, 2 A), contexts (B, C), changes (B, K, D), known (B, K, 1)."""
+        rows, known = self.first[at], np.arange(1, self.steps + 1) <= self.left[at, None]
+        ahead = np.minimum(rows[:, None] + np.arange(1, self.steps + 1), len(self.observations) - 1)
+        seen = self.observations[rows]
+        changes = _wrapped(self.observations[ahead] - seen[:, None], self.signals)
+        actions = np.concatenate([self.actions[ahead], self.before[ahead]], axis=2)
+        contexts = self.contexts[rows] * with_context
+        parts = (seen, actions, contexts, changes, known[..., None])
+        return tuple(torch.as_tensor(part, dtype=torch.float32) for part in parts)  # type: ignore[return-value]
+
+
+class _Network(nn.Module):
+    """The forward model while it is fitted, on normalised numbers."""
+
+    mean: Tensor
+    spread: Tensor
+    scale: Tensor
+
+    def __init__(self, data: _Windows, seed: int, start: ForwardModel | None = None) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            sizes = (len(data.mean), UNITS, UNITS, len(data.scale))
+            self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        spread = np.where(data.deviation < SMALLEST, np.inf, data.deviation)  # what never differs tells nothing
+        for name, value in (("mean", data.mean), ("spread", 1.0 / spread), ("scale", data.scale)):
+            self.register_buffer(name, torch.as_tensor(value, dtype=torch.float32))
+        if start is not None:
+            self._unfold(start, data)
+
+    def _unfold(self, model: ForwardModel, data: _Windows) -> None:
+        """Begin with a model of numbers as they are; the way back is `folded`."""
+        first, *middle, last = (weight.astype(np.float64) for weight in model.weights)
+        offset, *others, out = (bias.astype(np.float64) for bias in model.biases)
+        scale = np.where(data.scale > SMALLEST, data.scale, np.inf)
+        matrices = (first * data.deviation[:, None], *middle, last / scale)
+        offsets = (offset + data.mean @ first, *others, out / scale)
+        for layer, matrix, bias in zip(self.layers, matrices, offsets, strict=True):
+            layer.load_state_dict({"weight": torch.as_tensor(matrix.T), "bias": torch.as_tensor(bias)})
+
+    def loss(self, seen: Tensor, actions: Tensor, context: Tensor, changes: Tensor, known: Tensor) -> Tensor:
+        """Roll forward over K periods, and return the loss of all."""
+        moving = self.scale > SMALLEST
+        scale, changed, loss = self.scale.clamp(min=SMALLEST), torch.zeros_like(seen), torch.zeros(())
+        for k in range(actions.shape[1]):
+            x = (torch.cat([seen + changed, actions[:, k], context], 1) - self.mean) * self.spread
+            for layer in self.layers[:-1]:
+                x = torch.tanh(layer(x))
+            changed = changed + torch.where(moving, self.layers[-1](x) * self.scale, 0.0)
+            off = F.huber_loss(changed / scale, changes[:, k] / scale, reduction="none")
+            loss = loss + (off * moving * known[:, k]).mean() / (k + 1)
+        return loss
+
+    def folded(self) -> ForwardModel:
+        """Return the model for numbers as they are."""
+        weights, biases = ([getattr(layer, part).detach().double().numpy() for layer in self.layers] for part in PARTS)
+        first = weights[0].T * self.spread.double().numpy()[:, None]
+        scale = np.where(self.scale.numpy() > SMALLEST, self.scale.numpy(), 0.0)
+        matrices = (first, *(weight.T for weight in weights[1:-1]), weights[-1].T * scale)
+        offsets = (biases[0] - self.mean.double().numpy() @ first, *biases[1:-1], biases[-1] * scale)
+        return ForwardModel(
+            tuple(matrix.astype(np.float32) for matrix in matrices), tuple(o.astype(np.float32) for o in offsets)
+        )
+
+
+PARTS = ("weight", "bias")
+
+
+def _back(actions: np.ndarray, ago: int) -> np.ndarray:
+    """Return the actions (T, A) of so many periods before; zeros before the first."""
+    return np.concatenate([np.zeros_like(actions[:ago]), actions])[: len(actions)]
+
+
+def _wrapped(change: np.ndarray, signals: Sequence[Signal]) -> np.ndarray:
+    """Return changes (..., D), those of angles as the shorter way round."""
+    start = 0
+    change = change.astype(np.float64)
+    for signal in signals:
+        if signal.unit == "rad":
+            angle = change[..., start : start + signal.size]
+            change[..., start : start + signal.size] = (angle + np.pi) % (2 * np.pi) - np.pi
+        start += signal.size
+    return change

@@ -1,0 +1,144 @@
+"""Recordings of a robot as what a forward model learns from: observations put back to when they were measured.
+
+A late observation is laid where it belongs: `age` periods before its tick, signal by signal, on the time line of the
+commands. There the command of a period is what acts within it, whatever the delays were. Between two observations that
+are a period apart numbers are interpolated; where more is missing, a stretch ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.errors import SamiError
+from sami_runtime.model.contract import Contract
+from sami_runtime.recording.reader import Recording, read_recording
+from sami_runtime.signals import Signal
+from sami_train.studies.lookahead.transitions import Stretch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sami_runtime.loop.tick import StepRecord
+
+Array = NDArray[np.float32]
+
+APART = 1.0 + 1e-3
+"""Periods between two observations of a signal, of which numbers between them are interpolated."""
+LEAST = 2
+"""Observations in a row that teach anything."""
+
+
+def recorded_stretches(
+    paths: Sequence[Path], contract: Contract, command_delay_s: float | None = None
+) -> list[Stretch]:
+    """Return what recordings teach a forward model.
+
+    Args:
+        paths: of the recordings.
+        contract: of the model that it is for; one with other weights may have driven.
+        command_delay_s: what an action took to have its effect [s]; as each recording says if None.
+
+    Raises:
+        RecordingError: one cannot be read.
+        SamiError: one has other signals or another rate, or teaches nothing.
+    """
+    found: list[Stretch] = []
+    for path in paths:
+        recording = read_recording(path)
+        _require_fit(recording, contract)
+        told = float(recording.about.get("command_delay_s", 0.0))
+        later = 0.0 if command_delay_s is None else (command_delay_s - told) * contract.rate_hz
+        episodes: dict[int, list[StepRecord]] = {}
+        for number, record in recording.steps:
+            episodes.setdefault(number, []).append(record)
+        stretches = [each for records in episodes.values() for each in _Timeline(records, contract, later).stretches()]
+        if not stretches:
+            raise SamiError(f"{path} has no {LEAST} observations in a row to learn from; leave it out.")
+        found += stretches
+    return found
+
+
+def _require_fit(recording: Recording, contract: Contract) -> None:
+    theirs, ours = ([(s.name, s.size) for s in (*c.observation, c.action)] for c in (recording.contract, contract))
+    if sorted(theirs) != sorted(ours) or recording.contract.rate_hz != contract.rate_hz:
+        raise SamiError(
+            f"{recording.path} was recorded with {theirs} at {recording.contract.rate_hz:g} Hz; {contract.name!r} has "
+            f"{ours} at {contract.rate_hz:g} Hz. Record with the model, or another one for the same robot."
+        )
+
+
+class _Timeline:
+    """One recorded episode by periods of the policy."""
+
+    def __init__(self, records: Sequence[StepRecord], contract: Contract, later: float) -> None:
+        self.contract = contract
+        self.seen: dict[str, tuple[list[float], list[NDArray[np.float64]]]] = {
+            s.name: ([], []) for s in contract.observation
+        }
+        executed: dict[int, Array] = {}
+        contexts: dict[int, Array] = {}
+        period = -1
+        for record in records:
+            period += record.passed
+            if record.executed is not None:
+                executed[period] = record.executed
+            contexts[period] = record.context
+            if record.observation is not None:
+                self._lay(record.observation.values, record.age, period - later)
+        self.periods = period + 1
+        nothing = np.zeros(contract.action.size, np.float32)
+        self.executed = np.stack([nothing, *_filled(executed, self.periods, nothing)])  # row t acted before period t
+        self.contexts = np.stack(_filled(contexts, self.periods, np.zeros(contract.context_size, np.float32)))
+
+    def _lay(self, values: Mapping[str, Array], age: float | Mapping[str, float], period: float) -> None:
+        """Put an observation to when each signal was measured, where it is newer than what is there."""
+        for name, (times, kept) in self.seen.items():
+            time = period - (age if isinstance(age, float) else age[name])
+            value = np.asarray(values[name], np.float64)
+            if (not times or time > times[-1] + 0.5) and np.isfinite(value).all():
+                times.append(time)
+                kept.append(value)
+
+    def stretches(self) -> list[Stretch]:
+        """Return each run of periods in which all signals are known."""
+        whole = np.ones(self.periods, bool)
+        columns = []
+        for signal in self.contract.observation:
+            known, values = self._at_periods(signal)
+            whole &= known
+            columns.append(values)
+        rows = np.concatenate(columns, axis=1).astype(np.float32)
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], whole.astype(int), [0]])))
+        return [
+            Stretch(rows[start:end], self.executed[start:end], self.contexts[start:end])
+            for start, end in zip(edges[::2], edges[1::2], strict=True)
+            if end - start >= LEAST
+        ]
+
+    def _at_periods(self, signal: Signal) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Return which periods a signal is known at (T,), and its numbers there (T, size)."""
+        times, kept = self.seen[signal.name]
+        at = np.arange(self.periods, dtype=np.float64)
+        if not times:
+            return np.zeros(len(at), bool), np.zeros((len(at), signal.size))
+        stamps, values = np.array(times), np.stack(kept)
+        values = np.unwrap(values, axis=0) if signal.unit == "rad" else values
+        # A stamp that is a period off by rounding alone is none off.
+        stamps = np.where(np.abs(stamps - np.round(stamps)) < 1e-3, np.round(stamps), stamps)
+        right = np.clip(np.searchsorted(stamps, at), 0, len(stamps) - 1)
+        left = np.clip(np.searchsorted(stamps, at, "right") - 1, 0, len(stamps) - 1)
+        known = (stamps[left] <= at) & (at <= stamps[right]) & (stamps[right] - stamps[left] <= APART)
+        return known, np.stack([np.interp(at, stamps, column) for column in values.T], axis=1)
+
+
+def _filled(known: Mapping[int, Array], count: int, first: Array) -> list[Array]:
+    """Return one for each period: where there is none, the one before stands."""
+    rows = []
+    for period in range(count):
+        first = known.get(period, first)
+        rows.append(first)
+    return rows

@@ -1,0 +1,182 @@
+"""Gives a model file a probe, or another one, and golden steps that cover it; the policy's own nodes stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from sami_runtime.checks.verify import verify
+from sami_runtime.errors import SamiError
+from sami_runtime.model.artifact import Artifact, read_artifact
+from sami_runtime.model.contract import CONTEXT, Contract
+from sami_runtime.model.probe import NODES, PROBE, ProbedFeature, is_probe
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.evaluation.play import OnRound
+from sami_train.export.collect import collect_contexts
+from sami_train.export.fit_atlas import usual_window
+from sami_train.export.model_file import write_verified
+from sami_train.studies.readout.fit import Fitted, fit
+from sami_train.studies.readout.readout import Readout, answers, bounds, widths
+from sami_train.studies.readout.tasks import unseen_tasks, varying
+
+SEED = 5_000_011
+"""Starts and tasks of these episodes; nothing else uses it."""
+EPISODES = 400
+"""That are rolled out, each in a task of its own."""
+
+
+def require_context(artifact: Artifact) -> None:
+    """Refuse a file that infers nothing.
+
+    Raises:
+        SamiError: it infers no context.
+    """
+    if not artifact.contract.context_size:
+        raise SamiError(
+            f"{artifact.path} infers no context, so there is nothing to read the physics from. Policies of the methods "
+            "sac and sac-history never have one."
+        )
+
+
+def measure_probe(
+    model: Path, spec: EnvironmentSpec, episodes: int = EPISODES, seed: int = SEED, on_round: OnRound | None = None
+) -> Fitted:
+    """Fit a probe to what a model file infers in tasks that it never trained in.
+
+    Args:
+        model: the file, which drives.
+        spec: the environment that it was trained in.
+        episodes: each in a task of its own.
+        seed: of tasks and starts.
+        on_round: called now and then with how many episodes are done since it was called last.
+
+    Raises:
+        SamiError: the file infers no context, tasks do not differ, or too few episodes count.
+    """
+    artifact = read_artifact(model)
+    require_context(artifact)
+    features = varying(spec.tasks)
+    tasks = unseen_tasks(spec.tasks, episodes, seed)
+    contexts = [each for (each,) in collect_contexts(model, spec, tasks, 1, seed, on_round)]
+    atlas = artifact.contract.atlas
+    return fit(contexts, tasks, features, 2 * usual_window(contexts) - 1 if atlas is None else atlas.step)
+
+
+def attach_probe(model: Path, out: Path, found: Fitted) -> Contract:
+    """Write a model file with a probe, in the place of one that is there.
+
+    Args:
+        model: the file; it stays as it is, unless `out` is the same.
+        out: what is written, once it has been compared.
+        found: the probe.
+
+    Raises:
+        CheckFailed: the file that is read, or the one that would be written, does not do what it says.
+        ArtifactError, ContractError: as above.
+    """
+    verify(model).require()
+    artifact = read_artifact(model)
+    carried = tuple(feature for feature in found.probe.features if feature.carried)
+    readout = found.readout.columns(_columns(found.probe.features))
+    own = tuple(signal for signal in artifact.contract.extra_outputs if not is_probe(signal))
+    changes = {"extra_outputs": own + found.probe.signals, "probe": found.probe}
+    contract = artifact.contract.model_copy(update=changes)
+    graph = onnx.load_from_string(artifact.model_bytes)
+    old = artifact.contract.golden_steps()
+    if old is None:
+        raise SamiError(f"{model} carries no golden steps to compare with. Export the model again.")
+    if carried or len(own) < len(artifact.contract.extra_outputs):  # else the graph stays as it is, to the bit
+        graph = behind(without(graph), contract, readout, carried)
+    kept = {name: value for name, value in old.answers.items() if not name.startswith(PROBE)}
+    kept |= answers(readout, carried, kept[CONTEXT]) if carried else {}
+    steps = type(old)(**{**vars(old), "answers": {name: kept[name] for name in contract.answers}})
+    return write_verified(out, graph, contract, steps)
+
+
+def _columns(features: tuple[ProbedFeature, ...]) -> list[int]:
+    """Return the columns of a readout that belong to features that are carried."""
+    ends = np.cumsum(widths(features))
+    spans = zip(features, ends, widths(features), strict=True)
+    return [column for feature, end, width in spans if feature.carried for column in range(end - width, end)]
+
+
+def without(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of a graph as it was before it had a probe."""
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    graph = plain.graph
+    _keep(graph.node, [node for node in graph.node if not node.name.startswith(NODES)])
+    _keep(graph.initializer, [weight for weight in graph.initializer if not weight.name.startswith(NODES)])
+    _keep(graph.output, [value for value in graph.output if not value.name.startswith(PROBE)])
+    return plain
+
+
+def behind(
+    model: onnx.ModelProto, contract: Contract, readout: Readout, carried: tuple[ProbedFeature, ...]
+) -> onnx.ModelProto:
+    """Return a graph with a probe behind its context.
+
+    Args:
+        model: without one.
+        contract: of the file with it.
+        readout: of the features that are carried alone.
+        carried: these features.
+    """
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    graph = whole.graph
+    if carried:
+        graph.node.extend(_nodes(carried))
+        arrays = _weights(readout, carried)
+        graph.initializer.extend(numpy_helper.from_array(value, NODES + name) for name, value in arrays.items())
+    shapes = contract.outputs
+    _keep(
+        graph.output,
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", *shape]) for n, shape in shapes.items()],
+    )
+    onnx.checker.check_model(whole, full_check=True)
+    return whole
+
+
+def _weights(readout: Readout, carried: tuple[ProbedFeature, ...]) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {"sizes": np.array(widths(carried))}
+    for k in range(2):
+        arrays |= {f"weight_{k}": readout.weights[k], f"bias_{k}": readout.biases[k]}
+    for feature in carried:
+        low, high = bounds(feature)
+        arrays |= {f"{feature.name}.low": np.array(low, np.float32), f"{feature.name}.high": np.array(high, np.float32)}
+        arrays[f"{feature.name}.margin"] = np.array([0.0, -feature.margin, feature.margin], np.float32)
+    return arrays
+
+
+def _nodes(carried: tuple[ProbedFeature, ...]) -> Iterator[NodeProto]:
+    """Yield the nodes in the order in which they compute."""
+    yield _node("Gemm", [CONTEXT, NODES + "weight_0", NODES + "bias_0"], NODES + "linear")
+    yield _node("Tanh", [NODES + "linear"], NODES + "hidden")
+    yield _node("Gemm", [NODES + "hidden", NODES + "weight_1", NODES + "bias_1"], NODES + "places")
+    yield _node("Split", [NODES + "places", NODES + "sizes"], *(NODES + each.name for each in carried), axis=1)
+    for feature in carried:
+        place, output = NODES + feature.name, PROBE + feature.name
+        if not feature.parts:
+            yield _node("Add", [place, f"{place}.margin"], f"{place}.interval")
+            place = f"{place}.interval"
+        clipped = f"{NODES}{feature.name}.clipped" if feature.logarithmic else output
+        yield _node("Clip", [place, f"{NODES}{feature.name}.low", f"{NODES}{feature.name}.high"], clipped)
+        if feature.logarithmic:
+            yield _node("Exp", [clipped], output)
+
+
+def _node(kind: str, inputs: list[str], *outputs: str, **attributes: Any) -> NodeProto:
+    return helper.make_node(kind, inputs, list(outputs), name=f"{NODES}{kind}_{outputs[0]}", **attributes)
+
+
+def _keep(field: Any, values: Iterable[Any]) -> None:
+    """Give a repeated field of a message other values."""
+    copies = list(values)
+    del field[:]
+    field.extend(copies)

@@ -1,0 +1,210 @@
+"""Fits a probe: a readout to half of the episodes, margins to a quarter (split conformal), R2 and coverage to the rest.
+
+Every episode is in a task of its own, so what is calibrated and judged has tasks that nothing was fitted to. All
+counted steps of an episode together weigh as much as those of another: an interval holds the truth at a step drawn from
+a fresh episode with the rate that was asked for, whatever the contexts' distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from sami_runtime.errors import SamiError
+from sami_runtime.model.probe import Probe, ProbedFeature
+from sami_train.envs.scales import Scale
+from sami_train.envs.tasks import Crippled, Task
+from sami_train.studies.readout.readout import Readout, widths
+
+Wide = NDArray[np.float64]
+
+RATE = 0.9
+"""Share of intervals that are to hold the truth."""
+UNITS = 32
+"""Of the hidden layer."""
+UPDATES, EACH, BATCH = 3_000, 100, 256
+"""Most updates, those between two looks at whether it still gets better, and the steps of an update."""
+LEARNING_RATE, WEIGHT_DECAY = 3e-3, 1e-3
+PATIENCE = 5
+"""Looks in a row without getting better, after which it is over."""
+STOP = 0.2
+"""Share of the episodes of the fit that say when it is over."""
+LEAST = 40
+"""Episodes that count, without which nothing is fitted: the last decile of ten needs as many."""
+LEAST_SPREAD = 1e-3
+"""Least deviation that a coordinate is measured by, as a share of the largest one's."""
+
+
+class Fitted(NamedTuple):
+    """A fitted probe."""
+
+    readout: Readout
+    """Of all features, carried or not."""
+    probe: Probe
+
+
+class _Steps(NamedTuple):
+    """Counted steps of some episodes."""
+
+    contexts: Wide
+    """(N, C)"""
+    places: Wide
+    """(N, M): the truth, on the features' scales."""
+    weights: Wide
+    """(N,): 1 in all for each episode."""
+
+
+def fit(
+    episodes: Sequence[NDArray[np.floating]],
+    tasks: Sequence[Task],
+    features: Sequence[Scale | Crippled],
+    step: int,
+    seed: int = 0,
+    on_update: Callable[[int], None] | None = None,
+) -> Fitted:
+    """Fit a probe.
+
+    Args:
+        episodes: contexts (T, C) of each.
+        tasks: of each.
+        features: what is read.
+        step: first one that counts; episodes that are over before are left out.
+        seed: of the split, the weights and the batches.
+        on_update: called now and then with how many updates were made since.
+
+    Raises:
+        SamiError: too few episodes count.
+    """
+    counted = [(each[step:], task) for each, task in zip(episodes, tasks, strict=True) if len(each) > step]
+    if len(counted) < LEAST:
+        raise SamiError(
+            f"{len(counted)} of {len(episodes)} episodes last beyond step {step}, from which contexts count; a probe "
+            f"takes at least {LEAST}. Run more episodes."
+        )
+    order = np.random.default_rng(seed).permutation(len(counted))
+    parts = np.split(order, [len(order) // 2, len(order) // 2 + len(order) // 4])
+    fitted, calibrating, judging = (_steps([counted[k] for k in part], features) for part in parts)
+    stop = parts[0][: max(2, round(STOP * len(parts[0])))]
+    learnt = _steps([counted[k] for k in parts[0][len(stop) :]], features)
+    readout = _readout(learnt, _steps([counted[k] for k in stop], features), fitted, seed, on_update)
+    told = [_told(feature) for feature in features]
+    errors, calm = (np.abs(readout.places(s.contexts) - s.places) for s in (judging, calibrating))
+    probed, ends = [], np.cumsum(widths(tuple(told)))
+    for feature, end, width in zip(told, ends, widths(tuple(told)), strict=True):
+        columns = slice(end - width, end)
+        margin = _quantile(calm[:, columns].max(axis=1), calibrating.weights, len(parts[1]))
+        held = (errors[:, columns] <= margin).all(axis=1)
+        numbers = {
+            "r2": _explained(errors[:, columns], judging.places[:, columns], judging.weights),
+            "margin": margin,
+            "coverage": float(np.average(held, weights=judging.weights)),
+        }
+        probed.append(feature.model_copy(update={name: _rounded(value) for name, value in numbers.items()}))
+    fit_count, calibrated, held_out = map(len, parts)
+    probe = Probe(
+        step=step, rate=RATE, fitted=fit_count, calibrated=calibrated, held_out=held_out, features=tuple(probed)
+    )
+    return Fitted(readout, probe)
+
+
+def _steps(episodes: Sequence[tuple[NDArray[np.floating], Task]], features: Sequence[Scale | Crippled]) -> _Steps:
+    truth = [[place for feature in features for place in _places(feature, task)] for _, task in episodes]
+    lengths = [len(contexts) for contexts, _ in episodes]
+    return _Steps(
+        np.concatenate([contexts for contexts, _ in episodes]).astype(np.float64),
+        np.repeat(np.array(truth), lengths, axis=0),
+        np.repeat(1.0 / np.array(lengths), lengths),
+    )
+
+
+def _places(feature: Scale | Crippled, task: Task) -> list[float]:
+    if isinstance(feature, Scale):
+        return [float(feature.place(task[feature.feature.name]))]
+    silent = feature.check(task.get(feature.name, feature.default))
+    return [float(part in silent) for part in range(len(feature.parts))]
+
+
+def _told(feature: Scale | Crippled) -> ProbedFeature:
+    """Return a feature of which nothing is known yet."""
+    if isinstance(feature, Crippled):
+        parts = feature.parts
+        return ProbedFeature(name=feature.name, unit="1", low=0.0, high=1.0, parts=parts, r2=0, margin=0, coverage=0)
+    unit = feature.feature.unit
+    return ProbedFeature(
+        name=feature.feature.name,
+        unit=unit if unit and not unit.startswith("(") else "1",  # words in brackets say that there is none
+        low=feature.low,
+        high=feature.high,
+        logarithmic=feature.logarithmic,
+        r2=0,
+        margin=0,
+        coverage=0,
+    )
+
+
+def _readout(
+    learnt: _Steps, stop: _Steps, fitted: _Steps, seed: int, on_update: Callable[[int], None] | None
+) -> Readout:
+    """Fit the network by weighted least squares, in units of the spread of contexts and features."""
+    mean, spread = fitted.contexts.mean(0), fitted.contexts.std(0)
+    # A coordinate that hardly moves is rounding in float32: magnified, each version of onnxruntime would read another.
+    spread = np.maximum(spread, max(LEAST_SPREAD * float(spread.max()), 1e-6))
+    middle, scale = fitted.places.mean(0), np.maximum(fitted.places.std(0), 1e-6)
+
+    def tensors(steps: _Steps) -> tuple[torch.Tensor, ...]:
+        arrays = ((steps.contexts - mean) / spread, (steps.places - middle) / scale, steps.weights)
+        return tuple(torch.from_numpy(array).float() for array in arrays)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = nn.Sequential(nn.Linear(len(mean), UNITS), nn.Tanh(), nn.Linear(UNITS, len(middle)))
+    optimizer = torch.optim.AdamW(network.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    (x, y, weight), (judged, truth, counts) = tensors(learnt), tensors(stop)
+    rng, best, kept, worse = torch.Generator().manual_seed(seed), np.inf, network.state_dict(), 0
+    for update in range(UPDATES):
+        rows = torch.multinomial(weight, BATCH, replacement=True, generator=rng)
+        loss = ((network(x[rows]) - y[rows]) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if (update + 1) % EACH == 0:
+            with torch.no_grad():
+                error = float((((network(judged) - truth) ** 2).mean(1) * counts).sum() / counts.sum())
+            if on_update is not None:
+                on_update(EACH)
+            better = error < best
+            worse = 0 if better else worse + 1
+            if better:
+                best, kept = error, {name: value.clone() for name, value in network.state_dict().items()}
+            if worse == PATIENCE:
+                break
+    (w0, b0, w1, b1) = (kept[name].double().numpy() for name in ("0.weight", "0.bias", "2.weight", "2.bias"))
+    first, last = w0.T / spread[:, None], w1.T * scale
+    biases = (b0 - mean @ first, b1 * scale + middle)
+    (one, other), (low, high) = ((part.astype(np.float32) for part in pair) for pair in ((first, last), biases))
+    return Readout((one, other), (low, high))
+
+
+def _quantile(errors: Wide, weights: Wide, episodes: int) -> float:
+    """Return the error that steps of a fresh episode exceed in a share of at most 1 - RATE (split conformal)."""
+    order = np.argsort(errors)
+    # A fresh episode counts as one more, whose errors may be any.
+    reached = np.cumsum(weights[order]) / (episodes + 1)
+    return float(errors[order][min(int(np.searchsorted(reached, RATE - 1e-12)), len(errors) - 1)])
+
+
+def _explained(errors: Wide, places: Wide, weights: Wide) -> float:
+    """Return R2, of several columns their mean; a column that never differs does not count."""
+    spread = np.average((places - np.average(places, axis=0, weights=weights)) ** 2, axis=0, weights=weights)
+    left = np.average(errors**2, axis=0, weights=weights)
+    differs = spread > 1e-12
+    return float(np.mean(1.0 - left[differs] / spread[differs])) if differs.any() else 0.0
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")

@@ -1,0 +1,213 @@
+"""Episodes that a report is drawn from: what came of them, and the context at each step."""
+
+from __future__ import annotations
+
+import base64
+import multiprocessing as mp
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sami_train.cores import one_thread
+from sami_train.envs.make import make
+from sami_train.envs.measure import SUCCESS
+from sami_train.envs.skills import episode_skill
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Task
+from sami_train.episodes.rollout import Policy, Rollout
+from sami_train.evaluation.by_set import in_turn
+from sami_train.evaluation.model_policy import Source, policy_of
+from sami_train.evaluation.play import ROWS, OnRound, playing, plays_in_batch, side_by_side
+
+SEED = 5_000_011
+"""Of the starts; neither training, evaluation, an atlas nor a change uses it."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """One episode of T steps."""
+
+    task_set: str
+    task: Task
+    skill: str
+    """What it is named after, see `episode_skill`; empty where the environment tells none apart."""
+    success: bool
+    ret: float
+    contexts: np.ndarray
+    """What the encoder inferred before each step, (T, C)."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            **{"task_set": self.task_set, "task": dict(self.task), "skill": self.skill, "success": self.success},
+            **{"ret": self.ret, "steps": len(self.contexts)},
+            "contexts": base64.b64encode(self.contexts.astype("<f4").tobytes()).decode("ascii"),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Played:
+        """Back from `to_dict`."""
+        others = {name: value for name, value in values.items() if name not in ("steps", "contexts")}
+        numbers = np.frombuffer(base64.b64decode(values["contexts"]), "<f4")
+        return cls(**others, contexts=numbers.reshape(values["steps"], len(numbers) // values["steps"]))
+
+
+def schedule(spec: EnvironmentSpec, episodes: int, seed: int) -> list[tuple[str, Task]]:
+    """Return the set and the task of each episode.
+
+    Args:
+        spec: the environment.
+        episodes: in each task, where success counts; else in each set, whose tasks come in turn, as in evaluations.
+        seed: of the turns.
+    """
+    tasks = [(name, spec.tasks.resolve(name)) for name in spec.tasks.sets]
+    if spec.measure is SUCCESS:
+        return [(name, task) for name, own in tasks for task in own for _ in range(episodes)]
+    return [(name, own[turn]) for name, own in tasks for turn in sorted(in_turn(len(own), episodes, seed))]
+
+
+def play_episodes(
+    source: Source,
+    spec: EnvironmentSpec,
+    scheduled: Sequence[tuple[str, Task]],
+    seed: int = SEED,
+    processes: int = 1,
+    on_round: OnRound | None = None,
+) -> list[Played]:
+    """Play an episode of each scheduled task, all of them begun differently.
+
+    Args:
+        source: the policy.
+        spec: the environment.
+        scheduled: set and task of each episode.
+        seed: of the starts; the k-th episode depends on it and on k alone, not on how many processes there are.
+        processes: that share the episodes; a simulation with native threads takes so many threads.
+        on_round: called now and then with how many episodes are done since it was called last.
+    """
+    if plays_in_batch(spec, None):
+        return _in_batch(source, spec, scheduled, seed, processes, on_round)
+    rows = side_by_side(len(scheduled), ROWS)
+    firsts = range(0, len(scheduled), rows)
+    played: list[Played] = []
+    with ExitStack() as closing:
+        if processes <= 1:
+            stage = _Stage(source, spec, scheduled, seed, rows)
+            closing.callback(stage.close)
+            arriving = map(stage.round, firsts)
+        else:
+            closing.enter_context(one_thread())
+            arguments = (source, spec, scheduled, seed, rows)
+            pool = mp.get_context("spawn").Pool(min(processes, len(firsts)), _begin_process, (arguments,))
+            arriving = closing.enter_context(pool).imap(_run_round, firsts)  # type: ignore[assignment]
+        for several in arriving:
+            played += several
+            if on_round is not None:
+                on_round(len(several))
+    return played
+
+
+class _Keeping:
+    """A policy that keeps the contexts (n, C) of each step of each round."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.rounds: list[list[np.ndarray]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
+
+    @property
+    def previous_action(self) -> np.ndarray:
+        return self._policy.previous_action
+
+    @previous_action.setter
+    def previous_action(self, action: np.ndarray) -> None:
+        self._policy.previous_action = action
+
+    @property
+    def state(self) -> tuple[np.ndarray, ...]:
+        return self._policy.state
+
+    def reset(self, tasks: Sequence[Task] = ()) -> None:
+        self._policy.reset(tasks)
+        self.rounds.append([])
+
+    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        action, context = self._policy.step(observation, noise)
+        self.rounds[-1].append(np.array(context))
+        return action, context
+
+    def contexts(self) -> list[np.ndarray]:
+        """Contexts (T, C) of each row of each round, the steps after an episode's end included."""
+        return [row for steps in self.rounds for row in np.stack(steps, axis=1)]
+
+
+def _in_batch(
+    source: Source,
+    spec: EnvironmentSpec,
+    scheduled: Sequence[tuple[str, Task]],
+    seed: int,
+    threads: int,
+    on_round: OnRound | None,
+) -> list[Played]:
+    def policy(rows: int) -> _Keeping:
+        return _Keeping(policy_of(source, spec, rows))
+
+    with playing(spec, policy, len(scheduled), threads, on_round=on_round) as (play, keeping):
+        returns, _ = play([task for _, task in scheduled], seed)
+    found = zip(scheduled, returns, keeping.contexts(), strict=False)  # a last round may have more rows
+    return [Played(name, dict(task), "", False, float(ret), contexts) for (name, task), ret, contexts in found]
+
+
+class _Stage:
+    """Environments and the policy that plays in them, of one process."""
+
+    def __init__(
+        self, source: Source, spec: EnvironmentSpec, scheduled: Sequence[tuple[str, Task]], seed: int, rows: int
+    ) -> None:
+        self.spec, self.scheduled, self.rows = spec, scheduled, rows
+        self.envs = [make(spec, max_episode_steps=spec.episode_steps) for _ in range(rows)]
+        self.policy = _Keeping(policy_of(source, spec, rows))
+        self.rollout = Rollout(self.envs, self.policy, seed, tasks=[task for _, task in scheduled])
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
+    def round(self, first: int) -> list[Played]:
+        """Play the episodes from `first` on, one a row; those beyond the schedule are left out."""
+        self.policy.rounds.clear()
+        episodes = self.rollout.round(range(first, first + self.rows))
+        return [
+            Played(
+                task_set=self.scheduled[episode.index][0],
+                task=dict(episode.task),
+                skill=episode_skill(episode.skills, self.spec.skills) or "",
+                success=episode.success,
+                ret=episode.ret,
+                contexts=contexts[: len(episode)],
+            )
+            for episode, contexts in zip(episodes, self.policy.contexts(), strict=True)
+            if episode.index < len(self.scheduled)
+        ]
+
+
+_arguments: tuple[Any, ...] = ()
+_stage: _Stage | None = None
+"""Of this process, where it is a pool's."""
+
+
+def _begin_process(arguments: tuple[Any, ...]) -> None:
+    global _arguments, _stage
+    _arguments, _stage = arguments, None
+
+
+def _run_round(first: int) -> list[Played]:
+    global _stage
+    if _stage is None:
+        # Not in the pool's initializer: an error there respawns workers for ever, here it reaches the caller.
+        _stage = _Stage(*_arguments)
+    return _stage.round(first)

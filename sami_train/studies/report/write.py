@@ -1,0 +1,166 @@
+"""A report as a folder: report.html, which needs nothing beside it, and a PNG and a CSV of each of its figures."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from sami_runtime.distribution import installed_version
+from sami_runtime.errors import SamiError
+from sami_train.evaluation.paper import reported
+from sami_train.files import read_json, unfinished, write_json
+from sami_train.runs.folder import RunError
+from sami_train.runs.provenance import git_state, versions
+from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.evaluated import ComparisonError, read_runs
+from sami_train.studies.report.html import Head, render
+from sami_train.studies.report.parts import Cost, Parts, Tell, Wishes, measure_parts
+from sami_train.studies.report.sections import sections, tiles
+from sami_train.studies.report.subject import Subject, require_alike
+
+PAGE, SUMMARY = "report.html", "report.json"
+NEEDED = ("jinja2", "sklearn", "umap", "vl_convert")
+"""Modules that the extra `report` brings."""
+BROUGHT = ("scikit-learn", "umap-learn", "vl-convert-python")
+"""Packages that figures depend on, beside those that results do."""
+
+
+def check_out(out: Path, force: bool) -> None:
+    """Refuse a folder that cannot take a report, before anything is measured.
+
+    An earlier report is taken up: its finished parts are read again where they are of the same.
+
+    Raises:
+        SamiError: it is a file, or holds something that is no report and `force` is False.
+        ModuleNotFoundError: a package of the extra `report` is not installed.
+    """
+    for name in NEEDED:
+        # Found, not imported: umap takes seconds, and may never be needed.
+        if importlib.util.find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    if out.exists() and not out.is_dir():
+        raise SamiError(f"{out} is a file; --out names a folder.")
+    ours = (out / SUMMARY).is_file() or any(out.glob("*/parts"))
+    if out.is_dir() and any(out.iterdir()) and not ours and not force:
+        raise SamiError(f"{out} holds something that is no report; choose another --out, or take it with --force.")
+
+
+def write_report(
+    subjects: Sequence[Subject],
+    wishes: Wishes,
+    out: Path,
+    command: Sequence[str],
+    tell: Tell,
+    cost: Cost | None = None,
+) -> dict[str, Any]:
+    """Measure what is missing, and write the report.
+
+    Args:
+        subjects: what it is about, of one environment.
+        wishes: what it holds.
+        out: the folder, see `check_out`.
+        command: the words that made it, for the record.
+        tell: told of the progress.
+        cost: measures a step; None leaves it out.
+
+    Returns:
+        Its summary, as plain values; also in report.json.
+
+    Raises:
+        SamiError: the subjects are of different environments, or something that was asked for cannot be measured.
+    """
+    begun = time.perf_counter()
+    require_alike(subjects)
+    out.mkdir(parents=True, exist_ok=True)
+    parts = [measure_parts(subject, wishes, out / subject.name, cost, tell) for subject in subjects]
+    told = sections(parts, _comparison(subjects))
+    figures = [(block.folder, figure) for section in told for block in section.blocks for figure in block.figures]
+    written: list[Path] = []
+    for folder, figure in figures:
+        tell("drawing", 0 if not written else 1, len(figures))
+        written += figure.write(out / folder)
+    tell("drawing", 1, len(figures))
+    films = [out / one.subject.name / film[key] for one in parts for film in one.films for key in ("film", "still")]
+    beside = [path.relative_to(out).as_posix() for path in (*written, *films)]
+    seconds = time.perf_counter() - begun
+    page = render(_head(parts, command, beside, seconds), told, out)
+    with unfinished(out / PAGE) as path:
+        path.write_text(page, encoding="utf-8")
+    summary = {
+        "report": (out / PAGE).as_posix(),
+        "bytes": (out / PAGE).stat().st_size,
+        "seconds": round(time.perf_counter() - begun, 1),
+        "command": list(command),
+        "subjects": [_summary(one) for one in parts],
+        "files": beside,
+    }
+    write_json(out / SUMMARY, summary)
+    return read_json(out / SUMMARY)
+
+
+def _comparison(subjects: Sequence[Subject]) -> Comparison | None:
+    """Return the comparison of the runs among the subjects; None where there are not two that can be compared."""
+    runs = [subject.run for subject in subjects if subject.run is not None and subject.evaluation is not None]
+    if len(runs) < 2:
+        return None
+    try:
+        return Comparison(read_runs([Path(run.address) for run in runs]))
+    except (ComparisonError, RunError):
+        return None  # evaluated unlike: the table of scores stands for itself
+
+
+def _head(parts: Sequence[Parts], command: Sequence[str], files: Sequence[str], seconds: float) -> Head:
+    names = [one.subject.name for one in parts]
+    first = parts[0].subject
+    title = names[0] if len(names) == 1 else f"{len(names)} policies on {first.spec.name}"
+    listed = f": {', '.join(names)}" if 1 < len(names) <= 8 else ""
+    git = git_state()
+    used = versions() | {name: number for name in BROUGHT if (number := installed_version(name)) is not None}
+    took = {name: sum(one.seconds.get(name, 0.0) for one in parts) for one in parts for name in one.seconds}
+    return Head(
+        title=title,
+        subtitle=f"{' and '.join(dict.fromkeys(one.subject.method for one in parts))} on {first.spec.name}{listed}",
+        tiles={one.subject.name: tiles(one) for one in parts} if len(parts) <= 6 else {},
+        facts={one.subject.name: one.subject.training() for one in parts},
+        made={
+            "command": shlex.join(command),
+            "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "commit": f"{git['commit']}{', with local changes' if git['dirty'] else ''}" if git else "",
+            "versions": ", ".join(f"{name} {number}" for name, number in used.items()),
+            "took": f"{seconds:.0f} s; " + ", ".join(f"{name} {spent:.1f} s" for name, spent in took.items()),
+        },
+        files=files,
+    )
+
+
+def _summary(one: Parts) -> dict[str, Any]:
+    subject, evaluation = one.subject, one.subject.evaluation
+    scores = {}
+    for name in [] if evaluation is None else evaluation.sets:
+        assert evaluation is not None
+        theirs = reported(evaluation.env, subject.method, name)
+        scores[name] = {
+            "score": evaluation.score(name),
+            "interval": evaluation.interval(name),
+            "paper": theirs and theirs.mean,
+        }
+    return {
+        "name": subject.name,
+        "env": subject.spec.name,
+        "method": subject.method,
+        "weights_sha256": subject.weights,
+        "scores": scores,
+        "episodes": len(one.played),
+        "told": [told.to_dict() for told in one.told],
+        "change": one.change and one.change["change"],
+        "films": [film["film"] for film in one.films],
+        "cost": one.cost,
+        "robustness_points": len(one.robustness),
+        "missing": one.missing,
+        "seconds": one.seconds,
+    }

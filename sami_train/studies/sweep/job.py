@@ -1,0 +1,70 @@
+"""A job in its own process: `python -m sami_train.studies.sweep.job LOGS` runs the cell or part that LOGS describes.
+
+JSON on both ways, because whoever can write to a sweep's folder could make a pickle run what they like.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from sami_train.config.resolve import from_dict
+from sami_train.files import read_json, write_json
+from sami_train.studies.sweep.cell import OUTCOME, run_cell
+from sami_train.studies.sweep.grid import Cell
+from sami_train.studies.sweep.part import PART, run_part
+
+DESCRIPTION = "cell.json"
+LIFELINE = "--lifeline"
+"""Has a job stop at a safe place once its standard input ends: with the process that started it."""
+
+
+def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
+    """Write down what a job will do; what the one before said at its end goes.
+
+    Args:
+        cell: the cell.
+        folder: its run folder.
+        logs: its folder of logs.
+        episodes: evaluation episodes per task, or per set.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / OUTCOME).unlink(missing_ok=True)
+    described = {"name": cell.name, "config": cell.config.to_dict(), "overrides": dict(cell.overrides)}
+    write_json(logs / DESCRIPTION, {**described, "folder": str(folder.absolute()), "episodes": episodes})
+
+
+def job_command(logs: Path, *options: str) -> list[str]:
+    """Return the command that runs the job of a folder of logs."""
+    return [sys.executable, "-m", "sami_train.studies.sweep.job", str(logs.absolute()), *options]
+
+
+def run_job(logs: Path) -> None:
+    """Run the job of a folder of logs; one that a cluster starts anew forgets what it said at its first end."""
+    if (logs / PART).is_file():
+        run_part(logs)
+        return
+    told = read_json(logs / DESCRIPTION)
+    (logs / OUTCOME).unlink(missing_ok=True)
+    cell = Cell(told["name"], from_dict(told["config"]), told["overrides"])
+    run_cell(cell, Path(told["folder"]), logs, told["episodes"])
+
+
+def hold_the_lifeline() -> None:
+    """Send this process SIGTERM when its standard input ends."""
+
+    def watch() -> None:
+        while os.read(0, 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    if LIFELINE in sys.argv:
+        hold_the_lifeline()
+    run_job(Path(sys.argv[1]))

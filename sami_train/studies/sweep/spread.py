@@ -1,0 +1,146 @@
+"""A measurement spread over jobs of this machine, Slurm or Ray: each measures a part, and all is gathered in one file.
+
+BESIDE.parts/NNN-MMM/    the parts of each attempt: what a part is, its log, what it has measured, how it ended
+
+They stay until the measurement is whole, so that the next attempt, of the same command, goes on from them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sami_train.envs.catalog import environment
+from sami_train.evaluation.evaluate import Piece, pieces
+from sami_train.evaluation.kept import KeptResults
+from sami_train.evaluation.model_policy import Source
+from sami_train.evaluation.play import Gaps
+from sami_train.evaluation.results import OnTask
+from sami_train.files import writing
+from sami_train.studies.sweep.cell import Outcome
+from sami_train.studies.sweep.engine import Engine, Job, Look, SweepError
+from sami_train.studies.sweep.part import PART, describe_part
+
+POLL = 0.5
+"""Seconds between two looks at the jobs."""
+TRIES = 5
+"""Jobs of one part that may be lost or stopped, before it counts as failed."""
+PATIENCE = 30.0
+"""Seconds that stopped jobs have for what they are at."""
+
+
+def spread(
+    engine: Engine,
+    policy: Mapping[str, str],
+    source: Source,
+    env: str,
+    task_sets: Sequence[str],
+    gaps: Gaps,
+    episodes: int,
+    keep: Path,
+    on_task: OnTask | None = None,
+) -> None:
+    """Measure on an engine what `evaluate_gaps` would, and keep it: that call then has nothing left to do.
+
+    Args:
+        engine: where the jobs run; so many parts are made as it takes jobs.
+        policy: where the jobs find the policy: `{"model": FILE}` or `{"run": FOLDER}`.
+        source: the same policy.
+        env: see `evaluate_gaps`, also for the next four.
+        task_sets: names of sets.
+        gaps: what lies between.
+        episodes: in each task, or in each set.
+        keep: the file that the results are for; within `keeping(keep)`.
+        on_task: called with each task's result as it arrives.
+
+    Raises:
+        SweepError: a part failed, or its job cannot be started; what the others measured is kept.
+    """
+    spec = environment(env)
+    kept = KeptResults(keep, source, spec, episodes)
+    folder = keep.with_name(f"{keep.stem}.parts")
+    wanted = pieces(spec, task_sets, gaps)
+
+    def missing() -> list[Piece]:
+        return [piece for piece in wanted if kept.found(piece.gap, piece.task_set, piece.task) is None]
+
+    def gather() -> None:
+        for part in sorted(folder.glob("*-*")):
+            for result in kept.take(kept.at(part / PART)):
+                if on_task is not None:
+                    on_task(result)
+
+    if on_task is not None:
+        for piece in wanted:
+            for result in kept.found(piece.gap, piece.task_set, piece.task) or ():
+                on_task(result)
+    gather()
+    left = missing()
+    attempt = 1 + max((int(part.name.split("-")[0]) for part in folder.glob("*-*")), default=0)
+    parts = [folder / f"{attempt:03d}-{number:03d}" for number in range(min(engine.jobs, len(left)))]
+    with writing(folder):
+        for number, part in enumerate(parts):
+            describe_part(part, policy, env, episodes, left[number :: len(parts)])
+    jobs: dict[Path, Job] = {}
+    tries = dict.fromkeys(parts, 1)
+    failed: dict[Path, str] = {}
+    try:
+        for part in parts:
+            jobs[part] = engine.submit(part)
+        while jobs:
+            began = time.monotonic()
+            for part, job in list(jobs.items()):
+                look = job.look()
+                if not look.over:
+                    continue
+                del jobs[part]
+                again = _goes_on(part, look)
+                if again and tries[part] < TRIES:
+                    tries[part] += 1
+                    jobs[part] = engine.submit(part)
+                elif again or (reason := _failure(part, job, look)):
+                    failed[part] = f"its job was lost or stopped {TRIES} times" if again else reason
+            gather()
+            if jobs:  # reading what a hundred parts have kept takes a while: mostly, it sleeps
+                time.sleep(max(POLL, 4.0 * (time.monotonic() - began)))
+    finally:
+        _stop(jobs)
+        gather()
+    if failed:
+        part, reason = next(iter(failed.items()))
+        raise SweepError(
+            f"{len(failed)} of {len(parts)} parts failed, {part.name} because {reason}; its log is in {part}. What is "
+            "measured is kept: the same command goes on."
+        )
+    if left := missing():
+        raise SweepError(f"all parts ended, and {len(left)} of {len(wanted)} pieces are missing; see {folder}.")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _goes_on(part: Path, look: Look) -> bool:
+    """Whether a part whose job is over is to be submitted again: lost with its node, or stopped at a time limit."""
+    outcome = Outcome.read(part)
+    if look.state == "lost":
+        return outcome is None or outcome.state == "stopped"
+    return look.state == "ended" and outcome is not None and outcome.state == "stopped"
+
+
+def _failure(part: Path, job: Job, look: Look) -> str:
+    outcome = Outcome.read(part)
+    if outcome is not None and outcome.state == "done":
+        return ""
+    if look.state == "cancelled":
+        return look.reason
+    if outcome is not None and outcome.reason:
+        return outcome.reason
+    return f"{job.log.name} ends without a result (killed, or out of memory?) {look.reason}".rstrip()
+
+
+def _stop(jobs: Mapping[Path, Job]) -> None:
+    for job in jobs.values():
+        job.stop()
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and not all(job.look().over for job in jobs.values()):
+        time.sleep(POLL)

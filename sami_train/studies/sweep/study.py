@@ -1,0 +1,173 @@
+"""A study: its runs in one file, a line of JSON each, which git can hold where a folder a run is too much.
+
+runs.jsonl    {"version": 1, "run": NAME, "config": {...}, "facts": {...}, "evaluation": {...}, "metrics": [{...}, ...]}
+
+config, facts and evaluation are what config.json, run.json and evaluation.json of the run folder hold (evaluation is
+null where there is none), metrics are the lines of metrics.jsonl. NAME is unique in the file. What makes a run folder
+large stays out: the agent, checkpoints, and TensorBoard's files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from sami_train.files import write_json_lines
+from sami_train.runs.folder import RunError, check_version
+from sami_train.runs.record import RunRecord, is_line
+
+STUDY = "runs.jsonl"
+"""Name of a study's file."""
+LINE_VERSION = 1
+PARTS: dict[str, tuple[type, ...]] = {
+    "version": (int,),
+    "run": (str,),
+    "config": (dict,),
+    "facts": (dict,),
+    "evaluation": (dict, type(None)),
+    "metrics": (list,),
+}
+"""What a line holds, and of which types."""
+MOST_NAMED = 6
+"""Most runs that a message names."""
+
+
+def write_study(path: Path, records: Iterable[RunRecord]) -> None:
+    """Write a study whole or not at all.
+
+    Args:
+        path: the file, FOLDER/runs.jsonl; the folder is made where it is missing.
+        records: its runs, in the order of the lines.
+
+    Raises:
+        RunError: the file has another name, or two runs have the same.
+    """
+    if path.name != STUDY:
+        raise RunError(f"{path} is not named {STUDY}; a study is FOLDER/{STUDY}.")
+    lines: dict[str, dict[str, Any]] = {}
+    folders: dict[str, str] = {}
+    for record in records:
+        if record.name in lines:
+            raise RunError(
+                f"{folders[record.name]} and {record.address} have the same name, which must be unique in {path}; "
+                "rename one, or leave it out."
+            )
+        folders[record.name] = record.address
+        lines[record.name] = {
+            "version": LINE_VERSION,
+            "run": record.name,
+            "config": record.config,
+            "facts": record.facts,
+            "evaluation": record.evaluation,
+            "metrics": record.metrics,
+        }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json_lines(path, lines.values())
+
+
+def read_study(path: Path) -> list[RunRecord]:
+    """Read all runs of a study.
+
+    Raises:
+        RunError: there is no such file, or a line of it is damaged or of another version.
+    """
+    again = f"take the file from git again, or make it anew: sami gather RUN... --out {path} --force"
+    try:
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read as a study: {error}; {again}") from error
+    records: dict[str, RunRecord] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            value = _checked(line)
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"{path}, line {number} is damaged: {error}; {again}") from error
+        name, version = value["run"], value["version"]
+        if version != LINE_VERSION:
+            raise RunError(f"{path}, line {number} is of version {version}; this sami reads version {LINE_VERSION}.")
+        if name in records:
+            raise RunError(f"{path}, line {number} has run {name!r} a second time; remove one of the two lines.")
+        parts = {part: value[part] for part in PARTS if part not in ("version", "run")}
+        record = RunRecord(path.parent / name, path, **parts)
+        check_version(record.address, record.facts)
+        records[name] = record
+    return list(records.values())
+
+
+def find_runs(paths: Sequence[Path | str]) -> list[RunRecord]:
+    """Read runs from wherever they are kept.
+
+    Args:
+        paths: run folders, studies (`runs.jsonl`), or folders that hold any of them (a sweep). After a colon, a
+            pattern of the names that are meant, e.g. `results/panda-100k-k:panda-*-k64`. A run that is named twice
+            counts once; where a run's folder and its line are side by side, the folder is read.
+
+    Returns:
+        The runs by folder and name.
+
+    Raises:
+        RunError: there is no run, or one is damaged.
+    """
+    found: dict[Path, RunRecord] = {}
+    for path in paths:
+        for record in _runs_of(Path(path)):
+            key = record.folder.resolve()
+            if key not in found or record.study is None:
+                found[key] = record
+    return [found[key] for key in sorted(found)]
+
+
+def _runs_of(path: Path) -> list[RunRecord]:
+    path, pattern = _selection(path)
+    if not path.exists():
+        if path.name == STUDY:
+            raise RunError(f"there is no {path}; `sami gather RUN... --out {path}` makes it of run folders.")
+        raise RunError(f"there is no run folder {path}; `sami train --out {path}` makes one.")
+    if path.is_file() and path.name != STUDY:
+        raise RunError(f"{path} is no run folder and no {STUDY}; give either, or a folder that holds some.")
+    folders, studies = _places(path)
+    lines = [record for study in studies for record in read_study(study)]
+    names = [folder.resolve().name for folder in folders] + [record.name for record in lines]
+    if not names:
+        raise RunError(f"{path} is no run folder and holds none; `sami train` and `sami sweep` make them.")
+    if not any(fnmatchcase(name, pattern) for name in names):
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        listed = ", ".join(names[:MOST_NAMED]) + more
+        raise RunError(f"{path} holds no run whose name is {pattern}; it holds {listed}.")
+    chosen = [RunRecord.of_folder(folder) for folder in folders if fnmatchcase(folder.resolve().name, pattern)]
+    return chosen + [record for record in lines if fnmatchcase(record.name, pattern)]
+
+
+def _selection(path: Path) -> tuple[Path, str]:
+    """Split PATH:PATTERN; a path that exists is one, whatever its name."""
+    before, _, pattern = str(path).rpartition(":")
+    return (path, "*") if path.exists() or not (before and pattern) else (Path(before), pattern)
+
+
+def _places(path: Path) -> tuple[list[Path], list[Path]]:
+    """Run folders and studies that a path means."""
+    if path.is_file():
+        return [], [path]
+    if (path / "run.json").is_file() or (path / "config.json").is_file():
+        return [path], []
+    return sorted(file.parent for file in path.rglob("run.json")), sorted(path.rglob(STUDY))
+
+
+def _checked(line: str) -> dict[str, Any]:
+    """Return a line's value.
+
+    Raises:
+        ValueError: it is no run.
+    """
+    value = json.loads(line)
+    if not isinstance(value, dict):
+        raise ValueError(f"it holds a {type(value).__name__} instead of a JSON object")
+    wrong = [part for part, kinds in PARTS.items() if part not in value or not isinstance(value[part], kinds)]
+    if wrong:
+        raise ValueError(f"its {wrong[0]} is missing or no {' or '.join(kind.__name__ for kind in PARTS[wrong[0]])}")
+    if not all(map(is_line, value["metrics"])):
+        raise ValueError("a line of its metrics is not made of numbers, with its step")
+    return value

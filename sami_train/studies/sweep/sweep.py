@@ -1,0 +1,273 @@
+"""A sweep: the cells of a grid, run as processes of this machine, by Slurm or by Ray; any cut can be resumed.
+
+sweep.json    the grid and the episodes of the evaluation
+sweep.lock    held by the process that sweeps here
+NAME/         one run folder for each cell, as `sami train` makes them
+logs/NAME/    what the cell's job is, what its processes printed, how the last one ended, and its lock
+runs.jsonl    the results of all cells, a line each, once every cell is done; see `runs.study`
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sami_runtime.errors import SamiError
+from sami_train.files import read_json, write_json, writing
+from sami_train.interrupts import on_signals
+from sami_train.locks import holder, locked
+from sami_train.runs.folder import RunError, RunFolder
+from sami_train.runs.record import RunRecord
+from sami_train.studies.sweep.cell import CellStatus, Outcome, status
+from sami_train.studies.sweep.engine import Engine, Job, Look, SweepError
+from sami_train.studies.sweep.grid import Cell, Grid
+from sami_train.studies.sweep.job import describe_job
+from sami_train.studies.sweep.study import STUDY, write_study
+
+SWEEP_VERSION = 1
+POLL = 0.5
+"""Seconds between two looks at the jobs."""
+PATIENCE = 60.0
+"""Seconds that a stopped sweep waits for its jobs' last checkpoints."""
+
+
+@dataclass
+class Row:
+    """Where one cell of a sweep stands."""
+
+    cell: Cell
+    state: str = "waiting"
+    """waiting, pending (in a cluster's queue), running, evaluating, stopped, failed or done."""
+    status: CellStatus = field(default_factory=CellStatus)
+    reason: str = ""
+    log: Path | None = None
+    began_at: int = -1
+    """Steps of the checkpoint that its last job began from."""
+
+
+class Sweep:
+    """A sweep's folder and its cells.
+
+    Args:
+        path: the folder.
+        grid: what is swept.
+        episodes: evaluation episodes per task; per set of tasks where the return is what counts.
+
+    Raises:
+        GridError: a cell's configuration is not valid.
+        RunError: a cell's folder holds another run.
+    """
+
+    def __init__(self, path: Path, grid: Grid, episodes: int) -> None:
+        self.path, self.grid, self.episodes = path, grid, episodes
+        self.told: dict[str, Any] = {}
+        """What a cluster was told of the jobs, or will be: kept with the grid."""
+        self.rows = [Row(cell) for cell in grid.cells()]
+        for row in self.rows:
+            self._check(row.cell)
+            self._look(row)
+
+    @classmethod
+    def open(cls, path: Path) -> Sweep:
+        """Return the sweep of a folder.
+
+        Raises:
+            SweepError: there is none, or of another version.
+        """
+        file = path / "sweep.json"
+        if not file.is_file():
+            raise SweepError(f"{path} has no sweep.json; `sami sweep --out {path}` begins a sweep there.")
+        kept = read_json(file)
+        if kept.get("version") != SWEEP_VERSION:
+            raise SweepError(f"{file} is of version {kept.get('version')}; this sami reads version {SWEEP_VERSION}.")
+        try:
+            if not (type(kept["episodes"]) is int and kept["episodes"] > 0):
+                raise ValueError(f"episodes is {kept['episodes']!r:.40}")
+            sweep = cls(path, Grid(kept["axes"], kept["unnamed"]), kept["episodes"])
+            sweep.told = dict(kept.get("cluster", {}))
+            return sweep
+        except (LookupError, TypeError, ValueError, AttributeError, OSError) as error:
+            said = f"{type(error).__name__}: {error}"
+            raise SweepError(f"{file} is damaged ({said}); sweep again with another --out.") from error
+
+    @classmethod
+    def begin(cls, path: Path, grid: Grid, episodes: int) -> Sweep:
+        """Return a new sweep, or the one in the folder with the values that this grid adds. Writes nothing yet.
+
+        Raises:
+            GridError: the folder's sweep and this one contradict each other.
+        """
+        if not (path / "sweep.json").is_file():
+            return cls(path, grid, episodes)
+        there = cls.open(path)
+        if there.episodes != episodes:
+            raise SweepError(
+                f"{path} evaluates with {there.episodes} episodes, and now {episodes} are asked for; "
+                "a sweep evaluates all cells alike: keep the number, or choose another --out."
+            )
+        wider = cls(path, there.grid.extended(grid), episodes)
+        wider.told = there.told
+        return wider
+
+    def folder(self, cell: Cell) -> Path:
+        """Return the cell's run folder."""
+        return self.path / cell.name
+
+    def logs(self, cell: Cell) -> Path:
+        """Return the cell's folder of logs."""
+        return self.path / "logs" / cell.name
+
+    @property
+    def study(self) -> Path:
+        """The file with the results of all cells, which is there once every cell is done."""
+        return self.path / STUDY
+
+    def count(self, *states: str) -> int:
+        """How many cells are in one of some states."""
+        return sum(row.state in states for row in self.rows)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimate for all cells that are not done, run one after the other; None before there is any speed."""
+        steps = sum(row.status.steps for row in self.rows)
+        seconds = sum(row.status.seconds for row in self.rows)
+        left = sum(max(0, row.cell.config.steps - row.status.steps) for row in self.rows if row.state != "failed")
+        return left * seconds / steps if steps else None
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other sweeps out of the folder.
+
+        Raises:
+            SweepError: there is one; the message says which process.
+        """
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+
+        def busy(by: str) -> SweepError:
+            return SweepError(f"another sweep runs in {self.path}, {by}; wait for it to end, or stop it.")
+
+        return locked(self.path / "sweep.lock", busy)
+
+    def run(self, engine: Engine, on_change: Callable[[], None]) -> bool:
+        """Run every cell that is not done.
+
+        Args:
+            engine: where the jobs run.
+            on_change: called about twice a second, after the rows were brought up to date.
+
+        Returns:
+            Whether it came to the end; False where a signal stopped it.
+
+        Raises:
+            SweepError: another sweep runs here.
+        """
+        asked: list[int] = []
+        stops = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+        with self.locked(), on_signals(lambda number, frame: asked.append(number), *stops):
+            told = {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()}
+            write_json(self.path / "sweep.json", told | ({"cluster": self.told} if self.told else {}))
+            waiting = [row for row in self.rows if row.state != "done"]
+            for row in waiting:
+                left = holder(self.logs(row.cell) / "lock")
+                row.state, row.reason = "waiting", f"waits for {left}, left by an earlier sweep" if left else ""
+            # First those that a killed sweep left running: their jobs wait for them, and they use the machine anyway.
+            waiting.sort(key=lambda row: not row.reason)
+            running: dict[str, tuple[Row, Job]] = {}
+            stop_by = float("inf")
+            while running or (waiting and not asked):
+                while waiting and len(running) < engine.jobs and not asked:
+                    row = waiting.pop(0)
+                    job = self._submit(row, engine)
+                    if job is not None:
+                        running[row.cell.name] = row, job
+                if asked:
+                    stop_by = min(stop_by, time.monotonic() + PATIENCE)
+                    if time.monotonic() > stop_by or len(asked) > 1:
+                        break
+                    for _, job in running.values():
+                        job.stop()
+                began = time.monotonic()
+                for name, (row, job) in list(running.items()):
+                    look = job.look()
+                    if look.over:
+                        del running[name]
+                        self._settle(row, job, look, stopping=bool(asked))
+                        if row.state == "waiting":
+                            waiting.append(row)
+                    else:
+                        was = row.state
+                        self._look(row, look.state)
+                        if look.reason or was == "pending":
+                            row.reason = look.reason
+                on_change()
+                if running:  # reading the files of a thousand cells takes a second: mostly, it sleeps
+                    time.sleep(max(POLL, 4.0 * (time.monotonic() - began)))
+            if self.count("done") == len(self.rows):
+                write_study(self.study, [RunRecord.of_folder(self.folder(row.cell)) for row in self.rows])
+            return not asked
+
+    def _check(self, cell: Cell) -> None:
+        if not (self.folder(cell) / "config.json").is_file():
+            return
+        there, here = (config.by_key() for config in (RunFolder(self.folder(cell)).config(), cell.config))
+        for key, value in here.items():
+            if there[key] != value:
+                raise RunError(
+                    f"{self.folder(cell)} holds a run with {key} = {there[key]}, and the sweep's has {value}; "
+                    "move that folder away, or choose another --out."
+                )
+
+    def _look(self, row: Row, running: str = "") -> None:
+        row.status = status(self.folder(row.cell), row.cell.config.env, self.episodes)
+        if row.status.sets:
+            row.state = "done"
+        elif running:
+            row.state = "evaluating" if row.status.trained else running
+
+    def _submit(self, row: Row, engine: Engine) -> Job | None:
+        row.state = "running"
+        row.began_at = _checkpointed(self.folder(row.cell))
+        logs = self.logs(row.cell)
+        try:
+            describe_job(row.cell, self.folder(row.cell), logs, self.episodes)
+            job = engine.submit(logs)
+        except (OSError, SamiError) as error:
+            row.state, row.reason = "failed", f"its job could not be started: {error}"
+            return None
+        row.log = job.log
+        return job
+
+    def _settle(self, row: Row, job: Job, look: Look, stopping: bool) -> None:
+        self._look(row)
+        row.reason = ""
+        if row.state == "done":
+            return
+        outcome = Outcome.read(self.logs(row.cell))
+        if look.state == "cancelled":
+            outcome = Outcome("stopped", look.reason)
+        elif look.state == "lost" and (outcome is None or outcome.state == "stopped"):
+            row.state = "stopped" if stopping else "waiting"
+            return
+        elif outcome is None:
+            said = _last_words(job.log) + (f" ({look.reason})" if look.reason else "")
+            outcome = Outcome("stopped") if stopping else Outcome("failed", said)
+        row.state, row.reason = outcome.state, outcome.reason
+        further = _checkpointed(self.folder(row.cell)) > row.began_at
+        if row.state == "stopped" and not stopping and look.state != "cancelled" and further:
+            row.state = "waiting"  # stopped at a time limit, and further than before
+
+
+def _checkpointed(folder: Path) -> int:
+    newest = RunFolder(folder).newest_checkpoint()
+    return -1 if newest is None else int(newest.name)
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+    return f"its process ended without a result (killed, or out of memory?); it last said: {said}"

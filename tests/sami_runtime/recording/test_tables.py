@@ -1,0 +1,99 @@
+"""Laws of conversion: every number of a recording under its name, and a dataset whose steps are equally far apart."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mcap")
+
+from sami_runtime.errors import RecordingError
+from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.recording.lerobot import write_lerobot
+from sami_runtime.recording.reader import read_recording
+from sami_runtime.recording.recorder import Recorder
+from sami_runtime.recording.table import rows, write_csv, write_parquet
+from sami_runtime.session.session import Session
+
+OLD = Path(__file__).parents[1] / "recording/version-1.mcap"
+
+
+@pytest.fixture
+def held(make, arm, tmp_path):
+    """Two episodes of 10 ticks; at tick 4 nothing could be read."""
+    session, path = Session.load(make.write(make.recurrent())), tmp_path / "held.mcap"
+    with Recorder(path, session) as recorder:
+        for seed in range(2):
+            run_episode(session, arm(nan_at_reads=[4]), seed=seed, on_step=recorder)
+    return read_recording(path)
+
+
+def test_a_csv_holds_every_digit_of_every_number_under_its_name(tmp_path):
+    recording = read_recording(OLD)
+    assert write_csv(recording, tmp_path / "run.csv") == 12
+    with (tmp_path / "run.csv").open() as file:
+        read = list(csv.DictReader(file))
+    for row, (episode, record) in zip(read, recording.steps, strict=True):
+        assert (int(row["episode"]), int(row["step"]), row["outcome"]) == (episode, record.step, "acted")
+        for signal in recording.contract.observation:
+            found = [float(row[f"observation.{signal.name}.{element}"]) for element in signal.elements]
+            np.testing.assert_array_equal(found, record.observation.values[signal.name])
+        for kind, value in {"proposed": record.action, "executed": record.executed}.items():
+            found = [float(row[f"{kind}.{element}"]) for element in ("dx", "dy", "dz", "gripper")]
+            np.testing.assert_array_equal(np.float32(found), value)
+        assert float(row["info.task.mass"]) == record.info["task"]["mass"]
+        assert float(row["times.infer"]) == record.times.infer
+
+
+def test_what_a_tick_does_not_have_is_empty(held, tmp_path):
+    found = rows(held)
+    assert "proposed.fx" not in found[4]
+    assert np.isnan(found[4]["observation.position.x"])
+    write_csv(held, tmp_path / "run.csv")
+    with (tmp_path / "run.csv").open() as file:
+        assert list(csv.DictReader(file))[4]["proposed.fx"] == ""
+
+
+def test_parquet_holds_the_same_as_numbers(held, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install 'sami-rl[convert]'")
+    assert write_parquet(held, tmp_path / "run.parquet") == 20
+    table = parquet.read_table(tmp_path / "run.parquet")
+    found = rows(held)
+    for name in table.column_names:
+        expected = [row.get(name) for row in found]
+        assert table.column(name).to_pylist() == pytest.approx(expected, nan_ok=True), name
+    assert str(table.schema.field("executed.fx").type) == "double"
+    assert str(table.schema.field("step").type) == "int64"
+
+
+def test_a_dataset_is_cut_where_a_step_is_missing(held, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: pip install 'sami-rl[convert]'")
+    assert write_lerobot(held, tmp_path / "set") == 4
+    info = json.loads((tmp_path / "set/meta/info.json").read_text())
+    assert (info["codebase_version"], info["fps"], info["total_episodes"], info["total_frames"]) == ("v3.0", 25, 4, 18)
+    assert info["features"]["observation.state"]["names"] == ["position.x", "position.y", "goal.x"]
+    frames = parquet.read_table(tmp_path / "set/data/chunk-000/file-000.parquet").to_pydict()
+    records = [step.record for step in held.steps if step.record.step != 4]
+    np.testing.assert_array_equal(np.float32(frames["action"]), [record.executed for record in records])
+    assert frames["episode_index"] == [0] * 4 + [1] * 5 + [2] * 4 + [3] * 5
+    assert frames["frame_index"] == [*range(4), *range(5)] * 2
+    np.testing.assert_allclose(frames["timestamp"], np.array(frames["frame_index"]) / 25.0, atol=1e-6)
+    assert frames["next.done"] == [at in (8, 17) for at in range(18)], "a stretch that was cut did not end there"
+    episodes = parquet.read_table(tmp_path / "set/meta/episodes/chunk-000/file-000.parquet").to_pylist()
+    assert [(each["dataset_from_index"], each["dataset_to_index"]) for each in episodes] == [
+        *((0, 4), (4, 9)),
+        *((9, 13), (13, 18)),
+    ]
+
+
+@pytest.mark.parametrize("name", ["run.csv", "run.parquet", "set"])
+def test_nothing_is_replaced(held, tmp_path, name):
+    if name != "run.csv":
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'sami-rl[convert]'")
+    write = {"run.csv": write_csv, "run.parquet": write_parquet, "set": write_lerobot}[name]
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(RecordingError, match="exists; nothing is ever replaced"):
+        write(held, tmp_path / name)
+    assert (tmp_path / name).read_text() == "precious"

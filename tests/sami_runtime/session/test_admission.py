@@ -1,0 +1,90 @@
+"""Which model files are let in, wherever one comes from: named at the start, or swapped in while another drives."""
+
+import hashlib
+
+import pytest
+
+from sami_runtime import ManualClock, Run
+from sami_runtime.checks.verify import verify
+from sami_runtime.errors import ArtifactError, SamiError
+from sami_runtime.model.shipped import shipped_models
+from sami_runtime.model.signature import new_key, sign
+from sami_runtime.session import admission as module
+from sami_runtime.session.admission import Admission
+
+pytest.importorskip("cryptography")
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """What was rehearsed."""
+    found = []
+    monkeypatch.setattr(module, "rehearse", lambda artifact, provider: found.append(artifact.path))
+    return found
+
+
+@pytest.fixture
+def keys(tmp_path):
+    return new_key(tmp_path / "ada.key", "Ada")
+
+
+def test_a_file_of_the_expected_hash_is_let_in_and_no_other(make, path, tried):
+    expected = Admission(sha256=hashlib.sha256(path.read_bytes()).hexdigest().upper())
+    assert expected.load(path).contract.name == "tiny"
+    other = make.write(make.memoryless())
+    with pytest.raises(ArtifactError, match=r"has SHA-256 [0-9a-f]{64}, expected [0-9a-f]{64}\. It is another file"):
+        expected.load(other)
+    assert expected.another.load(other).contract.name == "reflex"
+    assert tried == [path, other]
+
+
+@pytest.mark.parametrize("digest", ["", "abc", "g" * 64, "0" * 63])
+def test_what_is_no_hash_is_refused_and_not_taken_for_any_file(digest):
+    with pytest.raises(SamiError, match="give 64 hexadecimal digits, as sha256sum prints them"):
+        Admission(sha256=digest)
+
+
+def test_only_files_of_trusted_people_are_let_in(path, keys, tmp_path, tried):
+    trusting = Admission(trusted=keys)
+    with pytest.raises(ArtifactError, match="is not signed"):
+        trusting.load(path)
+    assert tried == [], "before anything of it is run, in whatever process"
+    sign(path, path.read_bytes(), tmp_path / "ada.key")
+    trusting.load(path)
+
+
+def test_shipped_models_are_not_tried_and_copies_of_them_elsewhere_are(tmp_path, tried):
+    shipped = shipped_models()["panda-satesac"]
+    Admission().admit(shipped)
+    copy = tmp_path / "panda-satesac.onnx"
+    copy.write_bytes(shipped.read_bytes())
+    Admission().admit(copy)
+    assert tried == [copy]
+
+
+def test_a_file_that_is_swapped_in_is_let_in_by_the_same_rules(make, path, keys, arm, tmp_path, tried):
+    sign(path, path.read_bytes(), tmp_path / "ada.key")
+    admission = Admission(trusted=keys)
+    newer = make.write(make.recurrent(seed=1))
+    with Run(admission.load(path), arm(), ManualClock(), simulator=True, admission=admission) as run:
+        with pytest.raises(ArtifactError, match="is not signed"):
+            run.swap(newer)
+        sign(newer, newer.read_bytes(), tmp_path / "ada.key")
+        run.swap(newer)
+    assert tried == [path, newer]
+
+
+def test_verify_checks_what_is_asked_for(make, policy, keys, tmp_path, monkeypatch):
+    path = make.write(policy, golden=make.golden_of(policy))
+    sign(path, path.read_bytes(), tmp_path / "ada.key")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    found = verify(path, admission=Admission(digest, keys, rehearsed=False))
+    assert {check.name: check.detail for check in found.checks if check.name in ("SHA-256", "signature")} == {
+        "SHA-256": f"{digest[:16]}..., as expected",
+        "signature": "by Ada",
+    }
+    assert found.passed
+    wrong = verify(path, admission=Admission("0" * 64, keys))
+    assert [(check.name, check.passed) for check in wrong.checks] == [("file", True), ("SHA-256", False)]
+    monkeypatch.setattr("sami_runtime.checks.verify.rehearse", lambda *_: None)
+    assert "rehearsal" in [check.name for check in verify(path, admission=Admission()).checks]

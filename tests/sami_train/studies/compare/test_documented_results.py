@@ -1,0 +1,140 @@
+"""What the docs quote of runs can be printed again from what git holds."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sami_runtime.model.artifact import read_artifact
+from sami_train.evaluation.paper import SETS, reported
+from sami_train.evaluation.results import Evaluation
+from sami_train.methods.methods import METHODS
+from sami_train.studies.compare import estimates
+from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.evaluated import read_runs
+from sami_train.studies.compare.tables import standings_table
+from sami_train.studies.sweep.study import find_runs, read_study
+
+ROOT = Path(__file__).parents[3]
+MODELS = sorted((ROOT / "models").glob("*.onnx"))
+PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = re.compile(r"sami compare '?results/(?!mine)[^`\n]*")
+"""`results/mine` is the reader's own, in examples."""
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    monkeypatch.setattr(estimates, "REPLICATES", 2)
+
+
+def compared(command):
+    """The comparison that a command of the docs makes."""
+    words = shlex.split(command)[2:]
+    by = words[words.index("--by") + 1] if "--by" in words else None
+    paths = [word for word in words if word.startswith("results/") and words[words.index(word) - 1] != "--out"]
+    return Comparison(read_runs([ROOT / path for path in paths]), by)
+
+
+def printed(comparison):
+    """Means and deviations in the tables."""
+    rows = [row for name in comparison.task_sets for row in standings_table(comparison, name).rows]
+    return {number for row in rows for number in row[2].split(" ± ")}
+
+
+def run_of(model):
+    """The run of a shipped model; one that looks ahead is another model's policy, behind a forward model."""
+    return model.stem.removesuffix("-ahead")
+
+
+def commands():
+    return sorted({command.strip() for page in PAGES for command in COMMAND.findall(page.read_text(encoding="utf-8"))})
+
+
+def tables():
+    """Each table of the comparison that stands below a command: the commands since the last one, and its text."""
+    pending, table = [], []
+    for line in [*(ROOT / "docs" / "comparison.md").read_text(encoding="utf-8").splitlines(), ""]:
+        if line.startswith("|"):
+            table.append(line)
+        elif table:
+            yield pytest.param(pending, "\n".join(table), id=table[2])
+            pending, table = [], []
+        pending += COMMAND.findall(line)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_each_quoted_comparison_can_be_made(command):
+    assert compared(command).groups
+
+
+@pytest.mark.parametrize(("quoted", "table"), list(tables()))
+def test_each_table_of_the_comparison_is_what_its_commands_print(quoted, table):
+    numbers = set(re.findall(r"\b\d\.\d{3}\b", table))
+    assert quoted
+    assert numbers
+    assert numbers - {number for command in quoted for number in printed(compared(command))} == set()
+
+
+@pytest.mark.parametrize("study", ["half-cheetah-400k", "hopper-400k"])
+def test_what_contexts_carry_is_what_the_benchmark_prints(study):
+    asked = [sys.executable, "benchmarks/contexts_of_runs.py", "table", f"results/{study}"]
+    told = subprocess.run(asked, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert told.strip() in (ROOT / "docs" / "contrast.md").read_text(encoding="utf-8")
+
+
+def test_the_quoted_returns_of_mujoco_are_those_of_the_runs_and_of_the_paper():
+    table = (ROOT / "docs" / "mujoco.md").read_text(encoding="utf-8")
+    three = r"([\d,]+) / ([\d,]+) / ([\d,]+)"
+    rows = re.findall(rf"models/([\w-]+)\.md\) \| {three} \| {three} \| {three} \|", table.replace("**", ""))
+    assert len(rows) == sum("panda" not in model.stem for model in MODELS)
+    for name, *numbers in rows:
+        (run,) = read_runs([ROOT / "results" / f"models:{name}"])
+        titles = [each.title for each in METHODS.values()]
+        told = [[reported(run.evaluation.env, title, task_set) for title in titles] for task_set in SETS]
+        expected = [run.evaluation.ret(task_set) for task_set in SETS]
+        expected += [reported(run.evaluation.env, "SaTESAC", task_set).mean for task_set in SETS]
+        expected += [max(cell.mean for cell in cells if cell) for cells in told]
+        assert numbers == [f"{number:,.0f}" for number in expected]
+
+
+def test_the_readmes_table_is_what_the_runs_reached():
+    rows = re.findall(
+        r"models/([\w-]+)\.md\) \| success \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+    )
+    assert {name for name, *_ in rows} == {run_of(path) for path in MODELS if "panda" in path.stem}
+    for name, *reached in rows:
+        (run,) = read_runs([ROOT / "results" / f"models:{name}"])
+        assert reached == [f"{run.evaluation.success(task_set):.3f}" for task_set in run.evaluation.sets]
+
+
+def test_the_readme_counts_the_returns_that_are_at_or_above_the_papers_best():
+    robots = [run_of(path) for path in MODELS if "panda" not in path.stem]
+    above = 0
+    for robot in robots:
+        (run,) = read_runs([ROOT / "results" / f"models:{robot}"])
+        for task_set in SETS:
+            cells = [reported(run.evaluation.env, each.title, task_set) for each in METHODS.values()]
+            above += run.evaluation.ret(task_set) >= max(cell.mean for cell in cells if cell)
+    assert f"{above} of their {3 * len(robots)} mean returns" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_shipped_model_has_its_run_and_models_holds_nothing_else():
+    study = {run.name: run for run in read_study(ROOT / "results" / "models" / "runs.jsonl")}
+    assert set(study) == {run_of(path) for path in MODELS}
+    for path in MODELS:
+        contract, run = read_artifact(path).contract, study[run_of(path)]
+        assert Evaluation.from_dict(contract.evaluation) == Evaluation.from_dict(run.evaluation)
+        assert contract.training["steps"] == run.facts["steps"]
+    held = {path.name for path in (ROOT / "models").iterdir() if path.is_file()}
+    assert held == {"__init__.py"} | {
+        f"{path.stem}.{kind}" for path in MODELS for kind in ("onnx", "md", "png", "safetensors")
+    }
+
+
+def test_git_holds_no_folder_a_run():
+    assert find_runs([ROOT / "results"])
+    assert list((ROOT / "results").rglob("run.json")) == []

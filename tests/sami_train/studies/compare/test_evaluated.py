@@ -1,0 +1,81 @@
+"""Runs that cannot be compared are refused, with what to do."""
+
+import shutil
+
+import pytest
+
+from sami_train.files import read_json, write_json
+from sami_train.runs.folder import RunError, RunFolder
+from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.evaluated import ComparisonError, read_runs
+from tests.making.made_runs import STEPS, made_run
+
+
+def test_folders_without_runs_are_refused(tmp_path):
+    with pytest.raises(RunError, match=r"there is no run folder .*nothing"):
+        read_runs([tmp_path / "nothing"])
+    with pytest.raises(RunError, match="is no run folder and holds none; `sami train` and `sami sweep` make them"):
+        read_runs([tmp_path])
+
+
+def test_runs_without_evaluation_are_named_with_what_to_do(tmp_path):
+    for seed in range(3):
+        made_run(tmp_path / f"satesac-{seed}", seed=seed)
+    missing = tmp_path / "satesac-1"
+    RunFolder(missing).evaluation.unlink()
+    with pytest.raises(RunError) as caught:
+        read_runs([tmp_path])
+    assert str(caught.value).startswith(f"runs without an evaluation, 1 of 3: {missing}.")
+    assert f"sami eval --run {missing}" in str(caught.value)
+
+
+def test_an_evaluation_of_an_earlier_agent_is_refused(tmp_path):
+    path = made_run(tmp_path / "a")
+    RunFolder(path).update(steps=STEPS + 1000)
+    with pytest.raises(RunError, match="measured the agent after 550,000 steps, the run has 551,000 by now"):
+        read_runs([path])
+
+
+@pytest.mark.parametrize(("text", "message"), [("{}", "lacks 'tasks'"), ('{"env": "panda", "tasks": []}', "no task")])
+def test_a_damaged_evaluation_is_refused_by_name(tmp_path, text, message):
+    path = made_run(tmp_path / "a")
+    RunFolder(path).evaluation.write_text(text)
+    with pytest.raises(RunError, match=rf"evaluation\.json.*{message}"):
+        read_runs([path])
+
+
+def test_a_configuration_of_another_version_is_refused_by_name(tmp_path):
+    path = made_run(tmp_path / "a")
+    write_json(path / "config.json", read_json(path / "config.json") | {"color": "red"})
+    with pytest.raises(RunError, match=r"config\.json: unknown config key 'color'"):
+        read_runs([path])
+
+
+def test_a_seed_counts_once(tmp_path):
+    made_run(tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(ComparisonError, match=r"a and .*b are both SaTESAC with seed 0; a seed counts once"):
+        Comparison(read_runs([tmp_path]))
+
+
+def test_different_evaluations_are_refused(tmp_path):
+    first, second = made_run(tmp_path / "a"), made_run(tmp_path / "b", seed=1, episodes=50)
+    with pytest.raises(ComparisonError) as caught:
+        read_runs([first, second])
+    assert "a measured 100 episodes of training (mass 1, friction 0.1), " in str(caught.value)
+    assert f"{second} 50. Evaluate them alike, e.g. sami eval --run {second} --episodes 100" in str(caught.value)
+    stored = read_json(RunFolder(first).evaluation)
+    write_json(RunFolder(second).evaluation, stored | {"tasks": stored["tasks"][:-1]})
+    with pytest.raises(ComparisonError, match=r"100 episodes of extreme \(mass 10, friction 30\), .*b 0\."):
+        read_runs([first, second])
+
+
+def test_different_environments_are_refused(tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    from sami_train.envs import catalog
+
+    monkeypatch.setitem(catalog.ENVIRONMENTS, "other", replace(catalog.ENVIRONMENTS["panda"], name="other"))
+    first, second = made_run(tmp_path / "a"), made_run(tmp_path / "b", seed=1, env="other")
+    with pytest.raises(ComparisonError, match=r"a is of environment 'panda', .*b of 'other'; compare runs of one"):
+        read_runs([first, second])

@@ -1,0 +1,222 @@
+"""An atlas finds what it was made of, and its false alarms are as rare on fresh episodes as it says."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sami_runtime.checks.verify import verify
+from sami_runtime.errors import SamiError
+from sami_runtime.gap.profile import GapProfile
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.atlas import Locator, windowed
+from sami_train.envs.catalog import environment
+from sami_train.export.collect import KeptContexts, collect_contexts
+from sami_train.export.fit_atlas import conformal, farthest, fit, least_episodes, usual_window
+from sami_train.export.known import Behind, known_gap
+from sami_train.export.make_atlas import measure
+from sami_train.export.model_file import attach
+from sami_train.studies.contexts.alarms import check
+
+ROOT = Path(__file__).parents[3]
+MODEL = ROOT / "models" / "panda-satesac.onnx"
+FOR_A_CAMERA = ROOT / "models" / "panda-satesac-camera.onnx"
+TASKS = ({"mass": 1.0}, {"mass": 10.0})
+MEANS = np.array([[0.0, 0.0, 1.0], [5.0, 1.0, 0.0]])
+FACTORS = np.array([[[0.5, 0.0, 0.0], [0.2, 0.4, 0.0], [0.0, 0.1, 0.3]], np.eye(3)])
+STEPS = 20
+
+
+def episodes(task, count, rng):
+    """Contexts (20, 3) that run to their task within three steps, and are independent Gaussians there."""
+    found = []
+    for _ in range(count):
+        contexts = MEANS[task] + rng.normal(size=(STEPS, 3)) @ FACTORS[task].T
+        contexts[:3] = np.array([[-30.0], [-20.0], [-10.0]]) + rng.normal(size=(3, 1))
+        found.append(contexts.astype(np.float32))
+    return found
+
+
+def drawn(count, rng):
+    return [episodes(task, count, rng) for task in range(2)]
+
+
+@pytest.mark.parametrize("window", [3, 5])
+def test_an_atlas_of_known_gaussians_recovers_their_means_and_the_covariances_of_windows(window):
+    rng = np.random.default_rng(0)
+    atlas = fit(drawn(1600, rng), drawn(40, rng), TASKS, window)
+    # The first window is left to exploring, and a mean of W independent contexts has a W-th of their covariance.
+    assert (atlas.window, atlas.step) == (window, 2 * window - 1)
+    assert (atlas.episodes, atlas.held_out, atlas.tasks) == (3200, 80, TASKS)
+    np.testing.assert_allclose(atlas.mean, MEANS, atol=0.05)
+    np.testing.assert_allclose(np.multiply(atlas.covariance, window), FACTORS @ FACTORS.transpose(0, 2, 1), atol=0.06)
+
+
+@pytest.mark.parametrize(("steps", "window"), [(1, 1), (4, 2), (7, 3), (50, 3), (64, 4), (1000, 62)])
+def test_a_window_is_a_sixteenth_of_the_median_episode_and_more_where_that_is_short(steps, window):
+    assert usual_window([np.zeros((length, 3)) for length in (1, steps, 5000)]) == window
+
+
+def test_a_window_that_no_episode_fills_is_refused_with_the_length_that_there_is():
+    rng = np.random.default_rng(7)
+    with pytest.raises(SamiError, match="episodes of at least 22 steps; the median one has 20"):
+        fit(drawn(20, rng), drawn(20, rng), TASKS, window=11)
+
+
+def test_gaits_are_told_apart_by_the_mean_of_a_window_and_not_by_single_contexts():
+    """Strides that are wider than the dynamics are apart, in episodes that begin anywhere in them."""
+    rng = np.random.default_rng(8)
+
+    def stride(task):
+        phase = rng.uniform(0, 2 * np.pi) + 2 * np.pi * np.arange(160) / 8
+        return np.stack([np.cos(phase) + 0.3 * task, np.sin(phase)], axis=1) + 0.02 * rng.normal(size=(160, 2))
+
+    def right(window):
+        fitted, held_out, fresh = ([[stride(task) for _ in range(20)] for task in range(2)] for _ in range(3))
+        locate = Locator(fit(fitted, held_out, TASKS, window))
+        return np.mean([locate(windowed(each, window)[-1]).nearest == k for k in range(2) for each in fresh[k]])
+
+    assert right(8) > 0.95
+    assert right(1) < 0.75
+
+
+def test_covariances_of_few_episodes_are_drawn_towards_their_mean():
+    rng = np.random.default_rng(1)
+    few = fit([each[:3] for each in drawn(3, rng)], drawn(20, rng), TASKS)
+    own = np.array([few.covariance[k] for k in range(2)])
+    truth = FACTORS @ FACTORS.transpose(0, 2, 1) / few.window
+    # Three episodes and three numbers: half of each is the mean of both.
+    assert abs(own[0] - own[1]).max() == pytest.approx(abs(truth[0] - truth[1]).max() / 2, rel=0.5)
+
+
+def test_false_alarms_on_fresh_episodes_are_as_rare_as_the_atlas_says_and_unknown_dynamics_raise_one():
+    rng = np.random.default_rng(2)
+    rates = []
+    for _ in range(5):
+        atlas = fit(drawn(40, rng), drawn(100, rng), TASKS, rate=0.1)
+        fresh = [episode for task in drawn(200, rng) for episode in task]
+        rates.append(np.mean([farthest(atlas, episode) > atlas.threshold for episode in fresh]))
+    # 1000 held-out and 2000 fresh episodes: four standard errors of both together.
+    assert np.mean(rates) == pytest.approx(0.1, abs=4 * np.sqrt(0.1 * 0.9 * (1 / 1000 + 1 / 2000)))
+    unknown = episodes(0, 50, rng)
+    assert all(farthest(atlas, episode + np.array([0.0, 8.0, 0.0])) > atlas.threshold for episode in unknown)
+    last = [(k, windowed(each, atlas.window)[-1]) for k in range(2) for each in episodes(k, 200, rng)]
+    right = [Locator(atlas)(mean).nearest == k for k, mean in last]
+    assert np.mean(right) > 0.95
+
+
+@pytest.mark.parametrize(("count", "rate", "rank"), [(19, 0.05, 19), (39, 0.05, 38), (99, 0.1, 90), (100, 0.1, 91)])
+def test_the_threshold_is_the_kth_smallest_of_the_held_out(count, rate, rank):
+    values = np.random.default_rng(3).permutation(count) + 1.0
+    assert conformal(values, rate) == rank
+
+
+def test_too_few_episodes_are_refused_with_the_fewest_that_are_enough():
+    with pytest.raises(SamiError, match="18 held-out episodes are too few for a false-alarm rate of 5%"):
+        conformal([1.0] * 18, 0.05)
+    assert least_episodes(6) == 8
+    with pytest.raises(SamiError, match="7 episodes of each of 6 tasks are too few"):
+        measure(MODEL, environment("panda"), 7)
+    rng = np.random.default_rng(4)
+    fit(drawn(4, rng), drawn(10, rng), TASKS)
+    with pytest.raises(SamiError, match="too few"):
+        fit(drawn(4, rng), drawn(9, rng), TASKS)
+
+
+def test_episodes_that_are_over_before_contexts_count_give_no_alarm():
+    rng = np.random.default_rng(5)
+    atlas = fit(drawn(20, rng), drawn(20, rng), TASKS)
+    assert farthest(atlas, np.full((atlas.step, 3), 1e6)) == 0.0
+    assert farthest(atlas, np.full((atlas.step + 1, 3), 1e6)) > atlas.threshold
+
+
+def test_a_context_with_a_number_that_never_changes_has_an_atlas():
+    rng = np.random.default_rng(6)
+    padded = [[[np.pad(e, ((0, 0), (0, 1))) for e in task] for task in drawn(20, rng)] for _ in range(2)]
+    atlas = fit(*padded, TASKS)
+    assert atlas.size == 4
+    assert Locator(atlas)(np.array([*atlas.mean[1][:3], 0.0])).score == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    return Path(shutil.copy(MODEL, tmp_path_factory.mktemp("atlas") / "copy.onnx"))
+
+
+def test_attaching_an_atlas_changes_nothing_else_of_a_model_file(copy):
+    before = read_artifact(copy)
+    changed = before.contract.atlas.model_copy(update={"threshold": 7.0})
+    contract = attach(copy, changed)
+    after = read_artifact(copy)
+    assert contract == after.contract
+    assert after.contract.atlas == changed
+    assert after.graph_sha256 == before.graph_sha256
+    assert after.contract.model_copy(update={"atlas": None}) == before.contract.model_copy(update={"atlas": None})
+    assert verify(copy).passed
+    assert sorted(path.name for path in copy.parent.iterdir()) == ["copy.onnx"]
+
+
+def test_the_shipped_model_has_an_atlas_of_its_training_tasks():
+    atlas = read_artifact(MODEL).contract.atlas
+    assert [dict(task) for task in atlas.tasks] == [dict(task) for task in environment("panda").tasks.sets["training"]]
+    assert atlas.held_out >= 100
+
+
+def test_contexts_are_those_of_the_model_file_and_the_same_seed_gives_them_again():
+    spec, task = environment("panda"), {"mass": 1.0, "friction": 0.1}
+    one, again, other = (
+        collect_contexts(MODEL, spec, [task] * count, 2, seed) for count, seed in ((1, 5), (2, 5), (1, 6))
+    )
+    # Episodes of another task never begin like one before: they would count as one.
+    assert len({each.tobytes() for task in again for each in task}) == 4
+    one, again, other = one[0], again[0], other[0]
+    assert [a.tobytes() for a in one] == [b.tobytes() for b in again]
+    assert one[0].tobytes() != other[0].tobytes()
+    policy = KeptContexts(MODEL, spec, 2)
+    policy.reset()
+    np.testing.assert_array_equal(policy.step(np.zeros((2, 25), np.float32))[1], policy.rounds[0][0])
+
+
+def test_alarms_are_not_counted_without_an_atlas(copy):
+    path = copy.with_name("plain.onnx")
+    shutil.copy(copy, path)
+    attach(path, None)
+    with pytest.raises(SamiError, match="has no atlas; add one with: sami atlas"):
+        check(path, environment("panda"), 2)
+
+
+def test_what_a_policy_learned_behind_stands_in_its_contract():
+    learned = known_gap(read_artifact(FOR_A_CAMERA).contract.training)
+    assert learned == Behind(GapProfile.load(ROOT / "examples" / "camera.toml"), 0.6)
+    assert known_gap(read_artifact(MODEL).contract.training) == Behind()
+    assert known_gap({}) == known_gap({"config": [1]}) == Behind()
+    late = {"gap": '{"latency_s": 0.04}'}
+    assert known_gap({"config": late}).spared == known_gap({"config": late | {"behind_gap": [1]}}).spared == 0.0
+    for spared in ("x", 1.5, -0.1, float("nan"), None):
+        with pytest.raises(SamiError, match=rf"behind_gap.spared is {spared!r}; it must be the share"):
+            known_gap({"config": late | {"behind_gap": {"spared": spared}}})
+    with pytest.raises(SamiError, match="must be a table of gaps"):
+        known_gap({"config": {"gap": 5}})
+
+
+def test_a_share_of_the_episodes_behind_a_gap_is_spared():
+    spec, late = environment("panda"), GapProfile(latency_s=0.08)
+    clean, behind, spared, half = (
+        [each.tobytes() for each in collect_contexts(MODEL, spec, [{"mass": 1.0, "friction": 0.1}], 8, 5, None, way)[0]]
+        for way in (None, Behind(late), Behind(late, 1.0), Behind(late, 0.5))
+    )
+    assert spared == clean
+    told = [k for k in range(8) if clean[k] != behind[k]]  # the others are over at their first step
+    assert len(told) > 4
+    assert all(half[k] in (clean[k], behind[k]) for k in told)
+    assert 0 < sum(half[k] == clean[k] for k in told) < len(told)
+
+
+def test_the_file_for_a_camera_knows_the_worlds_behind_one():
+    """An atlas of clean worlds alone gave an alarm in 0.84 of these episodes."""
+    spec, contract = environment("panda"), read_artifact(FOR_A_CAMERA).contract
+    behind = Behind(known_gap(contract.training).gap)
+    found = collect_contexts(FOR_A_CAMERA, spec, spec.tasks.sets["training"], 6, 7, None, behind)
+    alarms = [farthest(contract.atlas, each) > contract.atlas.threshold for task in found for each in task]
+    assert np.mean(alarms) < 0.3

@@ -1,0 +1,72 @@
+"""What training saw is measured on the file itself, the same each time, and attaching it changes nothing else."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sami_runtime.checks.verify import verify
+from sami_runtime.model.artifact import read_artifact
+from sami_train.envs.catalog import environment
+from sami_train.export.make_seen import Watched, measure_responses, measure_seen
+from sami_train.export.model_file import describe
+
+pytest.importorskip("panda_gym")
+MODEL = Path(__file__).parents[3] / "models" / "panda-satesac.onnx"
+SPEC = environment("panda")
+
+
+@pytest.fixture(scope="module")
+def seen():
+    return measure_seen(MODEL, SPEC, episodes=12, starts=2)
+
+
+def test_it_is_the_same_each_time_and_counts_what_it_comes_from(seen):
+    rounds = []
+    assert measure_seen(MODEL, SPEC, episodes=12, starts=2, on_round=rounds.append) == seen
+    assert sum(rounds) == seen.episodes == 12
+    assert 12 <= seen.steps <= 12 * SPEC.episode_steps
+    assert seen.measured.startswith("the file drove 12 episodes in the 6 training tasks in turn")
+
+
+def test_its_numbers_are_those_of_the_simulator(seen):
+    goal, begin = seen.signals["desired_goal"], seen.begin["ee_position"]
+    assert (goal.lowest[2], goal.highest[2], goal.deviation[2]) == pytest.approx((0.02, 0.02, 0.0), abs=1e-6)
+    assert max(map(abs, (*goal.lowest, *goal.highest))) <= 0.15
+    assert begin.lowest == begin.highest == pytest.approx((0.0384, 0.0, 0.1974), abs=1e-4)
+    assert max(seen.signals["ee_displacement_and_gripper"].highest) <= 1.0
+
+
+def test_every_second_row_acts_at_random_half_of_the_time():
+    policy, plain = Watched(MODEL, SPEC, 4), Watched(MODEL, SPEC, 4)
+    policy.reset()
+    observation = np.zeros((4, 25), np.float32)
+    actions = np.stack([policy.step(observation)[0] for _ in range(200)])
+    assert np.array_equal(actions[:, 0], actions[:, 2]), "rows of the policy alone see the same"
+    different = (actions[:, 1] != actions[:, 0]).all(axis=1).mean()
+    assert 0.35 < different < 0.65
+    assert plain.rounds == []
+    np.testing.assert_array_equal(policy.rounds[0][3][1], actions[3])
+
+
+def test_what_answers_is_the_element_that_moves_and_by_how_much():
+    found = measure_responses(SPEC, SPEC.tasks.resolve("training"), starts=2)
+    position = np.array(found.signals["ee_position"].mean)
+    assert (np.diag(position[:3]) > 0.1).all()
+    assert np.abs(position[:3] - np.diag(np.diag(position[:3]))).max() < 0.01
+    assert found.signals["gripper_width"].mean[3][0] > 0.5
+    assert np.abs(found.signals["desired_goal"].mean).max() == 0.0
+
+
+def test_describing_a_file_changes_neither_graph_nor_weights_nor_golden_steps(tmp_path, seen):
+    path = Path(shutil.copy(MODEL, tmp_path / "copy.onnx"))
+    before = read_artifact(path)
+    told = describe(path, SPEC, seen)
+    after = read_artifact(path)
+    assert told == after.contract
+    assert (after.contract.seen, after.contract.sheet) == (seen, SPEC.sheet)
+    assert after.graph_sha256 == before.graph_sha256 == before.contract.weights_sha256
+    rest = {"seen": None, "sheet": None}
+    assert after.contract.model_copy(update=rest) == before.contract.model_copy(update=rest)
+    assert verify(path).passed

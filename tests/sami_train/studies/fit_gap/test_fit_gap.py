@@ -1,0 +1,274 @@
+"""Laws of fit-gap: a recording behind a known profile gives it back, and what a recording cannot tell is not told."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mcap")
+
+from sami_runtime.clock import ManualClock
+from sami_runtime.errors import SamiError
+from sami_runtime.gap.profile import GapProfile
+from sami_runtime.loop.excitation import Excitation
+from sami_runtime.loop.pilot import Request
+from sami_runtime.recording.reader import read_recording
+from sami_runtime.run import Run
+from sami_runtime.safety.limits import Limits
+from sami_runtime.session.session import Session
+from sami_runtime.signals import Signal
+from sami_train.studies.fit_gap.document import document_of
+from sami_train.studies.fit_gap.fit import fit_gap
+from sami_train.studies.fit_gap.sensing import copies
+from sami_train.studies.fit_gap.trace import read_log
+from tests.making.servo_arm import HOME, ServoArm
+from tests.sami_runtime.conftest import Maker, contract_of
+
+PERIOD = 0.04
+KNOWN = {"position.x": HOME[0], "position.y": HOME[1], "goal.x": 0.5}
+FREE = {"low": (-9, -9), "high": (9, 9)}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    make = Maker(tmp_path_factory.mktemp("model"))
+    position, goal = make.observation_signals
+    return make.write(make.recurrent(), observation=(position.model_copy(update=FREE), goal))
+
+
+class Still:
+    """Commands that hardly change: nothing is excited."""
+
+    def reset(self):
+        """Nothing is kept."""
+
+    def request(self, standing):
+        """The same again."""
+        return Request(command=np.zeros(2, np.float32))
+
+
+@pytest.fixture
+def record(model, tmp_path):
+    """Records an excited robot behind a gap."""
+
+    def write(gap=None, episodes=10, steps=50, pilot=None, seed=0, **limits):
+        session, clock = Session.load(model), ManualClock()
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.mcap"
+        allowed = Limits(rest=0.0, max_age_s=np.inf, **limits)
+        pilot = pilot or Excitation(session.contract, allowed, seed=seed)
+        profile = None if gap is None else GapProfile.of(gap)
+        robot = ServoArm(session.contract, clock)
+        with Run(session, robot, clock, simulator=True, limits=allowed, gap=profile, pilot=pilot, record=path) as run:
+            for episode in range(episodes):
+                run.episode(seed=100 * seed + episode, max_steps=steps)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def fitted(record):
+    """What is fitted to a robot behind a gap."""
+    reference = []
+
+    def fit(gap=None, **how):
+        if not reference:
+            reference.extend(read_log([record(seed=7)]).traces)
+        return fit_gap(read_log([record(gap, **how)]), reference)
+
+    return fit
+
+
+def spans(fitted):
+    """What was found, by key."""
+    return {(one.key, one.signal): one.estimate for one in fitted.found}
+
+
+def test_without_a_gap_nothing_is_found(fitted):
+    found = fitted(known=KNOWN)
+    assert found.profile == GapProfile()
+    assert found.checks["motion_explained"] == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("delay", [0, 1, 2, 4])
+@pytest.mark.parametrize("lag", [0.0, 0.04, 0.08])
+def test_a_delay_of_commands_is_exact_and_a_lag_within_a_hundredth_of_a_second(fitted, delay, lag):
+    gap = {"action_latency_s": delay * PERIOD, "actuator_lag_s": lag, "noise": {"position": 0.003}}
+    found = fitted(gap)
+    assert found.profile.action_latency_s == pytest.approx(delay * PERIOD)
+    estimate = spans(found).get(("actuator_lag_s", ""))
+    assert (0.0 if estimate is None else estimate.value) == pytest.approx(lag, abs=0.01)
+    assert estimate is None or estimate.low <= lag <= estimate.high
+
+
+@pytest.mark.parametrize(("latency", "commands"), [(1, 0), (0, 1), (2, 1), (3, 2)])
+def test_delays_of_observations_and_of_commands_are_told_apart_by_stamps(fitted, latency, commands):
+    found = fitted({"latency_s": latency * PERIOD, "action_latency_s": commands * PERIOD}).profile
+    assert (found.latency_s, found.action_latency_s) == pytest.approx((latency * PERIOD, commands * PERIOD))
+
+
+@pytest.mark.parametrize(("latency", "commands"), [(0, 0), (0, 2), (2, 0), (1, 1)])
+def test_a_robot_that_stamps_what_it_is_asked_for_is_as_fresh_as_a_simulator_that_stamps_a_period_before(
+    record, fitted, model, tmp_path, latency, commands
+):
+    session, clock = Session.load(model), ManualClock()
+    limits = Limits(rest=0.0, max_age_s=np.inf)
+    robot = ServoArm(session.contract, clock, late=commands, real=True)
+    gap = GapProfile(latency_s=latency * PERIOD)
+    pilot, path = Excitation(session.contract, limits), tmp_path / "robot.mcap"
+    with Run(session, robot, clock, limits=limits, gap=gap, pilot=pilot, record=path) as run:
+        for episode in range(8):
+            run.episode(seed=episode, max_steps=50)
+    found = fit_gap(read_log([path]), read_log([record(seed=7)]).traces).profile
+    assert (found.latency_s, found.action_latency_s) == pytest.approx((latency * PERIOD, commands * PERIOD))
+    assert found.dropout == found.actuator_lag_s == 0.0
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.3])
+def test_dropout_lies_within_its_interval(fitted, dropout):
+    estimate = spans(fitted({"dropout": dropout, "latency_s": PERIOD}))["dropout", ""]
+    assert estimate.value == pytest.approx(dropout, abs=0.05)
+    assert estimate.low <= dropout <= estimate.high
+    assert estimate.high - estimate.low < 0.12
+
+
+def test_jitter_of_some_periods_is_found_beside_latency_and_dropout(fitted):
+    found = spans(fitted({"latency_s": PERIOD, "jitter_s": 3 * PERIOD, "dropout": 0.1}, episodes=16))
+    assert found["jitter_s", ""].value == pytest.approx(3 * PERIOD, abs=0.75 * PERIOD)
+    assert found["latency_s", ""].value == pytest.approx(PERIOD, abs=0.5 * PERIOD)
+    assert found["dropout", ""].value == pytest.approx(0.1, abs=0.06)
+
+
+def test_a_latency_that_each_episode_draws_is_a_range(fitted):
+    latency = fitted({"latency_s": (0.0, 2 * PERIOD)}).profile.latency_s
+    assert latency == pytest.approx((0.0, 2 * PERIOD))
+
+
+def test_a_delay_and_a_lag_that_each_episode_draws_are_ranges(fitted):
+    assert fitted({"action_latency_s": (0.0, 2 * PERIOD)}).profile.action_latency_s == pytest.approx((0.0, 2 * PERIOD))
+    low, high = fitted({"actuator_lag_s": (0.02, 0.12)}, episodes=16).profile.actuator_lag_s
+    assert low == pytest.approx(0.02, abs=0.02)
+    assert high == pytest.approx(0.12, abs=0.03)
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.005])
+def test_noise_lies_within_its_interval_and_says_nothing_of_other_signals(fitted, noise):
+    found = spans(fitted({"noise": {"position": noise}}))
+    assert [name for key, name in found if key == "noise"] == ["position"]
+    estimate = found["noise", "position"]
+    assert estimate.value == pytest.approx(noise, rel=0.15)
+    assert estimate.low <= noise <= estimate.high
+
+
+def test_steps_of_rounding_are_exact(fitted):
+    found = spans(fitted({"quantisation": {"position": 0.004}}))
+    assert found["quantisation", "position"].value == pytest.approx(0.004, rel=1e-4)
+    assert ("noise", "position") not in found
+
+
+def test_a_bias_is_told_where_the_value_at_rest_is_known_whether_it_was_zeroed_or_not(record, fitted):
+    gap = {"bias": {"position": 0.012}, "noise": {"position": 0.002}}
+    zeroed = spans(fitted(gap, known=KNOWN))["bias", "position"]
+    assert zeroed.value == pytest.approx(0.012, abs=0.001)
+    assert zeroed.low <= 0.012 <= zeroed.high
+    own = read_log([record(gap)])
+    raw = fit_gap(type(own)(own.contract, own.traces, KNOWN, own.rest, own.names), read_log([record(seed=7)]).traces)
+    assert spans(raw)["bias", "position"].value == pytest.approx(0.012, abs=0.001)
+
+
+def test_a_bias_that_each_episode_draws_is_a_range(fitted):
+    low, high = fitted({"bias": {"position": (-0.02, 0.02)}}, known=KNOWN).profile.bias["position"]
+    assert -0.02 <= low < -0.01
+    assert 0.01 < high <= 0.02
+
+
+def test_what_is_not_known_is_said_and_not_guessed(fitted):
+    gap = {"bias": {"position": 0.012}}
+    nothing = fitted(gap)
+    assert nothing.profile == GapProfile()
+    assert "bias of position and goal: no true value at rest is known (the limits' [known])" in nothing.untold
+    half = fitted(gap, known={"position.x": HOME[0]})
+    assert half.profile == GapProfile()
+    assert any("position.x is off by 0.012" in told for told in half.untold)
+
+
+def test_without_rest_noise_is_said_to_be_unknown(fitted):
+    class Restless(Excitation):
+        def request(self, standing):
+            self._asked = max(self._asked, 12)
+            return super().request(standing)
+
+    pilot = Restless(contract_of(Maker.recurrent()), Limits(rest=0.0))
+    found = fitted({"noise": {"position": 0.004}, "action_latency_s": PERIOD}, pilot=pilot)
+    assert found.profile.action_latency_s == pytest.approx(PERIOD)
+    assert ("noise", "position") not in spans(found)
+    assert "noise of position and goal: nothing rested for a few readings" in found.untold
+
+
+def test_a_log_that_excites_nothing_is_refused_and_told_which_motion_would_tell(fitted):
+    with pytest.raises(SamiError, match=r"excites nothing: fx and fy hardly change\. Record one .* fx and fy step"):
+        fitted({"action_latency_s": PERIOD}, pilot=Still())
+
+
+def test_a_log_of_a_few_ticks_is_refused(fitted):
+    with pytest.raises(
+        SamiError, match=r"excites nothing|motions between two readings in a row, and 40 are the fewest"
+    ):
+        fitted({"action_latency_s": PERIOD}, episodes=1, steps=20)
+
+
+def test_stamps_of_another_clock_are_refused(record):
+    with pytest.raises(SamiError, match=r"position is stamped 1 s in the future\. Its clock is ahead"):
+        read_log([record({"clock_offset_s": 1.0}, episodes=1)])
+
+
+def test_recordings_of_one_robot_are_fitted_together_and_others_refused(record, make_other, fitted):
+    first, second = record({"latency_s": PERIOD}, episodes=4), record({"latency_s": PERIOD}, episodes=4, seed=3)
+    assert len(read_log([first, second]).traces) == 8
+    with pytest.raises(SamiError, match="is of another robot or rate"):
+        read_log([first, make_other])
+
+
+@pytest.fixture
+def make_other(tmp_path):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    make, clock = Maker(folder), ManualClock()
+    session = Session.load(make.write(make.recurrent(), rate_hz=50.0))
+    with Run(session, ServoArm(session.contract, clock), clock, simulator=True, record=folder / "o.mcap") as run:
+        run.episode(seed=0)
+    return folder / "o.mcap"
+
+
+def test_the_document_that_is_written_is_the_profile_that_was_found(fitted, tmp_path):
+    gap = {
+        "latency_s": PERIOD,
+        "action_latency_s": PERIOD,
+        "actuator_lag_s": 0.05,
+        "dropout": 0.1,
+        "noise": {"position": 0.002},
+        "bias": {"position": 0.01},
+    }
+    found = fitted(gap, known=KNOWN)
+    path = tmp_path / "gap.toml"
+    path.write_text(document_of(found))
+    assert GapProfile.load(path) == found.profile
+    assert set(found.profile.to_dict()) == set(gap)
+    assert "What the log does not tell" in path.read_text()
+    assert found.checks["episodes"] == 3
+    assert found.checks["motion_explained"] > found.checks["motion_explained_without_gap"] + 0.3
+
+
+def test_what_actuators_made_of_commands_is_not_looked_at(record):
+    """A simulator tells it, a robot cannot."""
+    path = record({"action_latency_s": PERIOD})
+    log = read_log([path])
+    steps = [step.record for step in read_recording(path).steps if step.episode == 0]
+    assert "actuated" in steps[-1].info
+    np.testing.assert_array_equal(log.traces[0].executed[:-1], [step.executed for step in steps][:-1])
+
+
+def test_signals_with_one_sensor_are_found(record):
+    log = read_log([record({"noise": {"position": 0.001}}, episodes=2)])
+    for trace in log.traces:
+        trace.values["twin"] = trace.values["position"]
+    twin = Signal(**{**log.contract.observation[0].model_dump(), "name": "twin"})
+    assert copies(log.traces, (*log.contract.observation, twin)) == {"twin": "position"}

@@ -1,0 +1,190 @@
+"""What a forward model learns from episodes and from recordings, whatever was late in them, and how good it is."""
+
+import numpy as np
+import pytest
+
+from sami_runtime import FakeAdapter, GapProfile, Limits, ManualClock, Run, SamiError, Session
+from sami_runtime.signals import Signal
+from sami_train.studies.lookahead import fit as fitting
+from sami_train.studies.lookahead.fit import fit
+from sami_train.studies.lookahead.recorded import recorded_stretches
+from sami_train.studies.lookahead.transitions import Stretch
+from tests.making import looking
+
+PERIOD = looking.PERIOD
+
+
+def signal(name, size, unit="m"):
+    return Signal(
+        name=name, size=size, unit=unit, elements=tuple("xyz"[:size]), low=(None,) * size, high=(None,) * size
+    )
+
+
+SIGNALS = (signal("position", 2), signal("angle", 1, "rad"), signal("goal", 2))
+
+
+def turned(angle):
+    return (angle + np.pi) % (2 * np.pi) - np.pi
+
+
+def world(episodes, steps=30, seed=0):
+    """Episodes of a made world: a position that actions push, an angle that turns past pi, and a goal."""
+    rng, stretches = np.random.default_rng(seed), []
+    for _ in range(episodes):
+        position, angle, goal = rng.normal(size=2), rng.uniform(-3, 3), rng.normal(size=2)
+        actions = rng.uniform(-1, 1, (steps + 1, 2)).astype(np.float32)
+        rows = []
+        for t in range(steps + 1):
+            if t:
+                position, angle = (
+                    position + 0.1 * actions[t] + 0.02 * actions[t - 1],
+                    turned(angle + 0.3 + 0.1 * actions[t, 0]),
+                )
+            rows.append([*position, angle, *goal])
+        stretches.append(Stretch(np.float32(rows), actions, np.zeros((steps + 1, 1), np.float32)))
+    return stretches
+
+
+@pytest.fixture(scope="module")
+def found():
+    return fit(world(60), SIGNALS, 3, updates=600)
+
+
+def test_it_predicts_what_actions_do_over_one_period_and_more(found):
+    for name in ("position", "angle"):
+        error = found.errors[name]
+        for predicted, standing in zip(error.predicted, error.standing, strict=True):
+            assert predicted < 0.2 * standing, name
+
+
+def test_a_goal_stays_to_the_bit(found):
+    assert found.errors["goal"].standing == (0.0, 0.0, 0.0)
+    row = world(1)[0].observations[:1]
+    nothing = np.zeros((1, 2), np.float32)
+    ahead = found.model.ahead(row, np.full((1, 5), 3.0), [nothing + 0.7] * 4, np.zeros((1, 1), np.float32))
+    assert ahead[:, 3:].tobytes() == row[:, 3:].tobytes()
+    assert (ahead[:, :2] != row[:, :2]).all()
+
+
+def test_age_0_is_the_observation_itself(found):
+    row = world(1)[0].observations[:1]
+    actions = [np.ones((1, 2), np.float32)] * 4
+    assert found.model.ahead(row, np.zeros((1, 5)), actions, np.zeros((1, 1))).tobytes() == row.tobytes()
+
+
+def test_what_it_says_is_bounded_wherever_it_is_asked(found):
+    far = np.full((1, 5), 1e6, np.float32)
+    change = found.model.change(far, np.full((1, 2), 1e6), np.zeros((1, 2)), np.zeros((1, 1)))
+    assert np.abs(change).max() < 10.0
+
+
+def test_the_same_seed_fits_the_same():
+    one, other = (fit(world(10), SIGNALS, 1, updates=20).model for _ in range(2))
+    assert [w.tobytes() for w in one.weights] == [w.tobytes() for w in other.weights]
+
+
+def test_it_goes_on_from_a_model_that_is_there(found):
+    on = fit(world(10, seed=1), SIGNALS, 3, updates=1, start=found.model)
+    anew = fit(world(10, seed=1), SIGNALS, 3, updates=1)
+    for error in (on.errors[name] for name in ("position", "angle")):
+        assert error.predicted[0] < 0.3 * error.standing[0]
+    assert anew.errors["position"].predicted[0] > 0.3 * anew.errors["position"].standing[0]
+
+
+def test_a_signal_that_nothing_predicts_is_left_as_it_arrives():
+    given = world(30)
+    rng = np.random.default_rng(5)
+    for each in given:
+        each.observations[:, :2] = rng.normal(size=(len(each) + 1, 2)) * rng.choice([0.01, 10.0], (len(each) + 1, 1))
+        each.observations[:, 2] = 0.1 * each.actions[:, 0]
+    model = fit(given[:8], SIGNALS, 1, updates=400).model
+    columns = np.abs(model.weights[-1]).max(axis=0)
+    assert columns[2] > 0.0
+    assert (columns[3:] == 0.0).all()
+
+
+def test_what_it_is_judged_by_was_held_out(monkeypatch):
+    seen = []
+    judge = fitting.errors_of
+    monkeypatch.setattr(
+        fitting, "errors_of", lambda model, held, *rest: (seen.append(held), judge(model, held, *rest))[1]
+    )
+    given = world(20)
+    found = fit(given, SIGNALS, 2, updates=10)
+    assert [len(part) for part in seen] == [2, 2]  # to stop by, and to judge by
+    assert not {id(each) for each in seen[0]} & {id(each) for each in seen[1]}
+    assert (found.transitions, found.held_out) == (16 * 30, 2 * 30)
+
+
+def test_too_little_is_refused():
+    with pytest.raises(SamiError, match=r"there are 10 transitions in 1 stretches .* it takes at least 40"):
+        fit(world(3, steps=10), SIGNALS, 3)
+
+
+def record(path, model, gap, episodes=3, command_delay_s=None, **script):
+    """A recording of the fake behind a gap, driven by a plain policy whose commands wander."""
+    clock = ManualClock()
+    robot = FakeAdapter(clock=clock, **script)
+    limits = Limits(max_age_s=10.0, stop_after=30)
+    with Run(
+        Session.load(model), robot, clock, gap=GapProfile.of(gap), simulator=True, limits=limits, record=path,
+        command_delay_s=command_delay_s,
+    ) as run:  # fmt: skip
+        for seed in range(episodes):
+            run.episode(seed)
+    return path
+
+
+@pytest.fixture
+def plain(tmp_path):
+    return looking.write(tmp_path / "plain.onnx", steps=0)
+
+
+def require_law(stretches):
+    """Every transition is the fake's law under the action that it is told."""
+    count = 0
+    for each in stretches:
+        position, velocity = each.observations.T
+        faster = velocity[:-1] + each.actions[1:, 0] * PERIOD
+        np.testing.assert_allclose(velocity[1:], faster, atol=1e-5)
+        np.testing.assert_allclose(position[1:], position[:-1] + faster * PERIOD, atol=1e-5)
+        count += len(each)
+    return count
+
+
+@pytest.mark.parametrize(
+    ("gap", "told"),
+    [
+        ({}, None),
+        ({"latency_s": 2 * PERIOD}, None),
+        ({"latency_s": PERIOD, "jitter_s": 2 * PERIOD, "dropout": 0.2}, None),
+        ({"action_latency_s": 2 * PERIOD}, 2 * PERIOD),
+        ({"latency_s": PERIOD, "action_latency_s": PERIOD}, PERIOD),
+    ],
+)
+def test_recordings_are_laid_where_observations_were_measured_and_actions_acted(plain, tmp_path, gap, told):
+    path = record(tmp_path / "run.mcap", plain, gap, command_delay_s=told)
+    contract = looking.contract_of(3)
+    assert require_law(recorded_stretches([path], contract)) >= 30
+
+
+def test_a_command_delay_that_was_found_out_later_is_taken_into_account(plain, tmp_path):
+    path = record(tmp_path / "run.mcap", plain, {"action_latency_s": 2 * PERIOD})
+    contract = looking.contract_of(3)
+    require_law(recorded_stretches([path], contract, 2 * PERIOD))
+    with pytest.raises(AssertionError):
+        require_law(recorded_stretches([path], contract))
+
+
+def test_what_was_not_finite_is_no_observation(plain, tmp_path):
+    path = record(tmp_path / "run.mcap", plain, {}, nan_at_reads=[5, 6, 50])
+    stretches = recorded_stretches([path], looking.contract_of(3))
+    assert len(stretches) > 3
+    require_law(stretches)
+
+
+def test_a_recording_of_another_robot_is_refused(plain, tmp_path):
+    path = record(tmp_path / "run.mcap", plain, {}, episodes=1)
+    other = looking.contract_of(3).model_copy(update={"rate_hz": 50.0})
+    with pytest.raises(SamiError, match=r"was recorded with .* at 25 Hz; 'looking' has .* at 50 Hz"):
+        recorded_stretches([path], other)

@@ -1,0 +1,231 @@
+"""The probe: what it learns from, what it promises, what the file answers, and what stays as it was."""
+
+import numpy as np
+import onnx
+import pytest
+
+from sami_runtime import Session, read_artifact, verify
+from sami_runtime.errors import ContractError, SamiError
+from sami_runtime.model.artifact import graph_sha256
+from sami_runtime.model.contract import CONTEXT, Contract
+from sami_runtime.model.probe import LEAST_R2, PROBE
+from sami_train.config.warm_start.of_model import weights_of_model
+from sami_train.envs.catalog import environment
+from sami_train.envs.scales import Scale
+from sami_train.envs.tasks import Crippled
+from sami_train.export.export import export
+from sami_train.studies.contexts.policy_head import PolicyHead
+from sami_train.studies.lookahead.attach import attach_lookahead
+from sami_train.studies.readout.attach import attach_probe, measure_probe
+from sami_train.studies.readout.fit import RATE, fit
+from sami_train.studies.readout.readout import answers
+from sami_train.studies.readout.tasks import unseen_tasks, varying
+from tests.sami_train.export.test_export import export_tiny, make_agent
+from tests.sami_train.studies.lookahead.test_attach import made
+
+PANDA, CHEETAH = environment("panda"), environment("crippled-half-cheetah")
+NOISE = 0.3
+
+
+def told(spec, count, seed=0, noise=NOISE, hidden=()):
+    """Episodes whose contexts tell where every feature lies, with noise that stands for a whole episode."""
+    rng = np.random.default_rng(seed)
+    tasks, features = unseen_tasks(spec.tasks, count, seed), varying(spec.tasks)
+    episodes = []
+    for task in tasks:
+        truth = []
+        for feature in features:
+            if isinstance(feature, Crippled):
+                truth += [float(part in task["crippled"]) for part in range(len(feature.parts))]
+            else:
+                place = float(feature.place(task[feature.feature.name]))
+                truth.append(0.0 if feature.feature.name in hidden else place)
+        length = int(rng.integers(4, 30))
+        wrong = rng.normal(0, noise, len(truth)) + rng.normal(0, noise / 3, (length, len(truth)))
+        contexts = np.array(truth) + wrong
+        episodes.append(np.pad(contexts, ((0, 0), (0, 6)))[:, :6].astype(np.float32))
+    return episodes, tasks, features
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return export_tiny(tmp_path_factory.mktemp("plain") / "tiny.onnx")
+
+
+@pytest.fixture(scope="module")
+def found():
+    return fit(*told(PANDA, 200), step=3)
+
+
+@pytest.fixture(scope="module")
+def with_probe(plain, found, tmp_path_factory):
+    path = tmp_path_factory.mktemp("probed") / "tiny.onnx"
+    attach_probe(plain, path, found)
+    return path
+
+
+def observations(steps, seed=0):
+    return [PANDA.layout.by_name(row) for row in np.random.default_rng(seed).normal(0.1, 0.3, (steps, 25))]
+
+
+def test_coordinates_that_do_not_move_are_not_magnified(found):
+    """Four of the six stand still: what float32 rounds there is no mass, and differs by the version of onnxruntime."""
+    assert np.abs(found.readout.weights[0]).max() < 1e3
+
+
+@pytest.mark.parametrize("spec", [PANDA, CHEETAH])
+def test_tasks_are_new_lie_in_the_range_and_are_drawn_by_the_seed(spec):
+    tasks = unseen_tasks(spec.tasks, 60, 1)
+    known = [dict(task) for tasks in spec.tasks.sets.values() for task in tasks]
+    assert not any(dict(task) in known for task in tasks)
+    assert tasks == unseen_tasks(spec.tasks, 60, 1) != unseen_tasks(spec.tasks, 60, 2)
+    for feature in varying(spec.tasks):
+        if isinstance(feature, Scale):
+            values = [task[feature.feature.name] for task in tasks]
+            assert feature.low <= min(values) < max(values) <= feature.high
+
+
+def test_what_contexts_carry_is_found_and_what_they_do_not_is_said():
+    probe = fit(*told(PANDA, 200, hidden={"friction"}), step=3).probe
+    mass, friction = probe.features
+    assert mass.r2 > 0.7
+    assert mass.carried
+    assert not friction.carried
+    assert [signal.name for signal in probe.signals] == ["probe_mass"]
+    assert probe.silent == ("friction",)
+    assert "friction, 0.1 to 10: the context does not carry it (R2 " in "\n".join(probe.lines())
+    assert "within a factor of" in str(mass)
+
+
+@pytest.mark.parametrize("spec", [PANDA, CHEETAH])
+def test_intervals_hold_the_truth_of_fresh_tasks_as_often_as_they_say(spec):
+    shares = []
+    for seed in range(4):
+        readout, probe = fit(*told(spec, 300, seed), step=3, seed=seed)
+        episodes, tasks, features = told(spec, 200, 1000 + seed)
+        feature, scale = probe.features[0], features[0]
+        held = []
+        for contexts, task in zip(episodes, tasks, strict=True):
+            if len(contexts) > 3:
+                errors = np.abs(readout.places(contexts[3:])[:, 0] - float(scale.place(task[feature.name])))
+                held.append(np.mean(errors <= feature.margin))
+        shares.append(np.mean(held))
+    # Four margins from 74 episodes each: a standard error of about 0.02.
+    assert np.mean(shares) == pytest.approx(RATE, abs=0.05)
+
+
+def test_crippled_parts_are_told_one_by_one():
+    probe = fit(*told(CHEETAH, 300), step=3).probe
+    crippled = probe.features[-1]
+    assert crippled.name == "crippled"
+    assert crippled.r2 > 0.3
+    assert crippled.signal.elements == next(f.parts for f in CHEETAH.tasks.features if isinstance(f, Crippled))
+
+
+def test_the_file_answers_what_the_readout_says_and_acts_as_before(plain, with_probe, found):
+    ours, theirs, features = Session.load(with_probe), Session.load(plain), found.probe.features
+    for seen in observations(40):
+        one, other = ours.step(seen), theirs.step(seen)
+        assert one.action.tobytes() == other.action.tobytes()
+        assert one.context.tobytes() == other.context.tobytes()
+        expected = answers(found.readout, features, one.context[None])
+        for name, value in one.extra.items():
+            assert value == pytest.approx(expected[name][0], rel=1e-5)
+            assert value[1] <= value[0] <= value[2]
+    assert set(one.extra) == {"probe_mass", "probe_friction"}
+
+
+def test_answers_stay_within_the_range_wherever_a_context_lies(found):
+    for name, values in answers(found.readout, found.probe.features, np.full((3, 6), 1e6)).items():
+        feature = next(f for f in found.probe.features if PROBE + f.name == name)
+        assert values.min() >= np.float32(feature.low) * (1 - 1e-6)
+        assert values.max() <= np.float32(feature.high) * (1 + 1e-6)
+
+
+def test_golden_steps_cover_it(with_probe, tmp_path):
+    assert verify(with_probe).passed
+    model = onnx.load(with_probe)
+    (weight,) = [each for each in model.graph.initializer if each.name == "probe/bias_1"]
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) + 0.05, weight.name))
+    contract = read_artifact(with_probe).contract
+    changed = contract.model_copy(update={"weights_sha256": graph_sha256(model.SerializeToString())})
+    onnx.helper.set_model_props(model, changed.metadata())
+    path = tmp_path / "changed.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert [check.name for check in verify(path).checks if not check.passed] == ["golden replay", "closed loop"]
+
+
+def test_a_file_without_a_feature_that_is_carried_keeps_its_graph_and_says_so(plain, tmp_path):
+    nothing = fit(*told(PANDA, 120, hidden={"mass", "friction"}), step=3)
+    contract = attach_probe(plain, tmp_path / "silent.onnx", nothing)
+    assert contract.weights_sha256 == read_artifact(plain).contract.weights_sha256
+    assert contract.extra_outputs == ()
+    assert contract.probe.silent == ("mass", "friction")
+    assert all(feature.r2 < LEAST_R2 for feature in contract.probe.features)
+
+
+def test_a_probe_takes_the_place_of_another_and_can_go_again(plain, with_probe, tmp_path):
+    half = fit(*told(PANDA, 200, hidden={"friction"}), step=3)
+    path = tmp_path / "again.onnx"
+    assert [s.name for s in attach_probe(with_probe, path, half).extra_outputs] == ["probe_mass"]
+    nothing = fit(*told(PANDA, 120, hidden={"mass", "friction"}), step=3)
+    attach_probe(path, path, nothing)
+    ours, theirs = read_artifact(path), read_artifact(plain)
+    assert [n.name for n in onnx.load(path).graph.node] == [n.name for n in onnx.load(plain).graph.node]
+    assert ours.contract.outputs == theirs.contract.outputs
+
+
+def test_files_without_one_are_written_as_before(plain):
+    contract = read_artifact(plain).contract
+    assert contract.probe is None
+    assert '"probe"' not in contract.dumps()
+    assert Contract.parse(contract.dumps(), "it") == contract
+
+
+def test_a_contract_whose_outputs_are_not_its_probes_is_refused(with_probe):
+    contract = read_artifact(with_probe).contract
+    text = contract.model_copy(update={"extra_outputs": contract.extra_outputs[:1]}).dumps()
+    with pytest.raises(ContractError, match="the probe tells of the outputs"):
+        Contract.parse(text, "it")
+
+
+def test_it_goes_with_a_forward_model_in_either_order(with_probe, plain, found, tmp_path):
+    ahead, behind = tmp_path / "ahead.onnx", tmp_path / "behind.onnx"
+    attach_lookahead(with_probe, ahead, 3, made(), "nothing")
+    attach_lookahead(plain, behind, 3, made(), "nothing")
+    attach_probe(behind, behind, found)
+    one, other = Session.load(ahead), Session.load(behind)
+    for k, seen in enumerate(observations(20)):
+        ours, theirs = one.step(seen, age=float(k % 3)), other.step(seen, age=float(k % 3))
+        for name, value in ours.answers.items():
+            assert value.tobytes() == theirs.answers[name].tobytes()
+
+
+def test_what_else_reads_the_graph_reads_it_as_before(plain, with_probe):
+    head = PolicyHead(read_artifact(with_probe))
+    golden = read_artifact(with_probe).contract.golden_steps()
+    assert np.abs(head(golden.observation, golden.answers[CONTEXT]) - golden.answers["action"]).max() < 1e-5
+    ours, theirs = weights_of_model(with_probe).arrays, weights_of_model(plain).arrays
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_too_little_to_learn_from_is_refused():
+    with pytest.raises(SamiError, match="episodes last beyond step 3, from which contexts count"):
+        fit(*told(PANDA, 30), step=3)
+
+
+def test_a_policy_that_infers_nothing_is_refused(tmp_path):
+    path = tmp_path / "sac.onnx"
+    export(make_agent("sac"), path, {"method": "SAC"}, None)
+    with pytest.raises(SamiError, match="infers no context, so there is nothing to read the physics from"):
+        measure_probe(path, PANDA, 50)
+
+
+@pytest.mark.slow
+def test_it_is_measured_in_the_simulator(plain, tmp_path):
+    pytest.importorskip("panda_gym")
+    fitted = measure_probe(plain, PANDA, 44)
+    contract = attach_probe(plain, tmp_path / "probed.onnx", fitted)
+    assert contract.probe.fitted + contract.probe.calibrated + contract.probe.held_out <= 44
+    assert verify(tmp_path / "probed.onnx").passed

@@ -1,0 +1,98 @@
+"""Figures show every row that lies beside them, and mark what cannot be done."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("vl_convert")
+
+from sami_train.envs.catalog import environment
+from sami_train.studies.report.charts.figure import Figure, Panel, field
+from sami_train.studies.report.charts.learning import learning
+from sami_train.studies.report.charts.outcomes import by_task, skills
+from sami_train.studies.report.charts.theme import DARK, LIGHT, config
+from sami_train.studies.report.played import Played
+from sami_train.studies.report.subject import Subject
+from sami_train.studies.sweep.study import find_runs
+
+PANDA = environment("panda")
+REPOSITORY = Path(__file__).parents[3]
+
+
+def subject(name="panda-satesac"):
+    (run,) = find_runs([REPOSITORY / f"results/models:{name}"])
+    return Subject.of_run(run)
+
+
+def test_a_figure_is_a_picture_and_the_rows_that_it_is_drawn_from(tmp_path):
+    spec = {"mark": "bar", "encoding": {"x": field("x", "nominal"), "y": field("y", "quantitative")}}
+    rows = ({"x": "a", "y": 1}, {"x": "b", "y": 2, "z": 3})
+    figure = Figure("bars", "Bars.", (Panel("a", spec, {"x": "a"}), Panel("all", spec, {})), rows)
+    picture, table = figure.write(tmp_path)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert list(csv.DictReader(table.read_text().splitlines())) == [
+        {"x": "a", "y": "1", "z": ""},
+        {"x": "b", "y": "2", "z": "3"},
+    ]
+    first, second = figure.views()
+    assert first["transform"] == [{"filter": 'datum["x"] === "a"'}]
+    assert second["transform"] == []
+
+
+def test_heat_maps_have_every_task_and_mark_floor_and_the_impossible():
+    figure = by_task(PANDA, {"panda-satesac": subject().evaluation})
+    first = [row for row in figure.rows if row["panel"] == "success"]
+    assert len(first) == 20
+    marked = {(row["mass"], row["friction"]) for row in first if row["mark"] == "impossible"}
+    assert marked == {(30.0, 5.0), (30.0, 10.0), (30.0, 30.0)}
+    assert "735 N" in figure.caption
+    assert [panel.title for panel in figure.panels] == ["success", "above the floor"]
+
+
+def test_a_task_at_the_floor_that_could_be_done_is_marked_otherwise():
+    evaluation = subject().evaluation
+    at_floor = replace(
+        evaluation, results=tuple(replace(each, success=each.solved_at_start) for each in evaluation.results)
+    )
+    figure = by_task(PANDA, {"a": evaluation, "b": at_floor})
+    marks = {(row["panel"], row["mark"]) for row in figure.rows}
+    assert marks == {("a", ""), ("a", "impossible"), ("b", "floor"), ("b", "impossible")}
+
+
+def test_tasks_with_a_third_feature_are_averaged_over_it():
+    figure = by_task(environment("crippled-ant"), {"ant": subject("crippled-ant-satesac").evaluation})
+    assert max(row["tasks"] for row in figure.rows) > 1
+    assert sum(row["episodes"] for row in figure.rows) == sum(
+        result.episodes for result in subject("crippled-ant-satesac").evaluation.results
+    )
+
+
+def test_skills_of_a_task_are_shares_that_add_up_to_one():
+    episodes = [
+        Played(name, dict(task), skill, True, 0.0, np.zeros((3, 2), np.float32))
+        for name, tasks in PANDA.tasks.sets.items()
+        for task in tasks
+        for skill in ("push", "push", "other", "pick_and_place")
+    ]
+    figure = skills(PANDA, episodes)
+    assert [panel.title for panel in figure.panels] == ["push", "pick & place", "other"]
+    by_cell = {}
+    for row in figure.rows:
+        by_cell.setdefault((row["mass"], row["friction"]), []).append(row["value"])
+    assert list(by_cell.values()) == [[0.5, 0.25, 0.25]] * 20
+
+
+def test_curves_have_the_bound_and_the_log_k_that_it_cannot_pass():
+    figure = learning([subject().run], PANDA.measure)
+    bounds = [row for row in figure.rows if row["panel"] == "contrast"]
+    assert bounds
+    assert all(row["value"] <= row["log_k"] + 0.05 for row in bounds)
+
+
+def test_dark_and_light_have_the_same_entries():
+    light, dark = config(LIGHT), config(DARK)
+    assert light.keys() == dark.keys()
+    assert len(light["range"]["category"]) == len(dark["range"]["category"]) >= 6

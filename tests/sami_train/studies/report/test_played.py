@@ -1,0 +1,71 @@
+"""Episodes that are played for a report, as they are scheduled, named and kept."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sami_train.envs.catalog import environment
+from sami_train.studies.report.films import typical, usual_tasks
+from sami_train.studies.report.played import Played, play_episodes, schedule
+from sami_train.studies.report.subject import Subject
+from sami_train.studies.sweep.study import find_runs
+
+PANDA = environment("panda")
+REPOSITORY = Path(__file__).parents[3]
+
+
+def test_where_success_counts_each_task_is_played_so_often():
+    scheduled = schedule(PANDA, 3, 0)
+    assert len(scheduled) == 3 * 20
+    assert set(Counter((name, str(task)) for name, task in scheduled).values()) == {3}
+
+
+def test_where_returns_count_each_set_is_played_so_often():
+    scheduled = schedule(environment("half-cheetah"), 30, 0)
+    assert Counter(name for name, _ in scheduled) == {"training": 30, "moderate": 30, "extreme": 30}
+
+
+@pytest.mark.parametrize("size", [0, 6])
+def test_an_episode_comes_back_as_it_was_kept(size):
+    contexts = np.random.default_rng(0).normal(size=(7, size)).astype(np.float32)
+    episode = Played("training", {"mass": 1.0, "crippled": [3]}, "push", True, -7.25, contexts)
+    again = Played.from_dict(episode.to_dict())
+    assert again.contexts.tobytes() == contexts.tobytes()
+    assert again.contexts.shape == contexts.shape
+    assert again.to_dict() == episode.to_dict()
+
+
+def test_a_policy_plays_what_its_task_is_and_its_contexts_are_kept():
+    pytest.importorskip("panda_gym")
+    (run,) = find_runs([REPOSITORY / "results/models:panda-satesac"])
+    assert Subject.of_run(run).source() is None, "a line of numbers plays nothing"
+    model = REPOSITORY / "models" / "panda-satesac.onnx"
+    scheduled = [("extreme", {"mass": 30.0, "friction": 30.0}), ("training", {"mass": 1.0, "friction": 0.1})]
+    impossible, easy = play_episodes(model, PANDA, scheduled, seed=3)
+    assert (impossible.task, easy.task) == (scheduled[0][1], scheduled[1][1])
+    assert not impossible.success
+    assert easy.success
+    assert impossible.contexts.shape == (50, 6)
+    assert len(easy.contexts) < 50
+    assert easy.contexts.std() > 0
+    assert impossible.skill in ("push", "other")
+
+
+def played(steps, success, mass=1.0):
+    return Played("training", {"mass": mass}, "push", success, 0.0, np.zeros((steps, 2), np.float32))
+
+
+def test_a_film_shows_an_episode_of_median_length_that_ended_as_most_did():
+    episodes = [played(1, True), played(50, False), played(9, True), played(7, True), played(8, True, mass=5.0)]
+    episodes += [played(8, True)]
+    assert typical(episodes, {"mass": 1.0}) == 5
+    assert typical(episodes, {"mass": 3.0}) == 0
+
+
+def test_films_show_what_a_policy_can_and_where_it_ends():
+    (run,) = find_runs([REPOSITORY / "results/models:panda-satesac"])
+    tasks = usual_tasks(PANDA, Subject.of_run(run).evaluation)
+    assert {"mass": 30.0, "friction": 10.0} in tasks, "the worst of the extreme ones"
+    assert len(tasks) == 4

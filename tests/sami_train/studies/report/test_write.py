@@ -1,0 +1,121 @@
+"""The page holds all that it shows, and says what it lacks."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("vl_convert")
+pytest.importorskip("jinja2")
+
+from sami_runtime.errors import SamiError
+from sami_train.envs.catalog import environment
+from sami_train.studies.report.html import in_script
+from sami_train.studies.report.parts import PARTS, Wishes, find_robustness
+from sami_train.studies.report.subject import Subject, require_alike, together
+from sami_train.studies.report.write import check_out, write_report
+from sami_train.studies.sweep.study import find_runs
+
+REPOSITORY = Path(__file__).parents[3]
+COMMAND = ["sami", "report", "results/models:panda-satesac", "--out", "there"]
+
+
+def runs(address):
+    return [Subject.of_run(record) for record in find_runs([REPOSITORY / address])]
+
+
+def model(name="panda-satesac"):
+    path = REPOSITORY / "models" / f"{name}.onnx"
+    return Subject.of_model(path, environment(name.removesuffix("-satesac")))
+
+
+def nothing(part, done, count):
+    pass
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    return out, write_report(runs("results/models:panda-satesac"), Wishes(), out, COMMAND, nothing)
+
+
+def test_the_page_asks_the_network_for_nothing(made):
+    page = (made[0] / "report.html").read_text()
+    assert "default-src 'none'" in page
+    own = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert re.findall(r"(?:src|href|srcset)=[\"'](?!data:|#)", own) == []
+    assert "@import" not in own
+    assert "url(" not in own
+
+
+def test_a_run_of_numbers_tells_what_they_tell_and_names_what_is_missing(made):
+    out, summary = made
+    (told,) = summary["subjects"]
+    assert set(told["missing"]) == set(PARTS)
+    assert "give a model file or a run folder" in told["missing"]["films"]
+    assert told["scores"]["training"]["score"] == pytest.approx(0.992, abs=0.001)
+    low, high = told["scores"]["training"]["interval"]
+    assert low < told["scores"]["training"]["score"] < high
+    page = (out / "report.html").read_text()
+    for words in ("0.992", "SaTESAC", "sami report results/models:panda-satesac", "1.16 nats", "results/models"):
+        assert words in page
+    assert all((out / file).stat().st_size for file in summary["files"])
+    assert {"outcomes.png", "outcomes.csv", "learning.png", "learning.csv"} <= set(summary["files"])
+    assert summary == json.loads((out / "report.json").read_text()) | {"report": summary["report"]}
+    assert summary["bytes"] < 2_000_000
+
+
+def test_several_runs_are_compared_over_seeds(tmp_path):
+    several = runs("results/panda-100k:panda-*tesac-*")
+    assert len(several) > 3
+    summary = write_report(several, Wishes(), tmp_path, COMMAND, nothing)
+    page = (tmp_path / "report.html").read_text()
+    assert "Compared over seeds" in page
+    assert "IQM" in page
+    assert "scores.png" in summary["files"]
+
+
+def test_a_model_and_its_run_are_one(tmp_path):
+    (one,) = together([model(), *runs("results/models:panda-satesac")])
+    assert one.model is not None
+    assert one.run is not None
+    assert one.training()["trained by"].startswith("sami train")
+    other = together([model(), *runs("results/models:hopper-satesac")])
+    assert len(other) == 2
+
+
+def test_what_cannot_stand_in_one_report_is_refused():
+    with pytest.raises(SamiError, match=r"panda-satesac is of environment 'panda', hopper-satesac of 'hopper'"):
+        require_alike([*runs("results/models:panda-satesac"), *runs("results/models:hopper-satesac")])
+    with pytest.raises(SamiError, match="named panda-satesac"):
+        require_alike([model(), *runs("results/models:panda-satesac")])
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path):
+    (tmp_path / "mine.txt").write_text("dear")
+    with pytest.raises(SamiError, match="no report"):
+        check_out(tmp_path, force=False)
+    check_out(tmp_path, force=True)
+    with pytest.raises(SamiError, match="is a file"):
+        check_out(tmp_path / "mine.txt", force=True)
+
+
+def test_a_missing_package_is_told_before_anything_is_measured(tmp_path, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "umap" else found(name))
+    with pytest.raises(ModuleNotFoundError, match="umap"):
+        check_out(tmp_path / "new", force=False)
+
+
+def test_robustness_is_taken_of_the_same_weights_alone():
+    assert len(find_robustness([REPOSITORY / "results/panda-robustness"], model())) > 10
+    assert find_robustness([REPOSITORY / "results/panda-200k-latency"], model()) == []
+    with pytest.raises(SamiError, match="there is no nowhere"):
+        find_robustness([Path("nowhere")], model())
+
+
+def test_words_of_a_user_end_no_script():
+    assert "</script" not in in_script({"name": "</script><script>alert(1)</script>"})
+    assert json.loads(in_script({"a": "<b>"})) == {"a": "<b>"}

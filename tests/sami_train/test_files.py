@@ -1,0 +1,164 @@
+"""Files and folders that appear whole or not at all."""
+
+import errno
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from sami_runtime.errors import SamiError
+from sami_train.files import read_json, read_json_lines, unfinished, write_json
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path):
+    with unfinished(tmp_path / "model.onnx") as beside:
+        beside.write_text("half")
+        assert names(tmp_path) == [f"model.onnx.{platform.node()}-{os.getpid()}.unfinished"]
+    assert names(tmp_path) == ["model.onnx"]
+    assert (tmp_path / "model.onnx").read_text() == "half"
+
+
+def test_a_folder_appears_when_it_is_whole_and_replaces_the_one_that_was_there(tmp_path):
+    for contents in ("old", "new"):
+        with unfinished(tmp_path / "600") as beside:
+            beside.mkdir()
+            (beside / contents).touch()
+    assert names(tmp_path) == ["600"]
+    assert names(tmp_path / "600") == ["new"]
+
+
+def half(path, error):
+    """Make half a file, or half a folder."""
+    with unfinished(path) as beside:
+        if path.suffix:
+            beside.write_text("half")
+        else:
+            (beside / "deep").mkdir(parents=True)
+        raise error
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("name", ["agent.zip", "600"])
+def test_an_error_leaves_what_was_there_and_nothing_beside_it(tmp_path, name, error):
+    (tmp_path / name).write_text("old")
+    with pytest.raises(error):
+        half(tmp_path / name, error)
+    assert names(tmp_path) == [name]
+    assert (tmp_path / name).read_text() == "old"
+
+
+def test_what_a_killed_process_left_beside_does_not_get_in(tmp_path):
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    torn = tmp_path / f"600.{platform.node()}-{killed.pid}.unfinished"
+    torn.mkdir()
+    (torn / "torn").touch()
+    (tmp_path / f"agent.zip.{platform.node()}-{killed.pid}.unfinished").write_text("torn")
+    with unfinished(tmp_path / "600") as beside:
+        beside.mkdir()
+    with unfinished(tmp_path / "agent.zip") as beside:
+        assert not beside.exists()
+        beside.write_text("whole")
+    assert names(tmp_path) == ["600", "agent.zip"]
+    assert names(tmp_path / "600") == []
+
+
+def test_a_value_that_is_no_json_leaves_the_old_file(tmp_path):
+    path = tmp_path / "run.json"
+    write_json(path, {"steps": 1})
+    with pytest.raises(TypeError):
+        write_json(path, {"steps": object()})
+    assert read_json(path) == {"steps": 1}
+    assert path.read_text() == '{\n  "steps": 1\n}\n'
+    assert names(tmp_path) == ["run.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [('{"steps": 1', "cannot be read: .*Was it half written?"), ("[1]", "holds a list")]
+)
+def test_what_is_no_json_object_is_refused(tmp_path, text, message):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(SamiError, match=message):
+        read_json(tmp_path / "run.json")
+
+
+def test_a_last_line_that_was_cut_off_is_left_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    assert read_json_lines(path) == []
+    path.write_text(json.dumps({"step": 1}) + '\n{"st')
+    assert read_json_lines(path) == [{"step": 1}]
+
+
+def test_two_that_write_the_same_name_do_not_take_each_others_halves(tmp_path):
+    """Two exports to one name: the later one wins, and neither fails."""
+    write = "import sys, time; from pathlib import Path; from sami_train.files import unfinished\n"
+    write += "with unfinished(Path(sys.argv[1])) as beside:\n beside.write_text('x' * 9); time.sleep(1)"
+    both = [subprocess.Popen([sys.executable, "-c", write, str(tmp_path / "model.onnx")]) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0]
+    assert names(tmp_path) == ["model.onnx"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_full_or_read_only_disk_is_told_with_the_file_and_what_was_there_stays(tmp_path, number):
+    path = tmp_path / "run.json"
+    write_json(path, {"state": "running"})
+    with pytest.raises(SamiError, match=rf"run\.json cannot be written: {os.strerror(number)}\. Make room"):
+        half(path, OSError(number, os.strerror(number)))
+    assert names(tmp_path) == ["run.json"]
+    assert read_json(path) == {"state": "running"}
+
+
+def replace_and_die(path, moment):
+    """Replace a folder, and be killed before the so-manyth change of a file."""
+    seen = 0
+
+    def hear(event, arguments):
+        nonlocal seen
+        if event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open"):
+            seen += 1
+            if seen == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hear)
+    with unfinished(path) as beside:
+        beside.mkdir()
+        for name in ("agent", "buffer"):
+            (beside / name).write_text("new")
+    os._exit(0)
+
+
+def test_a_folder_that_is_replaced_is_whole_under_its_name_at_every_moment(tmp_path):
+    """Half removed, it would look like one that never had a buffer."""
+    path, killed = tmp_path / "600", 0
+    for moment in range(1, 20):
+        path.mkdir(exist_ok=True)
+        for name in ("agent", "buffer"):
+            (path / name).write_text("old")
+        child = os.fork()
+        if child == 0:
+            replace_and_die(path, moment)
+        killed += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+        if path.exists():
+            assert len({(path / name).read_text() for name in ("agent", "buffer")}) == 1
+    assert killed > 5
+    with unfinished(path) as beside:
+        beside.mkdir()
+    assert names(tmp_path) == ["600"]
+
+
+def test_a_line_that_finds_no_room_leaves_the_lines_before_it_whole(tmp_path):
+    limited = "import resource, signal, sys; from sami_train.files import append\n"
+    limited += "resource.setrlimit(resource.RLIMIT_FSIZE, (25, 25))\nfile = open(sys.argv[1], 'ab', buffering=0)\n"
+    limited += "for _ in range(3): append(file, b'{\"step\": 10}\\n')"
+    path = tmp_path / "metrics.jsonl"
+    done = subprocess.run([sys.executable, "-c", limited, str(path)], capture_output=True, text=True, check=False)
+    assert "File too large" in done.stderr
+    assert path.read_text() == '{"step": 10}\n'
