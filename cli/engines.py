@@ -65,6 +65,6 @@ def engine_for(keep: Path | None, jobs: int | None, slurm: bool, ray: str, setti
         return None
     if keep is None:
         raise typer.BadParameter("--slurm and --ray need --out: the jobs leave there what they measure")
-    from sami_train.studies.sweep.engine import engine_of
+    from sami_train.studies.sweep.engines import engine_of
 
     return engine_of(slurm, ray, jobs or PARTS, settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar, cast
@@ -11,6 +12,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
+from stable_baselines3.common.utils import check_for_correct_spaces
 from torch import Tensor
 
 from sami_train.agent import requirements
@@ -20,9 +22,18 @@ from sami_train.agent.features import feature_layout
 from sami_train.agent.learner import Learner
 from sami_train.agent.policy import ContextPolicy
 from sami_train.agent.requirements import horizon, single_envs
-from sami_train.agent.saved import optimizers_of, read_agent, write_agent
+from sami_train.agent.saved import (
+    COUNTED,
+    DYNAMICS,
+    FIRST,
+    SavedAgent,
+    optimizers_of,
+    plain_space,
+    read_agent,
+    write_agent,
+)
 from sami_train.config.schema import TrainConfig
-from sami_train.envs.catalog import spec_of
+from sami_train.envs.catalog import environment, is_found, spec_of
 from sami_train.envs.layout import flat_size
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.spec import EnvironmentSpec
@@ -302,19 +313,85 @@ class ContextSAC(BaseAlgorithm):
 
     def save(self, path: str | Path) -> None:  # type: ignore[override] # a pickle's options mean nothing here
         """Write the agent without its buffer, see `saved`; `.zip` is added to a name without an ending."""
-        write_agent(Path(path), self)
+        write_agent(Path(path), self._saved())
 
     @classmethod
     def load(  # type: ignore[override]
         cls: type[Self], path: str | Path, env: GymEnv | None = None, device: torch.device | str = "auto"
     ) -> Self:
-        """Return the agent that `save` wrote; to go on learning it needs an environment, to act it needs none."""
+        """Return the agent that `save` wrote; to go on learning it needs an environment, to act it needs none.
+
+        Raises:
+            ValueError: the environment has other spaces than the agent.
+        """
         saved = read_agent(Path(path))
         agent = cls("ContextPolicy", env, saved.config, None, 0, saved.facts["seed"], device, False)
-        saved.set_spaces(agent)
+        observation, action = saved.spaces
+        if agent.env is not None:
+            check_for_correct_spaces(agent.env, observation, action)
+        elif (name := saved.facts["environment"]) is not None:
+            agent.environment = environment(name)
+        agent.observation_space, agent.action_space = observation, action
         agent._setup_model()
-        saved.restore(agent)
+        agent._restore(saved)
         return agent
+
+    def _saved(self) -> SavedAgent:
+        """Return what a file keeps of this agent."""
+        assert self.rng is not None
+        facts = {
+            "config": self.config.to_dict(),
+            "environment": self.environment.name if self.environment and is_found(self.environment) else None,
+            "seed": self.seed,
+            "rng": self.rng.bit_generator.state,
+            "counted": {name: getattr(self, name) for name in COUNTED},
+            "logged_at": self.logged_at,
+            "last_scalars": {name: float(scalar) for name, scalar in self._last_scalars.items()},
+            "episodes": list(self.ep_info_buffer or ()),
+            "successes": list(self.ep_success_buffer or ()),
+            "task_record": self.task_record.to_dict(),
+            "contrast_record": self.contrast_record.to_dict(),
+            "observation_space": plain_space(self.observation_space),
+            "action_space": plain_space(self.action_space),
+        }
+        moments = {
+            f"{name}.{parameter}.{moment}": value.detach().cpu().contiguous()
+            for name, optimizer in optimizers_of(self.learner).items()
+            for parameter, state in optimizer.state_dict()["state"].items()
+            for moment, value in state.items()
+        }
+        policy = {name: tensor.detach().cpu().contiguous() for name, tensor in self.policy.state_dict().items()}
+        if (actor := self.learner.first_actor) is not None:
+            policy |= {FIRST + name: tensor.cpu().contiguous() for name, tensor in actor.state_dict().items()}
+        if (dynamics := self.learner.dynamics) is not None:
+            policy |= {DYNAMICS + name: tensor.cpu().contiguous() for name, tensor in dynamics.state_dict().items()}
+        return SavedAgent(facts, policy, moments)
+
+    def _restore(self, saved: SavedAgent) -> None:
+        """Bring this agent, which has the configuration and the spaces of a saved one, to where that one was."""
+        tensors = {n: value for n, value in saved.policy.items() if not n.startswith((FIRST, DYNAMICS))}
+        self.policy.load_state_dict(tensors)
+        self.learner.anchor(saved.tensors_of(FIRST) or None)
+        if self.learner.dynamics is not None:
+            self.learner.dynamics.load_state_dict(saved.tensors_of(DYNAMICS))
+        for name, optimizer in optimizers_of(self.learner).items():
+            state: dict[int, dict[str, Tensor]] = {}
+            for key, value in saved.moments.items():
+                owner, parameter, moment = key.split(".")
+                if owner == name:
+                    state.setdefault(int(parameter), {})[moment] = value
+            optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        assert self.rng is not None
+        facts = saved.facts
+        self.rng.bit_generator.state = facts["rng"]
+        for name in COUNTED:
+            setattr(self, name, facts["counted"][name])
+        self.logged_at = facts.get("logged_at", self.num_timesteps)  # older files have none: as if just now
+        self._last_scalars = dict(facts.get("last_scalars", {}))
+        self.ep_info_buffer = deque(facts["episodes"], self._stats_window_size)
+        self.ep_success_buffer = deque(facts["successes"], self._stats_window_size)
+        self.task_record = TaskRecord.from_dict(facts["task_record"])
+        self.contrast_record = ContrastRecord.from_dict(facts["contrast_record"], self.config.contrast.patience)
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         return ["policy", *[f"learner.{name}" for name in optimizers_of(self.learner)]], []

@@ -9,29 +9,21 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import safetensors.torch
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.utils import check_for_correct_spaces
 from torch import Tensor
 
 from sami_runtime.errors import SamiError
-from sami_train.agent.contrast_record import ContrastRecord
 from sami_train.agent.learner import Learner
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
-from sami_train.envs.catalog import environment, is_found
-from sami_train.episodes.task_record import TaskRecord
-
-if TYPE_CHECKING:
-    from sami_train.agent.context_sac import ContextSAC
 
 SAVED_VERSION = 1
 COUNTED = ("num_timesteps", "_total_timesteps", "_n_updates", "_updates_before", "_began_at", "_episode_num")
@@ -47,7 +39,7 @@ FIRST_DAY = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class SavedAgent:
-    """What was read from a file."""
+    """What a file keeps of an agent: all but its buffer."""
 
     facts: Mapping[str, Any]
     policy: Mapping[str, Tensor]
@@ -58,46 +50,15 @@ class SavedAgent:
         """The configuration."""
         return from_dict(self.facts["config"])
 
-    def set_spaces(self, agent: ContextSAC) -> None:
-        """Give an agent the spaces that were saved, and the environment's entry where it has no environment.
-
-        Raises:
-            ValueError: its environment has other spaces.
-        """
+    @property
+    def spaces(self) -> tuple[spaces.Space[Any], spaces.Box]:
+        """The spaces of its observations and actions."""
         observation, action = (_space(self.facts[name]) for name in ("observation_space", "action_space"))
-        if agent.env is not None:
-            check_for_correct_spaces(agent.env, observation, action)
-        elif (name := self.facts["environment"]) is not None:
-            agent.environment = environment(name)
-        agent.observation_space, agent.action_space = observation, cast(spaces.Box, action)
+        return observation, cast(spaces.Box, action)
 
-    def restore(self, agent: ContextSAC) -> None:
-        """Bring an agent of this configuration and these spaces to where the saved one was."""
-
-        def of(start: str) -> dict[str, Tensor]:
-            return {n.removeprefix(start): value for n, value in self.policy.items() if n.startswith(start)}
-
-        agent.policy.load_state_dict({n: v for n, v in self.policy.items() if not n.startswith((FIRST, DYNAMICS))})
-        agent.learner.anchor(of(FIRST) or None)
-        if agent.learner.dynamics is not None:
-            agent.learner.dynamics.load_state_dict(of(DYNAMICS))
-        for name, optimizer in optimizers_of(agent.learner).items():
-            state: dict[int, dict[str, Tensor]] = {}
-            for key, value in self.moments.items():
-                owner, parameter, moment = key.split(".")
-                if owner == name:
-                    state.setdefault(int(parameter), {})[moment] = value
-            optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-        assert agent.rng is not None
-        agent.rng.bit_generator.state = self.facts["rng"]
-        for name in COUNTED:
-            setattr(agent, name, self.facts["counted"][name])
-        agent.logged_at = self.facts.get("logged_at", agent.num_timesteps)  # of before it was kept: as if just now
-        agent._last_scalars = dict(self.facts.get("last_scalars", {}))
-        agent.ep_info_buffer = deque(self.facts["episodes"], agent._stats_window_size)
-        agent.ep_success_buffer = deque(self.facts["successes"], agent._stats_window_size)
-        agent.task_record = TaskRecord.from_dict(self.facts["task_record"])
-        agent.contrast_record = ContrastRecord.from_dict(self.facts["contrast_record"], agent.config.contrast.patience)
+    def tensors_of(self, start: str) -> dict[str, Tensor]:
+        """Return the policy file's tensors whose names begin so, without that beginning."""
+        return {n.removeprefix(start): value for n, value in self.policy.items() if n.startswith(start)}
 
 
 def optimizers_of(learner: Learner) -> dict[str, torch.optim.Optimizer]:
@@ -105,37 +66,13 @@ def optimizers_of(learner: Learner) -> dict[str, torch.optim.Optimizer]:
     return {name: value for name, value in vars(learner).items() if isinstance(value, torch.optim.Optimizer)}
 
 
-def write_agent(path: Path, agent: ContextSAC) -> None:
-    """Write an agent; its buffer is not part of it."""
-    assert agent.rng is not None
-    facts = {
-        "version": SAVED_VERSION,
-        "config": agent.config.to_dict(),
-        "environment": agent.environment.name if agent.environment and is_found(agent.environment) else None,
-        "seed": agent.seed,
-        "rng": agent.rng.bit_generator.state,
-        "counted": {name: getattr(agent, name) for name in COUNTED},
-        "logged_at": agent.logged_at,
-        "last_scalars": {name: float(scalar) for name, scalar in agent._last_scalars.items()},
-        "episodes": list(agent.ep_info_buffer or ()),
-        "successes": list(agent.ep_success_buffer or ()),
-        "task_record": agent.task_record.to_dict(),
-        "contrast_record": agent.contrast_record.to_dict(),
-        "observation_space": _plain(agent.observation_space),
-        "action_space": _plain(agent.action_space),
-    }
-    moments = {
-        f"{name}.{parameter}.{moment}": value.detach().cpu().contiguous()
-        for name, optimizer in optimizers_of(agent.learner).items()
-        for parameter, state in optimizer.state_dict()["state"].items()
-        for moment, value in state.items()
-    }
-    policy = {name: tensor.detach().cpu().contiguous() for name, tensor in agent.policy.state_dict().items()}
-    if (actor := agent.learner.first_actor) is not None:
-        policy |= {FIRST + name: tensor.cpu().contiguous() for name, tensor in actor.state_dict().items()}
-    if (dynamics := agent.learner.dynamics) is not None:
-        policy |= {DYNAMICS + name: tensor.cpu().contiguous() for name, tensor in dynamics.state_dict().items()}
-    contents = (json.dumps(facts).encode(), safetensors.torch.save(policy), safetensors.torch.save(moments))
+def write_agent(path: Path, saved: SavedAgent) -> None:
+    """Write what a file keeps of an agent."""
+    contents = (
+        json.dumps({"version": SAVED_VERSION, **saved.facts}).encode(),
+        safetensors.torch.save(dict(saved.policy)),
+        safetensors.torch.save(dict(saved.moments)),
+    )
     with zipfile.ZipFile(_named(path), "w") as file:
         for name, content in zip(PARTS, contents, strict=True):
             file.writestr(zipfile.ZipInfo(name, FIRST_DAY), content)
@@ -160,17 +97,17 @@ def read_agent(path: Path) -> SavedAgent:
     return SavedAgent(facts, safetensors.torch.load(policy), safetensors.torch.load(moments))
 
 
-def _plain(space: spaces.Space) -> dict[str, Any]:
+def plain_space(space: spaces.Space) -> dict[str, Any]:
     """Return a space as JSON has it."""
     if isinstance(space, spaces.Dict):
-        return {"entries": {name: _plain(entry) for name, entry in space.spaces.items()}}
+        return {"entries": {name: plain_space(entry) for name, entry in space.spaces.items()}}
     if isinstance(space, spaces.Box):
         return {"low": space.low.tolist(), "high": space.high.tolist(), "dtype": str(space.dtype)}
     raise SamiError(f"the space {space} cannot be saved; it must be a Box or a dictionary of them.")
 
 
 def _space(plain: Mapping[str, Any]) -> spaces.Space:
-    """Return the space that `_plain` wrote."""
+    """Return the space that `plain_space` wrote."""
     if "entries" in plain:
         return spaces.Dict({name: _space(entry) for name, entry in plain["entries"].items()})
     dtype = np.dtype(plain["dtype"])

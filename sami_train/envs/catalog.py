@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -22,7 +23,7 @@ GROUP = "sami.environments"
 """Entry points by which installed packages bring theirs: a name, and MODULE:SPEC."""
 OWN = "Your own: MODULE:SPEC, e.g. my_robots:ARM, or the .toml file of a robot."
 
-_found: dict[tuple[str, ...], EnvironmentSpec] = {}
+_of_users: dict[tuple[str, ...], EnvironmentSpec] = {}
 """Those of users that were found, by name and by what else decides what that is."""
 
 
@@ -42,27 +43,27 @@ def environment(name: str) -> EnvironmentSpec:
         if name in (spec.name, spec.id):
             return spec
     key = (name, *_where(name))
-    if key not in _found:
+    if key not in _of_users:
         spec = dataclasses.replace(_find(name), name=name)
-        if spec.own is not None:  # whose id is only that of what it is made of
+        if spec.plain is not None:  # whose id is only that of what it is made of
             spec = dataclasses.replace(spec, id=f"sami/{spec.short_name}-v0")
         make_known(spec)
-        _found[key] = spec
-    return _found[key]
+        _of_users[key] = spec
+    return _of_users[key]
 
 
 def is_found(spec: EnvironmentSpec) -> bool:
     """Whether `environment` finds this very one by its name."""
-    return any(spec is known for known in (*ENVIRONMENTS.values(), *_found.values()))
+    return any(spec is known for known in (*ENVIRONMENTS.values(), *_of_users.values()))
 
 
 def spec_of(env: Any) -> EnvironmentSpec | None:
     """Return the specification of an environment that was made; None where it has none: agents also learn on such."""
-    own = getattr(env.unwrapped, "environment", None)
-    if isinstance(own, EnvironmentSpec):
-        return own
+    carried = getattr(env.unwrapped, "environment", None)
+    if isinstance(carried, EnvironmentSpec):
+        return carried
     made = env.spec
-    for spec in () if made is None else (*ENVIRONMENTS.values(), *_found.values()):
+    for spec in () if made is None else (*ENVIRONMENTS.values(), *_of_users.values()):
         if made.id == spec.id and all(made.kwargs.get(key) == value for key, value in spec.arguments.items()):
             return spec
     return None
@@ -80,7 +81,7 @@ def _find(name: str) -> EnvironmentSpec:
         from sami_train.envs.mjcf.load import load_robot
 
         return load_robot(Path(name))
-    installed: dict[str, EntryPoint] = {each.name: each for each in entry_points(group=GROUP)}
+    installed: dict[str, EntryPoint] = {point.name: point for point in entry_points(group=GROUP)}
     if name in installed:
         return _spec(installed[name].load(), f"entry point {name}")
     if ":" in name:
@@ -88,17 +89,25 @@ def _find(name: str) -> EnvironmentSpec:
     raise UnknownName("environment", name, [*ENVIRONMENTS, *installed], OWN)
 
 
-def _spec(found: Any, name: str) -> EnvironmentSpec:
+def _spec(thing: Any, name: str) -> EnvironmentSpec:
     """Return what was found under a name, if it is an environment.
 
     Only a specification is: a model file names its environment, and what a file names must not be called.
     """
-    if not isinstance(found, EnvironmentSpec):
+    if not isinstance(thing, EnvironmentSpec):
         raise SamiError(
-            f"{name} is a {type(found).__name__}; it must be an EnvironmentSpec, e.g. what "
+            f"{name} is a {type(thing).__name__}; it must be an EnvironmentSpec, e.g. what "
             "EnvironmentSpec.from_gymnasium returns."
         )
-    return found
+    return thing
+
+
+def _reduce(spec: EnvironmentSpec) -> Any:
+    """Cross processes and files by name where the name finds it: not every function of a user's could."""
+    return (environment, (spec.name,)) if is_found(spec) else object.__reduce_ex__(spec, 2)
+
+
+copyreg.pickle(EnvironmentSpec, _reduce)
 
 
 def make_known(spec: EnvironmentSpec) -> None:

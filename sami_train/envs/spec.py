@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
@@ -17,15 +18,12 @@ from sami_runtime.signals import Signal
 from sami_train.envs.goals import Goal
 from sami_train.envs.layout import Layout
 from sami_train.envs.measure import Measure
+from sami_train.envs.own.facts import goal_of, measure_of, rate_of, steps_of, time_limit
+from sami_train.envs.own.plain import PlainEnvironment, SetTask, bare
+from sami_train.envs.own.ranges import TaskSet, task_space
+from sami_train.envs.own.signals import SignalNames, acted, observed
 from sami_train.envs.skills import Skill
 from sami_train.envs.tasks import TaskSpace
-
-if TYPE_CHECKING:
-    import gymnasium as gym
-
-    from sami_train.envs.own.env import Own, SetTask
-    from sami_train.envs.own.ranges import TaskSet
-    from sami_train.envs.own.signals import Told
 
 Reach = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 """Scripted exploration: flat observation (D,) -> action (A,)."""
@@ -75,8 +73,8 @@ class EnvironmentSpec:
     """What it asks for beside what a preset makes of the fields above: values by preset and by dotted key."""
     sheet: DataSheet | None = None
     """Frame and home pose, which its model files tell; None where nobody wrote them down."""
-    own: Own | None = None
-    """The user's plain environment and functions; None where `entry_point` makes one that knows tasks by itself."""
+    plain: PlainEnvironment | None = None
+    """The user's environment and functions; None where `entry_point` makes one that applies tasks by itself."""
     can_change: bool = True
     """Whether its environments have `set_dynamics(task)`, which changes the dynamics within an episode."""
 
@@ -88,7 +86,7 @@ class EnvironmentSpec:
         tasks: Mapping[str, TaskSet] | TaskSpace | None = None,
         set_task: SetTask | None = None,
         name: str | None = None,
-        signals: Told = None,
+        signals: SignalNames = None,
         action: Signal | None = None,
         rate_hz: float | None = None,
         episode_steps: int | None = None,
@@ -136,32 +134,37 @@ class EnvironmentSpec:
         Raises:
             SamiError: something that has to be known is not, or the spaces are not those that policies can have.
         """
-        from sami_train.envs.own.from_gymnasium import from_gymnasium
-
-        return from_gymnasium(
-            plain,
-            tasks=tasks,
-            set_task=set_task,
-            name=name,
-            signals=signals,
-            action=action,
-            rate_hz=rate_hz,
-            episode_steps=episode_steps,
-            measure=measure,
-            goal=goal,
-            reach=reach,
-            set_dynamics=set_dynamics,
-            batch=batch,
-            arguments=arguments,
-            ends_early=ends_early,
-            hyperparameters=hyperparameters,
-        )
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """Cross processes and files by name where it is found by one: not every function of a user's could."""
-        from sami_train.envs.catalog import environment, is_found
-
-        return (environment, (self.name,)) if is_found(self) else super().__reduce_ex__(protocol)
+        name = str(name or (plain if isinstance(plain, str) else getattr(plain, "__name__", type(plain).__name__)))
+        space = task_space(tasks)
+        if bool(space.features) != (set_task is not None):
+            present, absent = ("tasks", "set_task") if space.features else ("set_task", "tasks")
+            raise SamiError(f"{name} has {present} and no {absent}; give both, or neither where nothing is hidden.")
+        source = PlainEnvironment(plain, set_task, set_dynamics, dict(arguments or {}))
+        opened = source.open()
+        env = bare(opened)
+        try:
+            layout = observed(env.observation_space, signals, name)
+            known_goal = goal_of(goal, layout, name)
+            return cls(
+                name=name,
+                id=f"sami/{re.sub(r'[^A-Za-z0-9]+', '-', name).strip('-') or 'own'}-v0",
+                entry_point="sami_train.envs.own.env:UserEnv",
+                tasks=space,
+                layout=layout,
+                action=acted(env.action_space, action, name),
+                rate_hz=rate_of(rate_hz, env, name),
+                episode_steps=steps_of(episode_steps, time_limit(plain, opened), name),
+                measure=measure_of(measure, known_goal),
+                ends_early=ends_early,
+                goal=known_goal,
+                reach=reach,
+                batch_entry_point=batch,
+                hyperparameters=hyperparameters or {},
+                plain=source,
+                can_change=set_dynamics is not None,
+            )
+        finally:
+            env.close()
 
     def require_changes(self) -> None:
         """Refuse to change the dynamics within an episode where that is not possible.
@@ -184,7 +187,7 @@ class EnvironmentSpec:
             id=self.id,
             entry_point=self.entry_point,
             vector_entry_point=self.vector_entry_point,
-            kwargs={**self.arguments, **({} if self.own is None else {"spec": self})},
+            kwargs={**self.arguments, **({} if self.plain is None else {"spec": self})},
             max_episode_steps=self.episode_steps,
             disable_env_checker=True,
         )

@@ -2,63 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.measure import SUCCESS
+from sami_train.envs.own.plain import bare
+from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task, draw
 
-if TYPE_CHECKING:
-    from sami_train.envs.spec import EnvironmentSpec
 
-SetTask = Callable[[Any, dict[str, Any]], object]
-"""Gives the user's environment the physics of a task."""
-
-
-@dataclass(frozen=True)
-class Own:
-    """A user's environment and what changes its physics."""
-
-    plain: str | Callable[..., gym.Env[Any, Any]]
-    """Its Gymnasium id, or what makes it; `render_mode` is given to it where something is to be shown."""
-    set_task: SetTask | None = None
-    """Called with the plain environment and a task before each reset; None where there are no tasks."""
-    set_dynamics: SetTask | None = None
-    """The same within an episode; None where that is not possible."""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Of the id, or of what makes it."""
-
-    def open(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
-        """Make the plain environment.
-
-        Raises:
-            SamiError: it cannot be made.
-        """
-        arguments = {**self.arguments, **({} if render_mode is None else {"render_mode": render_mode})}
-        try:
-            if not isinstance(self.plain, str):
-                return self.plain(**arguments)
-            # Without a limit: how long an episode is, is up to whoever makes it.
-            return gym.make(self.plain, max_episode_steps=-1, disable_env_checker=True, **arguments)
-        except gym.error.Error as error:
-            raise SamiError(f"environment {self.plain!r} cannot be made: {error}. Import or install it.") from error
-
-
-def bare(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-    """Return an environment without the time limit and the checks that Gymnasium put around it."""
-    while isinstance(env, (TimeLimit, OrderEnforcing, PassiveEnvChecker)):
-        env = env.env
-    return env
-
-
-class OwnEnv(gym.Env[Any, np.ndarray]):
+class UserEnv(gym.Env[Any, np.ndarray]):
     """The user's environment with a task in each episode, actions from -1 to 1, and observations in float32.
 
     Args:
@@ -77,13 +35,13 @@ class OwnEnv(gym.Env[Any, np.ndarray]):
         tasks: str | Task | Sequence[Task] = "training",
         render_mode: str | None = None,
     ) -> None:
-        assert spec.own is not None, spec.name
-        self.environment, self.own, self.space = spec, spec.own, spec.tasks
+        assert spec.plain is not None, spec.name
+        self.environment, self.plain, self.space = spec, spec.plain, spec.tasks
         known = self.space.resolve(tasks)
         self._draw = self.space.drawn.get(tasks) if isinstance(tasks, str) else None
         self.tasks: tuple[Task, ...] = () if self._draw else known
         """What is drawn from; empty where it has no end."""
-        self.env = bare(self.own.open(render_mode))
+        self.env = bare(self.plain.open(render_mode))
         self.render_mode, self.metadata = render_mode, self.env.metadata
         self.observation_space = _float32(self.env.observation_space)
         action: Any = self.env.action_space
@@ -101,8 +59,8 @@ class OwnEnv(gym.Env[Any, np.ndarray]):
         if chosen is None:
             chosen = self._draw(self.np_random) if self._draw else draw(self.tasks, self.np_random)
         self.current_task = dict(self.space.check(chosen))
-        if self.own.set_task is not None:
-            self.own.set_task(self.env, dict(self.current_task))
+        if self.plain.set_task is not None:
+            self.plain.set_task(self.env, dict(self.current_task))
         observation, info = self.env.reset(seed=seed, options=rest or None)
         return _flat(observation), {**info, "task": dict(self.current_task)}
 
@@ -113,8 +71,10 @@ class OwnEnv(gym.Env[Any, np.ndarray]):
             SamiError: the environment should tell success and does not.
         """
         unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
-        own = unit if self._unit else self._low + (unit + 1.0) / 2.0 * (self._high - self._low)
-        observation, reward, terminated, truncated, info = self.env.step(own.astype(self._dtype).reshape(self._shape))
+        native = unit if self._unit else self._low + (unit + 1.0) / 2.0 * (self._high - self._low)
+        observation, reward, terminated, truncated, info = self.env.step(
+            native.astype(self._dtype).reshape(self._shape)
+        )
         if self.environment.measure is SUCCESS and "is_success" not in info:
             raise SamiError(
                 f"{self.environment.name} is judged by success, and its info has no is_success after a step; add it "
@@ -136,9 +96,9 @@ class OwnEnv(gym.Env[Any, np.ndarray]):
             TaskError, UnknownName: the task is not valid.
         """
         self.environment.require_changes()
-        assert self.own.set_dynamics is not None
+        assert self.plain.set_dynamics is not None
         self.current_task = dict(self.space.check(task))
-        self.own.set_dynamics(self.env, dict(self.current_task))
+        self.plain.set_dynamics(self.env, dict(self.current_task))
 
     def render(self) -> Any:
         """Return what the environment renders."""

@@ -14,7 +14,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.signals import Signal
 from sami_train.envs.layout import Layout, keys_in_order
 
-Told = Mapping[str, Any] | Sequence[Signal] | None
+SignalNames = Mapping[str, Any] | Sequence[Signal] | None
 """What a user says of signals: one after the other, by entry of a Dict observation, or nothing."""
 UNIT = "1"
 """Of what nobody gave a unit."""
@@ -50,7 +50,7 @@ def signal(
     )
 
 
-def observed(space: spaces.Space[Any], told: Told, name: str) -> Layout:
+def observed(space: spaces.Space[Any], told: SignalNames, name: str) -> Layout:
     """Return where the signals of an observation lie.
 
     Args:

@@ -101,7 +101,7 @@ def film(source: Source, spec: EnvironmentSpec, task: Task, path: Path, number: 
     Returns:
         Plain values: the task, what came of it, and the names of both files.
     """
-    size: dict[str, Any] = {"render_size": (WIDTH, HEIGHT)} if spec.own is None else {}
+    size: dict[str, Any] = {"render_size": (WIDTH, HEIGHT)} if spec.plain is None else {}
     env = make(spec, max_episode_steps=spec.episode_steps, render_mode="rgb_array", **size)
     # A session of one takes and gives arrays without rows: the second row is the same episode, and nobody looks.
     other = make(spec, max_episode_steps=spec.episode_steps)

@@ -40,7 +40,7 @@ def test_one_that_no_name_finds_crosses_by_what_it_holds():
 def test_installed_packages_bring_theirs_by_an_entry_point(monkeypatch):
     brought = EntryPoint("swing", PENDULUM, catalog_module.GROUP)
     monkeypatch.setattr(catalog_module, "entry_points", lambda group: [brought] if group == brought.group else [])
-    assert environment("swing").own is own.PENDULUM.own
+    assert environment("swing").plain is own.PENDULUM.plain
     with pytest.raises(UnknownName, match=r"unknown environment 'swin'\. Did you mean 'swing'\?"):
         environment("swin")
 
