@@ -34,7 +34,9 @@ def test_an_example_trains_and_its_policy_runs(example, sami, small):
     done = sami("eval", "--run", "run", "--env", env, "--episodes", 1, "--workers", 1, "--tasks", "moderate")
     assert (done.code, feature in done.out) == (0, True), done.err
 
-    done = sami("export", "--run", "run", "--env", env, "--out", "mine.onnx", "--atlas-episodes", 0, "--seen-episodes", 0)
+    done = sami(
+        "export", "--run", "run", "--env", env, "--out", "mine.onnx", "--atlas-episodes", 0, "--seen-episodes", 0
+    )
     assert done.code == 0, done.err
     assert sami("verify", "mine.onnx").code == 0
     contract = Session.load("mine.onnx").contract
