@@ -48,6 +48,11 @@ def evaluate(
     told = settings_of(slurm, slurm_set, ray, ray_set)
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model")
+    if run is not None and env is not None:
+        from sami_train.envs.catalog import is_code
+
+        if not is_code(env):  # a run's own code is imported only if it is named here, too
+            raise typer.BadParameter("--env goes with --model; a run is evaluated in the environment it was trained in")
     if run is not None and out is not None:
         raise typer.BadParameter("--out goes with --model; a run keeps its evaluation in its own folder")
     from rich.console import Console
