@@ -9,9 +9,10 @@ import io
 import os
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from .commands import (
     atlas,
@@ -73,6 +74,18 @@ def options(
     """Skill-aware policies that adapt within one episode: train, evaluate, export, run."""
 
 
+class Command(TyperCommand):
+    """A command that imports no code which only a file names: an environment of a user's own is named by `--env`."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override] # typer.Context is the one of typer's click
+        """Run the command."""
+        from sami_runtime.factories import only_named
+
+        named = ctx.params.get("env") or ""
+        with only_named({named, *named.split(",")}):
+            return super().invoke(ctx)
+
+
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Train": {"train": train.train, "sweep": sweep.sweep, "watch": watch.watch},
     "Judge": {
@@ -110,7 +123,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
 """Every command, under what it is for."""
 for panel, commands in PANELS.items():
     for name, command in commands.items():
-        app.command(name, rich_help_panel=panel)(command)
+        app.command(name, cls=Command, rich_help_panel=panel)(command)
 
 
 def _name_every_path() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
+    from sami_runtime.session.admission import Admission
     from sami_train.envs.spec import EnvironmentSpec
 
 DEFAULT = "panda"
@@ -17,16 +18,20 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
     """Return the environment of that name, or the one that the model was trained in.
 
     Raises:
-        SamiError: none is named, and the model does not say; or it cannot run in the one that is named.
+        SamiError: none is named, and the model does not say, or it names code; or it cannot run in the one that is
+            named.
         UnknownName: there is no such environment.
     """
     from sami_runtime.errors import SamiError
-    from sami_train.envs.catalog import environment
+    from sami_runtime.factories import require_named
+    from sami_train.envs.catalog import environment, is_code
 
     own = contract.training.get("env")
     name = own if env is None else env
     if name is None:
         raise SamiError(f"model {contract.name!r} does not say what it was trained in; name it with --env.")
+    if is_code(str(name)):
+        require_named(str(name), "environment", f"model {contract.name!r}")
     try:
         spec = environment(str(name))
     except SamiError as error:
@@ -45,21 +50,26 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
     return spec
 
 
-def model_and_environment(model: Path | None, env: str | None) -> tuple[Path, EnvironmentSpec]:
+def model_and_environment(
+    model: Path | None, env: str | None, admission: Admission | None = None
+) -> tuple[Path, EnvironmentSpec]:
     """Return a model file and its environment, where what was left out follows from what was given.
 
-    An environment alone is run with the shipped model ENV-satesac, whatever lies in the folder that the user is in.
+    A file is admitted before anything that it names is looked at; None admits any that is valid. An environment alone
+    is run with the shipped model ENV-satesac, whatever lies in the folder that the user is in.
 
     Raises:
-        SamiError: the model cannot be read, or none is shipped for that environment; else see `environment_of`.
+        SamiError: the model cannot be read or is not admitted, or none is shipped for that environment; else see
+            `environment_of`.
     """
     from sami_runtime.errors import SamiError
-    from sami_runtime.model.artifact import read_artifact
     from sami_runtime.model.shipped import shipped_models
+    from sami_runtime.session.admission import Admission
     from sami_train.envs.catalog import environment
 
     if model is not None:
-        return model, environment_of(read_artifact(model).contract, env)
+        artifact = (admission or Admission(rehearsed=False)).admit(model)
+        return model, environment_of(artifact.contract, env)
     spec = environment(DEFAULT if env is None else env)
     shipped, name = shipped_models(), f"{spec.name}-satesac"
     if name not in shipped:

@@ -31,6 +31,17 @@ MODEL_HELP = "Model file, or the name of one that `sami models` lists"
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP}.", callback=model_file)]
 """The argument of commands about one model."""
 
+OwnEnvironment = Annotated[
+    str | None,
+    typer.Option(
+        "--env",
+        metavar="NAME,...",
+        help="Environments of your own that these files name, MODULE:SPEC or ROBOT.toml: their code is imported only "
+        "if you name them, too.",
+    ),
+]
+"""The option of commands that run files' own environments; `app.Command` reads it."""
+
 Expected = Annotated[
     str | None,
     typer.Option(metavar="HEX", help="SHA-256 of the model file, as sha256sum prints it; another file is refused."),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +19,38 @@ from sami_runtime.errors import SamiError, UnknownName
 PACKAGES = ("sami_runtime", "sami_train", "sami_cli")
 """What of this project is imported."""
 _INSTALLED = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "purelib", "platlib"))
+
+_named: frozenset[str] | None = None
+"""Names that a user gave, where files are read that name code, too; None where a program names what it imports."""
+
+
+@contextmanager
+def only_named(names: Iterable[str]) -> Iterator[None]:
+    """Import no environment meanwhile but those of these names: what only a file names is refused.
+
+    Every command of `sami` runs within it, with the names of `--env`. It is for the whole process.
+    """
+    global _named
+    before, _named = _named, frozenset(names)
+    try:
+        yield
+    finally:
+        _named = before
+
+
+def require_named(name: str, kind: str, who: str = "a file") -> None:
+    """Check that a user named some code, where only such code may be imported; see `only_named`.
+
+    Raises:
+        SamiError: A file named it, and no user did.
+    """
+    if _named is None or name in _named:
+        return
+    option = f"--env {shlex.quote(name)}" if name.isprintable() else "--env and that name"
+    raise SamiError(
+        f"{who} names the {kind} {name!r}, which is code, and code that only a file names is not imported. Add "
+        f"{option} if you trust it; a model also runs in another environment with the same signals, named by --env."
+    )
 
 
 def load_named(name: str, kind: str, example: str) -> Any:

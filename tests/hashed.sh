@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes requirements-robot.txt anew: what a robot's host runs, by the versions of constraints.txt and by hashes.
+# Writes requirements-robot.txt and requirements-robot-all.txt anew: what robots' hosts run, by the versions of
+# constraints.txt and by hashes.
 #
 #     sh tests/hashed.sh
 #
@@ -10,7 +11,16 @@ place=$(mktemp -d "${TMPDIR:-/tmp}/sami-hashed.XXXXXX")
 trap 'rm -rf "$place"' EXIT
 "${PYTHON:-python3}" -m venv "$place/venv"
 "$place/venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
-sed '/^[^#]/,$d' requirements-robot.txt >"$place/requirements.txt"
-"$place/venv/bin/uv" pip compile --quiet --no-header --no-annotate --generate-hashes --universal --python-version 3.10 \
-    -c constraints.txt --extra cpu --extra record --extra sign pyproject.toml >>"$place/requirements.txt"
-cat "$place/requirements.txt" >requirements-robot.txt
+
+# pin FILE OPTION...: the comment at the top of a file stays, and all else is resolved anew.
+pin() {
+    file=$1
+    shift
+    sed '/^[^#]/,$d' "$file" >"$place/requirements.txt"
+    "$place/venv/bin/uv" pip compile --quiet --no-header --no-annotate --generate-hashes --universal \
+        --python-version 3.10 -c constraints.txt --extra cpu --extra record --extra sign "$@" pyproject.toml \
+        >>"$place/requirements.txt"
+    cat "$place/requirements.txt" >"$file"
+}
+pin requirements-robot.txt
+pin requirements-robot-all.txt --extra convert --extra ik --extra franka --extra ros2

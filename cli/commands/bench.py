@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..model_file import Model
+from ..model_file import Model, OwnEnvironment
 
 if TYPE_CHECKING:
     from sami_runtime.checks.bench import Timing
@@ -24,6 +24,7 @@ FLAT_BYTES = 512 * 1024
 def bench(
     model: Model,
     run: Annotated[Path | None, typer.Option(help="Run folder of the file, to step its own policy in torch.")] = None,
+    env: OwnEnvironment = None,
     seconds: Annotated[float, typer.Option(min=0.05, help="How long each line is measured, s.")] = 3.0,
     provider: Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ...")] = "cpu",
     soak: Annotated[

@@ -16,7 +16,7 @@ from ..model_file import MODEL_HELP, model_file
 def evaluate(
     run: Annotated[Path | None, typer.Option(help="Run folder to evaluate.")] = None,
     model: Annotated[Path | None, typer.Option(help=f"{MODEL_HELP}, instead of a run.")] = None,
-    env: Annotated[str | None, typer.Option(help="Environment of --model; the model's own if left out.")] = None,
+    env: Annotated[str | None, typer.Option(help="Environment; the model's or the run's own if left out.")] = None,
     tasks: Annotated[
         str | None, typer.Option(help="Task sets, comma-separated; all that the environment has if left out.")
     ] = None,
@@ -49,11 +49,15 @@ def evaluate(
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model")
     if run is not None and env is not None:
-        raise typer.BadParameter("--env goes with --model; a run is evaluated in the environment it was trained in")
+        from sami_train.envs.catalog import is_code
+
+        if not is_code(env):  # a run's own code is imported only if it is named here, too
+            raise typer.BadParameter("--env goes with --model; a run is evaluated in the environment it was trained in")
     if run is not None and out is not None:
         raise typer.BadParameter("--out goes with --model; a run keeps its evaluation in its own folder")
     from rich.console import Console
 
+    from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_train.cores import usable_cores
     from sami_train.envs.catalog import environment
@@ -73,6 +77,8 @@ def evaluate(
         from sami_train.runs.train import load_agent
 
         folder = RunFolder.open(run)
+        if env not in (None, trained := folder.config().env):
+            raise SamiError(f"{run} was trained in {trained!r} and is evaluated there; leave out --env {env}.")
         agent = load_agent(folder)
         source, spec = agent.policy.numpy_weights(), environment(agent.config.env)
     else:

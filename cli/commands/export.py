@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..model_file import MODEL_HELP, model_file
+from ..model_file import MODEL_HELP, OwnEnvironment, model_file
 
 AHEAD = "Looking ahead"
 """A panel of the help."""
@@ -25,6 +25,7 @@ def export(
         Path | None,
         typer.Option(help=f"{MODEL_HELP}, instead of a run: for --lookahead or --refit.", callback=model_file),
     ] = None,
+    env: OwnEnvironment = None,
     card: Annotated[
         bool, typer.Option(help="Also write NAME.md and NAME.png: how it was made, what it measured.")
     ] = True,

@@ -214,7 +214,7 @@ def run(
     if adapter is None:
         robots = {"adapter-config": adapter_config, "loop-hz": loop_hz, "fallback": fallback, "slower": slower}
         worlds.refuse_robot_options(robots)
-        model, spec = model_and_environment(model, env)
+        model, spec = model_and_environment(model, env, Admission(expect_sha256, trusted, rehearsed=False))
         mode = "rgb_array" if render == "gif" else render
         world = worlds.simulator(spec, tasks or "all", {**fixed, "crippled": worlds.parts(cripple), **named}, mode)
     else:

@@ -117,7 +117,7 @@ def train(
         raise typer.BadParameter(f"--dry-run is for a new run; what {resume} was told is in its config.json")
     from sami_runtime.errors import SamiError
     from sami_train.config.resolve import explain, parse_override
-    from sami_train.envs.catalog import environment
+    from sami_train.envs.catalog import by_name, environment
 
     if resume is None:
         overrides = dict(parse_override(text) for text in override or [])
@@ -160,16 +160,17 @@ def train(
         from sami_train.runs.train import resume as go_on
 
         agent = go_on(folder, steps=steps, show=not quiet, curves=watch)
+    named = by_name(agent.config.env)
     if agent.finished:
         measure = environment(agent.config.env).measure
         reached = measure.show(agent.task_record.mean(measure), coarse=True)
         print(f"trained {agent.num_timesteps:,} steps, {measure.name} while exploring {reached}. Next:")
-        print(f"  sami eval --run {folder}")
+        print(f"  sami eval --run {folder}{named}")
         if not agent.method.is_told:  # nobody tells a robot its task
-            print(f"  sami export --run {folder} --out {folder.name}.onnx")
+            print(f"  sami export --run {folder} --out {folder.name}.onnx{named}")
     else:
         print(f"stopped after {agent.num_timesteps:,} of {agent.config.steps:,} steps. Go on with:")
-        print(f"  sami train --resume {folder}")
+        print(f"  sami train --resume {folder}{named}")
         raise typer.Exit(130)
 
 

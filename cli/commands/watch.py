@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..model_file import OwnEnvironment
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -22,6 +24,7 @@ def watch(
         list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders that hold some, such as a sweep.")
     ],
     every: Annotated[float, typer.Option(min=0.1, metavar="S", help="How often the folders are read.")] = 2.0,
+    env: OwnEnvironment = None,
     once: Annotated[bool, typer.Option("--once", help="Show them as they are now, and end.")] = False,
 ) -> None:
     """Show success or return over the steps, in all and by task, until every run is over. Ctrl-C ends the looking only.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sami_runtime.errors import ArtifactError, SamiError
 from sami_runtime.model.artifact import Artifact, judge, read_bytes
-from sami_runtime.model.shipped import shipped_models
+from sami_runtime.model.shipped import is_shipped
 from sami_runtime.model.signature import require_signed, trusted_keys
 from sami_runtime.session.rehearsal import rehearse
 from sami_runtime.session.session import Session
@@ -59,7 +59,7 @@ class Admission:
         self.require_expected(path, data)
         self.require_trusted(path, data)
         artifact = judge(data, path)
-        if self.rehearsed and path.resolve() not in (each.resolve() for each in shipped_models().values()):
+        if self.rehearsed and not is_shipped(data):
             rehearse(artifact, provider)
         return artifact
 

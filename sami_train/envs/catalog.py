@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
+import shlex
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from gymnasium.envs.registration import registry
 
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.factories import load_named
+from sami_runtime.factories import load_named, require_named
 from sami_train.envs.mujoco.entries import MUJOCO
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda_mujoco.entry import PANDA_BOTH, PANDA_MUJOCO
@@ -37,11 +38,14 @@ def environment(name: str) -> EnvironmentSpec:
 
     Raises:
         UnknownName: there is none; lists those that there are.
-        SamiError: the module or file cannot be read, or holds something else.
+        SamiError: the module or file cannot be read, or holds something else; or it is code that no user named, see
+            `only_named`.
     """
     for spec in ENVIRONMENTS.values():
         if name in (spec.name, spec.id):
             return spec
+    if is_code(name):
+        require_named(name, "environment")
     key = (name, *_where(name))
     if key not in _of_users:
         spec = dataclasses.replace(_find(name), name=name)
@@ -50,6 +54,20 @@ def environment(name: str) -> EnvironmentSpec:
         make_known(spec)
         _of_users[key] = spec
     return _of_users[key]
+
+
+def is_code(name: str) -> bool:
+    """Whether a name is a path or MODULE:SPEC, which whoever wrote it chose, and not one that something installed has.
+
+    An entry point's may hold a colon, and nobody but the user installs one.
+    """
+    return (name.endswith(".toml") or ":" in name) and name not in {each.name for each in entry_points(group=GROUP)}
+
+
+def by_name(*names: str) -> str:
+    """Return the option that a command needs for runs in these environments: ` --env NAME`, or nothing."""
+    own = list(dict.fromkeys(name for name in names if is_code(name)))
+    return f" --env {shlex.quote(','.join(own))}" if own else ""
 
 
 def is_found(spec: EnvironmentSpec) -> bool:

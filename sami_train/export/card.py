@@ -10,7 +10,7 @@ from typing import Any
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.lookahead import Lookahead
 from sami_runtime.model.probe import Probe
-from sami_train.envs.catalog import environment
+from sami_train.envs.catalog import by_name, environment
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.tasks import label
 from sami_train.evaluation.paper import reported
@@ -30,6 +30,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
     """
     training = contract.training
     each = training["config"]["learning"].get("steps_per_draw", 1)
+    named = by_name(str(training["env"]))
     lines = [
         f"# {model.stem}",
         "",
@@ -43,11 +44,11 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         "```",
         shlex.join(run.facts["command"]),
         *(
-            f"sami train --resume {_trained_in(run)} --steps {each['to']}  # after {each['from']:,} steps"
+            f"sami train --resume {_trained_in(run)} --steps {each['to']}{named}  # after {each['from']:,} steps"
             for each in run.facts.get("extended", ())
         ),
-        f"sami eval --run {_trained_in(run)}",
-        f"sami export --run {_trained_in(run)} --out {model.as_posix()}{_options(contract)}",
+        f"sami eval --run {_trained_in(run)}{named}",
+        f"sami export --run {_trained_in(run)} --out {model.as_posix()}{named}{_options(contract)}",
         "```",
         "",
         f"at commit {training['commit']}{' with local changes' if training['dirty'] else ''}.",

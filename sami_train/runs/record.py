@@ -12,6 +12,7 @@ import numpy as np
 from sami_runtime.errors import SamiError
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
+from sami_train.envs.catalog import by_name
 from sami_train.files import read_json, read_json_lines
 from sami_train.runs.folder import RunError, RunFolder
 
@@ -119,6 +120,7 @@ class RunRecord:
 
     def how_to_evaluate(self, options: str = "") -> str:
         """Return the command that evaluates the run, with some options; of a line, also what brings it there."""
+        options += by_name(str(self.config.get("env")))
         if self.study is None:
             return f"sami eval --run {self.folder}{options}"
         return (

@@ -11,6 +11,7 @@ from sami_runtime.model.artifact import read_artifact
 from tests.cli.conftest import Trained, call, settings
 
 PENDULUM, TIPPING, STILL = (f"tests.making.own:{name}" for name in ("PENDULUM", "TIPPING", "STILL"))
+HERE = ("--env", PENDULUM)
 SMALL = {"collection__draws": 5, "network__hidden_size": 8, "exploration__warmup_steps": 120}
 
 
@@ -18,9 +19,9 @@ def trained_in(folder, patch, env, steps, *more, episodes=8, **changes):
     run, model = folder / "run", folder / "own.onnx"
     options = settings(**{**SMALL, **changes})
     assert call(patch, "train", "--env", env, "--steps", steps, *options, *more, "--out", run, "-q") == 0
-    assert call(patch, "eval", "--run", run, "--episodes", 2, "--workers", 1, "--json") == 0
+    assert call(patch, "eval", "--run", run, "--env", env, "--episodes", 2, "--workers", 1, "--json") == 0
     arguments = ("--atlas-episodes", episodes, "--seen-episodes", 6, "--no-card")
-    assert call(patch, "export", "--run", run, "--out", model, *arguments) == 0
+    assert call(patch, "export", "--run", run, "--env", env, "--out", model, *arguments) == 0
     return Trained(run, model)
 
 
@@ -47,34 +48,58 @@ def test_a_model_file_tells_the_environment_that_it_was_trained_in(pendulum):
 
 
 def test_it_runs_where_it_was_trained(sami, pendulum):
-    done = sami("run", "--model", pendulum.model, "--episodes", 2, "--fix", "length=0.75", "--json")
+    done = sami("run", "--model", pendulum.model, *HERE, "--episodes", 2, "--fix", "length=0.75", "--json")
     rows = [json.loads(line) for line in done.out.splitlines()]
     assert [(row["length"], row["steps"]) for row in rows] == [(0.75, 40)] * 2
-    assert "'lenght'. Did you mean 'length'?" in sami("run", "--model", pendulum.model, "--fix", "lenght=1").err
-    assert "--fix length is not NAME=VALUE" in sami("run", "--model", pendulum.model, "--fix", "length").err
+    assert "'lenght'. Did you mean 'length'?" in sami("run", "--model", pendulum.model, *HERE, "--fix", "lenght=1").err
+    assert "--fix length is not NAME=VALUE" in sami("run", "--model", pendulum.model, *HERE, "--fix", "length").err
     assert "--fix length=1 is for simulators" in sami("run", "--adapter", "a:b", "--fix", "length=1").err
 
 
 def test_its_dynamics_change_within_an_episode(sami, pendulum):
-    done = sami("adapt", "--model", pendulum.model, "--change", "mass=0.5:2,length=1@10", "--episodes", 2, "--json")
+    done = sami(
+        "adapt",
+        "--model",
+        pendulum.model,
+        "--env",
+        PENDULUM,
+        "--change",
+        "mass=0.5:2,length=1@10",
+        "--episodes",
+        2,
+        "--json",
+    )
     (change,) = json.loads(done.out)["changes"]
     assert (change["reached"], change["rows"][0]["success"]) == (2, None)
 
 
 def test_every_other_command_takes_it(sami, pendulum):
     model = shutil.copy(pendulum.model, Path.cwd())
-    assert "alarms in 8 fresh episodes per task" in sami("atlas", model, "--check", 8).out
-    done = sami("robustness", model, "--kinds", "latency", "--episodes", 1, "--json")
+    assert "alarms in 8 fresh episodes per task" in sami("atlas", model, *HERE, "--check", 8).out
+    done = sami("robustness", model, *HERE, "--kinds", "latency", "--episodes", 1, "--json")
     assert json.loads(done.out)["env"] == PENDULUM
-    again = sami("eval", "--model", model, "--tasks", "extreme", "--episodes", 2, "--json")
+    again = sami("eval", "--model", model, *HERE, "--tasks", "extreme", "--episodes", 2, "--json")
     assert json.loads(again.out)["tasks"][0]["task"] == {"mass": 3.0, "length": 1.0}
-    assert sami("bench", model, "--seconds", 0.05, "--json").code == 0
-    assert sami("compare", pendulum.run, "--out", "report").code == 0
+    assert sami("bench", model, *HERE, "--seconds", 0.05, "--json").code == 0
+    assert sami("compare", pendulum.run, "--env", PENDULUM, "--out", "report").code == 0
 
 
 def test_evaluation_does_not_depend_on_how_many_processes_share_it(sami, pendulum):
     one, two = (
-        sami("eval", "--model", pendulum.model, "--episodes", 13, "--workers", n, "--tasks", "training", "--json")
+        sami(
+            "eval",
+            "--model",
+            pendulum.model,
+            "--env",
+            PENDULUM,
+            "--episodes",
+            13,
+            "--workers",
+            n,
+            "--tasks",
+            "training",
+            "--json",
+        )
         for n in (1, 2)
     )
     assert json.loads(one.out)["tasks"] == json.loads(two.out)["tasks"]
@@ -91,10 +116,10 @@ def test_no_tasks_no_changes_and_early_ends_are_fine(sami, tipping):
     contract = read_artifact(tipping.model).contract
     assert contract.training["tasks"] == [{}]
     assert contract.evaluation["tasks"][0]["steps"] < 25, "episodes ended early"
-    assert sami("run", "--model", tipping.model, "--episodes", 1).code == 0
-    shown = sami("eval", "--model", tipping.model, "--episodes", 3)
+    assert sami("run", "--model", tipping.model, "--env", TIPPING, "--episodes", 1).code == 0
+    shown = sami("eval", "--model", tipping.model, "--env", TIPPING, "--episodes", 3)
     assert "the one" in shown.out
-    refused = sami("adapt", "--model", tipping.model, "--change", "mass=1:2@3")
+    refused = sami("adapt", "--model", tipping.model, "--env", TIPPING, "--change", "mass=1:2@3")
     assert f"environment '{TIPPING}' has no tasks, so there are no dynamics that could change" in refused.err
     refused = sami("train", "--env", TIPPING, "--method", "ccm", "--steps", 200, *settings(**SMALL), "-q")
     assert "CCM compares tasks with one another, and this environment draws from 1" in refused.err
@@ -102,19 +127,25 @@ def test_no_tasks_no_changes_and_early_ends_are_fine(sami, tipping):
 
 def test_success_is_counted_by_task_where_users_tell_it(sami, tmp_path, monkeypatch):
     trained = trained_in(tmp_path, monkeypatch, STILL, 200, collection__draws=2, episodes=20)
-    done = json.loads(sami("eval", "--run", trained.run, "--episodes", 2, "--workers", 2, "--json").out)
+    done = json.loads(sami("eval", "--run", trained.run, "--env", STILL, "--episodes", 2, "--workers", 2, "--json").out)
     assert len([row for row in done["tasks"] if row["task_set"] == "training"]) == 20
     assert set(done["sets"]["moderate"]) == {"success", "above_floor", "ret"}
-    refused = sami("adapt", "--model", trained.model, "--change", "wind=1:2@3")
+    refused = sami("adapt", "--model", trained.model, "--env", STILL, "--change", "wind=1:2@3")
     assert "has no set_dynamics, so its dynamics cannot change within an episode" in refused.err
 
 
 def test_a_model_whose_environment_is_not_here_says_to_name_one(sami, tmp_path, pendulum, rewritten_own):
     model = rewritten_own(pendulum.model, "elsewhere:PENDULUM")
     refused = sami("run", "--model", model)
-    assert "was trained in elsewhere:PENDULUM, which is not found here: elsewhere of elsewhere:PEND" in refused.err
+    assert "names the environment 'elsewhere:PENDULUM', which is code" in refused.err
+    assert "Add --env elsewhere:PENDULUM if you trust it; a model also runs in another environment" in refused.err
+    refused = sami("run", "--model", model, "--env", "elsewhere:PENDULUM")
+    assert "elsewhere of elsewhere:PENDULUM cannot be imported" in refused.err
+    model = rewritten_own(pendulum.model, "elsewhere")
+    refused = sami("run", "--model", model)
+    assert "was trained in elsewhere, which is not found here" in refused.err
     assert "or name an environment with the same signals with --env" in refused.err
-    assert sami("run", "--model", model, "--env", PENDULUM, "--episodes", 1, "--steps", 2).code == 0
+    assert sami("run", "--model", model, *HERE, "--episodes", 1, "--steps", 2).code == 0
 
 
 def test_a_module_in_the_folder_that_one_is_in_is_enough(sami):

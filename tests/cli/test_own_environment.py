@@ -31,16 +31,18 @@ def test_an_example_trains_and_its_policy_runs(example, sami, small):
     assert (done.code, done.err.count("Traceback")) == (0, 0), done.err
     assert json.loads(Path("run/config.json").read_text())["env"] == env
 
-    done = sami("eval", "--run", "run", "--episodes", 1, "--workers", 1, "--tasks", "moderate")
+    done = sami("eval", "--run", "run", "--env", env, "--episodes", 1, "--workers", 1, "--tasks", "moderate")
     assert (done.code, feature in done.out) == (0, True), done.err
 
-    done = sami("export", "--run", "run", "--out", "mine.onnx", "--atlas-episodes", 0, "--seen-episodes", 0)
+    done = sami(
+        "export", "--run", "run", "--env", env, "--out", "mine.onnx", "--atlas-episodes", 0, "--seen-episodes", 0
+    )
     assert done.code == 0, done.err
     assert sami("verify", "mine.onnx").code == 0
     contract = Session.load("mine.onnx").contract
     assert sizes.items() <= {signal.name: signal.size for signal in contract.observation}.items()
     assert contract.training["env"] == env
 
-    done = sami("run", "--model", "mine.onnx", "--episodes", 1, "--seed", 1)
+    done = sami("run", "--model", "mine.onnx", "--env", env, "--episodes", 1, "--seed", 1)
     assert done.code == 0, done.err
     assert feature in done.out

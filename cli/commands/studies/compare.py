@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...model_file import OwnEnvironment
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -24,6 +26,7 @@ def compare(
     by: Annotated[
         str | None, typer.Option(metavar="KEY", help="Config key to draw curves against, e.g. contrast.trajectories.")
     ] = None,
+    env: OwnEnvironment = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier report in --out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...model_file import OwnEnvironment
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -26,6 +28,7 @@ def contrast(
         typer.Option("--set", metavar="KEY=VALUE", help="Change the run's contrast, e.g. contrast.trajectories=256."),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the result as JSON.")] = None,
+    env: OwnEnvironment = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Print what a contrastive loss can reach: alone, on what a run had collected early, halfway and in the end."""

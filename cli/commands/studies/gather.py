@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from ...model_file import OwnEnvironment
 from .compare import RUNS
 
 
 def gather(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help=RUNS)],
     out: Annotated[Path, typer.Option(help="File to write, STUDY/runs.jsonl.")],
+    env: OwnEnvironment = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Gather the results of runs in one file, a line each, that git can hold and `sami compare` reads."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...model_file import OwnEnvironment
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -26,6 +28,7 @@ def skills(
             "NAME.json.",
         ),
     ],
+    env: OwnEnvironment = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Show the share of episodes by skill in each task: a row each mass, a column each friction; runs by method.

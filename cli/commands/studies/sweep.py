@@ -71,6 +71,8 @@ def sweep(
     given = {name for name in OF_THE_GRID if context.get_parameter_source(name).name == "COMMANDLINE"}  # type: ignore[union-attr]
     if (resume is None) == (out is None):
         raise typer.BadParameter("give either --out or --resume")
+    if resume is not None:
+        given -= {"env"}  # which says that the sweep's own environments may be imported
     if resume is not None and given:
         names = ", ".join(sorted("--set" if name == "override" else f"--{name}" for name in given))
         raise typer.BadParameter(f"--resume takes the grid from the sweep's folder; leave out {names}")
@@ -79,6 +81,7 @@ def sweep(
         raise typer.BadParameter("--seeds-per-device is of this machine's GPUs, instead of --jobs, --slurm and --ray")
     from rich.console import Console
 
+    from sami_train.envs.catalog import by_name
     from sami_train.studies.sweep.sweep import Sweep
 
     if resume is not None:
@@ -105,7 +108,8 @@ def sweep(
             print(f"{len(this.rows)} cells, {this.count('done')} of them done")
         return
     where = " --slurm" if slurm else f" --ray {ray}" if ray else ""
-    again = f"sami sweep --resume {this.path}{where}"
+    own = by_name(*(row.cell.config.env for row in this.rows))
+    again = f"sami sweep --resume {this.path}{where}{own}"
     for row in this.rows:
         if row.state == "failed":
             live.print(f"{row.cell.name} failed: {row.reason}\n  log: {row.log}", markup=False, soft_wrap=True)

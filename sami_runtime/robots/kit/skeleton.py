@@ -49,14 +49,15 @@ def skeleton(contract: Contract, module: str, model: str) -> str:
         model: How the model is named on the command line.
     """
     name = "".join(part.capitalize() for part in module.split("_"))
+    name = name if name.isidentifier() and not keyword.iskeyword(name) else "Arm"
     observation = "\n".join(_indented(_signal(signal, contract.seen) + ",", 4) for signal in contract.observation)
     return _TEMPLATE.format(
         module=module,
-        model=model,
+        model=_escaped(model),
         policy=contract.name,
         rate=f"{contract.rate_hz:g}",
         steps=contract.episode_steps,
-        sheet=_sheet(contract),
+        sheet="\n".join(map(_escaped, _sheet(contract))),
         numbers=_numbers(contract),
         observation=observation,
         action=_signal(contract.action, None),
@@ -68,20 +69,22 @@ def skeleton(contract: Contract, module: str, model: str) -> str:
     )
 
 
-def _sheet(contract: Contract) -> str:
+def _sheet(contract: Contract) -> list[str]:
+    """Return lines of text."""
     sheet = contract.sheet
     if sheet is None:
-        return (
+        return [
             "The model does not tell frame and home pose; `sami describe` adds them where its environment knows them."
-        )
+        ]
     lines = [f"Frame: {sheet.frame}.", f"Home: {sheet.home}.", *([f"Gains: {sheet.gains}."] if sheet.gains else [])]
-    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines)
+    return [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="    ")]
 
 
 def _numbers(contract: Contract) -> str:
     if contract.sheet is None or not contract.sheet.numbers:
         return "NUMBERS = {}"
-    rows = (f'    "{name}": {each.values!r},  # {each.unit}' for name, each in contract.sheet.numbers.items())
+    numbers = contract.sheet.numbers.items()
+    rows = (f"    {_string(name)}: {each.values!r},  # {_escaped(each.unit)}" for name, each in numbers)
     return "\n".join(["NUMBERS = {", *rows, "}"])
 
 
@@ -139,26 +142,43 @@ def _listed(signal: Signal) -> str:
 
 
 def _put(signal: Signal) -> str:
-    line = f'        self.latest.put(measured, {signal.name}=message["{signal.name}"])'
-    return f"{line}  # {_listed(signal)}"[: WIDTH + 10]
+    value = f"message[{_string(signal.name)}]"
+    reserved = keyword.iskeyword(signal.name)
+    by_name = f"**{{{_string(signal.name)}: {value}}}" if reserved else f"{signal.name}={value}"
+    line = f"        self.latest.put(measured, {by_name})"
+    return f"{line}  # {_escaped(_listed(signal))}"[: max(WIDTH + 10, len(line))]
 
 
 def _quoted(text: str, indent: int) -> str:
     """Return a string's source, over several lines where it is long; `indent` is that of the line it stands in."""
     if len(text) <= WIDTH - indent - 12:
         return _string(text)
-    parts = textwrap.wrap(text, WIDTH - indent - 8, drop_whitespace=False, break_long_words=False)
+    parts = textwrap.wrap(
+        text,
+        WIDTH - indent - 8,
+        expand_tabs=False,
+        replace_whitespace=False,
+        drop_whitespace=False,
+        break_long_words=False,
+    )
     inner, outer = " " * (indent + 4), " " * indent
     return "\n".join(["(", *(inner + _string(part) for part in parts), outer + ")"])
 
 
 def _string(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    return f'"{_escaped(text)}"'
+
+
+def _escaped(text: str) -> str:
+    """Return a model file's text so that it stays within double quotes, or within a line of comment.
+
+    All text of a file passes here, so that no file writes code.
+    """
+    return "".join(f"\\{each}" if each in '\\"' else each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _commented(text: str, indent: int) -> str:
-    return textwrap.fill(" ".join(text.split()), WIDTH - indent, initial_indent="# ", subsequent_indent="# ")
+    return textwrap.fill(_escaped(" ".join(text.split())), WIDTH - indent, initial_indent="# ", subsequent_indent="# ")
 
 
 def _indented(text: str, by: int) -> str:

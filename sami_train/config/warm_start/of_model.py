@@ -49,7 +49,7 @@ def weights_of_model(path: Path) -> Weights:
     mean, deviation = (arrays[f"features.{name}"].astype(np.float64) for name in ("mean", "scale"))
     arrays["features.running_mean"], arrays["features.count"] = mean, np.array(float(max(1, steps)))
     arrays["features.running_m2"] = deviation**-2.0 * max(1, steps)
-    spec = environment(config["env"])
+    spec = environment(str(config["env"]))
     observation = {signal.name: signal.size for signal in contract.observation}
     if difference := unlike(observation, contract.action.size, spec):
         raise SamiError(f"{path} has other signals than its environment {spec.name!r} has today: {difference}.")

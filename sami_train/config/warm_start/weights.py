@@ -18,6 +18,10 @@ from sami_runtime.errors import SamiError
 WEIGHTS_VERSION = 1
 METADATA = "sami.weights"
 """The key of the file's metadata that holds its header."""
+DTYPES = ("F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "BOOL")
+"""Types of tensors, as safetensors calls them, that NumPy has."""
+MOST_AXES, LONGEST_AXIS = 8, 2**31
+"""Limits of a tensor's shape, well within NumPy's; tensors of a policy have at most three axes."""
 CRITIC = "critic."
 """What the names of the critics' tensors begin with."""
 
@@ -74,7 +78,10 @@ def read_weights(path: Path) -> Weights:
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get(METADATA)
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no dictionary
+            names = list(file.keys())
+            for name in names:
+                _require_readable(path, name, file.get_slice(name))
+            arrays = {name: file.get_tensor(name) for name in names}
     except (OSError, safetensors.SafetensorError) as error:
         raise SamiError(f"{path} cannot be read as weights: {error}. Copy it again, or export it again.") from error
     if text is None:
@@ -87,6 +94,26 @@ def read_weights(path: Path) -> Weights:
     if header.version != WEIGHTS_VERSION:
         raise SamiError(f"{path} has weights of version {header.version}; this sami reads version {WEIGHTS_VERSION}.")
     return Weights(header, arrays)
+
+
+def _require_readable(path: Path, name: str, tensor: Any) -> None:
+    """Check that NumPy can hold a tensor, before it is read.
+
+    Raises:
+        SamiError: it cannot.
+    """
+    dtype, shape = tensor.get_dtype(), tensor.get_shape()
+    if dtype not in DTYPES:
+        raise SamiError(
+            f"{path} has tensor {name!r} of type {dtype}, which is not read; valid are {', '.join(DTYPES)}. Save it "
+            "as F32."
+        )
+    if len(shape) > MOST_AXES or max(shape, default=0) > LONGEST_AXIS:
+        shown = f"{len(shape)} axes, the longest of {max(shape)}"
+        raise SamiError(
+            f"{path} has tensor {name!r} with {shown}; at most {MOST_AXES} axes of {LONGEST_AXIS} are read. Give a "
+            "file that sami train or export wrote."
+        )
 
 
 def sha256_of(path: Path) -> str:

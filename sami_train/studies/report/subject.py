@@ -52,14 +52,15 @@ class Subject:
         """
         contract = read_artifact(path).contract
         training = contract.training
-        evaluation = None if contract.evaluation is None else Evaluation.from_dict(contract.evaluation)
+        measured = contract.evaluation
+        here = measured is not None and measured.get("env") == spec.name
         return cls(
             name=path.stem,
             spec=spec,
             method=str(training.get("method", "unknown method")),
             seed=training.get("seed"),
             steps=training.get("steps"),
-            evaluation=evaluation if evaluation and evaluation.env == spec.name else None,
+            evaluation=Evaluation.from_dict(measured) if measured is not None and here else None,
             model=path,
             contract=contract,
         )

@@ -7,6 +7,7 @@ import pytest
 from sami_runtime import ManualClock, Run
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import ArtifactError, SamiError
+from sami_runtime.model.artifact import read_bytes
 from sami_runtime.model.shipped import shipped_models
 from sami_runtime.model.signature import new_key, sign
 from sami_runtime.session import admission as module
@@ -53,13 +54,31 @@ def test_only_files_of_trusted_people_are_let_in(path, keys, tmp_path, tried):
     trusting.load(path)
 
 
-def test_shipped_models_are_not_tried_and_copies_of_them_elsewhere_are(tmp_path, tried):
+def test_the_bytes_of_shipped_models_are_not_tried_and_a_shipped_name_with_other_bytes_is(tmp_path, tried):
     shipped = shipped_models()["panda-satesac"]
     Admission().admit(shipped)
     copy = tmp_path / "panda-satesac.onnx"
     copy.write_bytes(shipped.read_bytes())
     Admission().admit(copy)
+    assert tried == []
+    copy.write_bytes(shipped.read_bytes() + b"\x72\x00")  # an empty entry of metadata
+    Admission().admit(copy)
     assert tried == [copy]
+
+
+def test_a_link_that_is_turned_while_a_file_is_read_hides_nothing(path, tmp_path, tried, monkeypatch):
+    shipped, link = shipped_models()["panda-satesac"], tmp_path / "link.onnx"
+    link.symlink_to(path)
+
+    def read_and_turn(named):
+        data = read_bytes(named)
+        named.unlink()
+        named.symlink_to(shipped)
+        return data
+
+    monkeypatch.setattr("sami_runtime.session.admission.read_bytes", read_and_turn)
+    artifact = Admission().admit(link)
+    assert (tried, artifact.model_bytes) == ([link], path.read_bytes())
 
 
 def test_a_file_that_is_swapped_in_is_let_in_by_the_same_rules(make, path, keys, arm, tmp_path, tried):

@@ -1,5 +1,6 @@
 """The beginning of an adapter: it declares what the model needs, keeps what can be kept, and says what remains."""
 
+import ast
 import importlib.util
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from sami_runtime.checks.check_adapter import check_adapter
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.data_sheet import DataSheet, Quantity
 from sami_runtime.model.shipped import shipped_models
 from sami_runtime.robots.kit.skeleton import skeleton, write_skeleton
+from sami_runtime.signals import Moves
 
 MODELS = shipped_models()
 
@@ -105,3 +108,85 @@ def test_a_name_that_cannot_be_imported_and_a_file_that_is_there_are_refused(tmp
     assert loaded(tmp_path / "mine.py").Mine
     with pytest.raises(SamiError, match="cannot be written"):
         write_skeleton(contract, tmp_path / "nowhere" / "mine.py", "model.onnx")
+
+
+HOSTILE = (
+    '"""\n; open("ran", "w"); """',
+    "'''\nraise SystemExit\n'''",
+    '"); open("ran", "w"); ("',
+    "\\",
+    '\\"\\',
+    "a\nraise SystemExit",
+    "a\rraise SystemExit",
+    "a\x0craise SystemExit",
+    "a\u2028raise SystemExit",
+    "a\u2029raise SystemExit",
+    "a\x85raise SystemExit",
+    "a\x1craise SystemExit",
+    "a\x00b",
+    "\u202eraise\u2066",
+    "{model} {0} {{ }} %s",
+    "N \\N{DIGIT ONE} \\x41 \\u0041 \\",
+    " # noqa \t ",
+    "x" * 300 + '"\n' + "y " * 200 + "\\",
+)
+"""Texts that a model file may hold where a name, a unit or a description is expected."""
+
+
+def with_text(contract, text):
+    """Return a contract with this in each of its fields of text, and in names that are none of Python's."""
+
+    def element(number):
+        return f"{text}{number}"
+
+    def signal(each, **more):
+        elements = tuple(map(element, range(each.size)))
+        return each.model_copy(update={"unit": text, "elements": elements, "meaning": text, **more})
+
+    moves = {element(0): Moves(element=text, scale=0.5)}
+    sheet = DataSheet(frame=text, home=text, gains=text, numbers={text: Quantity(unit=text, values=(1.0,))})
+    return contract.model_copy(
+        update={
+            "observation": tuple(map(signal, contract.observation)),
+            "action": signal(contract.action, moves=moves),
+            "sheet": sheet,
+        }
+    )
+
+
+def shape(source):
+    """Return the syntax tree of a source with all of its strings taken out."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node.value = ""
+    return ast.dump(tree)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_of_a_model_file_becomes_code(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    contract = with_text(read_artifact(MODELS["panda-satesac"]).contract, text)
+    harmless = with_text(contract, "harmless")
+    source = skeleton(contract, "my_arm", text)
+    assert shape(source) == shape(skeleton(harmless, "my_arm", "harmless"))
+    write_skeleton(contract, tmp_path / "my_arm.py", text)
+    module = loaded(tmp_path / "my_arm.py")
+    assert (contract.observation, contract.action) == (module.OBSERVATION, module.ACTION), "and none of it is lost"
+    assert list(tmp_path.glob("ran")) == []
+
+
+@pytest.mark.parametrize("name", ["class", "None", "measured", "self", "print"])
+def test_a_signal_of_any_name_gives_a_module_that_can_be_imported(name, tmp_path):
+    contract = read_artifact(MODELS["panda-satesac"]).contract
+    first, *others = contract.observation
+    contract = contract.model_copy(update={"observation": (first.model_copy(update={"name": name}), *others)})
+    write_skeleton(contract, tmp_path / "my_arm.py", "model.onnx")
+    module = loaded(tmp_path / "my_arm.py")
+    assert module.OBSERVATION[0].name == name
+
+
+@pytest.mark.parametrize("stem", ["_", "none", "_1", "true"])
+def test_a_module_of_any_name_has_a_class_that_python_takes(stem, tmp_path):
+    write_skeleton(read_artifact(MODELS["panda-satesac"]).contract, tmp_path / f"{stem}.py", "model.onnx")
+    assert loaded(tmp_path / f"{stem}.py").make

@@ -1,5 +1,8 @@
 """Weights of a policy: what a model file holds comes back whole, and what does not fit is refused by name."""
 
+import json
+import struct
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -163,3 +166,48 @@ def test_a_run_a_checkpoint_a_file_and_a_model_can_be_named(tmp_path):
         weights_file("hopper-satsac")
     with pytest.raises(SamiError, match=r"holds no weights\.safetensors"):
         weights_file(str(tmp_path))
+
+
+def headed(path, name, dtype, shape, size):
+    """Write a safetensors file of one tensor as its header says, with so many bytes of 0."""
+    header = json.dumps({name: {"dtype": dtype, "shape": shape, "data_offsets": [0, size]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(size))
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F4", "C64"])
+def test_a_type_that_numpy_lacks_is_refused_by_its_name(dtype, tmp_path):
+    size = {"BF16": 2, "F4": 0.5, "C64": 8}.get(dtype, 1)
+    path = headed(tmp_path / "a.safetensors", "actor.mean", dtype, [2, 4], int(8 * size))
+    with pytest.raises(SamiError, match=rf"'actor.mean' of type {dtype}, which is not read; valid are F16, F32"):
+        read_weights(path)
+
+
+@pytest.mark.parametrize("shape", [[1] * 65, [1] * 9, [0, 2**40]])
+def test_a_shape_that_no_policy_has_is_refused_with_its_size(shape, tmp_path):
+    path = headed(tmp_path / "a.safetensors", "actor.mean", "F32", shape, 0 if 0 in shape else 4)
+    with pytest.raises(SamiError, match=rf"with {len(shape)} axes, the longest of {max(shape)}; at most 8 axes of"):
+        read_weights(path)
+
+
+def test_mutated_headers_of_weights_are_read_or_refused_in_one_line(tmp_path, file):
+    whole, path, draw = file.read_bytes(), tmp_path / "a.safetensors", np.random.default_rng(0)
+    (length,) = struct.unpack("<Q", whole[:8])
+    refused = []
+    for _ in range(2_000):
+        data = bytearray(whole)
+        for at in draw.integers(8 + length, size=draw.integers(1, 4)):
+            kind = draw.integers(3)
+            if kind == 0:
+                data[at] = draw.integers(256)
+            elif kind == 1:
+                del data[at : at + draw.integers(1, 9)]
+            else:
+                data[at:at] = bytes(draw.choice(list(b'0123456789[]{},:"-.eE'), 3).tolist())
+        path.write_bytes(data)
+        try:
+            read_weights(path)
+        except SamiError as error:
+            refused.append(str(error))
+    assert len(refused) > 1_000
+    assert not [message for message in refused if "\n" in message]

@@ -1,5 +1,6 @@
 """The page holds all that it shows, and says what it lacks."""
 
+import html
 import importlib.util
 import json
 import re
@@ -12,7 +13,7 @@ pytest.importorskip("jinja2")
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
-from sami_train.studies.report.html import in_script
+from sami_train.studies.report.html import Head, in_script, render
 from sami_train.studies.report.parts import PARTS, Wishes, find_robustness
 from sami_train.studies.report.subject import Subject, require_alike, together
 from sami_train.studies.report.write import check_out, write_report
@@ -119,3 +120,25 @@ def test_robustness_is_taken_of_the_same_weights_alone():
 def test_words_of_a_user_end_no_script():
     assert "</script" not in in_script({"name": "</script><script>alert(1)</script>"})
     assert json.loads(in_script({"a": "<b>"})) == {"a": "<b>"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "@@LIBRARY@@",
+        "@@CHARTS@@",
+        "<script>@@LIBRARY@@</script>",
+        '<script type="application/json" id="charts">@@CHARTS@@</script>',
+        "</title><script>1</script>",
+        "{{ 7 * 7 }}{% for %}",
+        "\\g<0>\\1$&",
+    ],
+)
+def test_a_run_of_any_name_leaves_the_page_as_it_is(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("vl_convert.javascript_bundle", lambda _: "the library")
+
+    def page(title):
+        head = Head(title, title, {}, {title: {"run": title}}, {"command": title}, [title])
+        return render(head, [], tmp_path)
+
+    assert page(name) == page("NAMED").replace("NAMED", html.escape(name).replace("&quot;", "&#34;"))

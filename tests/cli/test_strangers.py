@@ -1,0 +1,172 @@
+"""No stranger's code runs: every command on files that name an environment whose code would leave a marker."""
+
+import json
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from sami_cli.app import PANELS
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.contract import Contract
+from sami_runtime.model.shipped import shipped_models
+from sami_train.config.warm_start.find import WEIGHTS_FILE, weights_file
+from sami_train.config.warm_start.weights import Weights, read_weights, write_weights
+from sami_train.envs.catalog import environment
+from sami_train.export.model_file import write_model
+from sami_train.studies.sweep.study import find_runs, write_study
+from tests.cli.conftest import call
+from tests.making.made_runs import made_run
+
+CODE = "from pathlib import Path\nPath({marker!r}).touch()\n"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_environment" / "my_robot"
+MEASURED = Path(__file__).parents[2] / "results" / "panda-robustness" / "robustness.json"
+SHIPPED = shipped_models()["panda-satesac"]
+
+
+def named_in(path, env):
+    """Let a JSON file name another environment, wherever it names one."""
+    path.write_text(path.read_text().replace('"panda"', json.dumps(env)))
+
+
+def made(folder, env):
+    """Files of every kind that name an environment."""
+    contract = read_artifact(SHIPPED).contract
+    text = contract.dumps()
+    for written in ('"env":"panda"', '"env": "panda"'):
+        text = text.replace(written, f'"env": {json.dumps(env)}')
+    assert Contract.parse(text, "text").training["env"] == env
+    write_model(folder / "model.onnx", onnx.load(SHIPPED), Contract.parse(text, "text"))
+    with pytest.MonkeyPatch.context() as patch:
+        options = ("--env", "panda", "--episodes", 1, "--steps", 30, "--seed", 0, "--json")
+        assert call(patch, "run", "--model", folder / "model.onnx", *options, "--record", folder / "run.mcap") == 0
+    weights = read_weights(weights_file("panda-satesac"))
+    header = weights.header.model_copy(update={"env": env})
+    write_weights(folder / WEIGHTS_FILE, Weights(header, weights.arrays))
+    run = made_run(folder / "run")
+    write_study(folder / "study" / "runs.jsonl", find_runs([run]))
+    (folder / "evaluation.json").write_text((run / "evaluation.json").read_text())
+    (folder / "sweep").mkdir()
+    axes = {"env": ["panda"], "method": ["satesac"], "seed": [0], "preset": ["fast-cpu"]}
+    sweep = {"version": 1, "axes": axes, "unnamed": {}, "episodes": 1}
+    (folder / "sweep" / "sweep.json").write_text(json.dumps(sweep))
+    (folder / "points.json").write_text(MEASURED.read_text())
+    for path in (*folder.rglob("*.json"), folder / "study" / "runs.jsonl"):
+        named_in(path, env)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["module", "robot"])
+def strange(request, panda, tmp_path_factory):
+    """(folder of the files, the name in them, marker of its code)."""
+    folder = tmp_path_factory.mktemp("strange")
+    marker = folder / "it_ran"
+    (folder / "stranger.py").write_text(CODE.format(marker=str(marker)))
+    described = EXAMPLE.with_suffix(".toml").read_text().partition("[[reward]]")[0]
+    (folder / "robot.toml").write_text('reward = "stranger:REWARD"\n' + described)
+    (folder / "my_robot.xml").write_text(EXAMPLE.with_suffix(".xml").read_text())
+    env = "stranger:ENV" if request.param == "module" else str(folder / "robot.toml")
+    return made(folder, env), env, marker
+
+
+KEPT = ("--out", "out", "--force")
+ASKING = {
+    "train": [("--init", "model.onnx", "-q"), ("--init", WEIGHTS_FILE, "-q"), ("--resume", "run", "-q")],
+    "sweep": [("--resume", "sweep", "--dry-run")],
+    "watch": [("run", "--once")],
+    "eval": [("--model", "model.onnx", "--episodes", 1), ("--run", "run")],
+    "robustness": [("model.onnx", "--episodes", 1), ("--read", "points.json")],
+    "compare": [("run",), ("study",)],
+    "adapt": [("--model", "model.onnx", "--change", "mass=1:2@3", "--episodes", 1)],
+    "report": [("model.onnx", *KEPT), ("run", *KEPT), ("study", *KEPT)],
+    "skills": [("run",), ("study",), ("evaluation.json",)],
+    "export": [("--model", "model.onnx", "--lookahead", 2, "--out", "o.onnx")],
+    "atlas": [("model.onnx", "--check", 1), ("model.onnx", "--force")],
+    "probe": [("model.onnx", "--out", "out.onnx")],
+    "describe": [("model.onnx", "--force")],
+    "run": [("--model", "model.onnx")],
+    "fit-gap": [("run.mcap",)],
+}
+"""What each command that needs an environment is given."""
+NEVER = {
+    "gather": [("run", *KEPT[:1], "out.d/runs.jsonl", "--force"), ("study", *KEPT[:1], "out.d/runs.jsonl", "--force")],
+    "contrast": [("run",)],
+    "export": [("--run", "run", "--out", "o.onnx")],
+    "inspect": [("model.onnx",)],
+    "verify": [("model.onnx",)],
+    "sign": [("model.onnx", "--new-key", "ada.key")],
+    "models": [()],
+    "run": [
+        ("--model", "model.onnx", "--trusted", "keys.pub"),
+        ("--model", "model.onnx", "--expect-sha256", "0" * 64),
+        ("--model", "panda-satesac", "--shadow", "model.onnx", "--episodes", 1, "--steps", 2),
+    ],
+    "new-adapter": [("--model", "model.onnx", "--out", "out.py", "--force")],
+    "check-adapter": [("nowhere:arm", "--model", "model.onnx")],
+    "replay": [("run.mcap", "--model", "model.onnx"), ("run.mcap",)],
+    "convert": [("run.mcap", "--csv", "out.csv")],
+    "view": [("run.mcap", "--no-open", "--out", "out.html")],
+    "bench": [("model.onnx", "--seconds", 0.05), ("model.onnx", "--run", "run", "--seconds", 0.05)],
+    "doctor": [()],
+}
+"""What each command is given that does without one, or is refused before it needs one."""
+
+
+@pytest.fixture
+def here(strange, monkeypatch, capfd):
+    """Calls `sami` in the folder of the files, and tells whether the stranger's code ran; nothing is remembered."""
+    folder, _, marker = strange
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def run(*arguments):
+        marker.unlink(missing_ok=True)
+        sys.modules.pop("stranger", None)
+        capfd.readouterr()
+        code = call(monkeypatch, *arguments)
+        return code, capfd.readouterr().err, marker.exists()
+
+    return run
+
+
+def test_every_command_is_tried():
+    assert {name for commands in PANELS.values() for name in commands} == {*ASKING, *NEVER}
+
+
+@pytest.mark.parametrize("command", ASKING)
+def test_an_environment_that_only_a_file_names_is_imported_once_the_user_names_it(command, here, strange):
+    _, env, _ = strange
+    for arguments in ASKING[command]:
+        code, err, ran = here(command, *arguments)
+        assert (code, ran) == (1, False), arguments
+        assert f"names the environment {env!r}, which is code" in err
+        assert f"Add --env {env} if you trust it" in err
+        assert err.count("\n") == 1
+        code, err, ran = here(command, *arguments, "--env", env)
+        assert (code, ran) == (1, True), (arguments, err)
+
+
+@pytest.mark.parametrize("command", NEVER)
+def test_no_other_command_imports_it(command, here):
+    for arguments in NEVER[command]:
+        _, err, ran = here(command, *arguments)
+        assert not ran, arguments
+        assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("rule", [("--trusted", "ada.pub"), ("--expect-sha256", "0" * 64)])
+def test_a_model_that_is_refused_has_nothing_imported_even_where_the_user_names_it(rule, here, strange):
+    Path("ada.pub").write_text(f"{'a' * 64} Ada\n")
+    code, err, ran = here("run", "--model", "model.onnx", *rule, "--env", strange[1])
+    assert (code, ran) == (1, False), err
+    assert " is signed by " in err or "is not signed" in err or "expected 000" in err
+
+
+def test_a_program_names_what_it_imports_itself(here, strange):
+    _, env, marker = strange
+    here("doctor")
+    with pytest.raises((SamiError, UnknownName)):
+        environment(env)
+    assert marker.exists(), "the rule of a command ends with it"
