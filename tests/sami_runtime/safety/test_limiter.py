@@ -116,9 +116,9 @@ def test_a_blend_goes_out_from_where_the_robot_was_when_it_began(make):
 
 
 def test_limits_that_meet_are_named_in_their_order(gate):
-    armed = gate(rest=0.0, blend_in_s=4 * PERIOD, high=0.25, rate={"fx": 2.0}, acceleration=1.0)
+    armed = gate(rest=0.0, blend_in_s=4 * PERIOD, high=0.25, rate={"fx": 0.05}, acceleration=2.0)
     _, limited = drive(armed, [(1.0, 1.0)] * 3, PERIOD * np.arange(3))
-    assert limited[2] == ("blend-in", "bounds fx", "bounds fy", "rate fx", "acceleration fx", "acceleration fy")
+    assert limited[2] == ("blend-in", "bounds fx", "bounds fy", "acceleration fx", "acceleration fy", "rate fx")
 
 
 def test_a_step_that_is_allowed_is_given_back_to_the_last_bit():
