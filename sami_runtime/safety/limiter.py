@@ -142,9 +142,12 @@ class Bounds:
         """Cut an action at the bounds."""
         return action.clip(self._low, self._high)
 
-    def cut_step(self, action: Array, start: Array) -> Array:
+    def cut_step(self, action: Array, start: Float64) -> Array:
         """Cut an action (A,) at the bounds, and one that starts (A,) beyond them where it would lead further out."""
-        return action.clip(np.minimum(self._low, start), np.maximum(self._high, start))
+        cut = self.cut(action)
+        if cut.tobytes() == action.tobytes():
+            return action
+        return action.clip(np.minimum(self._low, start), np.maximum(self._high, start)).astype(np.float32)
 
     def far_out(self, start: Array) -> NDArray[np.bool_]:
         """Return where (A,) a start (A,) is beyond the bounds by more than a sensor's noise."""
@@ -222,14 +225,16 @@ def named(limit: str, where: NDArray[np.bool_], elements: tuple[str, ...]) -> tu
     return tuple(f"{limit} {elements[at]}" for at in np.flatnonzero(where))
 
 
-def rounded_down(start: Array, step: Float64) -> Array:
-    """Return where a step (A,) leads from a start (A,), in float32 and never further than the step.
+def rounded_down(start: Float64, step: Float64) -> Array:
+    """Return where a step (A,) leads from a start (A,), itself a float32, in float32 and never further than the step.
 
     An element whose step is smaller than the distance to the next float32 stands still: at 1e5, that is 0.008.
     """
     end = (start + step).astype(np.float32)
-    beyond = np.abs(end.astype(np.float64) - start) > np.abs(step)
-    return np.where(beyond, np.nextafter(end, start), end)
+    beyond = np.abs(end - start) > np.abs(step)
+    if 1 not in beyond.tobytes():
+        return end
+    return np.where(beyond, np.nextafter(end, start.astype(np.float32)), end)
 
 
 class Limiter:
@@ -294,8 +299,9 @@ class Limiter:
             if start is not None:
                 least = SHORTEST_PERIODS * self._period
                 step = action.astype(np.float64) - start
-                # Over a shorter time, the speed before it fills up the rest.
-                self._speed = (step + self._speed_at(now) * max(least - elapsed, 0.0)) / max(elapsed, least)
+                if elapsed < least:  # the speed before it fills up the rest
+                    step += self._speed_at(now) * (least - elapsed)
+                self._speed = step / max(elapsed, least)
         self._written, self._written_at = action, now
         return elapsed
 
@@ -311,21 +317,21 @@ class Limiter:
         """Go as far towards a target (A,) as one write may."""
         if self._rate is None and not self._accelerates:
             return Shaped(target, limited_by)
-        start = self._rest.require() if self._written is None else self._written
-        elapsed = self._elapsed(now)
-        from_, action = start.astype(np.float64), target
+        start = (self._rest.require() if self._written is None else self._written).astype(np.float64)
+        elapsed, action = self._elapsed(now), target
         if self._accelerates:
-            move = Move(target.astype(np.float64) - from_, self._speed_at(now), elapsed)
+            move = Move(target - start, self._speed_at(now), elapsed)
             step = self._acceleration.limit(move.way, move)
-            if names := named(self._acceleration.name, step != move.way, self._elements):
-                stepped = np.where(step != move.way, (from_ + step).astype(np.float32), target)
-                action, limited_by = self._bounds.cut_step(stepped, start), limited_by + names
+            cut = step != move.way
+            if names := named(self._acceleration.name, cut, self._elements):
+                action, limited_by = np.where(cut, (start + step).astype(np.float32), target), limited_by + names
+                action = self._bounds.cut_step(action, start)
                 if self._workspace is not None:
                     action, names = self._kept(action, elapsed)
                     limited_by += tuple(name for name in names if name not in limited_by)
         if self._rate is None:
             return Shaped(action, limited_by)
-        way = action.astype(np.float64) - from_
+        way = action - start
         step = self._rate.limit(way, Move(way, self._speed, elapsed))
         cut = step != way
         if names := named(self._rate.name, cut, self._elements):

@@ -57,7 +57,7 @@ def test_the_model_of_allowed_writes_finds_a_gate_that_is_broken(monkeypatch, ow
 
 
 def test_a_late_tick_and_a_robot_that_deviates_once_do_not_make_the_gate_run_away(gate):
-    """The speed came from what the robot reported, over 1e-9 s, and overrode the rate: 8 times as fast, to the bound."""
+    """A speed from what the robot reported, over 1e-9 s, overrode the rate: 8 times as fast, to the bound."""
 
     class Deviates(FakeAdapter):
         def write(self, sent):
