@@ -18,7 +18,7 @@ CASES = {
     "rate": "rest=0.0, rate=5.0",
     "rate, never reached": "rest=0.0, rate=1000.0",
     "rate, acceleration": "rest=0.0, rate=5.0, acceleration=200.0",
-    "acceleration, never reached": "rest=0.0, rate=1000.0, acceleration=1e6",
+    "acceleration, never reached": "rest=0.0, rate=1000.0, acceleration=2e5",
 }
 ROUND = 1000
 

@@ -318,25 +318,26 @@ class Limiter:
         if self._rate is None and not self._accelerates:
             return Shaped(target, limited_by)
         start = (self._rest.require() if self._written is None else self._written).astype(np.float64)
-        elapsed, action = self._elapsed(now), target
+        way = target - start
+        move = Move(way, self._speed_at(now), self._elapsed(now))
+        step, names = way, ()  # type: Float64, tuple[str, ...]
         if self._accelerates:
-            move = Move(target - start, self._speed_at(now), elapsed)
-            step = self._acceleration.limit(move.way, move)
-            cut = step != move.way
-            if names := named(self._acceleration.name, cut, self._elements):
-                action, limited_by = np.where(cut, (start + step).astype(np.float32), target), limited_by + names
-                action = self._bounds.cut_step(action, start)
-                if self._workspace is not None:
-                    action, names = self._kept(action, elapsed)
-                    limited_by += tuple(name for name in names if name not in limited_by)
-        if self._rate is None:
-            return Shaped(action, limited_by)
-        way = action - start
-        step = self._rate.limit(way, Move(way, self._speed, elapsed))
-        cut = step != way
-        if names := named(self._rate.name, cut, self._elements):
-            action, limited_by = np.where(cut, rounded_down(start, step), action), limited_by + names
-        return Shaped(action, limited_by)
+            step = self._acceleration.limit(way, move)
+            names = named(self._acceleration.name, step != way, self._elements)
+            if names and self._workspace is not None:
+                eased = self._bounds.cut_step((start + step).astype(np.float32), start)
+                kept, more = self._kept(eased, move.elapsed)
+                step = np.where(kept != eased, kept - start, step)
+                names += tuple(name for name in more if name not in limited_by)
+        if self._rate is not None:
+            eased_step, step = step, self._rate.limit(step, move)
+            names += named(self._rate.name, step != eased_step, self._elements)
+        if not names:
+            return Shaped(target, limited_by)
+        action = np.where(step != way, rounded_down(start, step), target)
+        if self._accelerates:  # else a step ends between its start and a target within the bounds
+            action = self._bounds.cut_step(action, start)
+        return Shaped(action, limited_by + names)
 
     def _require_start(self) -> None:
         """Refuse to begin beyond the bounds where nothing leads back but one jump."""
