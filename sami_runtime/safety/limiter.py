@@ -222,7 +222,7 @@ def named(limit: str, where: NDArray[np.bool_], elements: tuple[str, ...]) -> tu
     """Return the elements that a limit changed, each as `"rate dx"`."""
     if 1 not in where.tobytes():  # a tenth of the time of any() on short arrays
         return ()
-    return tuple(f"{limit} {elements[at]}" for at in np.flatnonzero(where))
+    return tuple([f"{limit} {element}" for element, changed in zip(elements, where.tolist(), strict=True) if changed])
 
 
 def rounded_down(start: Float64, step: Float64) -> Array:
@@ -230,11 +230,10 @@ def rounded_down(start: Float64, step: Float64) -> Array:
 
     An element whose step is smaller than the distance to the next float32 stands still: at 1e5, that is 0.008.
     """
-    end = (start + step).astype(np.float32)
-    beyond = np.abs(end - start) > np.abs(step)
-    if 1 not in beyond.tobytes():
-        return end
-    return np.where(beyond, np.nextafter(end, start.astype(np.float32)), end)
+    exact = start + step
+    end = exact.astype(np.float32)
+    towards = np.nextafter(end, start.astype(np.float32))
+    return np.where(np.abs(end - start) > np.abs(step), towards, end)
 
 
 class Limiter:
@@ -334,7 +333,10 @@ class Limiter:
             names += named(self._rate.name, step != eased_step, self._elements)
         if not names:
             return Shaped(target, limited_by)
-        action = np.where(step != way, rounded_down(start, step), target)
+        cut = step != way
+        action = rounded_down(start, step)
+        if 0 in cut.tobytes():
+            action = np.where(cut, action, target)
         if self._accelerates:  # else a step ends between its start and a target within the bounds
             action = self._bounds.cut_step(action, start)
         return Shaped(action, limited_by + names)
