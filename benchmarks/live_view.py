@@ -50,7 +50,9 @@ def turn(kind: str, model: Path, rate_hz: float, seconds: float, priority: int |
     artifact = dataclasses.replace(artifact, contract=artifact.contract.model_copy(update={"rate_hz": rate_hz}))
     session, clock = Session(artifact), MonotonicClock(0.0003)
     robot, told = Noise(artifact.contract, clock), list[float]()
-    gate = SafetyGate(robot, artifact.contract, Limits(rest=0.0, rate=1000.0, acceleration=1e6, stop_after=10**9))
+    rate_hz = artifact.contract.rate_hz
+    limits = Limits(rest=0.0, rate=10 * rate_hz, acceleration=20 * rate_hz**2, stop_after=10**9)
+    gate = SafetyGate(robot, artifact.contract, limits)
     lags, totals, missed, watcher = list[float](), list[float](), 0, None
     with ExitStack() as closing:
         feed = None if kind == "alone" else closing.enter_context(Feed(artifact.contract, {}, kind))

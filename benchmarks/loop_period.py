@@ -75,7 +75,7 @@ def measure(model: Path, rate_hz: float, seconds: float, recording: Path | None,
     artifact = dataclasses.replace(artifact, contract=artifact.contract.model_copy(update={"rate_hz": rate_hz}))
     session, clock = Session(artifact), MonotonicClock(awake_s)
     robot = Noise(artifact.contract, clock)
-    limits = Limits(rest=0.0, rate=1000.0, acceleration=1e6, stop_after=10**9)
+    limits = Limits(rest=0.0, rate=10 * rate_hz, acceleration=20 * rate_hz**2, stop_after=10**9)
     gate = SafetyGate(robot, artifact.contract, limits)
     recorder = Recorder(recording, session, limits) if recording else None
     try:

@@ -70,6 +70,9 @@ def by_hand() -> Iterator[Case]:
         Tick(0.3, 0.3, (1, 1)),
     ]
     yield "rate by the measured time, a pause and a standing clock", rate, late
+    burst = [Tick(time, time, (1.0, -1.0)) for time in (0.0, 0.04, 0.0401, 0.0402, 0.04, 0.08, 0.0800001)]
+    yield "rate in a burst, and a clock that goes back", {**rate, "max_age_s": INF}, list(burst)
+    yield "rate in small steps of float32", {"rate": 3e-6, "rest": 0.5}, ticks(*[(1.0, -1.0)] * 5)
     yield "rate of one element", {"rate": {"fy": 3.0}, "rest": {"fx": 0.5, "fy": -0.5}}, ticks((1, 1), (1, 1), (-1, 0))
     yield "robot limits", rate, ticks(*[(1.0, 1.0)] * 8, (0.0, 0.0))
     ages = [Tick(0.2, stamp, (0.1, 0.2)) for stamp in (0.2, 0.08, 0.0799, 0.32, 0.3201, NAN, INF, -INF, 0.2)]
@@ -152,7 +155,7 @@ def rows(case: Case) -> Iterator[list[object]]:
     gate = SafetyGate(robot, contract, limits)
     robot.reset()
     low, high = limits.bounds(contract.action)
-    rate = limits.rate if isinstance(limits.rate, dict) else {}
+    rate = limits.rate if isinstance(limits.rate, dict) else dict.fromkeys(("fx", "fy"), limits.rate or INF)
     rest = dict.fromkeys(("fx", "fy"), limits.rest) if isinstance(limits.rest, float) else limits.rest or {}
     ages = [limits.max_age_s or 3 * PERIOD, limits.max_pause(contract)]
     numbers = [*low, *high, *(rate.get(name, INF) for name in ("fx", "fy")), *_pair(tuple(rest.values()))]

@@ -1,6 +1,7 @@
 // The safety gate of a control loop, as in the Python runtime: bounds, rate, age, finite numbers, missed ticks, a latch.
 // Standard C++17 and nothing else. Compile with -ffp-contract=off: then it agrees to the last bit with sami_runtime, on
-// gate_cases.csv (gate_table.cpp). It rules once for each tick of the policy, in one thread. Not here: acceleration,
+// gate_cases.csv (gate_table.cpp). It rules once for each tick of the policy, in one thread. Bounds come first, rate
+// last, and a step goes from what was written last, whatever the robot executed of it. Not here: acceleration,
 // blend-in, frozen sensors, a measured rest, limits on observations, standing ticks of a loop faster than the policy.
 #pragma once
 
@@ -64,6 +65,9 @@ class Gate {
     for (double rate : limits_.rate) rates_ = rates_ || std::isfinite(rate);
     if (limits_.rest.empty() ? rates_ : limits_.rest.size() != size)
       throw std::invalid_argument("a rate needs a rest to start from, with a value for each element of the action");
+    for (size_t i = 0; i < limits_.rest.size(); ++i)
+      if (!(limits_.rest[i] >= limits_.low[i] && limits_.rest[i] <= limits_.high[i]))
+        throw std::invalid_argument("rest is beyond the bounds: " + limits_.elements[i]);
     if (!(limits_.period > 0.0 && limits_.max_age_s > 0.0 && limits_.max_pause_s > 0.0))
       throw std::invalid_argument("period, max_age_s and max_pause_s must be greater than 0");
   }
@@ -74,7 +78,7 @@ class Gate {
     armed_ = true;
     written_.clear();
     executed_.clear();
-    executed_at_ = 0.0;
+    written_at_ = 0.0;
     held_ = 0;
     newest_ = -std::numeric_limits<double>::infinity();
     ruled_at_ = std::numeric_limits<double>::infinity();
@@ -127,15 +131,15 @@ class Gate {
     return ruling_;
   }
 
-  // Calls send(action), which returns what was really executed, and remembers that; null where nothing was written.
+  // Calls send(action), which returns what was really executed, for the policy to read; null where nothing was written.
   template <class Send>
   const Vector* write(const Ruling& ruling, const Send& send) {
     if (ruling.action.empty() || !armed_) return nullptr;
+    written_ = ruling.action;  // whatever the robot does with it
+    written_at_ = ruling.time;
     Vector sent = send(ruling.action);
     require_finite(sent);
-    written_ = ruling.action;
     executed_ = std::move(sent);
-    executed_at_ = ruling.time;
     return &executed_;
   }
 
@@ -182,27 +186,32 @@ class Gate {
     ruling_.reason = reason;
   }
 
-  // Cuts at the bounds, then by how fast the action may change since what was executed last.
+  // Cuts at the bounds, then by how fast the action may change since what was written last.
   void shape(const Vector& target) {
     Vector& action = ruling_.action;
     action = target;
     for (size_t i = 0; i < action.size(); ++i)
       if ((action[i] = bounded(target[i], i)) != target[i]) ruling_.limited_by.push_back("bounds " + limits_.elements[i]);
     if (!rates_) return;
-    const Vector& start = executed_.empty() ? limits_.rest : executed_;
-    const double since = std::min(std::max(ruling_.time - executed_at_, 1e-9), kPausePeriods * limits_.period);
-    const double elapsed = executed_.empty() ? limits_.period : since;
-    bool changed = false;
+    const Vector& start = written_.empty() ? limits_.rest : written_;
+    const double since = std::min(std::max(ruling_.time - written_at_, 0.0), kPausePeriods * limits_.period);
+    const double elapsed = written_.empty() ? limits_.period : since;
     for (size_t i = 0; i < action.size(); ++i) {
+      if (!std::isfinite(limits_.rate[i])) continue;
       const double way = static_cast<double>(action[i]) - static_cast<double>(start[i]);
       const double longest = limits_.rate[i] * elapsed;
       const double step = std::min(std::max(way, -longest), longest);
       if (step == way) continue;
-      action[i] = static_cast<float>(static_cast<double>(start[i]) + step);
+      action[i] = rounded_down(start[i], step);
       ruling_.limited_by.push_back("rate " + limits_.elements[i]);
-      changed = true;
     }
-    for (size_t i = 0; changed && i < action.size(); ++i) action[i] = bounded(action[i], i);  // the start may lie beyond
+  }
+
+  // Where a step leads from a start, in float32 and never further than the step.
+  static float rounded_down(float start, double step) {
+    const float end = static_cast<float>(static_cast<double>(start) + step);
+    const bool beyond = std::abs(static_cast<double>(end) - static_cast<double>(start)) > std::abs(step);
+    return beyond ? std::nextafter(end, start) : end;
   }
 
   float bounded(float value, size_t i) const { return std::min(std::max(value, limits_.low[i]), limits_.high[i]); }
@@ -211,7 +220,7 @@ class Gate {
   bool rates_, armed_ = true;
   std::string tripped_;
   Vector written_, executed_;  // empty before the first write of an episode
-  double executed_at_ = 0.0;
+  double written_at_ = 0.0;
   int held_ = 0;  // ticks of the policy without a new action, in a row
   double newest_ = -std::numeric_limits<double>::infinity(), ruled_at_ = std::numeric_limits<double>::infinity();
   Ruling ruling_;

@@ -136,7 +136,8 @@ class SafetyGate:
 
         Raises:
             NonFiniteError: It is not finite; hold instead. Nothing was changed.
-            SamiError: No good value was seen yet of a signal from which the limits start: rest, or a workspace.
+            SamiError: No good value was seen yet of a signal from which the limits start: rest, or a workspace. Or the
+                robot starts beyond the bounds, and no rate is set that leads it back.
         """
         if not all_finite(action):
             require_finite(action[None], self._action.name, self._action.elements, "action", "It is never clamped.")
@@ -218,7 +219,7 @@ class SafetyGate:
         return Ruling(action, ("rest", *limited_by), now)
 
     def write(self, ruling: Ruling) -> Executed | None:
-        """Write what was ruled, and remember what was executed. None if the ruling is to write nothing.
+        """Write what was ruled, and remember it: the next step goes from there. None if the ruling is to write nothing.
 
         Raises:
             SafetyStop: The gate is latched.
@@ -230,6 +231,9 @@ class SafetyGate:
         if not all_finite(ruling.action):  # whatever made it so, a robot does not get it
             self.trip(f"the limits made {ruling.action.tolist()} of an action, which is not finite")
             self.require_armed()
+        # Whatever the adapter does with it: the next step goes from what it was handed.
+        elapsed = self._episode.limiter.wrote(ruling.action, ruling.time)
+        self._episode.written = ruling.action
         sent = require_executed(self.adapter.write(ruling.action.copy()), self.adapter)
         executed = np.array(sent.action, np.float32)
         if executed.shape != ruling.action.shape:
@@ -240,8 +244,7 @@ class SafetyGate:
         if executed.tobytes() != ruling.action.tobytes() and not all_finite(executed):
             blame = "The adapter's write() returned it as executed."
             require_finite(executed[None], self._action.name, self._action.elements, "executed", blame)
-        self._episode.written = ruling.action
-        self._episode.limiter.executed(executed, ruling.time)
+        self._episode.limiter.executed(executed, elapsed)
         return sent
 
     def changed(self, ruling: Ruling, sent: Executed | None) -> tuple[str, ...]:

@@ -1,4 +1,9 @@
-"""Shapes actions: one class a limit, one method each, and `Limiter`, which applies them in their order."""
+"""Shapes actions: one class a limit, one method each, and `Limiter`, which applies them in one order.
+
+What is aimed at: 1. blend-in, 2. bounds, 3. workspace. How far this write goes there: 4. acceleration, 5. bounds and
+workspace once more, because braking may lead beyond the target, 6. rate. Rate is last: nothing changes a step after it.
+A step goes from what was written last, whatever the adapter reports that it executed.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sami_runtime.errors import SamiError
 from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.safety.watch import ROUNDING, Rest
 from sami_runtime.safety.workspace import Workspace
@@ -21,6 +27,14 @@ PAUSE_PERIODS = 2
 
 UNLIMITED = 1e100
 """An acceleration [unit/s^2] from which on nothing is limited: its square, in which a step is eased, has no number."""
+
+SHORTEST_PERIODS = 0.5
+"""Periods that a speed is measured over, at least: a step right after another one, over next to no time, has no speed
+of its own. Ticks that come by up to half a period early are measured exactly."""
+
+PARKED = 0.01
+"""Share of the range between the bounds by which a robot may be parked beyond them where no rate leads it back: noise
+of a sensor at its bound."""
 
 
 class Shaped(NamedTuple):
@@ -36,11 +50,11 @@ class Move(NamedTuple):
     """What a step is a part of."""
 
     way: Float64
-    """(A,): from the last action to the target, in the action's unit."""
+    """(A,): from the action written last to the target, in the action's unit."""
     speed: Float64
-    """(A,): of the last step [unit/s]."""
+    """(A,): of the steps written last [unit/s]; not read by `Rate`."""
     elapsed: float
-    """dt, the time that the step takes [s]."""
+    """dt, the time since the last write [s]."""
 
 
 class ActionLimit(Protocol):
@@ -128,6 +142,23 @@ class Bounds:
         """Cut an action at the bounds."""
         return action.clip(self._low, self._high)
 
+    def cut_step(self, action: Array, start: Float64) -> Array:
+        """Cut an action (A,) at the bounds, and one that starts (A,) beyond them where it would lead further out."""
+        cut = self.cut(action)
+        if cut.tobytes() == action.tobytes():
+            return action
+        return action.clip(np.minimum(self._low, start), np.maximum(self._high, start)).astype(np.float32)
+
+    def far_out(self, start: Array) -> NDArray[np.bool_]:
+        """Return where (A,) a start (A,) is beyond the bounds by more than a sensor's noise."""
+        noise = PARKED * (self._high.astype(np.float64) - self._low)
+        noise[~np.isfinite(noise)] = 0.0
+        return (start < self._low - noise) | (start > self._high + noise)
+
+    def range(self, at: int) -> str:
+        """Return the bounds of one element, for people."""
+        return f"{self._low[at]:g} to {self._high[at]:g}"
+
 
 class Rate:
     """An action changes at most so fast.
@@ -139,11 +170,13 @@ class Rate:
     name = "rate"
 
     def __init__(self, rate: Float64) -> None:
-        self._rate = rate
+        limited = np.isfinite(rate)
+        self._rate = np.where(limited, rate, 0.0)
+        self._free = np.where(limited, 0.0, np.inf)  # infinity times no time is not a number
 
     def limit(self, step: Float64, move: Move) -> Float64:
         """Cut a step at the rate."""
-        longest = self._rate * move.elapsed
+        longest = self._rate * move.elapsed + self._free
         return step.clip(-longest, longest)
 
 
@@ -189,7 +222,18 @@ def named(limit: str, where: NDArray[np.bool_], elements: tuple[str, ...]) -> tu
     """Return the elements that a limit changed, each as `"rate dx"`."""
     if 1 not in where.tobytes():  # a tenth of the time of any() on short arrays
         return ()
-    return tuple(f"{limit} {elements[at]}" for at in np.flatnonzero(where))
+    return tuple([f"{limit} {element}" for element, changed in zip(elements, where.tolist(), strict=True) if changed])
+
+
+def rounded_down(start: Float64, step: Float64) -> Array:
+    """Return where a step (A,) leads from a start (A,), itself a float32, in float32 and never further than the step.
+
+    An element whose step is smaller than the distance to the next float32 stands still: at 1e5, that is 0.008.
+    """
+    exact = start + step
+    end = exact.astype(np.float32)
+    towards = np.nextafter(end, start.astype(np.float32))
+    return np.where(np.abs(end - start) > np.abs(step), towards, end)
 
 
 class Limiter:
@@ -212,68 +256,104 @@ class Limiter:
         acceleration = by_element(limits.acceleration, action, math.inf)
         self._acceleration = Acceleration(acceleration)
         self._accelerates = bool((acceleration < UNLIMITED).any())
+        self._free = ~(np.isfinite(rate) | (acceleration < UNLIMITED))
         # What limits nothing is left out, because a loop may run a thousand times a second.
-        self._on_actions: list[ActionLimit] = [self.blend_in] if limits.blend_in_s else []
-        self._on_actions.append(self._bounds)
-        self._on_steps: list[StepLimit] = [Rate(rate)] if np.isfinite(rate).any() else []
-        self._on_steps += [self._acceleration] if self._accelerates else []
-        self._executed: Array | None = None
-        self._executed_at = 0.0
+        self._on_targets: list[ActionLimit] = [self.blend_in] if limits.blend_in_s else []
+        self._on_targets.append(self._bounds)
+        self._rate = Rate(rate) if np.isfinite(rate).any() else None
+        self._written: Array | None = None
+        self._written_at = 0.0
         self._speed = np.zeros(action.size)
 
     def shape(self, target: Array, now: float) -> Shaped:
         """Shape an action that goes to a target (A,): one within all limits is not touched.
 
         Raises:
-            SamiError: A step has nothing to start from, because rest is not known yet.
+            SamiError: A step has nothing to start from, because rest is not known yet; or it starts beyond the bounds,
+                and neither a rate nor an acceleration is set that leads it back.
         """
+        if self._written is None:
+            self._require_start()
         elapsed = self._elapsed(now)
         action, limited_by = target, ()  # type: Array, tuple[str, ...]
-        for on_action in self._on_actions:
-            action, names = on_action.limit(action, 0.0 if self._executed is None else elapsed)
+        for on_target in self._on_targets:
+            action, names = on_target.limit(action, 0.0 if self._written is None else elapsed)
             limited_by += names
         if self._workspace is not None:
             action, names = self._kept(action, elapsed)
             limited_by += names
-        if not self._on_steps:
-            return Shaped(action, limited_by)
-        start = self._rest.require() if self._executed is None else self._executed
-        move = Move(action.astype(np.float64) - start, self._speed_at(now), elapsed)
-        step, changed = move.way, ()  # type: Float64, tuple[str, ...]
-        for on_step in self._on_steps:
-            allowed = on_step.limit(step, move)
-            changed += named(on_step.name, allowed != step, self._elements)
-            step = allowed
-        if changed:
-            stepped = np.where(step != move.way, (start + step).astype(np.float32), action)
-            action = self._bounds.cut(stepped)  # also where the start was beyond them
-            if self._workspace is not None:
-                action, names = self._kept(action, elapsed)  # before the rate: what it leads out of is worse
-                changed += tuple(name for name in names if name not in limited_by)
-        return Shaped(action, limited_by + changed)
+        return self._step(action, limited_by, now)
 
     def brake(self, written: Array, now: float) -> Shaped:
         """Let the action that was written last (A,) stand, once it came to rest within the acceleration."""
-        action, limited_by = written, ()  # type: Array, tuple[str, ...]
-        speed, elapsed = self._speed_at(now), self._elapsed(now)
-        if speed.any():
-            still = np.zeros_like(speed)
-            braking = self._acceleration.limit(still, Move(still, speed, elapsed))
-            action = self._bounds.cut((written + braking).astype(np.float32))
-            limited_by = named("acceleration", braking != 0.0, self._elements)
         if self._workspace is None:
-            return Shaped(action, limited_by)
-        kept, names = self._kept(action, elapsed)
-        return Shaped(kept, limited_by + names)
+            return self._step(written, (), now)
+        return self._step(*self._kept(written, self._elapsed(now)), now)
 
-    def executed(self, action: Array, now: float) -> None:
-        """Learn what was executed (A,), from where the next step goes."""
+    def wrote(self, action: Array, now: float) -> float:
+        """Learn what is written (A,), from where the next step goes; return the time [s] since the write before."""
+        elapsed = self._elapsed(now)
+        if self._accelerates:
+            start = self._rest.value if self._written is None else self._written
+            if start is not None:
+                least = SHORTEST_PERIODS * self._period
+                step = action.astype(np.float64) - start
+                if elapsed < least:  # the speed before it fills up the rest
+                    step += self._speed_at(now) * (least - elapsed)
+                self._speed = step / max(elapsed, least)
+        self._written, self._written_at = action, now
+        return elapsed
+
+    def executed(self, action: Array, elapsed: float) -> None:
+        """Learn what the adapter reports as executed (A,), so long after the write before it [s].
+
+        Only the workspace uses it: for where the robot is.
+        """
         if self._workspace is not None:
-            self._workspace.executed(action, self._elapsed(now))
-        start = self._rest.value if self._executed is None else self._executed
-        if start is not None and self._accelerates:
-            self._speed = (action.astype(np.float64) - start) / self._elapsed(now)
-        self._executed, self._executed_at = action, now
+            self._workspace.executed(action, elapsed)
+
+    def _step(self, target: Array, limited_by: tuple[str, ...], now: float) -> Shaped:
+        """Go as far towards a target (A,) as one write may."""
+        if self._rate is None and not self._accelerates:
+            return Shaped(target, limited_by)
+        start = (self._rest.require() if self._written is None else self._written).astype(np.float64)
+        way = target - start
+        move = Move(way, self._speed_at(now), self._elapsed(now))
+        step, names = way, ()  # type: Float64, tuple[str, ...]
+        if self._accelerates:
+            step = self._acceleration.limit(way, move)
+            names = named(self._acceleration.name, step != way, self._elements)
+            if names and self._workspace is not None:
+                eased = self._bounds.cut_step((start + step).astype(np.float32), start)
+                kept, more = self._kept(eased, move.elapsed)
+                step = np.where(kept != eased, kept - start, step)
+                names += tuple(name for name in more if name not in limited_by)
+        if self._rate is not None:
+            eased_step, step = step, self._rate.limit(step, move)
+            names += named(self._rate.name, step != eased_step, self._elements)
+        if not names:
+            return Shaped(target, limited_by)
+        cut = step != way
+        action = rounded_down(start, step)
+        if 0 in cut.tobytes():
+            action = np.where(cut, action, target)
+        if self._accelerates:  # else a step ends between its start and a target within the bounds
+            action = self._bounds.cut_step(action, start)
+        return Shaped(action, limited_by + names)
+
+    def _require_start(self) -> None:
+        """Refuse to begin beyond the bounds where nothing leads back but one jump."""
+        start = self._rest.value
+        if start is None:
+            return
+        jumps = self._free & self._bounds.far_out(start)
+        if jumps.any():
+            at = int(np.flatnonzero(jumps)[0])
+            raise SamiError(
+                f"the robot starts beyond the bounds: {self._elements[at]} is {start[at]:g} at rest, allowed are "
+                f"{self._bounds.range(at)}, and without a rate the first action would jump there. Set rate, move the "
+                "robot to within the bounds, or correct low and high."
+            )
 
     def _kept(self, action: Array, elapsed: float) -> Shaped:
         assert self._workspace is not None
@@ -281,12 +361,15 @@ class Limiter:
         return Shaped(kept, named("workspace", kept != action, self._elements))
 
     def _elapsed(self, now: float) -> float:
-        """Return the time [s] since the last write; at most `PAUSE_PERIODS`, so that a pause does not allow a jump."""
-        if self._executed is None:
+        """Return the time [s] since the last write: one period before the first, none where the clock went back.
+
+        It is at most `PAUSE_PERIODS`, so that a pause does not allow a jump.
+        """
+        if self._written is None:
             return self._period
-        return min(max(now - self._executed_at, 1e-9), PAUSE_PERIODS * self._period)
+        return min(max(now - self._written_at, 0.0), PAUSE_PERIODS * self._period)
 
     def _speed_at(self, now: float) -> Float64:
-        """Return the (A,) speed of the last step [unit/s]; none after a pause, in which the action stood still."""
-        paused = now - self._executed_at > PAUSE_PERIODS * self._period * (1 + ROUNDING)
+        """Return the (A,) speed of the steps written last [unit/s]; none after a pause, in which the action stood."""
+        paused = now - self._written_at > PAUSE_PERIODS * self._period * (1 + ROUNDING)
         return np.zeros_like(self._speed) if paused else self._speed

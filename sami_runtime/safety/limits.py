@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sami_runtime.documents import read_document
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.contract import Contract
+from sami_runtime.safety.plausible import require_plausible
 from sami_runtime.safety.world_limits import (
     Alarm,
     Beyond,
@@ -48,7 +49,7 @@ class Limits(BaseModel):
     high: Number | dict[str, Number] | None = None
     """Highest action, in its unit. The contract's bound holds as well."""
     rate: Positive | dict[str, Positive] | None = None
-    """Largest change of the action [unit/s], by the measured time between two writes."""
+    """Largest change of the action [unit/s], by the measured time between two writes; no write exceeds it."""
     acceleration: Positive | dict[str, Positive] | None = None
     """Largest change of that change [unit/s^2]."""
     rest: Number | dict[str, Number] | str | None = None
@@ -118,7 +119,8 @@ class Limits(BaseModel):
 
         Raises:
             UnknownName: An element or a signal is not among the model's.
-            SamiError: Rest is missing where it is needed, incomplete, or beyond the bounds; low is above high.
+            SamiError: Rest is missing where it is needed, incomplete, or beyond the bounds; low is above high; or a
+                limit cannot be meant, because it is an order of magnitude beyond what it limits.
         """
         action = contract.action
         for name in ("low", "high", "rate", "acceleration", "rest", "moves"):
@@ -151,6 +153,7 @@ class Limits(BaseModel):
                 f"{high[at]:g} [{action.unit}], the contract's bounds included. Correct low or high."
             )
         self._require_rest(contract.action, signals, low, high)
+        require_plausible(self, contract)
 
     def max_pause(self, contract: Contract) -> float:
         """Return the time [s] that may pass between two ticks: `max_pause_s`, or `stop_after` ticks of the policy."""

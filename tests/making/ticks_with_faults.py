@@ -17,7 +17,11 @@ from sami_runtime import Limits, ManualClock, MonotonicClock, Run, SafetyStop, S
 from tests.making.faults import FaultyArm
 from tests.making.observer import Observer, resident_bytes
 
-LIMITS = Limits(low=-0.8, high=0.9, rate=4.0, rest=0.0)
+LIMITS = (
+    Limits(low=-0.8, high=0.9, rate=4.0, rest=0.0),
+    Limits(low=-0.8, high=0.9, rate=4.0, rest=0.0, acceleration=60.0, blend_in_s=0.2),
+)
+"""Those of an even and of an odd seed."""
 EPISODE_STEPS = 200
 SIGNALS = ("position", "goal")
 
@@ -58,7 +62,8 @@ def drive(paths, ticks, seed, real=False):
     sessions = [Session.load(path) for path in paths]
     clock, period = MonotonicClock() if real else ManualClock(), 1 / sessions[0].contract.rate_hz
     pass_time = time.sleep if real else clock.advance
-    observer = Observer(-0.8, 0.9, 4.0, period, exact=not real)
+    limits = LIMITS[seed % 2]
+    observer = Observer(-0.8, 0.9, 4.0, period, exact=not real, compares=limits.acceleration is None)
     arm = FaultyArm(clock, seed, observer, lambda periods: pass_time(periods * period))
     hands = {session.artifact.path: ByHand(session.artifact.path, arm, observer) for session in sessions}
     ended, difference = Counter(), []
@@ -73,7 +78,7 @@ def drive(paths, ticks, seed, real=False):
             run.gate.trip("somebody pressed the button")
             observer.end("trips")
 
-    with Run(sessions[0], arm, clock, limits=LIMITS) as run:
+    with Run(sessions[0], arm, clock, limits=limits) as run:
         arm.trip = run.gate.trip
         over = threading.Event()
         changing = threading.Thread(target=change, args=(run, paths, over, ended))

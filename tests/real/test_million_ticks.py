@@ -10,11 +10,14 @@ import time
 
 import pytest
 
+from tests.making.allowed_writes import drive_all
 from tests.making.ticks_with_faults import require_laws
 from tests.sami_runtime.conftest import Maker
 
 TICKS = int(os.environ.get("SAMI_TICKS", "1000000"))
 """How many; SAMI_TICKS changes it."""
+WRITES = int(os.environ.get("SAMI_WRITES", "15000"))
+"""How many for each combination of limits; SAMI_WRITES changes it."""
 GROWTH = 4 * 2**20
 """What a process may grow by [bytes] in the last three quarters of its ticks."""
 
@@ -46,6 +49,14 @@ def test_a_million_ticks(folder, request, capsys):
         require_laws(counts)
         assert counts["ticks"] >= TICKS // 2
         assert counts["grown_bytes"] < GROWTH
+
+
+def test_no_write_is_beyond_its_limits_in_any_of_36_combinations(capsys):
+    counts, violations = drive_all(WRITES, seed=0)
+    with capsys.disabled():
+        writes = sum(each["writes"] for each in counts.values())
+        print(f"\n{len(counts)} combinations of limits, {writes} writes: {len(violations)} beyond")
+    assert violations == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")

@@ -29,7 +29,7 @@ def test_whatever_the_robot_does_what_is_written_is_allowed_and_what_is_reported
     ("owner", "method", "broken", "finding"),
     [
         (Bounds, "cut", lambda _, action: action, "bounds fx"),
-        (Rate, "limit", lambda _, step, move: step * 1.001, "s after"),
+        (Rate, "limit", lambda _, step, move: step * 1.001, "rate: "),
         (SafetyGate, "require_armed", lambda _: None, "after a stop or a trip"),
         (Session, "executed", lambda _, action: None, "acted"),
         (SafetyGate, "changed", lambda _, ruling, sent: (), "said is ()"),

@@ -9,6 +9,7 @@ import pytest
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.recording.format import plain
 from sami_runtime.safety.limits import Limits
+from sami_runtime.signals import Signal
 
 FULL = """
 low = -0.5
@@ -178,6 +179,69 @@ def test_limits_that_do_not_fit_the_model_are_refused(contract, limits, message)
     with pytest.raises(SamiError) as caught:
         limits.require_fit(contract)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (
+            Limits(high={"fx": 57.3}),
+            "high.fx is 57.3 [rad], which cannot be meant: the model's bounds are -1 to 1, and",
+        ),
+        (Limits(high={"fx": 57.3}), "In degrees? Then it is 1 rad. Correct it, or leave it out."),
+        (Limits(low=-86), "low is -86 [rad]"),
+        (Limits(rate=600.0, rest=0.0), "In degrees/s? Then it is 10.47 rad/s."),
+        (Limits(acceleration={"fy": 1e5}, rest=0.0), "acceleration.fy is 100000 [rad/s^2], which cannot be meant"),
+        (
+            Limits(inside={"elbow.x": [-120, 120]}),
+            "inside.elbow.x is -120 [rad], which cannot be meant: that is 19",
+        ),
+        (Limits(inside={"shoulder.x": [-1.0, 86]}), "inside.shoulder.x is 86 [rad]"),
+        (Limits(jump={"goal.x": 500}), "the model's bounds are -1 to 1, and it would never limit anything. In millim"),
+        (Limits(inside={"goal.x": [-300, 300]}), "Then it is -0.3 m."),
+        (Limits(deadline_s=40.0), "In milliseconds? Then it is 0.04 s. Correct it, or set inf, which limits nothing."),
+        (Limits(max_age_s={"goal": 120.0}), "max_age_s.goal is 120 [s], which cannot be meant: more than 1000 periods"),
+        (Limits(max_pause_s=400.0), "max_pause_s is 400 [s]"),
+        (Limits(blend_in_s=500.0, rest=0.0), "Then it is 0.5 s."),
+    ],
+)
+def test_a_limit_in_a_wrong_unit_is_refused_with_a_guess_of_it(make, limits, message):
+    with pytest.raises(SamiError) as caught:
+        limits.require_fit(in_radians(make))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(low=-1.2, high={"fx": 3.0}, rate=25.0, acceleration=5000.0, rest=0.0),
+        Limits(low=-math.inf, high=math.inf, rate=math.inf, acceleration=math.inf, rest=0.0),
+        Limits(deadline_s=math.inf, max_age_s=math.inf, max_pause_s=math.inf),
+        Limits(inside={"elbow.x": [-math.inf, 6.3], "shoulder.x": [-3, 3], "goal.x": [-2, 5]}, max_age_s=10.0),
+    ],
+)
+def test_a_limit_that_is_wide_or_infinite_on_purpose_is_accepted(make, limits):
+    limits.require_fit(in_radians(make))
+
+
+def test_one_number_for_all_elements_is_for_those_that_it_can_limit(make):
+    signal = make.action_signal.model_copy(update={"high": (1.0, 0.01), "low": (-1.0, -0.01)})
+    contract = make.contract_of(make.recurrent(), action=signal)
+    Limits(high=0.5, rate=12.5, rest=0.0).require_fit(contract)
+    with pytest.raises(SamiError, match=r"high\.fy is 0\.5 \[N\]"):
+        Limits(high={"fy": 0.5}).require_fit(contract)
+
+
+def in_radians(make):
+    """A contract with an action and two joints in rad, of which the elbow has no bounds, and a goal in m."""
+    action = make.action_signal.model_copy(update={"unit": "rad"})
+    joint = {"size": 1, "unit": "rad", "elements": ("x",)}
+    observation = (
+        Signal(name="elbow", **joint, low=(None,), high=(None,)),
+        Signal(name="shoulder", **joint, low=(-3.0,), high=(3.0,)),
+        Signal(name="goal", size=1, unit="m", elements=("x",), low=(-1.0,), high=(1.0,)),
+    )
+    return make.contract_of(make.recurrent()).model_copy(update={"action": action, "observation": observation})
 
 
 def test_a_limit_that_names_an_unknown_element_lists_those_that_exist(contract):
