@@ -6,11 +6,18 @@ not the one that the policy learned on, however well its signals' names and size
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Numbers = tuple[Number, ...]
@@ -19,6 +26,15 @@ DIGITS = 6
 """Significant digits that are kept: more than any sensor has."""
 RARE = (0.1, 99.9)
 """Percentiles beyond which a number was rare."""
+LEAST = 0.5
+"""Least width of an element's range, as a share of its signal's largest: what never changed may differ a little."""
+FACTORS: dict[str, dict[str, float]] = {
+    "m": {"cm": 100.0, "mm": 1000.0},
+    "m/s": {"cm/s": 100.0, "mm/s": 1000.0},
+    "rad": {"degrees": 180 / np.pi},
+    "rad/s": {"degrees/s": 180 / np.pi},
+}
+"""By unit: others that are taken for it, each with how many of them are one, the fewest first."""
 
 
 class _Part(BaseModel):
@@ -47,6 +63,22 @@ class Spread(_Part):
     def size(self) -> int:
         """How many numbers the signal has."""
         return len(self.mean)
+
+    def widened(self, share: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the lowest and the highest value of each element (size,), with a margin around the training range.
+
+        A signal that was constant in all of training has no width to scale a margin by: its range is infinite.
+
+        Args:
+            share: Margin to either side, as a share of the range's width.
+
+        >>> Spread.of(np.array([[0.0, 5.0], [2.0, 5.0]])).widened(0.5)
+        (array([-1. ,  4.5]), array([3. , 5.5]))
+        """
+        low, high = np.array(self.lowest), np.array(self.highest)
+        width = np.maximum(high - low, LEAST * (high - low).max())
+        margin = np.where(width > 0, share * width, np.inf)
+        return low - margin, high + margin
 
     @classmethod
     def of(cls, values: NDArray[np.floating]) -> Spread:
@@ -101,6 +133,14 @@ class Seen(_Part):
     begin: dict[str, Spread]
     """By signal of the observation: over the first steps of the episodes, where the robot is at home."""
     responses: Responses | None = None
+    repeats: dict[str, Annotated[int, Field(ge=1)]] = {}
+    """By observation signal whose sensor had noise in training: the longest run of values that were equal to the last
+    bit, 1 where none repeated. Empty where training had no noise, and in files that were exported before this entry."""
+
+    @model_serializer(mode="wrap")
+    def _without_empty_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Older files do not have the entry, and keep their bytes when they are written again.
+        return {name: value for name, value in dump(self).items() if value or name != "repeats"}
 
     def require_fit(self, sizes: dict[str, int], action: str) -> None:
         """Refuse what belongs to other signals.
@@ -116,6 +156,8 @@ class Seen(_Part):
         for what, spreads, valid in (("signals", self.signals, sizes), ("begin", self.begin, observed)):
             if (given := {name: spread.size for name, spread in spreads.items()}) != valid:
                 raise ValueError(f"seen.{what} tells of {given}; the contract has {valid}")
+        if unknown := sorted(set(self.repeats) - set(observed)):
+            raise ValueError(f"seen.repeats names {', '.join(unknown)}; the observation has {', '.join(observed)}")
         if self.responses is None:
             return
         if len(self.responses.size) != sizes[action]:
@@ -125,6 +167,29 @@ class Seen(_Part):
             shape = (sizes[action], size)
             if response is None or {np.shape(response.mean), np.shape(response.deviation)} != {shape}:
                 raise ValueError(f"seen.responses tells nothing of the shape {shape} for {name!r}")
+
+
+def longest_repeat(values: NDArray[np.floating]) -> int:
+    """Return how many rows in a row of (T, size) are equal to the last bit, at most; 1 where none repeats.
+
+    >>> longest_repeat(np.array([[1.0], [2.0], [2.0], [3.0]]))
+    2
+    """
+    longest = count = 1
+    for before, after in zip(values, values[1:], strict=False):
+        count = count + 1 if before.tobytes() == after.tobytes() else 1
+        longest = max(longest, count)
+    return longest
+
+
+def other_unit(unit: str, value: float, low: float, high: float) -> tuple[str, float] | None:
+    """Return the unit that a value beyond its range is probably in, with how many of it are one; None if none fits.
+
+    >>> other_unit("rad", 86.0, -1.6, 1.6)
+    ('degrees', 57.29577951308232)
+    """
+    fitting = (item for item in FACTORS.get(unit, {}).items() if low <= value / item[1] <= high)
+    return next(fitting, None)
 
 
 def rounded(values: ArrayLike) -> Numbers:
