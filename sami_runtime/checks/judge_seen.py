@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from sami_runtime.checks.trial import Trial
 from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.seen import FACTORS, LEAST
+from sami_runtime.model.seen import ALLOWED, FACTORS, LEAST
 from sami_runtime.signals import Signal
 
 When = Literal["signals", "begin"]
 """Over all steps, or over the first steps of the episodes."""
-ALLOWED = 2.0
-"""Deviations beyond all that training saw from which a number is another robot's."""
 HOME = 1.0
 """Deviations beyond where training's episodes began from which an episode's beginning is worth a note."""
 SHOWN = 3

@@ -6,7 +6,7 @@ not the one that the policy learned on, however well its signals' names and size
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,13 +21,17 @@ from pydantic import (
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Numbers = tuple[Number, ...]
+Array = NDArray[np.float64]
 
 DIGITS = 6
 """Significant digits that are kept: more than any sensor has."""
 RARE = (0.1, 99.9)
 """Percentiles beyond which a number was rare."""
 LEAST = 0.5
-"""Least width of an element's range, as a share of its signal's largest: what never changed may differ a little."""
+"""Least width or deviation of an element, as a share of its signal's largest: what never changed may differ a
+little."""
+ALLOWED = 2.0
+"""Deviations beyond all that training saw from which a number is another robot's, at rest before the policy acts."""
 FACTORS: dict[str, dict[str, float]] = {
     "m": {"cm": 100.0, "mm": 1000.0},
     "m/s": {"cm/s": 100.0, "mm/s": 1000.0},
@@ -64,20 +68,22 @@ class Spread(_Part):
         """How many numbers the signal has."""
         return len(self.mean)
 
-    def widened(self, share: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def widened(self, times: float, by: Literal["width", "deviation"]) -> tuple[Array, Array]:
         """Return the lowest and the highest value of each element (size,), with a margin around the training range.
 
-        A signal that was constant in all of training has no width to scale a margin by: its range is infinite.
+        A signal that was constant in all of training has nothing to scale a margin by: its range is infinite.
 
         Args:
-            share: Margin to either side, as a share of the range's width.
+            times: Margin to either side.
+            by: What it is a multiple of: the width of the element's range, or its deviation.
 
-        >>> Spread.of(np.array([[0.0, 5.0], [2.0, 5.0]])).widened(0.5)
+        >>> Spread.of(np.array([[0.0, 5.0], [2.0, 5.0]])).widened(0.5, "width")
         (array([-1. ,  4.5]), array([3. , 5.5]))
         """
         low, high = np.array(self.lowest), np.array(self.highest)
-        width = np.maximum(high - low, LEAST * (high - low).max())
-        margin = np.where(width > 0, share * width, np.inf)
+        scale = high - low if by == "width" else np.array(self.deviation)
+        scale = np.maximum(scale, LEAST * scale.max())
+        margin = np.where(scale > 0, times * scale, np.inf)
         return low - margin, high + margin
 
     @classmethod
@@ -182,14 +188,18 @@ def longest_repeat(values: NDArray[np.floating]) -> int:
     return longest
 
 
-def other_unit(unit: str, value: float, low: float, high: float) -> tuple[str, float] | None:
-    """Return the unit that a value beyond its range is probably in, with how many of it are one; None if none fits.
+def other_unit(unit: str, value: Array, low: Array, high: Array) -> tuple[str, float] | None:
+    """Return the unit that a signal beyond its range is probably in, with how many of it are one; None if none fits.
 
-    >>> other_unit("rad", 86.0, -1.6, 1.6)
+    Args:
+        unit: In which the signal should be.
+        value: The signal's numbers (size,), and in `low` and `high` their range.
+
+    >>> other_unit("rad", np.array([86.0, 0.0]), np.array([-1.6, -1.0]), np.array([1.6, 1.0]))
     ('degrees', 57.29577951308232)
     """
-    fitting = (item for item in FACTORS.get(unit, {}).items() if low <= value / item[1] <= high)
-    return next(fitting, None)
+    fitting = FACTORS.get(unit, {}).items()
+    return next(((name, by) for name, by in fitting if ((low <= value / by) & (value / by <= high)).all()), None)
 
 
 def rounded(values: ArrayLike) -> Numbers:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Observation
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.seen import Spread, other_unit
+from sami_runtime.model.seen import ALLOWED, Spread, other_unit
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.world_limits import THENS, Alarm, Jump, Then
 from sami_runtime.session.telemetry import Reading
@@ -92,15 +92,17 @@ class Inside:
         return Objection(reason, self._then)
 
 
-FIRST_MARGIN, MARGIN, TURNS = 0.5, 3.0, 10
-"""How far outside its training range an element is far outside, in widths of that range: before the policy acts, when
-errors of unit and frame show and nothing has moved yet, and afterwards, when the robot may meet what training did not.
-An angle that turned by more than half a turn in training may afterwards turn by so many whole turns as well: robots
-that tumble count them."""
+MARGIN, TURNS = 3.0, 10
+"""How far outside its training range an element is far outside once the policy acts, in widths of that range: the robot
+may meet there what training did not. An angle that turned by more than half a turn in training may turn by so many
+whole turns as well, because robots that tumble count them."""
 
 
 class TrainingRanges:
-    """Elements do not lie far outside what training saw; see `FIRST_MARGIN`.
+    """Elements do not lie far outside what training saw.
+
+    Until an observation passes, it is judged as `sami check-adapter` does it: errors of unit and frame show at rest,
+    before anything moves. From then on `MARGIN` counts.
 
     Args:
         elements: Every element of a row, as `SIGNAL.ELEMENT`.
@@ -112,13 +114,12 @@ class TrainingRanges:
         self._elements, self._units, spreads = [*elements], [*units], [*spreads]
         self._low = np.concatenate([spread.lowest for spread in spreads])
         self._high = np.concatenate([spread.highest for spread in spreads])
-        first, later = (
-            np.concatenate([spread.widened(margin) for spread in spreads], axis=1) for margin in (FIRST_MARGIN, MARGIN)
-        )
+        self._first = np.concatenate([spread.widened(ALLOWED, "deviation") for spread in spreads], axis=1)
+        later = np.concatenate([spread.widened(MARGIN, "width") for spread in spreads], axis=1)
         turns = (np.array(self._units) == "rad") & (self._high - self._low > np.pi)
         later += np.where(turns, 2 * np.pi * TURNS, 0.0) * [[-1.0], [1.0]]
         self._later = later.astype(np.float32)
-        self._allowed = first.astype(np.float32)
+        self._allowed = self._first.astype(np.float32)
 
     def judge(self, row: Array, observation: Observation, now: float | None) -> Objection | None:
         """Object to a number far outside its training range."""
@@ -127,13 +128,15 @@ class TrainingRanges:
             self._allowed = self._later
             return None
         at = int(np.flatnonzero(beyond)[0])
-        value, element, unit = float(row[at]), self._elements[at], self._units[at]
+        element, unit = self._elements[at], self._units[at]
         words = (
             f"ranges: {element} is {_amount(row[at], unit)}, training saw {self._low[at]:.4g} to {self._high[at]:.4g}, "
             f"allowed are {self._allowed[0, at]:.4g} to {self._allowed[1, at]:.4g}"
         )
-        if other := other_unit(unit, value, self._low[at], self._high[at]):
-            words += f"; probably {other[0]}: divide {element.partition('.')[0]} by {other[1]:.4g}"
+        name = element.partition(".")[0]
+        whole = [number for number, each in enumerate(self._elements) if each.partition(".")[0] == name]
+        if other := other_unit(unit, row[whole].astype(np.float64), *self._first[:, whole]):
+            words += f"; probably {other[0]}: divide {name} by {other[1]:.4g}"
         return Objection(f"{words} (--unguarded ranges)")
 
 
