@@ -1,6 +1,5 @@
 """How often the guards that are on by default for a robot hold or stop a policy in its own simulator.
 
-    python benchmarks/guard_rates.py panda-satesac panda-satesac-ahead panda-satesac-camera --out results/guards/panda.json
     python benchmarks/guard_rates.py panda-satesac panda-satesac-camera --gap examples/camera.toml --out camera.json
     python benchmarks/guard_rates.py panda-satesac --flip dy           # a wrong robot, for comparison
 
@@ -22,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from sami_runtime.adapters.base import Adapter, Executed, Observation
 from sami_runtime.adapters.around import Around
+from sami_runtime.adapters.base import Adapter, Executed, Observation
 from sami_runtime.adapters.gapped import Gapped
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import SafetyStop, SafetyWarning, UnknownName

@@ -6,6 +6,7 @@ not the one that the policy learned on, however well its signals' names and size
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -182,7 +183,7 @@ def longest_repeat(values: NDArray[np.floating]) -> int:
     2
     """
     longest = count = 1
-    for before, after in zip(values, values[1:], strict=False):
+    for before, after in pairwise(values):
         count = count + 1 if before.tobytes() == after.tobytes() else 1
         longest = max(longest, count)
     return longest
@@ -193,7 +194,9 @@ def other_unit(unit: str, value: Array, low: Array, high: Array) -> tuple[str, f
 
     Args:
         unit: In which the signal should be.
-        value: The signal's numbers (size,), and in `low` and `high` their range.
+        value: The signal's numbers (size,).
+        low: Their lowest in the unit, (size,).
+        high: Their highest, (size,).
 
     >>> other_unit("rad", np.array([86.0, 0.0]), np.array([-1.6, -1.0]), np.array([1.6, 1.0]))
     ('degrees', 57.29577951308232)

@@ -214,7 +214,8 @@ class AlarmStreak:
             return None
         reason = (
             f"alarm: the dynamics were unknown at {self._count} steps in a row, with an out-of-distribution score of "
-            f"{self._score:.3g} at the last; allowed are {self._limit.steps - 1} above {self._limit.score:g} (stop_on_alarm)"
+            f"{self._score:.3g} at the last; allowed are {self._limit.steps - 1} above {self._limit.score:g} "
+            "(stop_on_alarm)"
         )
         return Objection(reason, self._limit.then)
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.adapters.probe import probe
-from sami_runtime.model.artifact import read_artifact
 from sami_runtime.gap.profile import GapProfile
+from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.seen import Response, Responses, Seen, Spread, longest_repeat, rounded
 from sami_runtime.signals import Signal
 from sami_train.contexts.known import known_gap, known_tasks
@@ -147,7 +147,6 @@ def noisy_signals(gap: GapProfile, names: Sequence[str]) -> list[str]:
 
     Noise that is a share of the value is none where the value is 0, so it does not count.
     """
-
     source = {name: gap.same_as.get(name, name) for name in names}
     return [
         name

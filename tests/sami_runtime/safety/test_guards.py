@@ -153,7 +153,7 @@ def test_what_never_repeated_is_written_only_where_it_was_measured(make):
         assert ("repeats" in text) is bool(repeats)
         assert Contract.parse(text, "model.onnx") == told
     text = contract.model_copy(update={"seen": seen_of(contract, np.random.default_rng(0), {"camera": 3})}).dumps()
-    with pytest.raises(Exception, match="seen.repeats names camera; the observation has position, goal"):
+    with pytest.raises(Exception, match=r"seen\.repeats names camera; the observation has position, goal"):
         Contract.parse(text, "model.onnx")
 
 
