@@ -1,7 +1,11 @@
-"""The watchdog that a command line asks for."""
+"""The watchdog that a command line asks for, the guards that it turns off, and what it is warned of."""
 
 from __future__ import annotations
 
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,3 +35,31 @@ def watchdog_of(adapter: str | None, within_s: float | None, emergency_stop: str
     if adapter is None:
         raise SamiError(f"--watchdog {within_s:g} watches over a robot; drive one with --adapter, or leave it out.")
     return Watchdog(emergency_stop or f"{adapter.partition(':')[0]}:emergency_stop", within_s)
+
+
+def guards_off(names: str | None) -> list[str]:
+    """Return the guards that are turned off, from their names with commas between.
+
+    Raises:
+        UnknownName: no guard has such a name.
+    """
+    from sami_runtime.safety.watch import guards_without
+
+    off = [] if names is None else [name.strip() for name in names.split(",")]
+    guards_without(off)
+    return off
+
+
+@contextmanager
+def safety_warnings_shown() -> Iterator[None]:
+    """Print each warning of a missing protection as one line of standard error."""
+    from sami_runtime.errors import SafetyWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SafetyWarning)
+        yield
+    for warning in caught:
+        if issubclass(warning.category, SafetyWarning):
+            print(f"warning: {warning.message}", file=sys.stderr)
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

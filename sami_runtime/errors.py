@@ -16,6 +16,10 @@ class SamiError(Exception):
     """What the `sami` command returns for this error."""
 
 
+class SafetyWarning(UserWarning):
+    """A protection that a robot should have is missing; the run goes on without it."""
+
+
 class ContractError(SamiError):
     """The contract of a model cannot be read, is inconsistent, or belongs to another version."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.loop.driven import driven, require_for_robot
+from sami_runtime.loop.driven import driven, require_for_robot, warn_of_missing
 from sami_runtime.loop.handover import KEEP_STEPS, Handover, require_swap
 from sami_runtime.loop.pilot import Ending, Pilot
 from sami_runtime.loop.report import LoopReport
@@ -27,6 +27,7 @@ from sami_runtime.recording.replay import Shadow
 from sami_runtime.safety.controller import Controller
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
+from sami_runtime.safety.watch import active_guards, guards_without
 from sami_runtime.safety.watchdog.watchdog import Watchdog
 from sami_runtime.session.admission import Admission
 from sami_runtime.session.session import Session
@@ -54,8 +55,10 @@ class Run:
         clock: Keeps the rate, and stamps the adapter's observations. Without one the loop runs as fast as the adapter
             allows.
         simulator: Whether the adapter's world stands still while nothing is written: then observations age only behind
-            a gap, a gap may lie on the actions, and it may run without a clock. A robot's world does not.
+            a gap, a gap may lie on the actions, and it may run without a clock. A robot's world does not, and all
+            guards judge its observations.
         limits: What the gate allows; the default limits if None.
+        unguarded: Names of guards that are turned off on a robot: `ranges`, `ood`, `frozen`; see `GUARDS`.
         gap: A gap to reality between the adapter and the loop.
         dry_run: Whether everything is done but writing.
         loop_hz: Rate of the loop [1/s], a multiple of the policy's, which is taken if None.
@@ -75,7 +78,11 @@ class Run:
 
     Raises:
         AdapterError: The policy and the adapter do not fit.
-        UnknownName, SamiError: Limits or gap do not fit them, or would make no sense on a robot.
+        UnknownName, SamiError: Limits or gap do not fit them, or would make no sense on a robot; no guard has such a
+            name.
+
+    Warns:
+        SafetyWarning: A robot has no watchdog, no limits or no neutral action, or the file lacks a guard's numbers.
     """
 
     def __init__(
@@ -86,6 +93,7 @@ class Run:
         *,
         simulator: bool = False,
         limits: Limits | None = None,
+        unguarded: Collection[str] = (),
         gap: GapProfile | None = None,
         dry_run: bool = False,
         loop_hz: float | None = None,
@@ -102,9 +110,11 @@ class Run:
         command_delay_s: float | None = None,
         admission: Admission | None = None,
     ) -> None:
-        if not simulator:
+        contract, guards = session.contract, guards_without(unguarded)
+        if simulator:
+            guards = ()
+        else:
             require_for_robot(clock, gap, enforce_timing)
-        contract = session.contract
         if watchdog is not None:
             watchdog.require_rate(loop_hz or contract.rate_hz)
         self.shadow = shadow
@@ -112,7 +122,7 @@ class Run:
         """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
         require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
-        self.gate = SafetyGate(self.driven, contract, allowed, fallback)
+        self.gate = SafetyGate(self.driven, contract, allowed, fallback, guards)
         """Owns the write. Tripped, it stays latched until somebody calls its `rearm`."""
         self.telemetry = Telemetry(contract)
         """Reads the contexts of the episode that runs, or ran last."""
@@ -143,6 +153,10 @@ class Run:
         self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
         delay = command_delay_of(self.driven) if command_delay_s is None else command_delay_s
         self._facts |= {"command_delay_s": delay} if delay else {}
+        if judging := active_guards(contract, guards):
+            self._facts["guards"] = list(judging)
+        if not simulator:
+            warn_of_missing(contract, limits, watchdog, guards, dry_run)
         if fallback is not None:
             self._facts["fallback"] = type(fallback).__name__
         self._recorder: Recorder | None = None

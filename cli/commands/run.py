@@ -122,6 +122,14 @@ def run(
     limits: Annotated[
         Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.", rich_help_panel=LOOP)
     ] = None,
+    unguarded: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Turn off what judges a robot's observations by default: ranges, ood, frozen, by commas.",
+            rich_help_panel=LOOP,
+        ),
+    ] = None,
     fallback: Annotated[
         str | None, typer.Option(metavar="MODULE:FACTORY", help=FALLBACK_HELP, rich_help_panel=LOOP)
     ] = None,
@@ -204,7 +212,7 @@ def run(
     from ..live import LiveLine
     from ..load_adapter import load_fallback, read_settings
     from ..model_and_env import model_and_environment
-    from ..watchdog_option import watchdog_of
+    from ..watchdog_option import guards_off, safety_warnings_shown, watchdog_of
     from ..watched_model import WatchedModel
 
     render = renderer(render, gif, dry_run)
@@ -213,6 +221,7 @@ def run(
     settings = read_settings(adapter_config)
     if adapter is None:
         robots = {"adapter-config": adapter_config, "loop-hz": loop_hz, "fallback": fallback, "slower": slower}
+        robots["unguarded"] = unguarded
         worlds.refuse_robot_options(robots)
         model, spec = model_and_environment(model, env, Admission(expect_sha256, trusted, rehearsed=False))
         mode = "rgb_array" if render == "gif" else render
@@ -224,6 +233,7 @@ def run(
             raise SamiError(f"which model is to drive {adapter}? Name its file with --model.")
         world = worlds.robot(adapter, settings)
     dog = watchdog_of(adapter, watchdog, emergency_stop)
+    off = guards_off(unguarded)
     film_path = film_path_of(gif, model) if render == "gif" else None
     watched = WatchedModel(model) if watch_model else None
     admission = Admission(expect_sha256, trusted, rehearsed=world.real)
@@ -251,26 +261,29 @@ def run(
         robot: Any = world.make(clock, session.contract)
         closing.callback(robot.close)
         pilot = attend.keyboard(closing, session.contract, allowed) if listens else None
-        driving = Run(
-            session,
-            robot,
-            clock,
-            simulator=not world.real,
-            limits=allowed,
-            gap=profile,
-            dry_run=dry_run,
-            prewarm_s=PREWARM_S if paced else 0.0,
-            record=record,
-            facts=facts,
-            shadow=follower,
-            watchdog=dog,
-            loop_hz=loop_hz,
-            slower=slower or 1,
-            command_delay_s=command_delay,
-            fallback=load_fallback(fallback, clock, session.contract, settings) if fallback else None,
-            pilot=attend.excitation(pilot, session.contract, allowed, world.real, loop_hz, seed) if excite else pilot,
-            admission=admission,
-        )
+        excited = attend.excitation(pilot, session.contract, allowed, world.real, loop_hz, seed) if excite else pilot
+        with safety_warnings_shown():
+            driving = Run(
+                session,
+                robot,
+                clock,
+                simulator=not world.real,
+                limits=allowed,
+                unguarded=off,
+                gap=profile,
+                dry_run=dry_run,
+                prewarm_s=PREWARM_S if paced else 0.0,
+                record=record,
+                facts=facts,
+                shadow=follower,
+                watchdog=dog,
+                loop_hz=loop_hz,
+                slower=slower or 1,
+                command_delay_s=command_delay,
+                fallback=load_fallback(fallback, clock, session.contract, settings) if fallback else None,
+                pilot=excited,
+                admission=admission,
+            )
         if not json:
             closing.callback(lambda: print(told.ending(driving, film, record), end=""))
         closing.enter_context(driving)

@@ -11,25 +11,15 @@ from numpy.typing import NDArray
 from sami_runtime.checks.trial import Trial
 from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
+from sami_runtime.model.seen import ALLOWED, FACTORS, LEAST
 from sami_runtime.signals import Signal
 
 When = Literal["signals", "begin"]
 """Over all steps, or over the first steps of the episodes."""
-ALLOWED = 2.0
-"""Deviations beyond all that training saw from which a number is another robot's."""
-LEAST = 0.5
-"""Least deviation of an element, as a share of its signal's largest: what never changed may differ a little."""
 HOME = 1.0
 """Deviations beyond where training's episodes began from which an episode's beginning is worth a note."""
 SHOWN = 3
 """Most elements that a fault names."""
-FACTORS: dict[str, dict[str, float]] = {
-    "m": {"cm": 100.0, "mm": 1000.0},
-    "m/s": {"cm/s": 100.0, "mm/s": 1000.0},
-    "rad": {"degrees": 180 / np.pi},
-    "rad/s": {"degrees/s": 180 / np.pi},
-}
-"""By unit: others that are taken for it, each with how many of them are one, the fewest first."""
 
 
 class Stray(NamedTuple):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Collection
+
 from sami_runtime.adapters.base import Adapter
 from sami_runtime.adapters.dry_run import DryRun
 from sami_runtime.adapters.gapped import Gapped
 from sami_runtime.adapters.slowed import Slowed
 from sami_runtime.clock import Clock
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SafetyWarning, SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
+from sami_runtime.safety.watchdog.watchdog import Watchdog
 from sami_runtime.safety.zeroed import Zeroed
 
 
@@ -65,3 +69,44 @@ def require_for_robot(clock: Clock | None, gap: GapProfile | None, enforce_timin
             "a gap with action_latency_s, actuator_lag_s or another key of actions would write to the robot what the "
             "gate did not allow; leave them out of the gap, they are for simulators."
         )
+
+
+def warn_of_missing(
+    contract: Contract, limits: Limits | None, watchdog: Watchdog | None, guards: Collection[str], dry_run: bool
+) -> None:
+    """Warn, by a `SafetyWarning` each, of the protections that a robot's run goes without.
+
+    Args:
+        contract: Of the policy.
+        limits: What the gate allows; None if nobody set any.
+        watchdog: Stops the robot where this process cannot.
+        guards: Those that are wanted; what was turned off by name is no surprise.
+        dry_run: Whether nothing is written, so that only what judges observations matters.
+    """
+    missing = []
+    if not dry_run and watchdog is None:
+        missing.append(
+            "no watchdog: nothing stops the robot if this process hangs or is killed. Add --watchdog SECONDS "
+            "(Run(watchdog=...))."
+        )
+    if not dry_run and limits is None:
+        missing.append(
+            "no limits: only the contract's bounds limit what is written. Add --limits FILE (Run(limits=...))."
+        )
+    if not dry_run and (limits is None or limits.rest is None):
+        missing.append(
+            "no neutral action: while no new action comes, the last one stands until the robot is stopped. Set rest in "
+            "the limits, such as rest = 0.0."
+        )
+    if "ranges" in guards and contract.seen is None:
+        missing.append(
+            f"no training ranges in {contract.name!r}: observations are not judged against what training saw. Add them "
+            "with: sami describe FILE"
+        )
+    if "ood" in guards and contract.atlas is None and contract.context is not None:
+        missing.append(
+            f"no in-distribution reference in {contract.name!r}: unknown dynamics do not stop the robot. Add it with: "
+            "sami atlas FILE"
+        )
+    for text in missing:
+        warnings.warn(text, SafetyWarning, stacklevel=3)

@@ -101,7 +101,7 @@ def run_episode(
         if guard.adapter is not adapter:
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
         judged = clock is not None if enforce_timing is None else enforce_timing
-        read = on_step is not None or guard.limits.stop_on_alarm is not None
+        read = on_step is not None or guard.limits.stop_on_alarm is not None or "ood" in guard.guards
         reader = telemetry or (Telemetry(session.contract) if read else None)
         lateness = Lateness(adapter, session.contract.rate_hz, judged, command_delay_s)
         timing = Timing(clock or ManualClock(), judged, period, substeps, prewarm_s, lateness)

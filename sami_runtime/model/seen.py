@@ -6,19 +6,40 @@ not the one that the policy learned on, however well its signals' names and size
 
 from __future__ import annotations
 
-from typing import Annotated
+from itertools import pairwise
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Numbers = tuple[Number, ...]
+Array = NDArray[np.float64]
 
 DIGITS = 6
 """Significant digits that are kept: more than any sensor has."""
 RARE = (0.1, 99.9)
 """Percentiles beyond which a number was rare."""
+LEAST = 0.5
+"""Least width or deviation of an element, as a share of its signal's largest: what never changed may differ a
+little."""
+ALLOWED = 2.0
+"""Deviations beyond all that training saw from which a number is another robot's, at rest before the policy acts."""
+FACTORS: dict[str, dict[str, float]] = {
+    "m": {"cm": 100.0, "mm": 1000.0},
+    "m/s": {"cm/s": 100.0, "mm/s": 1000.0},
+    "rad": {"degrees": 180 / np.pi},
+    "rad/s": {"degrees/s": 180 / np.pi},
+}
+"""By unit: others that are taken for it, each with how many of them are one, the fewest first."""
 
 
 class _Part(BaseModel):
@@ -47,6 +68,24 @@ class Spread(_Part):
     def size(self) -> int:
         """How many numbers the signal has."""
         return len(self.mean)
+
+    def widened(self, times: float, by: Literal["width", "deviation"]) -> tuple[Array, Array]:
+        """Return the lowest and the highest value of each element (size,), with a margin around the training range.
+
+        A signal that was constant in all of training has nothing to scale a margin by: its range is infinite.
+
+        Args:
+            times: Margin to either side.
+            by: What it is a multiple of: the width of the element's range, or its deviation.
+
+        >>> Spread.of(np.array([[0.0, 5.0], [2.0, 5.0]])).widened(0.5, "width")
+        (array([-1. ,  4.5]), array([3. , 5.5]))
+        """
+        low, high = np.array(self.lowest), np.array(self.highest)
+        scale = high - low if by == "width" else np.array(self.deviation)
+        scale = np.maximum(scale, LEAST * scale.max())
+        margin = np.where(scale > 0, times * scale, np.inf)
+        return low - margin, high + margin
 
     @classmethod
     def of(cls, values: NDArray[np.floating]) -> Spread:
@@ -101,6 +140,14 @@ class Seen(_Part):
     begin: dict[str, Spread]
     """By signal of the observation: over the first steps of the episodes, where the robot is at home."""
     responses: Responses | None = None
+    repeats: dict[str, Annotated[int, Field(ge=1)]] = {}
+    """By observation signal whose sensor had noise in training: the longest run of values that were equal to the last
+    bit, 1 where none repeated. Empty where training had no noise, and in files that were exported before this entry."""
+
+    @model_serializer(mode="wrap")
+    def _without_empty_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Older files do not have the entry, and keep their bytes when they are written again.
+        return {name: value for name, value in dump(self).items() if value or name != "repeats"}
 
     def require_fit(self, sizes: dict[str, int], action: str) -> None:
         """Refuse what belongs to other signals.
@@ -116,6 +163,8 @@ class Seen(_Part):
         for what, spreads, valid in (("signals", self.signals, sizes), ("begin", self.begin, observed)):
             if (given := {name: spread.size for name, spread in spreads.items()}) != valid:
                 raise ValueError(f"seen.{what} tells of {given}; the contract has {valid}")
+        if unknown := sorted(set(self.repeats) - set(observed)):
+            raise ValueError(f"seen.repeats names {', '.join(unknown)}; the observation has {', '.join(observed)}")
         if self.responses is None:
             return
         if len(self.responses.size) != sizes[action]:
@@ -125,6 +174,35 @@ class Seen(_Part):
             shape = (sizes[action], size)
             if response is None or {np.shape(response.mean), np.shape(response.deviation)} != {shape}:
                 raise ValueError(f"seen.responses tells nothing of the shape {shape} for {name!r}")
+
+
+def longest_repeat(values: NDArray[np.floating]) -> int:
+    """Return how many rows in a row of (T, size) are equal to the last bit, at most; 1 where none repeats.
+
+    >>> longest_repeat(np.array([[1.0], [2.0], [2.0], [3.0]]))
+    2
+    """
+    longest = count = 1
+    for before, after in pairwise(values):
+        count = count + 1 if before.tobytes() == after.tobytes() else 1
+        longest = max(longest, count)
+    return longest
+
+
+def other_unit(unit: str, value: Array, low: Array, high: Array) -> tuple[str, float] | None:
+    """Return the unit that a signal beyond its range is probably in, with how many of it are one; None if none fits.
+
+    Args:
+        unit: In which the signal should be.
+        value: The signal's numbers (size,).
+        low: Their lowest in the unit, (size,).
+        high: Their highest, (size,).
+
+    >>> other_unit("rad", np.array([86.0, 0.0]), np.array([-1.6, -1.0]), np.array([1.6, 1.0]))
+    ('degrees', 57.29577951308232)
+    """
+    fitting = FACTORS.get(unit, {}).items()
+    return next(((name, by) for name, by in fitting if ((low <= value / by) & (value / by <= high)).all()), None)
 
 
 def rounded(values: ArrayLike) -> Numbers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,15 +36,22 @@ class SafetyGate:
         limits: What is allowed.
         fallback: Acts where the policy has been held for longer than `hold_ticks`, until `stop_after`, within the same
             limits. Without one, the action falls back to rest.
+        guards: Names of `GUARDS` that judge observations by the contract's own numbers. `Run` turns all of them on for
+            a robot.
 
     Raises:
         SamiError: The limits do not fit the model's signals, or leave the fallback no time.
     """
 
     def __init__(
-        self, adapter: Adapter, contract: Contract, limits: Limits | None = None, fallback: Controller | None = None
+        self,
+        adapter: Adapter,
+        contract: Contract,
+        limits: Limits | None = None,
+        fallback: Controller | None = None,
+        guards: Collection[str] = (),
     ) -> None:
-        self.adapter = adapter
+        self.adapter, self.guards = adapter, guards
         self.limits = limits or Limits()
         self.limits.require_fit(contract)
         self.fallback = fallback
@@ -299,7 +307,7 @@ class SafetyGate:
         rest = Rest(self.limits, self._action)
         workspace = Workspace(self.limits, self._contract)
         limiter = Limiter(self.limits, self._action, rest, period, workspace)
-        watch = Watch(self.limits, self._contract, self.adapter.observation)
+        watch = Watch(self.limits, self._contract, self.adapter.observation, self.guards)
         return Memory(watch, rest, workspace, limiter, self._trips)
 
     def _standing(self, now: float) -> Ruling:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Observation
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.safety.world import AlarmStreak, Objection, World
+from sami_runtime.safety.world_limits import DEFAULT_ALARM, FROZEN_LEAST, GUARDS
 from sami_runtime.session.telemetry import Reading
 from sami_runtime.signals import Signal
 from sami_runtime.values import all_finite
@@ -131,16 +132,29 @@ class Watch:
         limits: What is allowed.
         contract: Of the model that reads the observations.
         provided: Signals as the adapter declares them.
+        guards: Names of `GUARDS` that judge as well, as far as the contract has numbers for them.
     """
 
-    def __init__(self, limits: Limits, contract: Contract, provided: tuple[Signal, ...] = ()) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        contract: Contract,
+        provided: tuple[Signal, ...] = (),
+        guards: Collection[str] = (),
+    ) -> None:
+        guards = active_guards(contract, guards)
+        frozen = dict(limits.frozen)
+        if contract.seen is not None and "frozen" in guards:
+            repeats = contract.seen.repeats
+            frozen = {name: max(FROZEN_LEAST, 2 * longest + 1) for name, longest in repeats.items()} | frozen
+        alarm = limits.stop_on_alarm or (DEFAULT_ALARM if "ood" in guards else None)
         self._rules: tuple[Rule, ...] = (
             Age(limits.max_age(contract), single=not isinstance(limits.max_age_s, dict)),
             Order(),
-            *(Frozen(name, most) for name, most in limits.frozen.items()),
+            *(Frozen(name, most) for name, most in frozen.items()),
         )
-        self._alarm = None if limits.stop_on_alarm is None else AlarmStreak(limits.stop_on_alarm)
-        self._world = World(limits, contract, provided)
+        self._alarm = None if alarm is None else AlarmStreak(alarm)
+        self._world = World(limits, contract, provided, guards)
 
     def heed(self, reading: Reading) -> None:
         """Learn what the context told after a step of the policy, for `stop_on_alarm`."""
@@ -160,6 +174,25 @@ class Watch:
         if self._alarm is not None and (objection := self._alarm.judge()) is not None:
             return objection
         return self._world.judge(observation, now)
+
+
+def guards_without(unguarded: Collection[str]) -> tuple[str, ...]:
+    """Return the names of all guards but those that are turned off.
+
+    Raises:
+        UnknownName: One of them is no guard.
+    """
+    for name in unguarded:
+        if name not in GUARDS:
+            raise UnknownName("guard", name, GUARDS, "unguarded names what is turned off.")
+    return tuple(name for name in GUARDS if name not in unguarded)
+
+
+def active_guards(contract: Contract, guards: Collection[str]) -> tuple[str, ...]:
+    """Return those of some guards that a contract has numbers for."""
+    seen = contract.seen
+    able = {"ranges": seen is not None, "ood": contract.atlas is not None, "frozen": bool(seen and seen.repeats)}
+    return tuple(name for name in guards if able[name])
 
 
 class Rest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Observation
 from sami_runtime.model.contract import Contract
+from sami_runtime.model.seen import ALLOWED, Spread, other_unit
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.world_limits import THENS, Alarm, Jump, Then
 from sami_runtime.session.telemetry import Reading
@@ -91,6 +92,54 @@ class Inside:
         return Objection(reason, self._then)
 
 
+MARGIN, TURNS = 3.0, 10
+"""How far outside its training range an element is far outside once the policy acts, in widths of that range: the robot
+may meet there what training did not. An angle that turned by more than half a turn in training may turn by so many
+whole turns as well, because robots that tumble count them."""
+
+
+class TrainingRanges:
+    """Elements do not lie far outside what training saw.
+
+    Until an observation passes, it is judged as `sami check-adapter` does it: errors of unit and frame show at rest,
+    before anything moves. From then on `MARGIN` counts.
+
+    Args:
+        elements: Every element of a row, as `SIGNAL.ELEMENT`.
+        units: Of the elements.
+        spreads: What training saw, by signal in the order of the row.
+    """
+
+    def __init__(self, elements: Iterable[str], units: Iterable[str], spreads: Iterable[Spread]) -> None:
+        self._elements, self._units, spreads = [*elements], [*units], [*spreads]
+        self._low = np.concatenate([spread.lowest for spread in spreads])
+        self._high = np.concatenate([spread.highest for spread in spreads])
+        self._first = np.concatenate([spread.widened(ALLOWED, "deviation") for spread in spreads], axis=1)
+        later = np.concatenate([spread.widened(MARGIN, "width") for spread in spreads], axis=1)
+        turns = (np.array(self._units) == "rad") & (self._high - self._low > np.pi)
+        later += np.where(turns, 2 * np.pi * TURNS, 0.0) * [[-1.0], [1.0]]
+        self._later = later.astype(np.float32)
+        self._allowed = self._first.astype(np.float32)
+
+    def judge(self, row: Array, observation: Observation, now: float | None) -> Objection | None:
+        """Object to a number far outside its training range."""
+        beyond = (row < self._allowed[0]) | (row > self._allowed[1])
+        if 1 not in beyond.tobytes() or not (beyond := beyond & np.isfinite(row)).any():
+            self._allowed = self._later
+            return None
+        at = int(np.flatnonzero(beyond)[0])
+        element, unit = self._elements[at], self._units[at]
+        words = (
+            f"ranges: {element} is {_amount(row[at], unit)}, training saw {self._low[at]:.4g} to {self._high[at]:.4g}, "
+            f"allowed are {self._allowed[0, at]:.4g} to {self._allowed[1, at]:.4g}"
+        )
+        name = element.partition(".")[0]
+        whole = [number for number, each in enumerate(self._elements) if each.partition(".")[0] == name]
+        if other := other_unit(unit, row[whole].astype(np.float64), *self._first[:, whole]):
+            words += f"; probably {other[0]}: divide {name} by {other[1]:.4g}"
+        return Objection(f"{words} (--unguarded ranges)")
+
+
 class Jumps:
     """Elements move at most so far from one tick of the policy to the next.
 
@@ -156,8 +205,8 @@ class AlarmStreak:
 
     def heed(self, reading: Reading) -> None:
         """Count a step of the policy."""
-        self._count = self._count + 1 if reading.alarm else 0
         self._score = reading.score or 0.0
+        self._count = self._count + 1 if self._score > self._limit.score else 0
 
     def judge(self) -> Objection | None:
         """Object after too many steps in a row; without another step of the policy, that stays so."""
@@ -165,7 +214,8 @@ class AlarmStreak:
             return None
         reason = (
             f"alarm: the dynamics were unknown at {self._count} steps in a row, with an out-of-distribution score of "
-            f"{self._score:.3g} at the last; allowed are {self._limit.steps - 1} above 1 (stop_on_alarm)"
+            f"{self._score:.3g} at the last; allowed are {self._limit.steps - 1} above {self._limit.score:g} "
+            "(stop_on_alarm)"
         )
         return Objection(reason, self._limit.then)
 
@@ -177,13 +227,17 @@ class World:
         limits: What is allowed.
         contract: Of the model that reads the observations.
         provided: Signals as the adapter declares them.
+        guards: Names of `GUARDS` that judge as well.
     """
 
-    def __init__(self, limits: Limits, contract: Contract, provided: Iterable[Signal]) -> None:
+    def __init__(
+        self, limits: Limits, contract: Contract, provided: Iterable[Signal], guards: Collection[str] = ()
+    ) -> None:
         ranges, jumps = limits.inside, limits.jump
         bounds = {signal.name: _bounds(signal, provided, limits) for signal in contract.observation}
         wanted = {name.partition(".")[0] for name in (*ranges, *jumps)}
-        signals = [s for s in contract.observation if s.name in wanted or bounds[s.name]]
+        spreads = contract.seen.signals if contract.seen is not None and "ranges" in guards else {}
+        signals = [s for s in contract.observation if s.name in wanted or bounds[s.name] or s.name in spreads]
         self._names = [signal.name for signal in signals]
         self._float32 = [FLOAT32] * len(signals)
         elements = [(s, element) for s in signals for element in s.elements]
@@ -200,6 +254,8 @@ class World:
                 if limits.beyond(s.name) == then
             ]
             moved = {name: each for name, each in jumps.items() if each.then == then}
+            if spreads and then == "hold":  # before the bounds, which cannot say what is probably wrong
+                self._rules.append(TrainingRanges(index, units.values(), [spreads[s.name] for s in signals]))
             if inside:
                 self._rules.append(Inside("inside", inside, self._size, then, ("allowed are", "inside.{element}")))
             if beyond:

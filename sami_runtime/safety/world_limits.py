@@ -75,8 +75,24 @@ class Alarm(_Entry):
     """For how many steps in a row the dynamics may be unknown."""
 
     steps: Annotated[int, Field(ge=1)]
-    """So many in a row with an out-of-distribution score above 1 are too many."""
+    """So many in a row with an out-of-distribution score above `score` are too many."""
     then: Then = "stop"
+    score: Annotated[Positive, Field(allow_inf_nan=False)] = 1.0
+    """Above this a step counts; 1 is the model's own alarm."""
+
+
+GUARDS: dict[str, str] = {
+    "ranges": "observations far outside what training saw are held, then the robot is stopped",
+    "ood": "a context that stays far from all training tasks stops the robot",
+    "frozen": "a sensor that repeats itself, whose noise in training says that it cannot, is held",
+}
+"""What judges observations of a robot by default, with the model's own numbers; see docs/runtime.md."""
+DEFAULT_ALARM = Alarm(steps=30, score=2.0)
+"""Of the guard `ood`, where the limits set no `stop_on_alarm`. benchmarks/guard_rates.py prints how often it stops a
+policy in its own simulator."""
+FROZEN_LEAST = 5
+"""Of the guard `frozen`: least number of equal values in a row that mean a stuck sensor. Where values repeated in
+training, through lost messages, it is at least twice the longest run there and one."""
 
 
 class Known(_Entry):

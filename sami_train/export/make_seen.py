@@ -14,8 +14,9 @@ import numpy as np
 
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.adapters.probe import probe
+from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.model.seen import Response, Responses, Seen, Spread, rounded
+from sami_runtime.model.seen import Response, Responses, Seen, Spread, longest_repeat, rounded
 from sami_runtime.signals import Signal
 from sami_train.envs.make import make, make_adapter
 from sami_train.envs.spec import EnvironmentSpec
@@ -119,7 +120,41 @@ def measure_seen(
         signals={name: Spread.of(value) for name, value in values.items()},
         begin={name: Spread.of(value) for name, value in first.items()},
         responses=measure_responses(spec, tasks, starts, seed),
+        repeats=measure_repeats(spec, behind.gap, observations) if behind.spared == 0 else {},
     )
+
+
+def measure_repeats(
+    spec: EnvironmentSpec, gap: GapProfile | None, observations: Sequence[np.ndarray]
+) -> dict[str, int]:
+    """Return the longest run of equal values of each signal that had noise, by its name.
+
+    A signal without noise repeats wherever the world rests, whatever it did in training, so nothing is said of it.
+
+    Args:
+        spec: the environment.
+        gap: that the episodes were measured behind, in all of them.
+        observations: (T, D) of each episode.
+    """
+    found = {}
+    for name in [] if gap is None else noisy_signals(gap, [signal.name for signal in spec.signals]):
+        found[name] = max(longest_repeat(spec.layout.by_name(each, [name])[name]) for each in observations)
+    return found
+
+
+def noisy_signals(gap: GapProfile, names: Sequence[str]) -> list[str]:
+    """Return the signals to which a profile adds noise in every episode, and which it neither rounds nor freezes.
+
+    Noise that is a share of the value is none where the value is 0, so it does not count.
+    """
+    source = {name: gap.same_as.get(name, name) for name in names}
+    return [
+        name
+        for name in names
+        if np.min(gap.of_signal("noise", source[name])) > 0.0
+        and np.max(gap.of_signal("quantisation", source[name])) == 0.0
+        and np.min(gap.of_signal("stuck_at_s", source[name])) == np.inf
+    ]
 
 
 def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int, seed: int = SEED) -> Responses | None:

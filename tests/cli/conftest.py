@@ -34,6 +34,11 @@ class Done(NamedTuple):
     out: str
     err: str
 
+    @property
+    def errors(self) -> str:
+        """What standard error holds besides warnings of missing protections."""
+        return "".join(line for line in self.err.splitlines(True) if not line.startswith("warning: "))
+
 
 class Trained(NamedTuple):
     """A finished run with its evaluation, and the model made of it. Tests copy what they change."""

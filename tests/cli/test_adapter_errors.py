@@ -39,7 +39,7 @@ def run_wrong(sami, trained, text):
 @pytest.mark.parametrize("error", ["TypeError('no such axis')", "ValueError('axis 7')", "KeyError('axis')"])
 def test_an_error_of_an_adapters_own_is_told_with_its_line(sami, trained, method, error):
     done = run_wrong(sami, trained, RAISES.format(method=method, error=error))
-    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert (done.code, done.errors.count("\n")) == (1, 1)
     assert "Traceback" not in done.err
     assert "axis" in done.err
     assert ("failed twice" if method == "stop" else f"in wrong.py, line 5, in {method}") in done.err

@@ -74,7 +74,13 @@ def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, trained):
     done = sami(
         "run", "--adapter", "my_robot:make", "--model", trained.model, "--steps", 3, "--record", "r.mcap", "--json"
     )
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.errors) == (0, "")
+    warned = [line.partition(":")[2].partition(":")[0].strip() for line in done.err.splitlines()]
+    assert warned[:3] == ["no watchdog", "no limits", "no neutral action"]
+    assert [line.partition(" in '")[0] for line in warned[3:]] == [
+        "no training ranges",
+        "no in-distribution reference",
+    ]
     (row,) = map(json.loads, done.out.splitlines())
     assert (row["steps"], row["return"], row["outcomes"]["acted"]) == (3, None, 3)
     assert len(Path("written.txt").read_text().splitlines()) == 3
@@ -84,6 +90,24 @@ def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, trained):
     times = [step.record.time for step in recording.steps]
     assert times[2] - times[0] == pytest.approx(0.08, abs=0.02)
     assert sami("replay", "r.mcap").code == 0
+
+
+def test_a_robot_in_another_unit_does_not_act_until_its_guard_is_turned_off_by_name(sami):
+    Path("mm.py").write_text(
+        ROBOT.replace("signal.size, 0.1", "signal.size, 0.1 * (1000 if signal.unit == 'm' else 1)")
+    )
+    robot = ("run", "--adapter", "mm:make", "--model", "panda-satesac", "--steps", 40)
+    done = sami(*robot, "--json")
+    assert (done.code, Path("written.txt").exists()) == (3, False)
+    assert "probably mm: divide cube_position by 1000 (--unguarded ranges)" in done.errors
+    refused = sami(*robot, "--unguarded", "range")
+    assert refused.errors.startswith("sami: unknown guard 'range'. Did you mean 'ranges'? Valid: frozen, ood, ranges.")
+    assert (refused.code, Path("written.txt").exists()) == (1, False)
+    Path("limits.toml").write_text('rest = 0.0\nout_of_bounds = "act"')
+    done = sami(*robot, "--limits", "limits.toml", "--unguarded", "ranges,ood")
+    assert (done.code, len(Path("written.txt").read_text().splitlines())) == (0, 40)
+    assert [line.partition(": ")[2].partition(":")[0] for line in done.err.splitlines()] == ["no watchdog"]
+    sys.modules.pop("mm", None)
 
 
 def test_what_a_robot_says_of_success_is_told(sami):
@@ -103,7 +127,7 @@ def test_what_a_robot_says_of_success_is_told(sami):
 
 def test_a_dry_run_of_a_robot_never_writes(sami, trained):
     done = sami("run", "--adapter", "my_robot:make", "--model", trained.model, "--steps", 3, "--dry-run")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.errors) == (0, "")
     assert "3 acted" in done.out
     assert not Path("written.txt").exists()
 
@@ -201,6 +225,7 @@ def test_a_robot_is_written_to_more_often_than_the_policy_is_asked(sami):
         (("--loop-hz", 100), "--loop-hz 100.0 is for robots; name yours with --adapter, or leave it out."),
         (("--adapter-config", "arm.toml"), "--adapter-config arm.toml is for robots"),
         (("--fallback", "my_robot:Retreat"), "--fallback my_robot:Retreat is for robots"),
+        (("--unguarded", "ood"), "--unguarded ood is for robots"),
     ],
 )
 def test_options_of_robots_are_refused_in_a_simulator(sami, options, message):
@@ -266,7 +291,7 @@ def test_a_watchdog_watches_over_a_robot_that_offers_an_emergency_stop(sami, tra
     assert not Path("written.txt").exists()
     Path("my_robot.py").write_text(ROBOT + STOPPABLE)
     done = sami(*robot, 0.5)
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.errors) == (0, "")
     assert not Path("emergency.txt").exists()
     assert "Give it more, such as three periods, 0.12 s." in sami(*robot, 0.02).err
     Path("brakes.py").write_text(STOPPABLE)
