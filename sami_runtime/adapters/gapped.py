@@ -56,7 +56,7 @@ class Gapped(Around):
 
     def read(self) -> Observation:
         """Return what has arrived of what the adapter behind observed, with its stamp."""
-        seen = self.inner.read()
+        seen = self.observed()
         for signal in self.observation:
             if signal.name not in seen.values or np.shape(seen.values[signal.name]) != (signal.size,):
                 raise AdapterError(
@@ -77,7 +77,7 @@ class Gapped(Around):
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,) on its way, and says what was sent."""
         if not self.gap.on_actions:
-            return self.inner.write(action)
+            return self.sent(action)
         asked = np.asarray(action, np.float32)
         # What is not a number would stay in the actuator for ever.
         if asked.shape != self._low.shape or not np.isfinite(asked).all():
@@ -88,5 +88,5 @@ class Gapped(Around):
         if not self.gap.begun:
             raise AdapterError("the episode has not begun; an action cannot be executed. Call reset() first.")
         sent = np.clip(asked, self._low, self._high)
-        behind = self.inner.write(self.gap.actuate(sent))
+        behind = self.sent(self.gap.actuate(sent))
         return Executed(sent, behind.done, {**behind.info, "actuated": behind.action.tolist()})
