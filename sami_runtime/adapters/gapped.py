@@ -71,8 +71,10 @@ class Gapped(Around):
         lates = {name: float(periods) for name, periods in self.gap.late.items()}
         late = lates[names[0]] if len(set(lates.values())) == 1 else lates  # one, if all arrive together
         if isinstance(stamp, np.ndarray):
-            return Observation(parts, float(stamp[0]), dict(zip(names, stamp[1:].tolist(), strict=True)), late)
-        return Observation(parts, stamp, late=late)
+            return Observation(
+                parts, float(stamp[0]), dict(zip(names, stamp[1:].tolist(), strict=True)), late, seen.note
+            )
+        return Observation(parts, stamp, late=late, note=seen.note)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,) on its way, and says what was sent."""

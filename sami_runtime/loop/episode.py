@@ -297,7 +297,7 @@ class Episode:
                 self.gate.trip(str(stop))
 
     def _passed(self) -> int:
-        """Steps of the policy since it was due last: 0 if it is not now. A world that waits misses none."""
+        """Return the steps of the policy since it was due last: 0 if it is not now. A world that waits misses none."""
         steps = self._step(self.pace.tick) - self.asked if self.due else 0
         return min(steps, 1) if self.lateness.waits else steps
 
