@@ -108,9 +108,7 @@ def test_why_nothing_new_came_is_part_of_the_reason_for_which_the_gate_holds(the
         latest.observation()
     latest.put(5.0, position=[0.0, 0.0])
     clock.advance(1.0)
-    assert re.search(
-        r"^age: .*max_age_s.*; 1 messages of .* dropped", gate().fault(latest.observation(), 6.0)
-    )
+    assert re.search(r"^age: .*max_age_s.*; 1 messages of .* dropped", gate().fault(latest.observation(), 6.0))
     link.close()
 
 
