@@ -91,8 +91,9 @@ class Episode:
         self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
         self.telemetry, self.on_step, self.handover = telemetry, on_step, handover
         self.watchdog, self.pilot = watchdog, pilot
-        self.clock, self.enforced, self.period, self.substeps, self.slower, *rest = timing
-        self.prewarm_s, self.lateness = rest
+        self.clock, self.enforced, self.period = timing.clock, timing.enforced, timing.period
+        self.substeps, self.slower = timing.substeps, timing.slower
+        self.prewarm_s, self.lateness = timing.prewarm_s, timing.lateness
         self.deadline = gate.limits.deadline_s or self.period
         self.names = [signal.name for signal in session.contract.given.values()]
         self.context = np.zeros(session.contract.context_size, np.float32)
