@@ -92,7 +92,7 @@ class Ros2Adapter:
                 self._publishers[watched.topic] = self._node.publisher(watched.topic, Diagnostics, watched)
             for name, each in settings.topics.items():
                 hear = partial(self.sources.hear, name)
-                self._node.subscribe(each.topic, KINDS[each.type], each, hear, each.standing)
+                self._node.subscribe(each.topic, KINDS[each.type], each, hear, "in turn" if each.standing else "first")
             deadline = time.monotonic() + settings.heard_s
             refuse([*self._unsaid(deadline), *self._doubled(), *unheard(self._node, sent, deadline)], "sent")
             refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [], "sent")

@@ -19,7 +19,7 @@ from cyclonedds.topic import Topic
 
 from sami_runtime.adapters.ros2.idl import HASHES, IdlTypes
 from sami_runtime.adapters.ros2.messages import Message
-from sami_runtime.adapters.ros2.node import Hear, Peer, Publisher
+from sami_runtime.adapters.ros2.node import Hear, Peer, Publisher, Whose
 from sami_runtime.adapters.ros2.settings import Qos
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError
@@ -68,7 +68,7 @@ class Heard:
     condition: ReadCondition
     kind: type[Any]
     hear: Hear
-    standing: bool
+    whose: Whose
     writer: int | None = None
     """The one that is heard; None until a message comes."""
     bad: int = 0
@@ -93,7 +93,7 @@ class Heard:
             faults.append(f"{self.topic}: {self.bad} messages that could not be read were dropped, lastly {self.why}")
         if self.strange:
             faults.append(f"{self.topic}: {self.strange} messages of another publisher were dropped")
-        if not self.standing and self.gone:
+        if self.whose == "first" and self.gone:
             faults.append(f"{self.topic}: the publisher that was heard is gone (liveliness lost)")
         return faults
 
@@ -113,7 +113,9 @@ class Heard:
                 self.bad, self.why = self.bad + 1, f"a {self.kind.ros}: {type(error).__name__}: {str(error)[:200]}"
 
     def _of_writer(self, handle: int) -> bool:
-        if self.writer is None or (self.standing and self.writer != handle and self.gone):
+        if self.whose == "all":
+            return True
+        if self.writer is None or (self.whose == "in turn" and self.writer != handle and self.gone):
             self.writer = handle
         self.strange += handle != self.writer
         return handle == self.writer
@@ -166,12 +168,12 @@ class DdsNode:
         self._writers.append(writer)
         return DdsPublisher(writer)
 
-    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, standing: bool = False) -> None:
+    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, whose: Whose = "all") -> None:
         """Have a function hear each message of a topic."""
         reader = DataReader(self._participant, self._topic(topic, kind), _policies(qos, kind))
         condition = ReadCondition(reader, NEW)
         with self._lock:
-            self._topics_heard.append(Heard(topic, reader, condition, kind, hear, standing))
+            self._topics_heard.append(Heard(topic, reader, condition, kind, hear, whose))
             self._waits.attach(condition)
 
     def publishers(self, topic: str) -> list[Peer]:

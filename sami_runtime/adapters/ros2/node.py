@@ -6,7 +6,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from sami_runtime.adapters.ros2.messages import Message
 from sami_runtime.adapters.ros2.settings import Qos
@@ -16,6 +16,8 @@ from sami_runtime.errors import AdapterError
 
 EXTRA = "ros2"
 """What brings the default backend."""
+Whose = Literal["all", "first", "in turn"]
+"""Which publishers of a topic are heard."""
 Hear = Callable[[Any, float], None]
 """Takes a message (one of `messages`), and when it came [s] by the loop's clock; from a thread of the node's."""
 
@@ -50,7 +52,7 @@ class Node(Protocol):
     def publisher(self, topic: str, kind: type[Any], qos: Qos) -> Publisher:
         """Return what publishes a topic."""
 
-    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, standing: bool = False) -> None:
+    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, whose: Whose = "all") -> None:
         """Have a function hear each message of a topic.
 
         Args:
@@ -58,7 +60,8 @@ class Node(Protocol):
             kind: One of `messages`.
             qos: What is asked for.
             hear: Called with each message, from a thread of the node's. What it raises drops the message.
-            standing: Whether another publisher may follow one that is gone, as of a goal that is said once.
+            whose: Which publishers are heard: all; the one that comes first, until the reset; or that one until it is
+                gone and then the next, as of a goal that is said once.
         """
 
     def publishers(self, topic: str) -> list[Peer]:

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from sami_runtime.adapters.ros2.messages import Message
-from sami_runtime.adapters.ros2.node import Hear, Peer, Publisher
+from sami_runtime.adapters.ros2.node import Hear, Peer, Publisher, Whose
 from sami_runtime.adapters.ros2.settings import Qos
 from sami_runtime.clock import Clock
 
@@ -80,7 +80,7 @@ class RclpyNode:
         """Return what publishes a topic."""
         return RclpyPublisher(self._node.create_publisher(RosTypes()(kind.ros), topic, profile(qos)))
 
-    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, standing: bool = False) -> None:
+    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, whose: Whose = "all") -> None:
         """Have a function hear each message of a topic."""
 
         def heard(said: Any) -> None:

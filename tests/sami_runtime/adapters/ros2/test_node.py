@@ -120,7 +120,7 @@ def published(node, hearer):
 def test_of_two_publishers_the_first_is_heard_until_the_reset_and_the_others_messages_are_counted(nodes):
     hearer, first, second = nodes
     heard = []
-    hearer.subscribe("/joints", JointState, Qos(depth=100), lambda said, _: heard.append(said.names[0]))
+    hearer.subscribe("/joints", JointState, Qos(depth=100), lambda said, _: heard.append(said.names[0]), "first")
     one = published(first, hearer)
     one.send(named("one"))
     until(lambda: heard)
@@ -141,10 +141,20 @@ def test_of_two_publishers_the_first_is_heard_until_the_reset_and_the_others_mes
     until(lambda: heard == ["one", "one", "other"])
 
 
+def test_a_controller_hears_all(nodes):
+    hearer, *others = nodes
+    heard = set()
+    hearer.subscribe("/joints", JointState, Qos(depth=100), lambda said, _: heard.add(said.names[0]))
+    for number, each in enumerate(others):
+        published(each, hearer).send(named(str(number)))
+    until(lambda: heard == {"0", "1"})
+    assert hearer.faults == ()
+
+
 def test_a_goal_that_is_said_once_may_come_from_the_next_publisher(nodes):
     hearer, first, second = nodes
     heard = []
-    hearer.subscribe("/joints", JointState, Qos(depth=100), lambda said, _: heard.append(said.names[0]), True)
+    hearer.subscribe("/joints", JointState, Qos(depth=100), lambda said, _: heard.append(said.names[0]), "in turn")
     published(first, hearer).send(named("one"))
     until(lambda: heard)
     first.close()
