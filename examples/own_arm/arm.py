@@ -24,7 +24,8 @@ class OwnArm:
         self.period, self.reach = 1.0 / contract.rate_hz, np.array(sheet["reached_displacement"].values)
         self.base, self.camera = Frame.of(sheet["arm_base"].values), Frame.fit(**config["camera"])
         self.ik = DifferentialIK(URDF, **config["kinematics"], home=sheet["home_joints"].values)
-        self.gripper, self.latest = Gripper(**config["gripper"]), Latest(self.observation, clock)
+        self.gripper = Gripper(**config["gripper"])
+        self.latest = Latest(self.observation, clock, note=lambda: self.link.fault)
         self.clocks = {name: ClockSync(**known) for name, known in config["clocks"].items()}
         self.moves, self.turns = Differentiator(), Differentiator.of_rotations()
         self.link = Datagrams(config["here"], config["robot"], self.hear, clock)
@@ -42,13 +43,13 @@ class OwnArm:
             self.latest.put(measured, ee_velocity=self.base.vectors(self.ik.velocity(self.joints, told["velocities"])))
 
     def reset(self, seed=None):
+        self.link.reset()
         self.link.send(home=seed or 0)  # it goes home, and somebody puts the cube somewhere
         self.latest.clock.sleep_until(self.latest.clock.now() + 0.2)
         self.latest.reset()
         self.latest.always(desired_goal=[*np.random.default_rng(seed).uniform(-0.15, 0.15, 2), 0.02])
 
     def read(self):
-        self.link.require_heard()
         self.seen = (observation := self.latest.observation()).values
         return observation
 

@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, waits, watch_of
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import (
+    Adapter,
+    Executed,
+    Observation,
+    command_delay_of,
+    emergency_stop_of,
+    require_executed,
+    require_observation,
+    waits,
+    watch_of,
+)
 from sami_runtime.signals import Signal
 
 
 class Around:
     """Passes on all that is not read or written; whoever extends it does those.
 
-    An observation goes on with what it knows of its age: `dataclasses.replace(seen, values=...)`.
+    An observation goes on with what it knows of its age: `dataclasses.replace(self.observed(), values=...)`.
 
     Args:
         inner: The adapter behind.
@@ -26,6 +39,22 @@ class Around:
     def reset(self, seed: int | None = None) -> None:
         """Begins an episode of the adapter behind."""
         self.inner.reset(seed)
+
+    def observed(self) -> Observation:
+        """Return what the adapter behind observes.
+
+        Raises:
+            AdapterError: Its `read` returned something else.
+        """
+        return require_observation(self.inner.read(), self.inner)
+
+    def sent(self, action: NDArray[np.float32]) -> Executed:
+        """Write an action (A,) to the adapter behind; return what it says was executed.
+
+        Raises:
+            AdapterError: Its `write` returned something else.
+        """
+        return require_executed(self.inner.write(action), self.inner)
 
     def stop(self) -> None:
         """Stop the adapter behind, at once."""

@@ -28,6 +28,8 @@ class Observation:
     """The same by signal, where sensors measure at different times; `time` holds for those that are left out."""
     late: float | Mapping[str, float] = 0.0
     """How many periods of the policy a simulated gap made it late, where the world waits, see `Adapter`."""
+    note: str = ""
+    """What is wrong with its sources, such as messages that were dropped: part of the reason where it is too old."""
 
     def measured(self, name: str) -> float:
         """Return when a signal was measured [s]."""

@@ -20,7 +20,7 @@ class DryRun(Around):
 
     def read(self) -> Observation:
         """Return what the watched adapter observes."""
-        return self.inner.read()
+        return self.observed()
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Nothing, but for saying that the action was executed."""

@@ -56,7 +56,7 @@ class Gapped(Around):
 
     def read(self) -> Observation:
         """Return what has arrived of what the adapter behind observed, with its stamp."""
-        seen = self.inner.read()
+        seen = self.observed()
         for signal in self.observation:
             if signal.name not in seen.values or np.shape(seen.values[signal.name]) != (signal.size,):
                 raise AdapterError(
@@ -71,13 +71,15 @@ class Gapped(Around):
         lates = {name: float(periods) for name, periods in self.gap.late.items()}
         late = lates[names[0]] if len(set(lates.values())) == 1 else lates  # one, if all arrive together
         if isinstance(stamp, np.ndarray):
-            return Observation(parts, float(stamp[0]), dict(zip(names, stamp[1:].tolist(), strict=True)), late)
-        return Observation(parts, stamp, late=late)
+            return Observation(
+                parts, float(stamp[0]), dict(zip(names, stamp[1:].tolist(), strict=True)), late, seen.note
+            )
+        return Observation(parts, stamp, late=late, note=seen.note)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,) on its way, and says what was sent."""
         if not self.gap.on_actions:
-            return self.inner.write(action)
+            return self.sent(action)
         asked = np.asarray(action, np.float32)
         # What is not a number would stay in the actuator for ever.
         if asked.shape != self._low.shape or not np.isfinite(asked).all():
@@ -88,5 +90,5 @@ class Gapped(Around):
         if not self.gap.begun:
             raise AdapterError("the episode has not begun; an action cannot be executed. Call reset() first.")
         sent = np.clip(asked, self._low, self._high)
-        behind = self.inner.write(self.gap.actuate(sent))
+        behind = self.sent(self.gap.actuate(sent))
         return Executed(sent, behind.done, {**behind.info, "actuated": behind.action.tolist()})

@@ -63,7 +63,9 @@ class Timing(NamedTuple):
     period: float
     """Of the loop [s]."""
     substeps: int
-    """Ticks of the loop for each of the policy's."""
+    """Ticks of the loop in one period of the policy."""
+    slower: int
+    """Periods of the policy in each of its steps."""
     prewarm_s: float
     """How long before one of the policy's it is warmed up [s]; 0 never."""
     lateness: Lateness
@@ -89,7 +91,9 @@ class Episode:
         self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
         self.telemetry, self.on_step, self.handover = telemetry, on_step, handover
         self.watchdog, self.pilot = watchdog, pilot
-        self.clock, self.enforced, self.period, self.substeps, self.prewarm_s, self.lateness = timing
+        self.clock, self.enforced, self.period = timing.clock, timing.enforced, timing.period
+        self.substeps, self.slower = timing.substeps, timing.slower
+        self.prewarm_s, self.lateness = timing.prewarm_s, timing.lateness
         self.deadline = gate.limits.deadline_s or self.period
         self.names = [signal.name for signal in session.contract.given.values()]
         self.context = np.zeros(session.contract.context_size, np.float32)
@@ -100,7 +104,10 @@ class Episode:
         self.wanted: Request = NOTHING
         self.ended: Ending | None = None
         self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
-        self.due, self.asked, self.missed = True, -1, 0
+        self.due, self.missed = True, 0
+        self.asked, self.counted, self.turned = -1, -1, -1
+        """The last step that the policy answered or let pass, the last one in the report, and the last period that had
+        a turn."""
         self.age: Age = 0.0
         self.counts = LoopReport()
 
@@ -137,10 +144,14 @@ class Episode:
     def turn(self) -> None:
         """One tick: read, step, gate, write, record."""
         began, laps = self.clock.now(), [time.perf_counter()]
-        asks, passed = self.due and not self.wanted.pause, self._passed()
-        observation = require_observation(self.adapter.read(), self.adapter) if asks else None
+        asks, passed, step = self.due and not self.wanted.pause, self._passed(), self._step(self.pace.tick)
+        # In every period, also where a step takes several: whether the sensors live is a matter of real seconds.
+        looks = self._in_period(self.pace.tick) > self.turned and not self.wanted.pause
+        observation = require_observation(self.adapter.read(), self.adapter) if looks else None
         laps.append(time.perf_counter())
-        outcome, reason = self._ask(observation, began, passed)
+        outcome, reason, passed = self._ask(observation, began, passed)
+        observation = None if outcome is Outcome.STANDING else observation
+        stepped = outcome in STEPPED
         laps.append(time.perf_counter())
         ruling = self._rule(outcome, reason)
         outcome = Outcome.FALLBACK if ruling.fallback else outcome
@@ -158,11 +169,17 @@ class Episode:
             if self.handover:
                 self.handover.history.executed = np.array(sent.action, np.float32)
             self.done, self.info = sent.done, sent.info
-        if self.due:
-            self.asked = self.pace.tick // self.substeps
-        if asks:
+        self.turned = self._in_period(self.pace.tick)
+        if asks and step == self.counted:
+            self.contexts[-1] = self.context
+        elif asks:
             self.contexts.append(self.context)
-        if self.telemetry and outcome in STEPPED:  # after the write, which waits for nobody who only looks on
+            self.counted = step
+        if self.due:
+            self.asked = step if stepped or self.slower == 1 else step - 1  # asked again in the next period
+        elif outcome is not Outcome.STANDING and not self.wanted.pause:
+            self.asked = self.counted = step - 1  # what interrupted a step ends it
+        if self.telemetry and stepped:  # after the write, which waits for nobody who only looks on
             self.gate.heed(self.telemetry.update(self.context, self.extra))
         record = StepRecord(
             step=self.counts.ticks,
@@ -196,17 +213,27 @@ class Episode:
         ended = self.ended or (Ending.WORLD if self.done else Ending.STEPS)
         return EpisodeReport(len(self.contexts), self.done, self.info, contexts, self.counts, ended)
 
-    def _ask(self, observation: Observation | None, began: float, passed: int) -> tuple[Outcome, str]:
-        """Asks the policy for its action, where it is due and may act. Unless it acted, its state is as it was."""
-        before = max(0, passed - 1)  # periods that were missed
+    def _ask(self, observation: Observation | None, began: float, passed: int) -> tuple[Outcome, str, int]:
+        """Ask the policy for its action, where it is due and may act. Unless it acted, its state is as it was.
+
+        Args:
+            observation: What was read; None if nothing was.
+            began: When the tick began [s].
+            passed: Steps of the policy since it was due last.
+
+        Returns:
+            What came of it, why it did not act, and how many steps its state was taken on by.
+        """
+        before = max(0, passed - 1)  # steps that were missed
         self._elapse(before)
         outcome, reason = self._answer(observation, began)
         if outcome not in STEPPED:
+            passed = passed if self.slower == 1 else before  # the step is not over: it may still answer
             self._elapse(passed - before)
-        return outcome, reason
+        return outcome, reason, passed
 
     def _elapse(self, periods: int) -> None:
-        """Let periods pass in which the action executed last stood."""
+        """Let steps pass in which the action executed last stood."""
         if periods:
             self.session.elapse(periods)
             if self.handover:
@@ -215,9 +242,12 @@ class Episode:
     def _answer(self, observation: Observation | None, began: float) -> tuple[Outcome, str]:
         if observation is None:
             return Outcome.PAUSED if self.wanted.pause else Outcome.STANDING, ""
+        fault = self.gate.fault(observation, self.clock.now() if self.enforced else None)
+        if not (self.due or fault):
+            return Outcome.STANDING, ""
         self.proposed = None
         self.age = self.lateness.age(observation, self.clock.now())
-        if fault := self.gate.fault(observation, self.clock.now() if self.enforced else None):
+        if fault:
             return Outcome.HELD, fault
         if fault := too_old(self.age, self.session.contract):
             return Outcome.HELD, fault
@@ -248,7 +278,7 @@ class Episode:
             self.context, self.extra = answer.context, answer.extra
 
     def _rule(self, outcome: Outcome, reason: str) -> Ruling:
-        now, ticks = self.clock.now(), self.pace.tick // self.substeps - self.asked
+        now, ticks = self.clock.now(), self._in_period(self.pace.tick) - self.turned
         if outcome is Outcome.ACTED and self.proposed is not None:
             return self.gate.propose(self.proposed, now, ticks)
         if outcome is Outcome.PILOTED and self.wanted.command is not None:
@@ -268,13 +298,21 @@ class Episode:
                 self.gate.trip(str(stop))
 
     def _passed(self) -> int:
-        """Periods of the policy since it was due last: 0 if it is not now. A world that waits misses none."""
-        periods = self.pace.tick // self.substeps - self.asked if self.due else 0
-        return min(periods, 1) if self.lateness.waits else periods
+        """Return the steps of the policy since it was due last: 0 if it is not now. A world that waits misses none."""
+        steps = self._step(self.pace.tick) - self.asked if self.due else 0
+        return min(steps, 1) if self.lateness.waits else steps
 
     def _due(self, tick: int) -> bool:
         """Whether the policy is to be asked at a tick of the loop, or was to be at one that passed."""
-        return tick // self.substeps > self.asked
+        return self._step(tick) > self.asked and self._in_period(tick) > self.turned
+
+    def _step(self, tick: int) -> int:
+        """Return the step of the policy that a tick of the loop belongs to."""
+        return self._in_period(tick) // self.slower
+
+    def _in_period(self, tick: int) -> int:
+        """Return the period of the policy that a tick of the loop belongs to."""
+        return tick // self.substeps
 
 
 def latch(gate: SafetyGate, watchdog: Watchdog | None) -> None:

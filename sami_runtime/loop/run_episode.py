@@ -51,7 +51,9 @@ def run_episode(
             its own rate only; in between its last action stands.
         slower: How many of its periods each of the policy's steps takes, for a robot that is so many times as slow as
             the one that it learned on. Its actions stand for as long; speeds must be told to it as at its own pace,
-            which `Run` sees to by `Slowed`.
+            which `Run` sees to by `Slowed`. The gate still judges an observation in every period, and counts the
+            periods without an action, so that limits hold in real seconds; a policy that could not act is asked again
+            in the next period.
         prewarm_s: How long [s] before the policy is due it makes a step on copies, so that the caches are warm; 0.0007
             is enough for `models/`, best with a clock that stays awake from then on. A tick whose turn ended too late
             for that goes without. 0 never.
@@ -88,7 +90,6 @@ def run_episode(
         raise SamiError(f"slower is {slower}; a step takes at least 1 of the policy's periods.")
     substeps = _substeps(loop_hz, session.contract.rate_hz)
     period = 1.0 / (session.contract.rate_hz * substeps)
-    substeps *= slower
     if not 0.0 <= prewarm_s < period:
         raise SamiError(
             f"prewarm_s is {prewarm_s}; it must be at least 0 and less than the loop's period, {period:g} s."
@@ -104,7 +105,7 @@ def run_episode(
         read = on_step is not None or guard.limits.stop_on_alarm is not None or "ood" in guard.guards
         reader = telemetry or (Telemetry(session.contract) if read else None)
         lateness = Lateness(adapter, session.contract.rate_hz, judged, command_delay_s)
-        timing = Timing(clock or ManualClock(), judged, period, substeps, prewarm_s, lateness)
+        timing = Timing(clock or ManualClock(), judged, period, substeps, slower, prewarm_s, lateness)
         episode = Episode(session, adapter, guard, limit, timing, reader, on_step, watchdog, pilot, handover)
         episode.begin(seed)
         while episode.next_tick():

@@ -76,7 +76,7 @@ class StepRecord:
     """Index of the tick in the episode, from 0."""
     outcome: Outcome
     observation: Observation | None
-    """None between two ticks of the policy: nothing was read."""
+    """None between two ticks of the policy, unless it was read there and is why the robot was held."""
     action: Array | None
     """(A,): what the policy proposed last; None if it never did, or was not asked or could not answer at this tick."""
     executed: Array | None
@@ -96,8 +96,8 @@ class StepRecord:
     """How old the observation was when the policy was asked [periods of the policy], with the command's own delay: of
     all signals, or by signal."""
     passed: int = 1
-    """Periods of the policy since the last tick at which it was due: 0 between two of them, more where some were
-    missed."""
+    """Steps of the policy since the last tick at which it was due: 0 between two of them, and where a step that takes
+    several periods may still be answered in the next one; more where some were missed."""
     lag: float = 0.0
     """How long [s] after it was due."""
     missed: int = 0

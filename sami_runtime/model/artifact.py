@@ -145,7 +145,7 @@ def require_safe(scan: ModelScan, source: str | Path) -> None:
     if unknown:
         faults.append(
             f"operators {', '.join(name or '(unnamed)' for name in unknown)}, which are not among the "
-            f"{len(OPERATORS)} allowed (sami_runtime.operators.OPERATORS)"
+            f"{len(OPERATORS)} allowed (sami_runtime.model.operators.OPERATORS)"
         )
     if not (scan.subgraphs or scan.functions):
         try:

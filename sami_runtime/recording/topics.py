@@ -1,6 +1,6 @@
 """What a recording holds for tools beside its ticks: a topic for each signal, with its elements by name.
 
-    /observation/NAME   as it was read            /pose/NAME   foxglove.PoseInFrame, of what is x, y, z in m
+    /observation/NAME   as it was read            /pose/NAME   foxglove.PoseInFrame, of positions: x, y, z in m
     /action/proposed    by the policy             /joints      foxglove.JointStates, of angles by joint
     /action/executed    after every limit         /log         foxglove.Log: what a person would want to be told
     /context            of the encoder            /tick        all of this, with outcome, times and telemetry
@@ -12,6 +12,7 @@ All are protobuf, which Foxglove and Rerun show as numbers; JSON they show as te
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -28,6 +29,14 @@ from sami_runtime.signals import Signal
 FRAME = "world"
 """What positions are told in; the model's data sheet says in words where it lies."""
 XYZ, RPY, WXYZ = ("x", "y", "z"), ("roll", "pitch", "yaw"), ("w", "x", "y", "z")
+PLACES = re.compile(r"(^|_)(position|goal|target|place|pose)$")
+"""Names of signals that say where something is."""
+NO_PLACES = re.compile(
+    r"(?i)(?<![a-z])(displacement|offset|difference|distance|relative|delta|error|"
+    r"(tip|hand|gripper|tool|flange|effector|camera|sensor|body|torso)('s|s')? frame|"
+    r"frame of the (tip|hand|gripper|tool|flange|end|camera|sensor|body|torso))"
+)
+"""Words in a name or a meaning of what is no place in the world: differences, and frames that move along."""
 TICK = {
     **dict.fromkeys(("episode", "step", "missed", "passed"), "uint64"),
     **dict.fromkeys(("outcome", "reason"), "string"),
@@ -199,26 +208,33 @@ class Topics:
         return self._file.channel(topic, name, ("protobuf", "protobuf"), self._schemas.described(name), about or {})
 
     def _find_poses(self) -> Iterator[tuple[str, tuple[Signal, Signal | None]]]:
-        """Yield what has a place: positions, each with its rotation or orientation if there is one."""
+        """Yield what has a place in the world: positions, each with its rotation or orientation if there is one.
+
+        A contract gives no frames, so the name has to say that it is a place. All others are in `/observation` alone.
+        """
         by_name = {each.name: each for each in self.contract.observation}
         for name, signal in by_name.items():
-            if (signal.elements, signal.unit) == (XYZ, "m"):
+            named = PLACES.search(name) and not NO_PLACES.search(f"{name} {signal.meaning}")
+            if named and (signal.elements, signal.unit) == (XYZ, "m"):
                 short = name.removesuffix("_position")
                 turned = by_name.get(f"{short}_rotation") or by_name.get(f"{short}_orientation")
                 known = turned is not None and turned.elements in (RPY, WXYZ, (*XYZ, "w"))
                 yield short, (signal, turned if known else None)
 
     def _find_joints(self) -> tuple[Signal, Signal | None] | None:
-        """Return the angles of joints, and their rates where there are any."""
-        angles = [
-            each for each in self.contract.observation if each.unit == "rad" and not {*each.elements} & {*RPY, *XYZ}
-        ]
-        if not angles:
-            return None
-        rates = [
-            each for each in self.contract.observation if (each.unit, each.elements) == ("rad/s", angles[0].elements)
-        ]
-        return angles[0], rates[0] if rates else None
+        """Return the angles of joints, and their rates where there are any.
+
+        A joint may be called yaw or x as well. Elements that are all of that kind are an orientation, unless the signal
+        is named after joints or the action moves the same ones. What has rates is measured, and no goal.
+        """
+        by_rates = {each.elements: each for each in self.contract.observation if each.unit == "rad/s"}
+        angles = [each for each in self.contract.observation if each.unit == "rad" and self._of_joints(each)]
+        measured = [each for each in angles if each.elements in by_rates] or angles
+        return (measured[0], by_rates.get(measured[0].elements)) if measured else None
+
+    def _of_joints(self, signal: Signal) -> bool:
+        oriented = {*signal.elements} <= {*RPY, *XYZ, "w"}
+        return not oriented or "joint" in signal.name or signal.elements == self.contract.action.elements
 
 
 def _xyzw(signal: Signal | None, value: Any) -> tuple[float, float, float, float]:

@@ -90,11 +90,11 @@ class Limits(BaseModel):
     stop_on_alarm: Alarm | None = None
     """So many of the policy's steps in a row with an out-of-distribution score above 1 stop the robot."""
     hold_ticks: Annotated[int, Field(ge=0)] = 3
-    """How many of the policy's ticks in a row the last action is held; then the action falls back to rest, if that is
-    given."""
+    """How many of the policy's periods in a row the last action is held; then the action falls back to rest, if that
+    is given. These are periods of the contract's rate, also where a step takes several of them (`slower`)."""
     stop_after: Annotated[int, Field(ge=1)] = 10
-    """At this many of the policy's ticks in a row without a new action, the robot is stopped. Those that passed without
-    a turn count."""
+    """At this many of the policy's periods in a row without a new action, the robot is stopped. Those that passed
+    without a turn count."""
 
     @classmethod
     def load(cls, path: str | Path) -> Limits:

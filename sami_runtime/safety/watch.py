@@ -60,17 +60,18 @@ class Age:
         if observation.times is None:
             if abs(age := now - observation.time) <= self._least:
                 return None
-            return self._words("the observation", age, self._tightest)
+            return self._words("the observation", age, self._tightest, observation.note)
         for name, tolerated in self._tolerated.items():
             if not abs(age := now - observation.measured(name)) <= tolerated:
-                return self._words(name, age, name)
+                return self._words(name, age, name, observation.note)
         return None
 
-    def _words(self, what: str, age: float, name: str) -> str:
+    def _words(self, what: str, age: float, name: str, note: str) -> str:
         when = f"{-age:.3g} s after" if age < 0 else f"{age:.3g} s before"
         key = "max_age_s" if self._single else f"max_age_s.{name}"
         return (
             f"age: {what} was measured {when} now by the loop's clock, allowed are {self._longest[name]:.3g} s ({key})"
+            + (note and f"; {note}")
         )
 
 

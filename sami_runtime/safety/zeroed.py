@@ -84,7 +84,7 @@ class Zeroed(Around):
 
     def read(self) -> Observation:
         """Return what the adapter behind observes, without the offsets."""
-        seen = self.inner.read()
+        seen = self.observed()
         values = dict(seen.values)
         for signal in self.observation:
             if signal.name in self._signals and signal.name in values:
@@ -93,7 +93,7 @@ class Zeroed(Around):
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,), and tell the offsets beside what was sent."""
-        sent = self.inner.write(action)
+        sent = self.sent(action)
         return Executed(sent.action, sent.done, {**sent.info, "zeroed": dict(self.offsets)})
 
     def _corrected(self, signal: Signal, value: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -109,7 +109,7 @@ class Zeroed(Around):
         for number in range(self._readings):
             if self._clock is not None and number:
                 self._clock.sleep_until(began + number * self._period)
-            seen = self.inner.read()
+            seen = self.observed()
             for signal in self._watched:
                 value = np.asarray(seen.values.get(signal.name, ()), np.float64)
                 if value.shape != (signal.size,) or not np.isfinite(value).all():

@@ -25,6 +25,8 @@ pytest.importorskip("mink")
 pytest.importorskip("panda_gym")
 
 from sami_runtime.robots.ros2.messages import Diagnostics, JointState, Numbers
+from sami_runtime.robots.ros2.node import open_node
+from sami_runtime.robots.ros2.settings import Qos
 from tests.making.ros2 import EXAMPLE, HOST, LOOPBACK, Ear, SimulatedRobot, SlowClock, environment
 
 SPEED = 0.5
@@ -216,6 +218,34 @@ def test_a_robot_that_falls_silent_ends_in_a_stop_that_says_so(robot, session, c
         finally:
             robot.process.send_signal(signal.SIGCONT)
         assert joints.until(at_rest, PATIENCE_S), "what was sent last reaches it once it goes on"
+
+
+def test_a_second_publisher_of_a_topic_is_refused_before_anything_moves_and_not_heard_later(
+    robot, session, clock, limits, ears
+):
+    commands = ears(COMMANDS, Numbers)
+    stranger = open_node("cyclonedds", DOMAIN, MonotonicClock())
+    try:
+        with robot.adapter(clock) as adapter:
+            adapter.reset(1)
+            adapter.stop()
+            joints = stranger.publisher("/joint_states", JointState, Qos())
+            lies = JointState(time.time(), tuple(f"panda_joint{n}" for n in range(1, 8)), np.ones(7), np.ones(7))
+            end = time.monotonic() + PATIENCE_S
+            while len(adapter._node.publishers("/joint_states")) < 2 and time.monotonic() < end:
+                time.sleep(0.02)
+            joints.send(lies)
+            while not adapter._node.faults and time.monotonic() < end:
+                time.sleep(0.02)
+            assert "/joint_states: 1 messages of another publisher were dropped" in adapter.read().note
+            commands.heard.clear()
+            with pytest.raises(AdapterError, match=r"/joint_states has 2 publishers, \S+ and \S+, and the robot"):
+                adapter.reset(2)
+            with pytest.raises(AdapterError, match="/joint_states has 2 publishers"), robot.adapter(clock):
+                pass
+            assert commands.heard == []
+    finally:
+        stranger.close()
 
 
 @pytest.mark.parametrize("within", [0.4, None], ids=["watched", "not watched"])

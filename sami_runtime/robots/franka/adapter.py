@@ -81,7 +81,7 @@ class FrankaAdapter:
         self._camera = Frame.fit(known.theirs, known.ours) if known.theirs else Frame.of()
         self._sync = ClockSync(delay_s=known.delay_s)
         self._moves, self._turns = Differentiator(known.smooth_s), Differentiator.of_rotations(known.smooth_s)
-        self._latest = Latest(self.observation, clock)
+        self._latest = Latest(self.observation, clock, note=lambda: self._link.fault)
         self._task = dict(known.task)
         self._imaging = threading.Lock()
         self._arm: Beside[ArmState] | None = None
@@ -130,6 +130,7 @@ class FrankaAdapter:
                 f"there by hand, to {np.round(self._home, 3).tolist()} rad, or set move_home."
             )
         goal = np.random.default_rng(seed).uniform(self.settings.goal.low, self.settings.goal.high)
+        self._link.reset()
         self._link.send(place=0 if seed is None else seed, task=self._task)
         self.clock.sleep_until(self.clock.now() + PLACED_S + self.settings.camera.delay_s)
         with self._imaging:
@@ -143,10 +144,9 @@ class FrankaAdapter:
 
         Raises:
             SafetyStop: The robot was stopped, and why.
-            AdapterError: The camera told what cannot be read.
+            AdapterError: Arm or hand told nothing new, or a signal never came.
         """
         arm, hand = self._connected()
-        self._link.require_heard()
         self._wait(lambda: self._heard(arm, hand), HEARD_S, "the robot told nothing new")
         seen = self._latest.observation()
         self._seen = dict(seen.values)
@@ -233,7 +233,7 @@ class FrankaAdapter:
         return not {"ee_position", "gripper_width"} & set(self._latest.missing)
 
     def _see(self, told: dict[str, object], received: float) -> None:
-        """Take an image of the camera."""
+        """Take an image of the camera; one that cannot be used raises, and the link drops it."""
         measured = self._sync.ours(float(str(told["time"])), received)
         cube = self._camera @ Frame.of(np.array(told["position"]), xyzw=np.array(told["xyzw"]))
         at = cube.translation
@@ -253,7 +253,8 @@ class FrankaAdapter:
         try:
             self._wait(lambda: "cube_position" not in self._latest.missing, HEARD_S, "")
         except AdapterError:
-            refuse([f"no camera at {camera.there} tells {camera.here} where the cube is"])
+            fault = self._link.fault and f" ({self._link.fault})"
+            refuse([f"no camera at {camera.there} tells {camera.here} where the cube is{fault}"])
 
     def _wait(self, done: Callable[[], bool], longest_s: float, otherwise: str) -> None:
         end = time.monotonic() + longest_s

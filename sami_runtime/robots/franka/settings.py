@@ -78,7 +78,7 @@ class Camera(_Table):
     here: Address
     """Where it is heard."""
     there: Address
-    """Where it is, to be told `{"place": SEED}` when an episode begins."""
+    """Where it is, to be told `{"place": SEED}` when an episode begins; messages of any other sender are dropped."""
     delay_s: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """How late all of its messages are [s], which no stamp tells."""
     smooth_s: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.05

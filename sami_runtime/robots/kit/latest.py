@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,15 @@ class Latest:
         clock: The loop's; stamps are times of it.
         wait_s: How long [s] `observation` waits for signals that did not come yet, by the time of day, which no
             clock of a simulation stops.
+        note: Returns what is wrong with the sources, such as `Datagrams.fault`: it goes into the errors, and with each
+            observation to the gate, which prints it where that is too old.
     """
 
-    def __init__(self, signals: Sequence[Signal], clock: Clock, wait_s: float = 1.0) -> None:
+    def __init__(
+        self, signals: Sequence[Signal], clock: Clock, wait_s: float = 1.0, note: Callable[[], str] = str
+    ) -> None:
         self.signals, self.clock, self.wait_s = {signal.name: signal for signal in signals}, clock, wait_s
+        self._note = note
         self._news = threading.Condition()
         self._constant: set[str] = set()
         self._values: dict[str, NDArray[np.float32]] = {}
@@ -100,7 +105,8 @@ class Latest:
                 self._news.wait(left)
             times = {name: stamp for name, stamp in self._times.items() if name not in self._constant}
             oldest = min(times.values(), default=self.clock.now())
-            return Observation({name: self._values[name].copy() for name in self.signals}, oldest, times)
+            values = {name: self._values[name].copy() for name in self.signals}
+            return Observation(values, oldest, times, note=self._note())
 
     def _taken(self, name: str, value: Any) -> NDArray[np.float32]:
         if name not in self.signals:
@@ -111,8 +117,9 @@ class Latest:
 
     def _told(self) -> str:
         came = ", ".join(name for name in self.signals if name not in self.missing) or "nothing"
+        note = self._note()
         early = f"; {self._early} readings came that were measured before the reset" if self._early else ""
         return (
             f"{', '.join(self.missing)} never came, in the {self.wait_s:g} s that were waited; {came} did{early}. "
-            "Is the sensor on, and are its stamps times of the loop's clock (ClockSync)?"
+            f"Is the sensor on, and are its stamps times of the loop's clock (ClockSync)?{note and ' ' + note + '.'}"
         )

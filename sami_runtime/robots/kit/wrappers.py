@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,14 +49,14 @@ class Rename(Around):
 
     def read(self) -> Observation:
         """Return what the inner adapter observes, by our names."""
-        seen = self.inner.read()
+        seen = self.observed()
         times = None if seen.times is None else self._by_ours(seen.times)
         late = self._by_ours(seen.late) if isinstance(seen.late, Mapping) else seen.late
         return replace(seen, values=self._by_ours(seen.values), times=times, late=late)
 
     def write(self, action: Array) -> Executed:
         """Pass the action on."""
-        return self.inner.write(action)
+        return self.sent(action)
 
     def _by_ours(self, by_theirs: Mapping[str, T]) -> dict[str, T]:
         return {self._ours(name): value for name, value in by_theirs.items()}
@@ -102,22 +102,25 @@ class Scale(Around):
 
     def read(self) -> Observation:
         """Return what the inner adapter observes, in our units."""
-        seen = self.inner.read()
+        seen = self.observed()
         return replace(seen, values={name: self._out(name, value) for name, value in seen.values.items()})
 
     def write(self, action: Array) -> Executed:
         """Pass the action on in their unit; what was executed comes back in ours."""
         name = self.inner.action.name
         if name not in self._units:
-            return self.inner.write(action)
+            return self.sent(action)
         theirs = np.asarray(action, np.float64) / self._units[name].factor
-        sent = self.inner.write(theirs.astype(np.float32))
+        sent = self.sent(theirs.astype(np.float32))
         return Executed(self._out(name, sent.action), sent.done, sent.info)
 
     def _out(self, name: str, value: ArrayLike) -> Array:
         if name not in self._units:
-            return np.asarray(value)
-        return (np.asarray(value, np.float64) * self._units[name].factor).astype(np.float32)
+            return cast("Array", value)
+        try:
+            return (np.asarray(value, np.float64) * self._units[name].factor).astype(np.float32)
+        except (TypeError, ValueError):
+            return cast("Array", value)  # no numbers, or too few: the session that reads them names the signal
 
     def _scaled(self, signal: Signal) -> Signal:
         factor, unit = self._units.get(signal.name, _Unit(np.ones(signal.size), signal.unit))

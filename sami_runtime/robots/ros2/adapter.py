@@ -28,7 +28,7 @@ from sami_runtime.robots.ros2.command import (
 )
 from sami_runtime.robots.ros2.diagnostics import diagnose, stopped
 from sami_runtime.robots.ros2.messages import Diagnostics, JointState, Message, Numbers, Pose, Trajectory
-from sami_runtime.robots.ros2.node import Publisher, open_node, why_silent
+from sami_runtime.robots.ros2.node import Publisher, doubled, open_node, why_silent
 from sami_runtime.robots.ros2.settings import Qos, Settings
 from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
 
@@ -79,6 +79,7 @@ class Ros2Adapter:
         self._task = settings.task
         self._open, self._begun = True, False
         self._node = open_node(settings.backend, settings.domain, clock)
+        self.sources.dropped = lambda: self._node.faults
         try:
             self._publishers: dict[str, Publisher] = {}
             sent: dict[str, tuple[type[Any], Qos]] = {}
@@ -90,9 +91,10 @@ class Ros2Adapter:
             if watched := settings.diagnostics:
                 self._publishers[watched.topic] = self._node.publisher(watched.topic, Diagnostics, watched)
             for name, each in settings.topics.items():
-                self._node.subscribe(each.topic, KINDS[each.type], each, partial(self.sources.hear, name))
+                hear = partial(self.sources.hear, name)
+                self._node.subscribe(each.topic, KINDS[each.type], each, hear, "in turn" if each.standing else "first")
             deadline = time.monotonic() + settings.heard_s
-            refuse([*self._unsaid(deadline), *unheard(self._node, sent, deadline)], "sent")
+            refuse([*self._unsaid(deadline), *self._doubled(), *unheard(self._node, sent, deadline)], "sent")
             refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
             arm_watchdog(settings, self._last)
         except BaseException:
@@ -109,12 +111,14 @@ class Ros2Adapter:
         self._task = tuple(task)
 
     def reset(self, seed: int | None = None) -> None:
-        """Go home, and tell that an episode begins.
+        """Go home, and tell that an episode begins. Of each topic, the publisher that comes first is heard from now on.
 
         Raises:
-            AdapterError: The arm does not arrive, or may not move and is elsewhere.
+            AdapterError: A topic has two publishers; the arm does not arrive, or may not move and is elsewhere.
         """
         self._require_open()
+        refuse(self._doubled(), "sent")
+        self._node.reset()
         self._begun = True
         if self._hand and self.settings.kinematics:
             if self.settings.kinematics.move_home:
@@ -134,17 +138,12 @@ class Ros2Adapter:
         """Return the newest of each signal, each with the time when it was measured.
 
         Raises:
-            AdapterError: A signal never came, or a message could not be read.
+            AdapterError: A signal never came; or a topic has two publishers, whose messages the backend mixes.
         """
         self._require_open()
-        if self._node.faults:
-            raise AdapterError("; ".join(self._node.faults))
-        try:
-            seen = self.sources.latest.observation()
-        except AdapterError as error:
-            if faults := self.sources.faults:
-                raise AdapterError(f"{error} {'; '.join(faults)}.") from error
-            raise
+        if not self._node.separates and (faults := self._doubled()):
+            raise AdapterError("; ".join(faults) + ".")
+        seen = self.sources.latest.observation()
         self._seen = seen.values
         return seen
 
@@ -222,6 +221,12 @@ class Ros2Adapter:
             )
             for each in silent
         ]
+
+    def _doubled(self) -> list[str]:
+        """Return the topics that have more publishers than one."""
+        topics = self.settings.topics.values()
+        faults = (doubled(each.topic, each.type, each, self._node.publishers(each.topic)) for each in topics)
+        return [fault for fault in faults if fault]
 
     def _away(self) -> list[str]:
         assert self.sources.joints is not None

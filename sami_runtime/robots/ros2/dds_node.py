@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
@@ -19,7 +21,7 @@ from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError
 from sami_runtime.robots.ros2.idl import HASHES, IdlTypes
 from sami_runtime.robots.ros2.messages import Message
-from sami_runtime.robots.ros2.node import Hear, Peer, Publisher
+from sami_runtime.robots.ros2.node import Hear, Peer, Publisher, Whose
 from sami_runtime.robots.ros2.settings import Qos
 
 WAKE_NS = 100_000_000
@@ -57,6 +59,68 @@ class DdsPublisher:
             self._writer.wait_for_acks(round(1e9 * seconds))
 
 
+@dataclass
+class Heard:
+    """A topic that is heard, and what became of its messages since the reset."""
+
+    topic: str
+    reader: DataReader[Any]
+    condition: ReadCondition
+    kind: type[Any]
+    hear: Hear
+    whose: Whose
+    writer: int | None = None
+    """The one that is heard; None until a message comes."""
+    bad: int = 0
+    strange: int = 0
+    why: str = ""
+    """The last one that could not be read."""
+
+    def reset(self) -> None:
+        """Forget what was dropped, and who is heard."""
+        self.writer, self.bad, self.strange, self.why = None, 0, 0, ""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the writer that was heard is no longer there."""
+        return self.writer is not None and self.writer not in self.reader.get_matched_publications()
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with it, a sentence each."""
+        faults = []
+        if self.bad:
+            faults.append(f"{self.topic}: {self.bad} messages that could not be read were dropped, lastly {self.why}")
+        if self.strange:
+            faults.append(f"{self.topic}: {self.strange} messages of another publisher were dropped")
+        if self.whose == "first" and self.gone:
+            faults.append(f"{self.topic}: the publisher that was heard is gone (liveliness lost)")
+        return faults
+
+    def take(self, now: Callable[[], float]) -> None:
+        """Have all that came heard, each by itself, so that one that cannot be read spoils no other."""
+        for _ in range(MANY):
+            try:
+                taken = self.reader.take(1, self.condition)
+                if not taken:
+                    return
+                if taken[0].sample_info.valid_data and self._of_writer(taken[0].sample_info.publication_handle):
+                    self.hear(self.kind.of(taken[0]), now())
+            except DDSException as error:
+                self.bad, self.why = self.bad + 1, f"{error}"
+                return
+            except Exception as error:  # whatever a message causes, the next one is heard
+                self.bad, self.why = self.bad + 1, f"a {self.kind.ros}: {type(error).__name__}: {str(error)[:200]}"
+
+    def _of_writer(self, handle: int) -> bool:
+        if self.whose == "all":
+            return True
+        if self.writer is None or (self.whose == "in turn" and self.writer != handle and self.gone):
+            self.writer = handle
+        self.strange += handle != self.writer
+        return handle == self.writer
+
+
 class DdsNode:
     """A participant of a domain; one thread hears for all of its topics.
 
@@ -67,6 +131,8 @@ class DdsNode:
     Raises:
         AdapterError: It cannot begin.
     """
+
+    separates = True
 
     def __init__(self, domain: int, clock: Clock) -> None:
         self._clock = clock
@@ -79,17 +145,22 @@ class DdsNode:
         self._published = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication)
         self._heard = BuiltinDataReader(self._participant, BuiltinTopicDcpsSubscription)
         self._waits = WaitSet(self._participant)
-        self._readers: list[tuple[DataReader[Any], ReadCondition, type[Any], Hear]] = []
+        self._topics_heard: list[Heard] = []
         self._writers: list[DataWriter[Any]] = []
         self._topics: dict[str, Topic[Any]] = {}
-        self._lock, self._open, self._faults = threading.Lock(), True, dict[str, str]()
+        self._lock, self._open = threading.Lock(), True
         self._thread = threading.Thread(target=self._listen, name="sami-ros2", daemon=True)
         self._thread.start()
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What could not be read."""
-        return tuple(self._faults.values())
+        """What was dropped since the last reset, and which publishers are gone."""
+        return tuple(fault for heard in self._topics_heard for fault in heard.faults)
+
+    def reset(self) -> None:
+        """Forget what was dropped, and hear of each topic whichever publisher comes first from now on."""
+        for heard in self._topics_heard:
+            heard.reset()
 
     def publisher(self, topic: str, kind: type[Any], qos: Qos) -> Publisher:
         """Return what publishes a topic."""
@@ -97,12 +168,12 @@ class DdsNode:
         self._writers.append(writer)
         return DdsPublisher(writer)
 
-    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear) -> None:
+    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, whose: Whose = "all") -> None:
         """Have a function hear each message of a topic."""
         reader = DataReader(self._participant, self._topic(topic, kind), _policies(qos, kind))
         condition = ReadCondition(reader, NEW)
         with self._lock:
-            self._readers.append((reader, condition, kind, hear))
+            self._topics_heard.append(Heard(topic, reader, condition, kind, hear, whose))
             self._waits.attach(condition)
 
     def publishers(self, topic: str) -> list[Peer]:
@@ -121,7 +192,7 @@ class DdsNode:
         if self._thread is not threading.current_thread():
             self._thread.join()
         # The participant's own goes last: what it deletes must not be deleted again by whoever holds it.
-        self._readers, self._writers, self._topics = [], [], {}
+        self._topics_heard, self._writers, self._topics = [], [], {}
         del self._waits, self._published, self._heard, self._participant
 
     def _topic(self, name: str, kind: type[Any]) -> Topic[Any]:
@@ -133,20 +204,17 @@ class DdsNode:
         known = reader.read(MANY)
         alive = [each for each in known if each.sample_info.instance_state == InstanceState.Alive]
         return [
-            Peer(_ros_name(each.type_name), _qos_of(each.qos)) for each in alive if each.topic_name == _mangled(topic)
+            Peer(_ros_name(each.type_name), _qos_of(each.qos), f"{each.key}")
+            for each in alive
+            if each.topic_name == _mangled(topic)
         ]
 
     def _listen(self) -> None:
         while self._open:
             with self._lock:
-                readers = list(self._readers)
-            for reader, condition, kind, hear in readers:
-                try:
-                    for said in reader.take(MANY, condition):
-                        if said.sample_info.valid_data:
-                            hear(kind.of(said), self._clock.now())
-                except Exception as error:  # told by `faults`, in a thread that can do something about it
-                    self._faults[kind.ros] = f"a {kind.ros} could not be read: {type(error).__name__}: {error}"
+                all_heard = list(self._topics_heard)
+            for heard in all_heard:
+                heard.take(self._clock.now)
             self._waits.wait(WAKE_NS)
 
 

@@ -6,7 +6,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from sami_runtime.clock import Clock
 from sami_runtime.distribution import install_hint
@@ -16,6 +16,8 @@ from sami_runtime.robots.ros2.settings import Qos
 
 EXTRA = "ros2"
 """What brings the default backend."""
+Whose = Literal["all", "first", "in turn"]
+"""Which publishers of a topic are heard."""
 Hear = Callable[[Any, float], None]
 """Takes a message (one of `messages`), and when it came [s] by the loop's clock; from a thread of the node's."""
 
@@ -37,16 +39,30 @@ class Peer:
     kind: str
     """ROS's name of the messages."""
     qos: Qos
+    name: str = ""
+    """Its node where that is known, else its GUID, as `ros2 topic info --verbose` prints it."""
 
 
 class Node(Protocol):
     """A participant."""
 
+    separates: bool
+    """Whether it hears one publisher of a topic alone; if not, a second one has to end the episode."""
+
     def publisher(self, topic: str, kind: type[Any], qos: Qos) -> Publisher:
         """Return what publishes a topic."""
 
-    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear) -> None:
-        """Have a function hear each message of a topic."""
+    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, whose: Whose = "all") -> None:
+        """Have a function hear each message of a topic.
+
+        Args:
+            topic: Its name.
+            kind: One of `messages`.
+            qos: What is asked for.
+            hear: Called with each message, from a thread of the node's. What it raises drops the message.
+            whose: Which publishers are heard: all; the one that comes first, until the reset; or that one until it is
+                gone and then the next, as of a goal that is said once.
+        """
 
     def publishers(self, topic: str) -> list[Peer]:
         """Return who publishes a topic, as far as is known by now."""
@@ -56,7 +72,10 @@ class Node(Protocol):
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What could not be read, a sentence each."""
+        """What was dropped since the last reset, and which publishers are gone, a sentence each."""
+
+    def reset(self) -> None:
+        """Forget what was dropped, and hear of each topic whichever publisher comes first from now on."""
 
     def close(self) -> None:
         """Leave; also twice."""
@@ -104,6 +123,21 @@ def domain_of(given: int | None) -> int:
     if not told.isdigit() or int(told) > 232:
         raise AdapterError(f"ROS_DOMAIN_ID is {told!r}; a domain is a number from 0 to 232. Set it, or `domain`.")
     return int(told)
+
+
+def doubled(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer]) -> str:
+    """Return that more than one publisher of a topic could be heard, by their names; empty where none or one can."""
+    names = [
+        peer.name or "one without a name"
+        for peer in publishers
+        if not _other_kind(kind, peer) and not _less(peer.qos, qos)
+    ]
+    if len(names) < 2:
+        return ""
+    return (
+        f"{topic} has {len(names)} publishers, {' and '.join(names)}, and the robot can be in one place only. End all "
+        "but one; one that was killed counts for as long as its lease lasts, 10 s or so"
+    )
 
 
 def why_silent(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sami_runtime.clock import Clock
 from sami_runtime.robots.ros2.messages import Message
-from sami_runtime.robots.ros2.node import Hear, Peer, Publisher
+from sami_runtime.robots.ros2.node import Hear, Peer, Publisher, Whose
 from sami_runtime.robots.ros2.settings import Qos
 
 
@@ -49,9 +49,11 @@ class RclpyNode:
         clock: The loop's.
     """
 
+    separates = False  # its messages do not say whose they are
+
     def __init__(self, domain: int, clock: Clock) -> None:
         rclpy, executors = importlib.import_module("rclpy"), importlib.import_module("rclpy.executors")
-        self._clock, self._open, self._faults = clock, True, dict[str, str]()
+        self._clock, self._open, self._bad = clock, True, dict[str, tuple[int, str]]()
         self._context = rclpy.context.Context()
         # Signals are the loop's: rclpy would leave before the last command was sent.
         none = importlib.import_module("rclpy.signals").SignalHandlerOptions.NO
@@ -64,22 +66,30 @@ class RclpyNode:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What could not be read."""
-        return tuple(self._faults.values())
+        """What was dropped since the last reset, and which publishers are gone."""
+        return tuple(
+            f"{topic}: {number} messages that could not be read were dropped, lastly {why}"
+            for topic, (number, why) in list(self._bad.items())
+        )
+
+    def reset(self) -> None:
+        """Forget what was dropped."""
+        self._bad = {}
 
     def publisher(self, topic: str, kind: type[Any], qos: Qos) -> Publisher:
         """Return what publishes a topic."""
         return RclpyPublisher(self._node.create_publisher(RosTypes()(kind.ros), topic, profile(qos)))
 
-    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear) -> None:
+    def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, whose: Whose = "all") -> None:
         """Have a function hear each message of a topic."""
 
         def heard(said: Any) -> None:
             came = self._clock.now()
             try:
                 hear(kind.of(said), came)
-            except Exception as error:  # told by `faults`, in a thread that can do something about it
-                self._faults[topic] = f"a {kind.ros} could not be read: {type(error).__name__}: {error}"
+            except Exception as error:  # whatever a message causes, the next one is heard
+                number = self._bad.get(topic, (0, ""))[0] + 1
+                self._bad[topic] = number, f"a {kind.ros}: {type(error).__name__}: {str(error)[:200]}"
 
         self._node.create_subscription(RosTypes()(kind.ros), topic, heard, profile(qos))
 
@@ -128,4 +138,4 @@ def _peer(told: Any) -> Peer:
         durability="transient_local" if profile.durability.name == "TRANSIENT_LOCAL" else "volatile",
         deadline_s=deadline if 0.0 < deadline < 1e9 else None,
     )
-    return Peer(told.topic_type, qos)
+    return Peer(told.topic_type, qos, f"{told.node_namespace.rstrip('/')}/{told.node_name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -73,7 +74,9 @@ class Sources:
         self, settings: Settings, signals: tuple[Signal, ...], clock: Clock, ik: DifferentialIK | None, base: Frame
     ) -> None:
         self.clock, self._ik, self._base, self._settings = clock, ik, base, settings
-        self.latest = Latest(signals, clock, settings.heard_s)
+        self.dropped: Callable[[], Iterable[str]] = tuple
+        """What the node dropped before it came here, a sentence each."""
+        self.latest = Latest(signals, clock, settings.heard_s, lambda: "; ".join(self.faults))
         self.topics = {name: _heeded(each) for name, each in settings.topics.items()}
         for signal in signals:
             source = settings.signals.get(signal.name)
@@ -110,6 +113,7 @@ class Sources:
         """Forget what was measured before now, and, where somebody says it anew, also what stood."""
         with self._lock:
             for topic in self.topics.values():
+                topic.why = ""
                 topic.moves.reset()
                 topic.turns.reset()
             self.latest.reset()
@@ -118,8 +122,8 @@ class Sources:
 
     @property
     def faults(self) -> list[str]:
-        """Topics whose messages are refused, a sentence each."""
-        return [topic.fault for topic in self.topics.values() if topic.fault]
+        """What is wrong with the topics: messages that were refused or dropped, a sentence each."""
+        return [*(topic.fault for topic in self.topics.values() if topic.fault), *self.dropped()]
 
     @property
     def _arm(self) -> str | None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sami_runtime import AdapterError
 from sami_runtime.adapters.dry_run import DryRun
 from sami_runtime.adapters.fake import FakeAdapter
 from sami_runtime.adapters.gapped import Gapped
@@ -63,3 +64,34 @@ def test_how_late_an_observation_is_is_passed_on_by_the_names_that_it_has_now(ar
     seen = outer.read()
     assert seen.late == dict.fromkeys(seen.values, LATE)
     assert all(np.isfinite(value).all() for value in seen.values.values())
+
+
+class Silent(Behind):
+    """A robot whose author forgot to return what was read and written."""
+
+    def read(self):
+        super().read()
+
+    def write(self, action):
+        super().write(action)
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_an_adapter_that_returns_nothing_is_named_whatever_lies_around_it(around):
+    inner = Silent()
+    outer = AROUND[around](inner)
+    (inner if around == "zeroed" else outer).reset(seed=0)  # zeroing reads in its own reset
+    with pytest.raises(AdapterError, match=r"Silent\.read\(\) returned NoneType; return Observation"):
+        outer.read()
+    if around != "dry run":  # which writes nothing
+        with pytest.raises(AdapterError, match=r"Silent\.write\(\) returned NoneType; return Executed"):
+            outer.write(np.float32([0.5]))
+
+
+@pytest.mark.parametrize("around", ["scaled", "slowed"])
+@pytest.mark.parametrize("value", ["fast", [[1.0], [2.0, 3.0]]])
+def test_what_is_no_number_goes_on_to_whoever_names_the_signal(around, value):
+    inner = Behind()
+    inner.read = lambda: replace(FakeAdapter.read(inner), values={each.name: value for each in inner.observation})
+    inner.reset(0)
+    assert AROUND[around](inner).read().values

@@ -1,9 +1,23 @@
 """Laws of a policy that is asked more slowly than it learned to act."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from sami_runtime import ManualClock, Run, SamiError, Session, read_recording, replay, run_episode
+from sami_runtime import (
+    Limits,
+    ManualClock,
+    Outcome,
+    Run,
+    SafetyGate,
+    SafetyStop,
+    SamiError,
+    Session,
+    read_recording,
+    replay,
+    run_episode,
+)
 from sami_runtime.adapters.fake import FakeAdapter
 from sami_runtime.adapters.slowed import Slowed
 
@@ -75,3 +89,90 @@ def test_less_than_one_period_is_refused(session, arm):
         run_episode(session, arm(), slower=0)
     with pytest.raises(SamiError, match="slower is 0; a step takes at least 1"):
         Slowed(FakeAdapter(axes=1), 0)
+
+
+PERIOD = 0.04
+"""Of the tiny policies [s]."""
+
+
+def stopped_at(session, arm, slower, limits, loop_hz=None, fails=None, **script):
+    """When the gate stops the robot [s], and the records of the ticks until then."""
+    clock, records = ManualClock(), []
+    robot = arm(clock, **script)
+    if fails:
+        fails(robot, clock)
+    gate = SafetyGate(robot, session.contract, limits)
+    with pytest.raises(SafetyStop):
+        run_episode(session, robot, 0, 100, clock, records.append, gate=gate, loop_hz=loop_hz, slower=slower)
+    return clock.now(), records
+
+
+def dies(at):
+    """Have the sensors repeat what they said at a time [s], with its stamp."""
+
+    def fails(robot, clock):
+        read, last = robot.read, []
+
+        def frozen():
+            if clock.now() <= at or not last:
+                last[:] = [read()]
+            return last[0]
+
+        robot.read = frozen
+
+    return fails
+
+
+@pytest.mark.parametrize("loop_hz", [None, 75.0])
+@pytest.mark.parametrize("at", [2.0, 2.05, 2.34])
+def test_a_robot_whose_sensors_die_is_stopped_after_the_same_seconds_however_slow(session, arm, loop_hz, at):
+    limits = Limits(hold_ticks=2, stop_after=5, rest=0.0)
+    stops = [stopped_at(session, arm, slower, limits, loop_hz, dies(at))[0] for slower in (1, 2, 5, 10)]
+    assert stops == pytest.approx([stops[0]] * 4, abs=1e-9)
+    # Three periods of age, and five periods without an action, of which the first is the one that is too old.
+    assert stops[0] - at <= (3 + 5) * PERIOD + 1e-9
+
+
+@pytest.mark.parametrize("slower", [1, 2, 5, 10])
+def test_a_policy_that_cannot_answer_is_asked_again_in_the_next_period_and_stopped_in_real_seconds(
+    session, arm, slower
+):
+    goals = dict.fromkeys(range(10, 1000), np.nan)
+    now, records = stopped_at(session, arm, slower, Limits(stop_after=4), goals=goals)
+    refused = [record.time for record in records if record.outcome is Outcome.REFUSED]
+    np.testing.assert_allclose(np.diff(refused), PERIOD, rtol=1e-6)
+    assert now - refused[0] == pytest.approx(3 * PERIOD)
+
+
+def test_one_bad_reading_within_a_step_costs_no_more_than_a_period_and_replays_to_the_last_bit(session, arm, tmp_path):
+    pytest.importorskip("mcap")
+    clock, records = ManualClock(), []
+    robot = arm(clock, goals={30: np.nan})
+    read, bad = robot.read, (0.92, 1.64)
+
+    def read_old():
+        seen = read()
+        old = any(abs(clock.now() - at) < 1e-6 for at in bad)
+        return replace(seen, time=seen.time - 5.0) if old else seen
+
+    robot.read = read_old
+    with Run(session, robot, clock, slower=10, record=tmp_path / "run.mcap") as run:
+        report = run.episode(seed=0, max_steps=8, on_step=records.append)
+    told = {round(record.time, 6): record for record in records}
+    for at in bad:
+        assert told[at].outcome is Outcome.HELD
+        assert told[round(at + PERIOD, 6)].outcome is Outcome.ACTED
+    assert told[1.2].outcome is Outcome.REFUSED
+    assert told[1.24].outcome is Outcome.ACTED
+    assert report.steps == len(report.contexts) == sum(record.stepped for record in records)
+    again = replay(read_recording(tmp_path / "run.mcap"), Session.load(session.artifact.path))
+    assert again.same
+
+
+def test_a_pause_of_the_loop_is_judged_in_real_seconds(session, arm):
+    for slower in (1, 10):
+        clock = ManualClock()
+        robot = arm(clock, writing=iter([0.0] * 5 + [0.25]))
+        gate = SafetyGate(robot, session.contract, Limits(stop_after=5, max_age_s=10.0))
+        with pytest.raises(SafetyStop, match="pause"):
+            run_episode(session, robot, 0, 100, clock, gate=gate, slower=slower)

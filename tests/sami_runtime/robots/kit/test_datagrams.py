@@ -1,5 +1,6 @@
-"""Messages over UDP: heard when they come, and every fault told to whoever can end the episode."""
+"""Messages over UDP: of one peer, heard when they come; what else comes is dropped, counted and ends nothing."""
 
+import re
 import socket
 import threading
 import time
@@ -8,7 +9,11 @@ import pytest
 
 from sami_runtime.clock import ManualClock, MonotonicClock
 from sami_runtime.errors import AdapterError
-from sami_runtime.robots.kit import Datagrams
+from sami_runtime.robots.kit import Datagrams, Latest
+from sami_runtime.signals import Signal
+
+FREE = (None, None)
+POSITION = Signal(name="position", size=2, unit="m", elements=("x", "y"), low=FREE, high=FREE)
 
 
 @pytest.fixture
@@ -38,22 +43,82 @@ def test_messages_go_both_ways_and_are_stamped_when_they_come(there, here):
     (message, received), now = came[0], clock.now()
     assert message == {"time": 3.0}
     assert sent <= received <= now
-    link.require_heard()
+    assert (link.dropped, link.fault) == (0, "")
     link.close()
 
 
-def test_a_message_that_cannot_be_taken_is_told_and_the_next_one_is_heard(there, here):
-    came = []
-    link = Datagrams(here, there.getsockname(), lambda told, _: came.append(told["position"]), ManualClock())
-    there.sendto(b'{"pose": 1}', here)
-    there.sendto(b'{"position": 2}', here)
+BAD = [b"\xff", b"", b"[1]", b"null", b"{", b'{"pose": 1}', b"[" * 60000, b'{"position": "far"}']
+
+
+def after(link, messages):
+    """Wait until so many messages were dropped."""
     deadline = time.monotonic() + 10.0
-    while not came and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert came == [2]
-    with pytest.raises(AdapterError, match="could not be taken: KeyError: 'position'"):
-        link.require_heard()
+    while link.dropped < messages and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert link.dropped == messages
+
+
+def test_a_message_that_cannot_be_taken_is_dropped_and_counted_and_the_next_one_is_heard(there, here):
+    came, heard, clock = [], threading.Event(), ManualClock(5.0)
+    latest = Latest([POSITION], clock, note=lambda: link.fault)
+
+    def hear(told, received):
+        latest.put(received, position=[float(told["position"]), 0.0])
+        came.append(told)
+        heard.set()
+
+    link = Datagrams(here, there.getsockname(), hear, clock)
+    for message in BAD:
+        there.sendto(message, here)
+    there.sendto(b'{"position": 2}', here)
+    assert heard.wait(10.0)
+    assert came == [{"position": 2}]
+    assert link.dropped == len(BAD)
+    told = rf"8 messages of \('127.0.0.1', {there.getsockname()[1]}\) dropped, lastly because of ValueError: could not"
+    assert re.match(told, link.fault)
+    assert latest.observation().note == link.fault
+    link.reset()
+    assert (link.dropped, link.fault, latest.observation().note) == (0, "", "")
     link.close()
+
+
+def test_only_the_peer_is_heard(there, here):
+    came, heard = [], threading.Event()
+    link = Datagrams(here, there.getsockname(), lambda told, _: (came.append(told), heard.set()), ManualClock())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.sendto(b'{"position": 1}', here)
+        stranger.sendto(b"\xff", here)
+        after(link, 2)
+        port = stranger.getsockname()[1]
+    there.sendto(b'{"position": 2}', here)
+    assert heard.wait(10.0)
+    assert came == [{"position": 2}]
+    assert re.match(rf"2 messages dropped of another sender than .*, lastly 127.0.0.1:{port}", link.fault)
+    link.close()
+
+
+def test_why_nothing_new_came_is_part_of_the_reason_for_which_the_gate_holds(there, here, gate):
+    clock = ManualClock(5.0)
+    latest = Latest([POSITION], clock, 0.01, note=lambda: link.fault)
+    link = Datagrams(here, there.getsockname(), lambda told, came: latest.put(came, **told), clock)
+    there.sendto(b"\xff", here)
+    after(link, 1)
+    with pytest.raises(AdapterError, match=r"position never came.*1 messages of .* dropped"):
+        latest.observation()
+    latest.put(5.0, position=[0.0, 0.0])
+    clock.advance(1.0)
+    assert re.search(r"^age: .*max_age_s.*; 1 messages of .* dropped", gate().fault(latest.observation(), 6.0))
+    link.close()
+
+
+@pytest.mark.parametrize(
+    "peer", [("127.0.0.1", 0), ("0.0.0.0", 9), ("no.such.host.invalid", 9), ("127.0.0.1",), (1, 2)]
+)
+def test_a_peer_that_is_none_is_refused_and_the_port_given_back(here, peer):
+    for _ in range(2):
+        with pytest.raises(AdapterError, match=r"is no peer to hear: .*Give its host, and its port from 1 to 65535"):
+            Datagrams(here, peer, lambda *_: None, ManualClock())
 
 
 def test_a_closed_link_sends_nothing_gives_its_port_back_and_can_be_closed_again(there, here):

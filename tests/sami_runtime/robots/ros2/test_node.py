@@ -1,12 +1,17 @@
 """Who is at a topic, and why nothing comes: told before anything is sent. A backend that is missing is told, too."""
 
 import importlib.util
+import os
+import time
 
+import numpy as np
 import pytest
 
 from sami_runtime import AdapterError, MonotonicClock
-from sami_runtime.robots.ros2.node import Peer, domain_of, open_node, why_silent, why_unheard
+from sami_runtime.robots.ros2.messages import JointState
+from sami_runtime.robots.ros2.node import Peer, domain_of, doubled, open_node, why_silent, why_unheard
 from sami_runtime.robots.ros2.settings import Qos
+from tests.making.ros2 import LOOPBACK
 
 KIND = "sensor_msgs/msg/JointState"
 
@@ -65,3 +70,123 @@ def test_the_domain_is_the_settings_or_the_environments(monkeypatch):
         monkeypatch.setenv("ROS_DOMAIN_ID", wrong)
         with pytest.raises(AdapterError, match=f"ROS_DOMAIN_ID is '{wrong}'; a domain is a number from 0 to 232"):
             domain_of(None)
+
+
+@pytest.mark.parametrize(
+    ("others", "refused"),
+    [
+        ([], False),
+        ([Peer(KIND, Qos(), "b")], True),
+        ([Peer(KIND, Qos(reliability="best_effort"), "b")], False),
+        ([Peer("a/msg/B", Qos(), "b")], False),
+    ],
+)
+def test_two_publishers_that_can_be_heard_are_refused_with_their_names(others, refused):
+    told = doubled("/joints", KIND, Qos(), [Peer(KIND, Qos(), "a"), *others])
+    assert told.startswith("/joints has 2 publishers, a and b, ") if refused else told == ""
+
+
+@pytest.fixture
+def nodes(monkeypatch):
+    """Three participants of one domain on loopback: one that hears, and two that publish."""
+    pytest.importorskip("cyclonedds")
+    monkeypatch.setenv("CYCLONEDDS_URI", LOOPBACK)
+    domain = 110 + os.getpid() % 70
+    made = [open_node("cyclonedds", domain, MonotonicClock()) for _ in range(3)]
+    yield made
+    for each in made:
+        each.close()
+
+
+def until(true):
+    deadline = time.monotonic() + 10.0
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert true()
+
+
+def named(name):
+    return JointState(1.0, (name,), np.zeros(1))
+
+
+def published(node, hearer):
+    """What sends joint states of a name, once it was discovered."""
+    before = len(hearer.publishers("/joints"))
+    publisher = node.publisher("/joints", JointState, Qos(depth=100))
+    until(lambda: len(hearer.publishers("/joints")) > before)
+    return publisher
+
+
+def test_of_two_publishers_the_first_is_heard_until_the_reset_and_the_others_messages_are_counted(nodes):
+    hearer, first, second = nodes
+    heard = []
+    hearer.subscribe("/joints", JointState, Qos(depth=100), lambda said, _: heard.append(said.names[0]), "first")
+    one = published(first, hearer)
+    one.send(named("one"))
+    until(lambda: heard)
+    other = published(second, hearer)
+    assert doubled("/joints", KIND, Qos(), hearer.publishers("/joints"))
+    for _ in range(3):
+        other.send(named("other"))
+    until(lambda: "/joints: 3 messages of another publisher were dropped" in hearer.faults)
+    one.send(named("one"))
+    until(lambda: heard == ["one", "one"])
+    first.close()
+    until(lambda: any("publisher that was heard is gone (liveliness lost)" in fault for fault in hearer.faults))
+    other.send(named("other"))
+    until(lambda: "/joints: 4 messages of another publisher were dropped" in hearer.faults)
+    hearer.reset()
+    assert hearer.faults == ()
+    other.send(named("other"))
+    until(lambda: heard == ["one", "one", "other"])
+
+
+def test_a_controller_hears_all(nodes):
+    hearer, *others = nodes
+    heard = set()
+    hearer.subscribe("/joints", JointState, Qos(depth=100), lambda said, _: heard.add(said.names[0]))
+    for number, each in enumerate(others):
+        published(each, hearer).send(named(str(number)))
+    until(lambda: heard == {"0", "1"})
+    assert hearer.faults == ()
+
+
+def test_a_goal_that_is_said_once_may_come_from_the_next_publisher(nodes):
+    hearer, first, second = nodes
+    heard = []
+    hearer.subscribe("/joints", JointState, Qos(depth=100), lambda said, _: heard.append(said.names[0]), "in turn")
+    published(first, hearer).send(named("one"))
+    until(lambda: heard)
+    first.close()
+    until(lambda: not hearer.publishers("/joints"))
+    published(second, hearer).send(named("other"))
+    until(lambda: heard == ["one", "other"])
+    assert hearer.faults == ()
+
+
+def test_a_message_that_cannot_be_read_is_dropped_and_counted_and_spoils_no_other(nodes, monkeypatch):
+    hearer, first, _ = nodes
+    heard = []
+
+    def hear(said, _):
+        heard.append(said.names[0])
+        if said.names[0] == "odd":
+            raise ValueError("odd")
+
+    hearer.subscribe("/joints", JointState, Qos(depth=100), hear)
+    publisher = published(first, hearer)
+    publisher.send(named("one"))
+    until(lambda: heard)
+    with monkeypatch.context() as patch:  # a name that is no UTF-8, as a sender in C may write it
+        kind = type(named("bad").to(importlib.import_module("sami_runtime.robots.ros2.dds_node").TYPES))
+        serialize = kind.serialize
+        patch.setattr(kind, "serialize", lambda *how, **more: serialize(*how, **more).replace(b"bad", b"\xffad"))
+        for _ in range(2):
+            publisher.send(named("bad"))
+    publisher.send(named("odd"))
+    publisher.send(named("two"))
+    until(lambda: heard == ["one", "odd", "two"])
+    (fault,) = hearer.faults
+    assert fault.startswith("/joints: 3 messages that could not be read were dropped, lastly a sensor_msgs/msg/JointSt")
+    hearer.reset()
+    assert hearer.faults == ()
