@@ -23,8 +23,8 @@ MAX_TEST_LINES = 360
 TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
 BRIDGE = (
-    *("errors", "signals", "distribution", "clock", "documents", "factories", "model", "session", "adapters", "gap"),
-    *("checks.verify", "recording.reader"),
+    *("errors", "signals", "distribution", "clock", "documents", "factories", "files", "model", "session"),
+    *("adapters", "gap", "checks.verify", "recording.reader"),
 )
 """Rooms of the runtime that training may use: the file's format, what judges its own exports, the gap to reality,
 and recordings, which it learns from."""
@@ -32,7 +32,7 @@ and recordings, which it learns from."""
 FLOORS = {
     "sami_runtime": (
         "errors signals distribution",
-        "clock documents factories realtime values",
+        "clock documents factories files realtime values",
         "graph",
         "model",
         "session gap",

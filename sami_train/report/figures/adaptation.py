@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sami_train.contexts.adaptation import Adaptation
 from sami_train.contexts.changed_episodes import Variant
+from sami_train.machine.files import unfinished
 from sami_train.report.figures.style import BAND, GREY, SETTINGS, legend_below
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def draw(found: Sequence[Adaptation], path: Path) -> None:
         if scored:
             grid[1][0].set(ylabel="score, alarm above 1", ylim=(0, None))
         legend_below(figure, [Line2D([], [], color=COLOURS[variant], label=variant.value) for variant in Variant])
-        figure.savefig(path)
+        with unfinished(path) as beside:
+            figure.savefig(beside, format="png")
 
 
 def _gaps(axes: Axes, found: Adaptation) -> None:

@@ -239,16 +239,17 @@ def test_any_error_of_the_thread_ends_the_run_with_one_line_and_a_stopped_robot(
 
     adapter, clock = arm(), ManualClock()
     monkeypatch.setattr("sami_runtime.recording.recorder.CHUNK_S", 0.0)
-    with (
-        pytest.raises(RecordingError, match=rf"run\.mcap failed: {str(error) or type(error).__name__}\. Its whole"),
-        Run(session, adapter, clock, simulator=True, record=path) as run,
-    ):
-        assert run.recorded
-        monkeypatch.setattr(run._recorder._chunks, method, failing)
-        while run.recorded:
-            run.episode(max_steps=3)
-        assert adapter.stops
-        run.episode()
+    run = Run(session, adapter, clock, simulator=True, record=path)
+
+    def episodes():
+        with run:
+            assert run.recorded
+            monkeypatch.setattr(run._recorder._chunks, method, failing)
+            while True:
+                run.episode(max_steps=3)
+
+    with pytest.raises(RecordingError, match=rf"run\.mcap failed: {str(error) or type(error).__name__}\. Its whole"):
+        episodes()
     assert not run.recorded
     assert adapter.stops
     assert run._recorder._chunks._waiting.empty()
@@ -275,12 +276,13 @@ def test_what_waits_for_a_disk_that_hangs_is_bounded(session, arm, path, monkeyp
     monkeypatch.setattr("sami_runtime.recording.chunked_file.MOST_WAITING_BYTES", 2000)
     monkeypatch.setattr("sami_runtime.recording.recorder.CHUNK_S", 0.0)
     resumed = threading.Event()
-    with pytest.raises(RecordingError, match="the disk is too slow"), Recorder(path, session) as recorder:
+    with Recorder(path, session) as recorder:
         monkeypatch.setattr(recorder._chunks, "_write", lambda *_, **__: resumed.wait())
-        try:
+        with pytest.raises(RecordingError, match="the disk is too slow"):
             run_episode(session, arm(), on_step=recorder)
-        finally:
-            resumed.set()
+        resumed.set()
+        with pytest.raises(RecordingError, match=r"completing .* the disk is too slow"):
+            recorder.close()
 
 
 def test_a_tick_costs_as_much_at_the_end_of_a_long_recording_as_at_its_beginning(session, tmp_path, monkeypatch):
