@@ -23,6 +23,7 @@ def fit_gap(
     """Find latency, command delay, lag, noise, bias, rounding and dropout in recordings, as a gap profile."""
     from sami_runtime.errors import SamiError
     from sami_runtime.files import output, require_output
+    from sami_runtime.recording.reader import values_of
     from sami_train.fitting.document import document_of, told_of
     from sami_train.fitting.fit import fit_gap as fit
     from sami_train.fitting.fit import require_excitation
@@ -44,9 +45,13 @@ def fit_gap(
         other = read_log(reference)
         if other.contract.observation != log.contract.observation or other.contract.action != log.contract.action:
             raise SamiError(f"{reference[0]} has other signals than {recordings[0]}. Record it with the same model.")
-        fitted = fit(log, other.traces)
+        with values_of(recordings[0]):
+            fitted = fit(log, other.traces)
     else:
-        fitted = fit(log, simulated(environment_of(log.contract, env), log.traces))
+        world = environment_of(log.contract, env)
+        traces = simulated(world, log.traces)
+        with values_of(recordings[0]):
+            fitted = fit(log, traces)
     if out is not None:
         with output(out, force, inputs) as beside:
             beside.write_text(document_of(fitted), encoding="utf-8")

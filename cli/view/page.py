@@ -70,7 +70,13 @@ def write_page(recordings: list[Recording], path: Path, force: bool = False) -> 
         SamiError: The file exists and is not to be replaced, or cannot be written.
     """
     from sami_runtime.files import output
+    from sami_runtime.recording.reader import values_of
 
-    text = page([run_of(each) for each in recordings])
+    runs = []
+    for each in recordings:
+        with values_of(each.path):
+            runs.append(run_of(each))
+    with values_of(path):
+        data = page(runs).encode()
     with output(path, force, [each.path for each in recordings]) as beside:
-        beside.write_text(text, encoding="utf-8")
+        beside.write_bytes(data)

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from sami_runtime.errors import RecordingError
 from sami_runtime.files import output, require_output
 from sami_runtime.loop.tick import StepRecord
-from sami_runtime.recording.reader import Recording
+from sami_runtime.recording.reader import Recording, values_of
 from sami_runtime.tables.table import arrow_parts
+from sami_runtime.values import number_in
 
 VERSION = "v3.0"
 PLACE = "chunk-000/file-000.parquet"
@@ -37,10 +38,15 @@ def write_lerobot(recording: Recording, folder: Path) -> int:
     """Write a recording as a dataset, and return how many episodes it has.
 
     Raises:
-        RecordingError: pyarrow is missing, the recording has no step, swaps models, or its rate is no whole number,
-            which is all that the format has.
+        RecordingError: pyarrow is missing, the recording has no step, swaps models, holds values that do not fit its
+            contract, or its rate is no whole number, which is all that the format has.
         SamiError: The folder exists or cannot be written.
     """
+    with values_of(recording.path):
+        return _write(recording, folder)
+
+
+def _write(recording: Recording, folder: Path) -> int:
     arrow, parquet = arrow_parts()
     contract = recording.contract
     if contract.rate_hz != round(contract.rate_hz):
@@ -104,7 +110,7 @@ def _features(recording: Recording, stretches: list[tuple[int, list[StepRecord],
     }
     records = [record for _, stretch, _ in stretches for record in stretch]
     one = {"shape": [1], "names": None}
-    if all("reward" in record.info for record in records):
+    if all(number_in(record.info, "reward") is not None for record in records):
         features[REWARD] = {"dtype": "float32", **one}
     features[DONE] = {"dtype": "bool", **one}
     if all(recording.episodes.get(number, (None, None))[1] is not None for number, _, _ in stretches):
@@ -139,7 +145,7 @@ def _steps(
         "task_index": np.full(count, task),
     }
     if REWARD in features:
-        columns[REWARD] = [record.info["reward"] for record in stretch]
+        columns[REWARD] = [number_in(record.info, "reward") for record in stretch]
     if SUCCESS in features:
         columns[SUCCESS] = last & ended & bool(recording.episodes[episode].success)
     return {

@@ -14,7 +14,7 @@ from sami_runtime.errors import RecordingError
 from sami_runtime.files import output
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.reader import RecordedStep, Recording
+from sami_runtime.recording.reader import RecordedStep, Recording, values_of
 from sami_runtime.signals import Signal
 
 Row = dict[str, Any]
@@ -50,11 +50,12 @@ def write_csv(recording: Recording, path: Path, force: bool = False) -> int:
     Raises:
         SamiError: The file exists and is not to be replaced, or cannot be written.
     """
-    found = rows(recording)
-    with output(path, force, [recording.path]) as beside, beside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns(found), restval="")
-        writer.writeheader()
-        writer.writerows(found)
+    with values_of(recording.path), output(path, force, [recording.path]) as beside:
+        found = rows(recording)
+        with beside.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns(found), restval="")
+            writer.writeheader()
+            writer.writerows(found)
     return len(found)
 
 
@@ -66,9 +67,9 @@ def write_parquet(recording: Recording, path: Path, force: bool = False) -> int:
         SamiError: The file exists and is not to be replaced, or cannot be written.
     """
     arrow, parquet = arrow_parts()
-    found = rows(recording)
-    table = arrow.table({name: _column(found, name) for name in columns(found)})
-    with output(path, force, [recording.path]) as beside:
+    with values_of(recording.path), output(path, force, [recording.path]) as beside:
+        found = rows(recording)
+        table = arrow.table({name: _column(found, name) for name in columns(found)})
         parquet.write_table(table, beside, compression="zstd")
     return len(found)
 
