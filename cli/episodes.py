@@ -52,7 +52,7 @@ def row_of(
         telemetry: what the context told.
     """
     loop, info = report.loop, report.info
-    row: Row = {"episode": number, **(info["task"] if "task" in info else dict.fromkeys(world.features))}
+    row: Row = {"episode": number, **dict.fromkeys(world.features), **_task(info)}
     if world.skills:
         from sami_train.envs.skills import episode_skill
 
@@ -72,6 +72,12 @@ def row_of(
         **{name: report.info[name] for name in ("zeroed",) if name in report.info},
     }
     return row if follower is None else {**row, "shadow": follower.episode.summary()}
+
+
+def _task(info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the task that an adapter reports; none if it reports something else under that name."""
+    task = info.get("task")
+    return task if isinstance(task, Mapping) else {}
 
 
 def at_floor(contract: Contract) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,13 +47,16 @@ class Film:
         """Add a frame: an image (H, W, 3), what happened at this step, and the return so far."""
         from PIL import Image, ImageDraw
 
+        from sami_runtime.values import number_in
         from sami_train.envs.tasks import shown
 
         frame = Image.fromarray(image)
         draw = ImageDraw.Draw(frame)
-        task = "   ".join(f"{name} {shown(value)}" for name, value in record.info["task"].items())
+        told = record.info.get("task")
+        told = told if isinstance(told, Mapping) else {}
+        task = "   ".join(f"{name} {shown(value)}" for name, value in told.items())
         skill = str(record.info.get("skill", f"return {ret:.0f}")).replace("_and_", " & ")
-        won = bool(record.info.get("is_success", False))
+        won = bool(number_in(record.info, "is_success"))
         draw.rectangle((0, 0, frame.width, 22), fill=(20, 20, 24))
         draw.text((8, 5), f"{task}   (hidden from the policy)", fill=(235, 235, 235))
         draw.text(
@@ -72,17 +76,21 @@ class Film:
 
     def save(self) -> None:
         """Write the GIF, if there are frames."""
+        from sami_runtime.files import output
+
         if not self.frames:
             return
         first, *rest = [frame.quantize(64) for frame in self.frames]
-        first.save(
-            self.path,
-            save_all=True,
-            append_images=rest,
-            duration=round(1000 * self._every / self._rate),
-            loop=0,
-            optimize=True,
-        )
+        with output(self.path) as beside:
+            first.save(
+                beside,
+                format="GIF",
+                save_all=True,
+                append_images=rest,
+                duration=round(1000 * self._every / self._rate),
+                loop=0,
+                optimize=True,
+            )
 
 
 def renderer(render: str | None, gif: Path | None, dry_run: bool) -> str | None:
@@ -113,4 +121,6 @@ def film_path_of(gif: Path | None, model: Path) -> Path:
     path = gif or Path(f"{model.stem}.gif")
     if path.suffix != ".gif" or path.is_dir() or not os.access(path.parent, os.W_OK):
         raise SamiError(f"cannot write {path}; --gif must be NAME.gif in a folder that exists and may be written to.")
+    if path.exists():
+        raise SamiError(f"{path} exists; choose another name with --gif, or remove it.")
     return path

@@ -19,6 +19,7 @@ def findings(folder: Path | None, name: str, force: bool, plot: bool = True) -> 
         ModuleNotFoundError: what draws is not installed.
     """
     from sami_runtime.errors import SamiError
+    from sami_runtime.files import require_output
 
     if folder is None:
         return None
@@ -26,8 +27,7 @@ def findings(folder: Path | None, name: str, force: bool, plot: bool = True) -> 
         raise SamiError(f"{folder} is a file; --out names a folder.")
     files = folder / f"{name}.json", folder / f"{name}.png"
     for path in files:
-        if path.exists() and not force:
-            raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
+        require_output(path, force)
     if plot:
         import matplotlib  # noqa: F401
 

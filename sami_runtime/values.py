@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,18 @@ def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: s
 def is_numeric(array: NDArray[Any]) -> bool:
     """Whether it holds numbers: floats, integers or booleans."""
     return array.dtype.kind in "fiub"
+
+
+def number_in(info: Mapping[str, Any], name: str) -> float | None:
+    """Return what an adapter reports as one number, such as `info["reward"]`; None if there is none, or another kind.
+
+    An adapter may report anything: a viewer or a count leaves out what is no number, and never ends a run for it.
+    """
+    try:
+        array = np.asarray(info.get(name))
+        return float(array.item()) if array.size == 1 and is_numeric(array) else None
+    except Exception:  # ragged lists, and classes that refuse
+        return None
 
 
 def all_finite(value: NDArray[np.float32]) -> bool:

@@ -24,8 +24,8 @@ PACKAGES = {"sami_runtime": "sami_runtime", "sami_train": "sami_train", "cli": "
 TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
 BRIDGE = (
-    *("errors", "signals", "distribution", "clock", "documents", "factories", "model", "session", "adapters", "gap"),
-    *("checks.verify", "recording.reader"),
+    *("errors", "signals", "distribution", "clock", "documents", "factories", "files", "model", "session"),
+    *("adapters", "gap", "checks.verify", "recording.reader"),
 )
 """Rooms of the runtime that training may use: the file's format, what judges its own exports, the sim-to-real profile,
 and recordings, which it learns from."""
@@ -33,7 +33,7 @@ and recordings, which it learns from."""
 FLOORS = {
     "sami_runtime": (
         "errors signals distribution",
-        "clock documents factories realtime values",
+        "clock documents factories files realtime values",
         "model",
         "session gap",
         "adapters",

@@ -78,6 +78,7 @@ def export(
 ) -> None:
     """Write a trained run as one ONNX file, once it has agreed with torch, and the weights for `sami train --init`."""
     from sami_runtime.errors import SamiError
+    from sami_runtime.files import require_output
 
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model")
@@ -92,8 +93,7 @@ def export(
     weights = out.with_suffix(".safetensors")
     written = (out,) if model is not None else (out, weights)
     for path in (*written, *((out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ())):
-        if path.exists() and not force:
-            raise SamiError(f"{path} exists; choose another --out, or replace it with --force.")
+        require_output(path, force, [model] if model is not None else [])
     from rich.console import Console
     from rich.progress import Progress
 

@@ -24,6 +24,7 @@ MOST_LISTED = 6
 def inspect(
     model: Model,
     golden: Annotated[Path | None, typer.Option(help="Also write the golden steps, as CSV.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace --golden if it exists.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the contract as JSON.")] = False,
 ) -> None:
     """Show a model's contract: signals, bounds, what training saw, frame and home, rate, training, evaluation."""
@@ -31,7 +32,7 @@ def inspect(
 
     contract = read_artifact(model).contract
     if golden is not None:
-        _write_golden(contract, model, golden)
+        _write_golden(contract, model, golden, force)
     if json:
         document = json_module.loads(contract.dumps())
         if document.get("golden"):
@@ -77,21 +78,20 @@ def _atlas(contract: Contract) -> str:
     )
 
 
-def _write_golden(contract: Contract, model: Path, path: Path) -> None:
+def _write_golden(contract: Contract, model: Path, path: Path, force: bool) -> None:
     """Return a row a step: 1 where an episode begins; observation, executed action, what torch answered."""
     import csv
 
     import numpy as np
 
     from sami_runtime.errors import SamiError
+    from sami_runtime.files import output
     from sami_runtime.model.contract import EXECUTED
     from sami_runtime.model.lookahead import AGE, HELD
 
     steps = contract.golden_steps()
     if steps is None:
         raise SamiError(f"{model} carries no golden steps to write. Export the model again.")
-    if path.exists():
-        raise SamiError(f"{path} exists; choose another file, or remove it.")
     signals = {**contract.given, EXECUTED: contract.action, **contract.answers}
     names = [f"{name}.{element}" for name, signal in signals.items() for element in signal.elements]
     seen = [steps.observation[signal.name] for signal in contract.given.values()]
@@ -99,12 +99,9 @@ def _write_golden(contract: Contract, model: Path, path: Path) -> None:
     if late:
         names += [f"{AGE}.{signal.name}" for signal in contract.observation] + [HELD]
     rows = np.concatenate([*seen, steps.executed, *steps.answers.values(), *late], axis=1)
-    try:
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["reset", *names])
-            for step, row in enumerate(rows):
-                # 9 digits give back the same float32.
-                writer.writerow([int(step in steps.resets), *(f"{number:.9g}" for number in row)])
-    except OSError as error:
-        raise SamiError(f"{path} cannot be written: {error.strerror}. Choose another file.") from error
+    with output(path, force, [model]) as beside, beside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["reset", *names])
+        for step, row in enumerate(rows):
+            # 9 digits give back the same float32.
+            writer.writerow([int(step in steps.resets), *(f"{number:.9g}" for number in row)])

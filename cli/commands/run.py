@@ -204,6 +204,7 @@ def run(
     from sami_runtime.run import Run
     from sami_runtime.safety.limits import Limits
     from sami_runtime.session.admission import Admission
+    from sami_runtime.values import number_in
 
     from .. import attend
     from .. import episodes as told
@@ -302,10 +303,10 @@ def run(
                 hopeless = told.at_floor(driving.session.contract)
 
             def watch(step: StepRecord, skills: Counter[str] = skills, rewards: list[float] = rewards) -> None:
-                if "reward" in step.info:
-                    rewards.append(step.info["reward"])
+                if (reward := number_in(step.info, "reward")) is not None:
+                    rewards.append(reward)
                 if "skill" in step.info:
-                    skills[step.info["skill"]] += 1
+                    skills[str(step.info["skill"])] += 1
                 feed(step)
                 if not json:
                     live(step)
@@ -323,7 +324,7 @@ def run(
             if said is not report:
                 row |= {"ended": said.ended.value, "success": said.success}
             if json:
-                print(json_module.dumps(row), flush=True)
+                print(json_module.dumps(row, default=str), flush=True)
             if said.ended is not Ending.REDO:
                 rows.append(row)
                 number += 1

@@ -14,17 +14,20 @@ def view(
     out: Annotated[
         Path | None, typer.Option(help="Where the page goes; NAME.html beside the recording if left out.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the page if it exists.")] = False,
     open_it: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
 ) -> None:
     """Write a recording as one HTML file to scrub through; it needs no network, and asks for none."""
     import webbrowser
 
+    from sami_runtime.files import require_output
     from sami_runtime.recording.reader import read_recording
     from sami_runtime.recording.view.page import write_page
 
-    recordings = [read_recording(path) for path in (file, other) if path is not None]
+    inputs = [path for path in (file, other) if path is not None]
     path = out or file.with_suffix(".html")
-    write_page(recordings, path)
+    require_output(path, force, inputs)
+    write_page([read_recording(each) for each in inputs], path, force)
     print(f"wrote {path}")
     if open_it:
         webbrowser.open(path.resolve().as_uri())

@@ -23,6 +23,7 @@ from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.watchdog.watchdog import Watchdog
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
+from sami_runtime.values import number_in
 
 Array = NDArray[np.float32]
 
@@ -51,7 +52,8 @@ class EpisodeReport:
         """Whether it succeeded: as a person said, else as the adapter did in `info["is_success"]`; None if nobody."""
         if self.ended in (Ending.SUCCESS, Ending.FAILURE):
             return self.ended is Ending.SUCCESS
-        return bool(self.info["is_success"]) if "is_success" in self.info else None
+        told = number_in(self.info, "is_success")
+        return None if told is None else bool(told)
 
 
 class Timing(NamedTuple):

@@ -17,6 +17,7 @@ from typing import Any
 
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import ArtifactError, SamiError
+from sami_runtime.files import output, require_output, unfinished
 
 SIGNATURE_VERSION = 1
 SUFFIX = ".sig"
@@ -45,16 +46,16 @@ def new_key(path: Path, owner: str) -> Path:
     key = crypto.PrivateKey.generate()
     pem = key.private_bytes(crypto.Encoding.PEM, crypto.PrivateFormat.PKCS8, crypto.NoEncryption())
     public = key.public_key().public_bytes(crypto.Encoding.Raw, crypto.PublicFormat.Raw).hex()
+    for file in (path, public_path):
+        require_output(file)
     for file, content, mode in (
         (path, pem, 0o600),
         (public_path, f"{public} {owner}".rstrip().encode() + b"\n", 0o644),
     ):
-        try:
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with output(file) as beside:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # nobody else reads it meanwhile
             with os.fdopen(descriptor, "wb") as opened:
                 opened.write(content)
-        except OSError as error:
-            raise SamiError(f"{file} cannot be written: {error.strerror}. Name another file for the key.") from None
     return public_path
 
 
@@ -85,13 +86,8 @@ def sign(model: Path, data: bytes, key: Path) -> Path:
         "signature": private.sign(_PURPOSE + digest.encode()).hex(),
     }
     target = signature_of(model)
-    beside = target.with_name(f"{target.name}.{os.getpid()}.unfinished")
-    try:
+    with unfinished(target) as beside:  # a newer signature replaces an older one: it can be made again
         beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        beside.replace(target)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise SamiError(f"{target} cannot be written: {error.strerror}. Sign a copy of the model elsewhere.") from None
     return target
 
 

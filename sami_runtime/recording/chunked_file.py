@@ -1,15 +1,17 @@
-"""An MCAP file in chunks that is whole at all times: its index stands behind the last chunk, and moves with it.
+"""An MCAP file in chunks that is a valid file after every one of them, at a cost that does not grow with its length.
 
-Tools read what the index at the end of a file lists. A file that gets its index when it is closed is, after a kill,
-none to them. Here each chunk takes the place of the index before it, and is followed by the new one. Whoever kills the
-process in the instant between (some 0.1 ms of each chunk) finds a file that ends in the middle: all whole chunks can be
-read from its beginning, only tools want it repaired.
+The end of an MCAP file may list all chunks (an index, for tools) or none. Each chunk takes the place of the end before
+it and is followed by a new one: with the index, while all indexes together have taken at most `INDEX_BYTES`; without
+it from then on, which costs 50 bytes. `close` writes the whole index. So a killed file is valid, and tools that need an
+index open a short one at once. Whoever kills the process in the instant between (some 0.1 ms of each chunk) leaves a
+file that ends in the middle: all whole chunks can be read from its beginning, only tools want it repaired.
 
 A thread packs and writes, so that the caller waits for no disk.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import struct
@@ -23,6 +25,11 @@ MESSAGE = struct.Struct("<BQHIQQ")
 PLACE, PLACES = struct.Struct("<QQ"), struct.Struct("<BQHI")
 """Of a message's index: its log time and place in the chunk; and what stands before those of a channel."""
 MESSAGE_KIND, PLACES_KIND, FOOTER_KIND = 5, 7, 2
+INDEX_BYTES = 1 << 20
+"""How many bytes of indexes are written before the last one. Each lists all chunks, so one a chunk would be quadratic,
+and building a long one keeps the loop waiting."""
+MOST_WAITING_BYTES = 256 << 20
+"""How much may wait for the disk: minutes of ticks. A disk that takes longer has failed."""
 Part = tuple[bytes, dict[int, bytearray], int, int]
 """A chunk's bytes before they are packed, the places of messages by channel, first and last log time."""
 
@@ -39,8 +46,9 @@ class ChunkedFile:
     def __init__(self, file: BinaryIO, mcap: Any, library: str) -> None:
         self._file, self._mcap = file, mcap
         self._packer = mcap.zstandard.ZstdCompressor(level=1)
-        self.error: OSError | ValueError | None = None
-        """What went wrong in writing; nothing is written after that."""
+        self.error: BaseException | None = None
+        """What went wrong, of whatever kind; nothing is written after that."""
+        self._handed = self._taken = self._indexed = 0
         self._declared, self._schemas, self._channels = b"", 0, 0
         self._indexes, self._metadata_indexes = bytearray(), bytearray()
         self._chunks = self._metadata = self._sequence = 0
@@ -95,7 +103,11 @@ class ChunkedFile:
     def end_chunk(self) -> None:
         """Have what was added written."""
         if self._places:
-            self._waiting.put((bytes(self._part), self._places, self._from, self._to))
+            self._handed += len(self._part)
+            if self.error is None and self._handed - self._taken > MOST_WAITING_BYTES:
+                self.error = OSError(errno.ETIMEDOUT, "the disk is too slow: too many ticks wait for it")
+            if self.error is None:
+                self._waiting.put((bytes(self._part), self._places, self._from, self._to))
             self._part, self._places = bytearray(), {}
 
     def tell(self, name: str, values: Mapping[str, str]) -> None:
@@ -104,10 +116,10 @@ class ChunkedFile:
         self._waiting.put(self._mcap.Metadata(name=name, metadata=dict(values)))
 
     def close(self) -> None:
-        """Write what is left, and the last index.
+        """Write what is left, and the whole index.
 
         Raises:
-            OSError, ValueError: It cannot be written, or something before could not.
+            BaseException: It cannot be written, or something before could not; `error` is what was raised.
         """
         self.end_chunk()
         self._waiting.put(None)
@@ -116,22 +128,39 @@ class ChunkedFile:
             raise self.error
 
     def _work(self) -> None:
-        while (each := self._waiting.get()) is not None:
-            if self.error is None:
-                try:
-                    self._write(self._chunk(*each) if isinstance(each, tuple) else self._told(each))
-                except (OSError, ValueError) as error:  # a file that somebody closed is a ValueError
-                    self.error = error
+        last = False
+        while not last:
+            each = self._waiting.get()
+            last = each is None
+            if self.error is not None:
+                continue  # what waits is dropped: it would fill the memory
+            # A thread that ended by an error of any kind would lose every later tick without a word.
+            try:
+                if isinstance(each, tuple):
+                    self._write(self._chunk(*each))
+                    self._taken += len(each[0])
+                else:
+                    self._write(b"" if each is None else self._told(each), whole=last)
+            except BaseException as error:
+                self.error = error
 
-    def _write(self, data: bytes) -> None:
-        """Put bytes where the index is, and the new index behind them. The old one goes first: no mixture is read."""
-        end = self._at + len(data)
-        whole = data + self._index(end)
+    def _write(self, data: bytes, whole: bool = False) -> None:
+        """Put bytes where the end is, and a new end behind them. The old one goes first: no mixture is read.
+
+        Args:
+            data: What to write.
+            whole: Whether the index comes with it, however long it is.
+        """
+        at = self._at + len(data)
+        listed = len(self._declared) + len(self._indexes) + len(self._metadata_indexes)
+        whole = whole or self._indexed + listed <= INDEX_BYTES
+        self._indexed += listed if whole else 0
+        written = data + (self._index(at) if whole else self._end())
         os.ftruncate(self._file.fileno(), self._at)
-        written = os.pwrite(self._file.fileno(), whole, self._at)
-        if written < len(whole):
-            raise OSError(28, os.strerror(28))
-        self._at = end
+        done = os.pwrite(self._file.fileno(), written, self._at)
+        if done < len(written):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._at = at
 
     def _chunk(self, part: bytes, places: Mapping[int, bytearray], first: int, last: int) -> bytes:
         mcap, packed = self._mcap, self._packer.compress(part)
@@ -157,8 +186,14 @@ class ChunkedFile:
         self._metadata += 1
         return record
 
+    def _end(self) -> bytes:
+        """Return the end of a file that lists nothing: where its summary begins is 0."""
+        footer = struct.pack("<BQQQ", FOOTER_KIND, 20, 0, 0)
+        data_end = self._record(self._mcap.DataEnd(data_section_crc=0))
+        return data_end + footer + struct.pack("<I", zlib.crc32(footer)) + bytes(self._mcap.MAGIC)
+
     def _index(self, start: int) -> bytes:
-        """Return the end of a file whose data end here."""
+        """Return the end of a file whose data end here, with its index."""
         mcap = self._mcap
         data_end = self._record(mcap.DataEnd(data_section_crc=0))
         statistics = mcap.Statistics(

@@ -21,9 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.errors import RecordingError
+from sami_runtime.files import output, require_output
 from sami_runtime.loop.tick import StepRecord
-from sami_runtime.recording.reader import Recording
-from sami_runtime.recording.table import arrow_parts, require_new
+from sami_runtime.recording.reader import Recording, values_of
+from sami_runtime.recording.table import arrow_parts
+from sami_runtime.values import number_in
 
 VERSION = "v3.0"
 PLACE = "chunk-000/file-000.parquet"
@@ -36,9 +38,15 @@ def write_lerobot(recording: Recording, folder: Path) -> int:
     """Write a recording as a dataset, and return how many episodes it has.
 
     Raises:
-        RecordingError: The folder exists or cannot be written, pyarrow is missing, the recording has no step, swaps
-            models, or its rate is no whole number, which is all that the format has.
+        RecordingError: pyarrow is missing, the recording has no step, swaps models, holds values that do not fit its
+            contract, or its rate is no whole number, which is all that the format has.
+        SamiError: The folder exists or cannot be written.
     """
+    with values_of(recording.path):
+        return _write(recording, folder)
+
+
+def _write(recording: Recording, folder: Path) -> int:
     arrow, parquet = arrow_parts()
     contract = recording.contract
     if contract.rate_hz != round(contract.rate_hz):
@@ -49,7 +57,7 @@ def write_lerobot(recording: Recording, folder: Path) -> int:
     stretches = list(_stretches(recording))
     if not stretches:
         raise RecordingError(f"{recording.path} holds no step at which an action was executed, so nothing was written.")
-    require_new(folder)
+    require_output(folder)
     features, tasks = _features(recording, stretches), dict[str, int]()
     tables: list[dict[str, NDArray[Any]]] = []
     start = 0
@@ -57,17 +65,17 @@ def write_lerobot(recording: Recording, folder: Path) -> int:
         task = tasks.setdefault(_task(recording, stretch[0]), len(tasks))
         tables.append(_steps(recording, features, number, episode, stretch, ended, start, task))
         start += len(stretch)
-    try:
+    with output(folder) as beside:
         for name in ("data/chunk-000", "meta/episodes/chunk-000"):
-            (folder / name).mkdir(parents=True)
+            (beside / name).mkdir(parents=True)
         whole = {name: np.concatenate([each[name] for each in tables]) for name in features}
         data = {name: _arrow(arrow, features[name], value) for name, value in whole.items()}
-        parquet.write_table(arrow.table(data), folder / "data" / PLACE)
+        parquet.write_table(arrow.table(data), beside / "data" / PLACE)
         episodes = _episodes(arrow, tables, list(tasks))
-        parquet.write_table(episodes, folder / "meta/episodes" / PLACE)
-        parquet.write_table(_task_table(arrow, list(tasks)), folder / "meta/tasks.parquet")
+        parquet.write_table(episodes, beside / "meta/episodes" / PLACE)
+        parquet.write_table(_task_table(arrow, list(tasks)), beside / "meta/tasks.parquet")
         stats = {name: {key: each.tolist() for key, each in _stats(value).items()} for name, value in whole.items()}
-        (folder / "meta/stats.json").write_text(json.dumps(stats, indent=4))
+        (beside / "meta/stats.json").write_text(json.dumps(stats, indent=4))
         info = {
             "codebase_version": VERSION,
             "robot_type": recording.about.get("env") or contract.name,
@@ -80,9 +88,7 @@ def write_lerobot(recording: Recording, folder: Path) -> int:
             **{"data_path": f"data/{PATTERN}", "video_path": None},
             "features": features,
         }
-        (folder / "meta/info.json").write_text(json.dumps(info, indent=4))
-    except OSError as error:
-        raise RecordingError(f"cannot write {folder}: {error.strerror}. Choose another place.") from error
+        (beside / "meta/info.json").write_text(json.dumps(info, indent=4))
     return len(tables)
 
 
@@ -104,7 +110,7 @@ def _features(recording: Recording, stretches: list[tuple[int, list[StepRecord],
     }
     records = [record for _, stretch, _ in stretches for record in stretch]
     one = {"shape": [1], "names": None}
-    if all("reward" in record.info for record in records):
+    if all(number_in(record.info, "reward") is not None for record in records):
         features[REWARD] = {"dtype": "float32", **one}
     features[DONE] = {"dtype": "bool", **one}
     if all(recording.episodes.get(number, (None, None))[1] is not None for number, _, _ in stretches):
@@ -139,7 +145,7 @@ def _steps(
         "task_index": np.full(count, task),
     }
     if REWARD in features:
-        columns[REWARD] = [record.info["reward"] for record in stretch]
+        columns[REWARD] = [number_in(record.info, "reward") for record in stretch]
     if SUCCESS in features:
         columns[SUCCESS] = last & ended & bool(recording.episodes[episode].success)
     return {

@@ -6,6 +6,7 @@ import json
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from sami_runtime.adapters.base import Observation
 from sami_runtime.documents import plain_strings, printable, unique
-from sami_runtime.errors import RecordingError
+from sami_runtime.errors import RecordingError, SamiError
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.contract import Contract
@@ -158,6 +159,24 @@ def read_recording(path: str | Path) -> Recording:
     return Recording(Path(path), about, contract, tuple(steps), closed, episodes)
 
 
+@contextmanager
+def values_of(path: Path) -> Iterator[None]:
+    """Compute with the values of a recording, which is readable but may hold anything its writer put there.
+
+    Raises:
+        RecordingError: They do not fit each other: a shape, a kind or a size that no contract allows. One line.
+    """
+    try:
+        yield
+    except (SamiError, OSError):
+        raise
+    except Exception as error:  # numpy, csv and pyarrow each have errors of their own
+        raise RecordingError(
+            f"{path} holds values that do not fit its contract: {printable(type(error).__name__)}: {_said(error)}. "
+            "Was it changed? Record it again; --debug shows where."
+        ) from error
+
+
 def _closes(record: Any, about: Mapping[str, Any] | None, mcap: Any) -> bool:
     """Whether a record says that the file is complete; in version 1 its end did."""
     if about is not None and about["version"] == 1:
@@ -188,7 +207,8 @@ def _about(value: Any) -> dict[str, Any]:
 
 
 def _said(error: Exception) -> str:
-    return printable(f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error))[:500]
+    text = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
+    return printable(" ".join(text.split()))[:500]
 
 
 class _WholeReads:

@@ -91,6 +91,13 @@ class Recorder:
             RecordingError: The file cannot be written.
         """
         self._require_writable()
+        try:
+            self._add(record)
+        except Exception as error:  # whatever it was, a tick is missing, and the recording must not pass for whole
+            self._chunks.error = self._chunks.error or error
+            self._require_writable()
+
+    def _add(self, record: StepRecord) -> None:
         self._episode += record.step == 0
         self._sequence += 1
         now, log_time = time.time_ns(), self._log_time(record.time, record.step == 0)
@@ -133,13 +140,15 @@ class Recorder:
                 self._chunks.close()
             finally:
                 self._file.close()
-        except (OSError, ValueError) as error:
-            raise RecordingError(f"completing {self.path} failed: {error}. {CUT_OFF}") from error
+        except BaseException as error:
+            if error is not self._chunks.error and not isinstance(error, OSError | ValueError):
+                raise  # an interrupt in this thread, while it waited for the other one
+            raise RecordingError(f"completing {self.path} failed: {_said(error)}. {CUT_OFF}") from error
         if self._sequence < 0:
             self.path.unlink(missing_ok=True)  # a name that is in the way of the next try
 
     @property
-    def error(self) -> Exception | None:
+    def error(self) -> BaseException | None:
         """What went wrong in writing; None where nothing did."""
         return self._chunks.error
 
@@ -160,7 +169,7 @@ class Recorder:
 
     def _require_writable(self) -> None:
         if error := self._chunks.error or (ValueError("it is closed") if self._file.closed else None):
-            raise RecordingError(f"recording to {self.path} failed: {error}. {CUT_OFF}") from error
+            raise RecordingError(f"recording to {self.path} failed: {_said(error)}. {CUT_OFF}") from error
 
     def __enter__(self) -> Recorder:
         return self
@@ -171,3 +180,8 @@ class Recorder:
         except RecordingError:
             if kind is None:  # else what ended the loop is the news
                 raise
+
+
+def _said(error: BaseException) -> str:
+    """Return what an error says; some, such as MemoryError, say nothing."""
+    return str(error) or type(error).__name__

@@ -12,7 +12,7 @@ from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.recording.comparison import Comparison, Difference, differences
 from sami_runtime.recording.format import describe
-from sami_runtime.recording.reader import Recording
+from sami_runtime.recording.reader import Recording, values_of
 from sami_runtime.session.session import Session, Step
 from sami_runtime.signals import Signal
 
@@ -94,7 +94,9 @@ def replay(recording: Recording, session: Session, *swapped: Session) -> Compari
         steps = 0 if record.step == 0 else steps
         at += bool(swapped and record.swapped)
         session, contract, weights = drove[at].session, drove[at].contract, drove[at].weights_sha256
-        same_weights, answers = weights == session.artifact.graph_sha256, contract.answers | session.contract.answers
+        same_weights = weights == session.artifact.graph_sha256
+        both, skipped = contract.answers | session.contract.answers, _only_one(contract, session)
+        answers = {name: signal for name, signal in both.items() if name not in skipped}
         for later in drove[at + 1 :]:
             if (episode, steps) == (later.episode, later.fed_from):
                 later.session.reset()
@@ -103,14 +105,15 @@ def replay(recording: Recording, session: Session, *swapped: Session) -> Compari
         steps += record.stepped
         found: list[Difference] = []
         try:
-            answer = follow(session, record)
+            with values_of(recording.path):
+                answer = follow(session, record)
+                if answer is not None:
+                    for name, signal in answers.items():
+                        now, then = answer.answers.get(name, NONE), record.answers.get(name)
+                        found += differences(episode, record.step, name, signal.elements, now, then)
         except SamiError as error:
             comparison.fail(error)
             continue
-        if answer is not None:
-            for name, signal in answers.items():
-                now, then = answer.answers.get(name, NONE), record.answers.get(name)
-                found += differences(episode, record.step, name, signal.elements, now, then)
         if same_weights and (state := session.digest) != record.state:
             found.append(Difference(episode, record.step, "state", state, record.state, None))
         comparison.count(found, stepped=answer is not None)
@@ -197,6 +200,12 @@ def require_alike(session: Session, contract: Contract) -> None:
         )
 
 
+def _only_one(contract: Contract, session: Session) -> list[str]:
+    """Return the further outputs, such as a probe's readouts, that only one of the two has: nothing to compare."""
+    names = [{each.name for each in side.extra_outputs} for side in (contract, session.contract)]
+    return sorted(names[0] ^ names[1])
+
+
 def conditions(recording: Recording, session: Session, *swapped: Session) -> list[str]:
     """Return what is not as it was when the recording was made, and may be why bits differ; for `replay`'s sessions."""
     about, now = recording.about, describe(session)
@@ -205,6 +214,8 @@ def conditions(recording: Recording, session: Session, *swapped: Session) -> lis
         old, new = drove.weights_sha256[:12], each.artifact.graph_sha256[:12]
         if old != new:
             notes.append(f"the recording was made with weights {old}, this model has {new}")
+        if names := _only_one(drove.contract, each):
+            notes.append(f"not compared, because the recording or the model lacks it: {', '.join(names)}")
     if not swapped and len(recording.models) > 1:
         notes.append(f"{len(recording.models)} models drove in the recording; this one is compared throughout")
     for name in ("versions", "providers", "machine"):

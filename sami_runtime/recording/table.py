@@ -11,9 +11,10 @@ import numpy as np
 
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import RecordingError
+from sami_runtime.files import output
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.reader import RecordedStep, Recording
+from sami_runtime.recording.reader import RecordedStep, Recording, values_of
 from sami_runtime.signals import Signal
 
 Row = dict[str, Any]
@@ -43,49 +44,34 @@ def columns(found: Iterable[Row]) -> list[str]:
     return list(names)
 
 
-def write_csv(recording: Recording, path: Path) -> int:
+def write_csv(recording: Recording, path: Path, force: bool = False) -> int:
     """Write a recording as CSV, every digit of every number, and return how many rows it has.
 
     Raises:
-        RecordingError: The file exists, or cannot be written.
+        SamiError: The file exists and is not to be replaced, or cannot be written.
     """
-    found = rows(recording)
-    require_new(path)
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
+    with values_of(recording.path), output(path, force, [recording.path]) as beside:
+        found = rows(recording)
+        with beside.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, columns(found), restval="")
             writer.writeheader()
             writer.writerows(found)
-    except OSError as error:
-        raise RecordingError(f"cannot write {path}: {error.strerror}. Choose another place.") from error
     return len(found)
 
 
-def write_parquet(recording: Recording, path: Path) -> int:
+def write_parquet(recording: Recording, path: Path, force: bool = False) -> int:
     """Write a recording as Parquet, and return how many rows it has.
 
     Raises:
-        RecordingError: The file exists or cannot be written, or the package pyarrow is missing.
+        RecordingError: The package pyarrow is missing.
+        SamiError: The file exists and is not to be replaced, or cannot be written.
     """
     arrow, parquet = arrow_parts()
-    found = rows(recording)
-    require_new(path)
-    table = arrow.table({name: _column(found, name) for name in columns(found)})
-    try:
-        parquet.write_table(table, path, compression="zstd")
-    except OSError as error:
-        raise RecordingError(f"cannot write {path}: {error}. Choose another place.") from error
+    with values_of(recording.path), output(path, force, [recording.path]) as beside:
+        found = rows(recording)
+        table = arrow.table({name: _column(found, name) for name in columns(found)})
+        parquet.write_table(table, beside, compression="zstd")
     return len(found)
-
-
-def require_new(path: Path) -> None:
-    """Refuse to replace what is there.
-
-    Raises:
-        RecordingError: Something is.
-    """
-    if path.exists():
-        raise RecordingError(f"{path} exists; nothing is ever replaced. Choose another name.")
 
 
 def arrow_parts() -> tuple[Any, Any]:

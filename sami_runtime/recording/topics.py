@@ -25,6 +25,7 @@ from sami_runtime.recording.chunked_file import ChunkedFile
 from sami_runtime.recording.events import Event
 from sami_runtime.recording.schemas import FOXGLOVE, LEVELS, Schemas, field_names
 from sami_runtime.signals import Signal
+from sami_runtime.values import number_in
 
 FRAME = "world"
 """What positions are told in; the model's data sheet says in words where it lies."""
@@ -163,9 +164,9 @@ class Topics:
             age=age,
             **record.times._asdict(),
         )
-        reward, now = record.info.get("reward"), record.telemetry
-        if isinstance(reward, float | int | np.number):
-            told.reward = float(reward)
+        reward, now = number_in(record.info, "reward"), record.telemetry
+        if reward is not None:
+            told.reward = reward
         if now is not None:
             told.speed, told.alarm = now.speed, now.alarm
             told.phase = now.phase.value if now.phase else ""

@@ -16,6 +16,7 @@ from sami_train.envs.tasks import label
 from sami_train.evaluation.paper import reported
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.export.training_figure import draw_training
+from sami_train.files import unfinished
 from sami_train.runs.record import RealisedContrast, RunRecord
 
 MOST_LISTED = 30
@@ -77,7 +78,8 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.",
         "",
     ]
-    written[0].write_text("\n".join(lines), encoding="utf-8")
+    with unfinished(written[0]) as beside:
+        beside.write_text("\n".join(lines), encoding="utf-8")
     return written
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sami_train.envs.measure import Measure
+from sami_train.files import unfinished
 from sami_train.runs.record import RunRecord
 
 MOST_NAMED = 9
@@ -32,5 +33,6 @@ def draw_training(run: RunRecord, measure: Measure, path: Path) -> bool:
     axes.set(xlabel="minutes", ylabel=said, ylim=measure.bounds)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7, loc="lower right")
-    figure.savefig(path, dpi=110)
+    with unfinished(path) as beside:
+        figure.savefig(beside, dpi=110, format="png")
     return True

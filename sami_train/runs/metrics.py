@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stable_baselines3.common.logger import KVWriter
+from stable_baselines3.common.logger import KVWriter, TensorBoardOutputFormat
 
 from sami_train.files import append, write_json_lines, writing
 from sami_train.runs.record import read_metrics
@@ -43,3 +45,43 @@ class MetricsFile(KVWriter):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+class Dashboard(KVWriter):
+    """Writes the same for TensorBoard, for as long as that can be written; training goes on without it.
+
+    Args:
+        run: the run's folder; the files go into `tensorboard/`.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._file: TensorBoardOutputFormat | None = None
+        try:
+            self._file = TensorBoardOutputFormat(str(run / "tensorboard"))
+        except OSError as error:
+            self._give_up(error)
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        """Write numbers; the first failure is the last try, with a warning on stderr."""
+        if self._file is None:
+            return
+        try:
+            self._file.write(key_values, key_excluded, step)
+        except Exception as error:  # TensorBoard's thread hands on whatever it met
+            self._give_up(error)
+
+    def close(self) -> None:
+        """Close the files; what their last lines say is in the metrics, too."""
+        if self._file is not None:
+            with suppress(Exception):
+                self._file.close()
+
+    def _give_up(self, error: Exception) -> None:
+        self._file = None
+        print(
+            f"warning: {self._run / 'tensorboard'} cannot be written: {error}. Training goes on; metrics.jsonl has the "
+            "same numbers, and `sami watch` shows them.",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -83,11 +83,11 @@ class Progress:
         then, steps_then, updates_then = self._history[0]
         elapsed = max(now - then, 1e-9)
         speed = (steps - steps_then) / elapsed
-        left = max(0, self._total - steps) / speed / 60 if speed > 0 else float("nan")
+        left = f"{max(0, self._total - steps) / speed / 60:.1f} min left; " if speed > 0 else ""
         measure = self._measure
         line = (
             f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} updates/s, "
-            f"{left:.1f} min left; "
+            f"{left}"
             f"{measure.name} while exploring {measure.show(record.mean(measure), coarse=True)}"
             f"{'; ' * bool(contrast)}{contrast}"
         )

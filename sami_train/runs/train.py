@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
+from stable_baselines3.common.logger import KVWriter, Logger
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.agent.context_sac import ContextSAC
@@ -24,7 +24,7 @@ from sami_train.envs.make import make
 from sami_train.interrupts import on_signals
 from sami_train.runs.beginning import facts_of, recordings_of, start_from
 from sami_train.runs.folder import RunError, RunFolder
-from sami_train.runs.metrics import MetricsFile
+from sami_train.runs.metrics import Dashboard, MetricsFile
 from sami_train.runs.progress import Progress
 
 LOG_EVERY = 10_000
@@ -216,7 +216,7 @@ def prepare_torch(config: TrainConfig) -> None:
 def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool, curves: bool) -> ContextSAC:
     writers: list[KVWriter] = [
         MetricsFile(run.metrics, agent.logged_at),
-        TensorBoardOutputFormat(str(run.path / "tensorboard")),
+        Dashboard(run.path),
     ]
     agent.set_logger(Logger(str(run.path), writers))
     try:

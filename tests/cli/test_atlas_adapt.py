@@ -91,7 +91,7 @@ def test_an_earlier_adaptation_is_replaced_only_with_force(sami, cheetah, name):
     arguments = ("adapt", "--model", cheetah, "--change", "mass=1:2,damping=1@3", "--episodes", 1, "--out", "told")
     refused = sami(*arguments)
     assert (refused.code, refused.out) == (1, "")
-    assert f"told/{name} exists; choose another --out, or replace it with --force." in refused.err
+    assert f"told/{name} exists; choose another name, or replace it with --force." in refused.err
     assert [path.read_text() for path in Path("told").iterdir()] == ["mine"]
     assert sami(*arguments, "--force").code == 0
     assert json.loads(Path("told/adaptation.json").read_text())["env"] == "half-cheetah"  # the model's own

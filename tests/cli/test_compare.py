@@ -206,7 +206,7 @@ def test_gathering_replaces_a_file_only_with_force(sami, sweep, tmp_path, conten
     before = contents(tmp_path)
     done = sami("gather", "sweep", "--out", "kept/runs.jsonl")
     assert (done.code, done.out) == (1, "")
-    assert "kept/runs.jsonl exists; choose another --out, or replace it with --force." in done.err
+    assert "kept/runs.jsonl exists; choose another name, or replace it with --force." in done.err
     assert contents(tmp_path) == before
     done = sami("gather", "kept", "sweep:*-1", "--out", "kept/runs.jsonl", "--force")
     assert done.out == "wrote kept/runs.jsonl: 4 runs\n"

@@ -161,7 +161,7 @@ def test_an_excited_recording_tells_the_gap_and_the_profile_serves_where_profile
     low, high = found.noise["cube_position"]
     assert low < 0.003 < high
     assert set(found.noise) == {"cube_position"}
-    assert "gap.toml exists; choose another --out" in sami("fit-gap", recorded, "--out", "gap.toml").err
+    assert "gap.toml exists; choose another name" in sami("fit-gap", recorded, "--out", "gap.toml").err
     done = sami("eval", "--model", trained.model, "--gap", "gap.toml", "--tasks", "training", "--episodes", 1, "--json")
     assert GapProfile.loads(json.loads(done.out)["gap"]) == found
     by_itself = json.loads(sami("fit-gap", recorded, "--reference", recorded, "--json").out)

@@ -12,5 +12,5 @@ def test_a_skeleton_is_written_named_after_its_model_and_checked(sami, tmp_path,
     assert "seven_axes.py is a skeleton; what remains:" in checked.out
     assert "hear: cube_rotation, roll, pitch, yaw [rad]" in checked.out
     again = sami("new-adapter", "--model", "panda-satesac", "--out", "seven_axes.py")
-    assert (again.code, "is there already" in again.err) == (1, True)
+    assert (again.code, "exists; choose another name" in again.err) == (1, True)
     assert sami("new-adapter", "--model", "panda-satesac", "--out", "seven_axes.py", "--force").code == 0

@@ -7,15 +7,23 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("mcap")
+from sami_runtime.loop.episode import EpisodeReport
+from sami_runtime.loop.report import LoopReport
 from sami_runtime.recording.reader import read_recording
+from sami_runtime.recording.view.feed import Feed
 from sami_runtime.recording.view.page import page, run_of
+from sami_runtime.recording.view.rows import Rows
+from sami_runtime.recording.view.server import History
 
 ROOT = Path(__file__).parents[2]
 OLD = ROOT / "tests/sami_runtime/recording/version-1.mcap"
@@ -116,3 +124,48 @@ def test_events_tell_what_the_run_is_and_every_tick_from_the_first(live):
     steps = [row["step"] for row in rows if row["episode"] == 0]
     assert steps == list(range(len(steps)))
     assert {"executed.dx", "context.0", "observation.ee_position.z", "infer"} <= rows[0].keys()
+
+
+def test_the_history_of_a_live_run_is_bounded_and_who_comes_late_gets_the_newest(monkeypatch):
+    monkeypatch.setattr("sami_runtime.recording.view.server.MOST_BYTES", 100_000)
+    history, (ours, theirs) = History(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        thread = threading.Thread(target=history.follow, args=(theirs,))
+        thread.start()
+        with ours:
+            for tick in range(5000):
+                ours.send(f"{tick:0500}".encode())
+        thread.join()
+    assert sum(map(sys.getsizeof, history._ticks)) <= 100_000
+    found, seen = history.after(0, 0.0)
+    assert (seen, int(found[-1])) == (4999, 4999)
+    assert len(found) > 100
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"reward": np.ones(3), "is_success": np.ones(2), "task": 3, "skill": [1]},
+        {"reward": "much", "is_success": "yes", "task": {"mass": object()}, "skill": {}},
+        {"reward": {}, "task": {1: [[2], [3, 4]]}},
+        {"reward": 1e400, "task": {"x": np.array([np.nan])}},
+        {"reward": np.array([[0.5]]), "task": None},
+    ],
+)
+def test_whatever_an_adapter_reports_ends_no_watched_run(info):
+    steps = [replace(step.record, info=info) for step in read_recording(OLD).steps]
+    contract = read_recording(OLD).contract
+    with Feed(contract, {}, "odd") as feed:
+        for step in steps:
+            feed(step)
+    assert feed.dropped == 0
+    report = EpisodeReport(1, True, info, np.zeros((0, 0)), LoopReport())
+    assert report.success in (None, True, False)
+
+
+def test_a_tick_that_cannot_be_shown_is_counted_and_ends_no_run(monkeypatch):
+    recording = read_recording(OLD)
+    monkeypatch.setattr(Rows, "row", lambda *_: 1 / 0)
+    with Feed(recording.contract, {}, "odd") as feed:
+        feed(recording.steps[0].record)
+    assert feed.dropped == 1

@@ -236,7 +236,8 @@ def test_golden_steps_are_written_to_the_last_bit(golden):
 
 def test_golden_steps_overwrite_nothing(golden):
     done = inspect("--golden", golden)
-    assert (done.returncode, done.stderr) == (1, f"sami: {golden} exists; choose another file, or remove it.\n")
+    said = f"sami: {golden} exists; choose another name, or replace it with --force.\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_cpp_reproduces_the_golden_steps(replay, golden):

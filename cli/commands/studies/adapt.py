@@ -42,6 +42,7 @@ def adapt(
     from rich.console import Console
     from rich.progress import Progress
 
+    from sami_runtime.files import unfinished
     from sami_runtime.model.artifact import read_artifact
     from sami_train.studies.contexts.adaptation import SEED, adaptation
     from sami_train.studies.contexts.change import Change
@@ -72,7 +73,8 @@ def adapt(
     if files is not None:
         from sami_train.studies.compare.figures.adaptation import draw
 
-        files[0].write_text(json_module.dumps(document) + "\n", encoding="utf-8")
+        with unfinished(files[0]) as beside:
+            beside.write_text(json_module.dumps(document) + "\n", encoding="utf-8")
         draw(found, files[1])
     if json:
         print(json_module.dumps(document, indent=2))

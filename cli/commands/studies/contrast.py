@@ -29,6 +29,7 @@ def contrast(
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the result as JSON.")] = None,
     env: OwnEnvironment = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace --out if it exists.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Print what a contrastive loss can reach: alone, on what a run had collected early, halfway and in the end."""
@@ -36,12 +37,15 @@ def contrast(
     from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
     from sami_runtime.errors import UnknownName
+    from sami_runtime.files import require_output
     from sami_train.config.resolve import parse_override
     from sami_train.config.schema import RANKINGS
     from sami_train.files import write_json
     from sami_train.runs.folder import RunFolder
     from sami_train.studies.contexts.ceiling import STAGES, find_ceilings
 
+    if out is not None:
+        require_output(out, force)
     methods, rankings = method.split(","), ranking.split(",")
     changes = dict(parse_override(text) for text in override or [])
     for name in rankings:

@@ -22,6 +22,8 @@ def fit_gap(
 ) -> None:
     """Find latency, command delay, lag, noise, bias, rounding and dropout in recordings, as a gap profile."""
     from sami_runtime.errors import SamiError
+    from sami_runtime.files import output, require_output
+    from sami_runtime.recording.reader import values_of
     from sami_train.studies.fit_gap.document import document_of, told_of
     from sami_train.studies.fit_gap.fit import fit_gap as fit
     from sami_train.studies.fit_gap.fit import require_excitation
@@ -32,8 +34,9 @@ def fit_gap(
 
     if out is not None and out.suffix != ".toml":
         raise SamiError(f"{out} is no name of a gap profile to write; give NAME.toml.")
-    if out is not None and out.exists() and not force:
-        raise SamiError(f"{out} exists; choose another --out, or replace it with --force.")
+    inputs = [*recordings, *(reference or ())]
+    if out is not None:
+        require_output(out, force, inputs)
     if reference and env is not None:
         raise typer.BadParameter("--reference takes the simulator's place; leave out --env")
     log = read_log(recordings)
@@ -42,14 +45,16 @@ def fit_gap(
         other = read_log(reference)
         if other.contract.observation != log.contract.observation or other.contract.action != log.contract.action:
             raise SamiError(f"{reference[0]} has other signals than {recordings[0]}. Record it with the same model.")
-        fitted = fit(log, other.traces)
+        with values_of(recordings[0]):
+            fitted = fit(log, other.traces)
     else:
-        fitted = fit(log, simulated(environment_of(log.contract, env), log.traces))
+        world = environment_of(log.contract, env)
+        traces = simulated(world, log.traces)
+        with values_of(recordings[0]):
+            fitted = fit(log, traces)
     if out is not None:
-        try:
-            out.write_text(document_of(fitted), encoding="utf-8")
-        except OSError as error:
-            raise SamiError(f"{out} cannot be written: {error.strerror}. Choose another --out.") from None
+        with output(out, force, inputs) as beside:
+            beside.write_text(document_of(fitted), encoding="utf-8")
     if json:
         found = [{**vars(one), "estimate": one.estimate._asdict()} for one in fitted.found]
         told = {"gap": fitted.profile.to_dict(), "found": found, "untold": fitted.untold, "held_out": fitted.checks}

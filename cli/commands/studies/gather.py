@@ -18,11 +18,10 @@ def gather(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Gather the results of runs in one file, a line each, that git can hold and `sami compare` reads."""
-    from sami_runtime.errors import SamiError
+    from sami_runtime.files import require_output
     from sami_train.studies.sweep.study import find_runs, write_study
 
-    if out.exists() and not force:
-        raise SamiError(f"{out} exists; choose another --out, or replace it with --force.")
+    require_output(out, force, runs)
     records = find_runs(runs)
     write_study(out, records)
     missing = sum(record.evaluation is None for record in records)

@@ -34,6 +34,7 @@ def probe(
     from rich.progress import Progress
 
     from sami_runtime.errors import SamiError
+    from sami_runtime.files import require_output
     from sami_runtime.model.artifact import read_artifact
 
     from ...model_and_env import environment_of
@@ -41,8 +42,8 @@ def probe(
     contract = read_artifact(model).contract
     if out is not None and out.suffix != ".onnx":
         raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
-    if out is not None and out.exists() and not force:
-        raise SamiError(f"{out} exists; choose another --out, or replace it with --force.")
+    if out is not None:
+        require_output(out, force, [model])
     if out is None and contract.probe is not None and not force:
         raise SamiError(f"{model} has a probe; `sami inspect {model}` prints it, --force fits another.")
     console = Console(stderr=True)

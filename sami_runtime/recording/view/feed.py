@@ -76,9 +76,14 @@ class Feed:
         self._socket.setblocking(False)
 
     def __call__(self, record: StepRecord) -> None:
-        """Tell of one tick."""
+        """Send one tick. One that cannot be shown is dropped and counted: it must not end the run."""
         self._episode += record.step == 0
-        self._tell(self._rows.row(self._episode, record))
+        try:
+            message = self._rows.row(self._episode, record)
+        except Exception:
+            self.dropped += 1
+            return
+        self._tell(message)
 
     def ended(self, report: EpisodeReport) -> None:
         """Tell what came of the episode whose ticks were told last."""
@@ -87,7 +92,7 @@ class Feed:
     def _tell(self, message: dict[str, Any]) -> None:
         try:
             self._socket.send(json.dumps(message, allow_nan=False).encode())
-        except OSError:  # full, or nobody there any more
+        except (OSError, ValueError, TypeError):  # full, or nobody there any more; or JSON has no such value
             self.dropped += 1
             if words := message.get("words"):  # the next row brings them
                 self._rows.forget(len(words))

@@ -63,15 +63,20 @@ def run_of(recording: Recording) -> dict[str, Any]:
     }
 
 
-def write_page(recordings: list[Recording], path: Path) -> None:
+def write_page(recordings: list[Recording], path: Path, force: bool = False) -> None:
     """Write the page of one recording, or of two beside each other.
 
     Raises:
-        RecordingError: It cannot be written.
+        SamiError: The file exists and is not to be replaced, or cannot be written.
     """
-    from sami_runtime.errors import RecordingError
+    from sami_runtime.files import output
+    from sami_runtime.recording.reader import values_of
 
-    try:
-        path.write_text(page([run_of(each) for each in recordings]), encoding="utf-8")
-    except OSError as error:
-        raise RecordingError(f"cannot write {path}: {error.strerror}. Choose another place with --out.") from error
+    runs = []
+    for each in recordings:
+        with values_of(each.path):
+            runs.append(run_of(each))
+    with values_of(path):
+        data = page(runs).encode()
+    with output(path, force, [each.path for each in recordings]) as beside:
+        beside.write_bytes(data)

@@ -51,10 +51,12 @@ class Rows:
 
     def row(self, episode: int, record: StepRecord) -> dict[str, Any]:
         """Return a tick: its numbers, None where there is none; new words; events; and the task, once it is told."""
+        from sami_runtime.values import number_in
+
         words = len(self.words)
         told, times = record.telemetry, record.times
         seen = {} if record.observation is None else record.observation.values
-        reward = record.info.get("reward")
+        reward = number_in(record.info, "reward")
         numbers: list[Any] = [
             *(self._time(record), episode, record.step, self._word(record.outcome.value)),
             *(self._word(record.reason), self._word("; ".join(record.limited_by))),

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from sami_runtime.errors import SamiError
+from sami_runtime.files import output
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.seen import Seen
 from sami_runtime.signals import Signal
@@ -32,12 +33,9 @@ def write_skeleton(contract: Contract, out: Path, model: str, force: bool = Fals
     """
     if out.suffix != ".py" or not out.stem.isidentifier() or keyword.iskeyword(out.stem):
         raise SamiError(f"{out} is no module that could be imported; give a name such as my_arm.py.")
-    if out.exists() and not force:
-        raise SamiError(f"{out} is there already. Give another name, or --force to write over it.")
-    try:
-        out.write_text(skeleton(contract, out.stem, model), encoding="utf-8")
-    except OSError as error:
-        raise SamiError(f"{out} cannot be written: {error.strerror}. Give a folder that is there.") from error
+    text = skeleton(contract, out.stem, model)
+    with output(out, force) as beside:
+        beside.write_text(text, encoding="utf-8")
 
 
 def skeleton(contract: Contract, module: str, model: str) -> str:

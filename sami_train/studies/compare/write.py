@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from sami_train.files import unfinished
 from sami_train.studies.compare.comparison import Comparison
 from sami_train.studies.compare.evaluated import ComparisonError
 from sami_train.studies.compare.figures.plots import PLOTS, Plot, draw
@@ -50,7 +51,10 @@ def write_report(comparison: Comparison, out: Path, command: Sequence[str]) -> l
         for plot in PLOTS:
             (out / plot.name).unlink(missing_ok=True)
         order = ["report.md", "results.csv", *(plot.name for plot in plots)]
-        return [Path(shutil.copy(made / name, out / name)) for name in order]
+        for each in order:
+            with unfinished(out / each) as beside:
+                shutil.copy(made / each, beside)
+        return [out / each for each in order]
 
 
 def _write_results(comparison: Comparison, path: Path) -> None:

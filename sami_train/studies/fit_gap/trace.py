@@ -11,7 +11,7 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.reader import Recording, read_recording
+from sami_runtime.recording.reader import Recording, read_recording, values_of
 
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
@@ -71,7 +71,7 @@ def read_log(paths: Sequence[str | Path]) -> Log:
     """
     recordings = [read_recording(path) for path in paths]
     contract, known = recordings[0].contract, {}
-    rest = np.zeros(contract.action.size)
+    rest, traces = np.zeros(contract.action.size), list[Trace]()
     for recording in recordings:
         other = recording.contract
         if (other.observation, other.action, other.rate_hz) != (
@@ -82,16 +82,17 @@ def read_log(paths: Sequence[str | Path]) -> Log:
             raise SamiError(
                 f"{recording.path} is of another robot or rate than {recordings[0].path}. Fit each robot by itself."
             )
-        for name, entry in recording.about["limits"].get("known", {}).items():
-            known[name] = float(entry["value"])
-        told = recording.about["limits"].get("rest")
-        if told is not None and not isinstance(told, str):
-            table = told if isinstance(told, Mapping) else dict.fromkeys(contract.action.elements, told)
-            rest = np.array([float(table[element]) for element in contract.action.elements])
-    traces = tuple(trace for recording in recordings for trace in _traces(recording))
+        with values_of(recording.path):
+            for name, entry in recording.about["limits"].get("known", {}).items():
+                known[name] = float(entry["value"])
+            told = recording.about["limits"].get("rest")
+            if told is not None and not isinstance(told, str):
+                table = told if isinstance(told, Mapping) else dict.fromkeys(contract.action.elements, told)
+                rest = np.array([float(table[element]) for element in contract.action.elements])
+            traces += _traces(recording)
     if not traces:
         raise SamiError(f"{recordings[0].path} holds no episode with observations. Record one with sami run --record.")
-    return Log(contract, traces, known, rest, tuple(recording.path.name for recording in recordings))
+    return Log(contract, tuple(traces), known, rest, tuple(recording.path.name for recording in recordings))
 
 
 def _traces(recording: Recording) -> Iterator[Trace]:

@@ -16,6 +16,7 @@ from sami_train.envs.tasks import Task, label
 from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.model_policy import Source, policy_of
 from sami_train.evaluation.results import Evaluation
+from sami_train.files import unfinished
 from sami_train.studies.report.played import SEED, Played
 
 if TYPE_CHECKING:
@@ -141,8 +142,11 @@ def _save(images: list[np.ndarray], contexts: list[np.ndarray], seconds: float, 
     ]
     durations = [round(1000 * seconds)] * (len(frames) - 1) + [round(1000 * HOLD_S)]
     path.parent.mkdir(parents=True, exist_ok=True)
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0, quality=QUALITY, method=4)
-    frames[-1].save(still, quality=QUALITY)
+    with unfinished(path) as beside:
+        more: dict[str, Any] = {"append_images": frames[1:], "duration": durations, "loop": 0, "method": 4}
+        frames[0].save(beside, "WEBP", save_all=True, quality=QUALITY, **more)
+    with unfinished(still) as beside:
+        frames[-1].save(beside, "WEBP", quality=QUALITY)
 
 
 def _with_bars(frame: Frame, context: np.ndarray) -> Frame:

@@ -20,9 +20,11 @@ from mcap.writer import CompressionType, Writer
 from sami_runtime.errors import RecordingError, SamiError
 from sami_runtime.loop.run_episode import run_episode
 from sami_runtime.recording.format import MAGIC, METADATA, TOPIC
+from sami_runtime.recording.lerobot import write_lerobot
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import conditions, replay
+from sami_runtime.recording.table import write_csv, write_parquet
 from sami_runtime.session.session import Session
 
 MUTATIONS = 400
@@ -137,3 +139,48 @@ def test_a_pipe_and_a_folder_are_refused_and_nobody_waits_for_them(tmp_path):
     for name in ("pipe.mcap", ""):
         with pytest.raises(RecordingError, match="is no regular file"):
             read_recording(tmp_path / name)
+
+
+def hostile(value, draw):
+    """A value in the place of one of a tick: odd shapes, texts, numbers beyond any, or nothing."""
+    odd = [{}, [], None, "nan", "x", "\ud800", 1e308, [[1.0, 2.0]], [["nan"] * 3] * 2, ["inf"] * 5, {"a": [1, {}]}]
+    return odd[draw.integers(len(odd))] if draw.random() < 0.7 else mutated(value, draw)
+
+
+def test_no_readable_one_ends_a_viewer_or_converter_in_a_bare_error(recorded, tmp_path):
+    """Seeded. What is refused is refused in one line, and leaves no half file."""
+    from sami_runtime.recording.view.page import write_page
+    from sami_train.studies.fit_gap.trace import read_log
+
+    session, about, messages = recorded
+    draw, read, refused = np.random.default_rng(0), 0, []
+    writers = [lambda each, path: write_page([each], path), write_csv, write_parquet, write_lerobot]
+    writers.append(lambda each, _: (replay(each, session), conditions(each, session)))
+    writers.append(lambda each, _: read_log([each.path]))
+    parts = ("observation", "action", "executed", "context", "info", "telemetry", "times", "extra", "age", "limited_by")
+    for number in range(220):
+        changed = [json.loads(json.dumps(each)) for each in messages] * int(draw.integers(0, 3))
+        for _ in range(draw.integers(1, 3) if changed else 0):
+            tick, part = changed[draw.integers(len(changed))], parts[draw.integers(len(parts))]
+            value = tick.get(part)
+            if isinstance(value, dict) and value and draw.random() < 0.7:
+                name = [*value, "reward", "task"][draw.integers(len(value) + 2)]
+                tick[part] = {**value, name: hostile(value.get(name), draw)}
+            else:
+                tick[part] = hostile(value, draw)
+        told = mutated(about, draw) if draw.random() < 0.3 else about
+        try:
+            found = read_recording(write(tmp_path / "hostile.mcap", told, changed))
+        except RecordingError:
+            continue
+        read += 1
+        for at, use in enumerate(writers):
+            target = tmp_path / f"{number}-{at}"
+            try:
+                use(found, target)
+            except SamiError as error:
+                refused.append(str(error))
+                assert not target.exists()
+    assert read > 60
+    assert [line for line in refused if "\n" in line] == []
+    assert not list(tmp_path.glob("*.unfinished"))

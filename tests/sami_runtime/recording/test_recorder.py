@@ -1,8 +1,12 @@
 """Laws of recordings: all that a loop knew comes back to the last bit, also out of a process that was killed."""
 
+import io
 import json
+import os
 import re
 import sys
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -17,9 +21,12 @@ from sami_runtime.distribution import install_hint
 from sami_runtime.errors import RecordingError, SafetyStop
 from sami_runtime.loop.run_episode import run_episode
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.recording.chunked_file import ChunkedFile
+from sami_runtime.recording.format import mcap_parts
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import replay
+from sami_runtime.run import Run
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
@@ -206,7 +213,7 @@ def test_closing_twice_is_harmless_and_a_recording_of_nothing_leaves_no_file(ses
 
 
 def test_a_disk_that_is_full_at_the_end_is_told_of_unless_worse_is(session, arm, path, monkeypatch):
-    def full(data):
+    def full(data, whole):
         raise OSError(28, "No space left on device")
 
     recorder = Recorder(path, session)
@@ -220,6 +227,88 @@ def test_a_disk_that_is_full_at_the_end_is_told_of_unless_worse_is(session, arm,
     monkeypatch.setattr(other._chunks, "_write", full)
     with pytest.raises(KeyboardInterrupt), other:
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("odd"), SystemExit(3)], ids=repr)
+@pytest.mark.parametrize("method", ["_write", "_chunk"])
+def test_any_error_of_the_thread_ends_the_run_with_one_line_and_a_stopped_robot(
+    session, arm, path, monkeypatch, error, method
+):
+    def failing(*_, **__):
+        raise error
+
+    adapter, clock = arm(), ManualClock()
+    monkeypatch.setattr("sami_runtime.recording.recorder.CHUNK_S", 0.0)
+    run = Run(session, adapter, clock, simulator=True, record=path)
+
+    def episodes():
+        with run:
+            assert run.recorded
+            monkeypatch.setattr(run._recorder._chunks, method, failing)
+            while True:
+                run.episode(max_steps=3)
+
+    with pytest.raises(RecordingError, match=rf"run\.mcap failed: {str(error) or type(error).__name__}\. Its whole"):
+        episodes()
+    assert not run.recorded
+    assert adapter.stops
+    assert run._recorder._chunks._waiting.empty()
+
+
+def test_a_tick_that_cannot_be_encoded_ends_the_recording_and_not_in_silence(session, arm, path):
+    class Odd:
+        def __str__(self):
+            raise KeyError("no text")
+
+    class Telling(arm):
+        def write(self, action):
+            return Executed(super().write(action).action, info={"odd": Odd()})
+
+    with (
+        pytest.raises(RecordingError, match="failed: 'no text'"),
+        Run(session, Telling(), simulator=True, record=path) as run,
+    ):
+        run.episode()
+    assert not run.recorded
+
+
+def test_what_waits_for_a_disk_that_hangs_is_bounded(session, arm, path, monkeypatch):
+    monkeypatch.setattr("sami_runtime.recording.chunked_file.MOST_WAITING_BYTES", 2000)
+    monkeypatch.setattr("sami_runtime.recording.recorder.CHUNK_S", 0.0)
+    resumed = threading.Event()
+    with Recorder(path, session) as recorder:
+        monkeypatch.setattr(recorder._chunks, "_write", lambda *_, **__: resumed.wait())
+        with pytest.raises(RecordingError, match="the disk is too slow"):
+            run_episode(session, arm(), on_step=recorder)
+        resumed.set()
+        with pytest.raises(RecordingError, match=r"completing .* the disk is too slow"):
+            recorder.close()
+
+
+def test_a_tick_costs_as_much_at_the_end_of_a_long_recording_as_at_its_beginning(session, tmp_path, monkeypatch):
+    """Here in bytes: a chunk is followed by a few, and the file stays one that any reader reads."""
+    written, ends, write = [], [], os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: written.append(len(data)) or write(file, data, at))
+    monkeypatch.setattr("sami_runtime.recording.chunked_file.INDEX_BYTES", 10_000)
+    path = tmp_path / "long.mcap"
+    with path.open("xb", buffering=0) as file:
+        chunks = ChunkedFile(file, mcap_parts(), "test")
+        channel = chunks.channel("/step", "x", ("jsonschema", "json"), b"{}", {})
+        random = np.random.default_rng(0)
+        for tick in range(2000):
+            chunks.add(channel, random.bytes(400), tick, tick)
+            chunks.end_chunk()
+            if tick == 1000:
+                while len(written) < 1001:
+                    time.sleep(0.001)
+                ends = path.read_bytes()
+        chunks.close()
+    assert sum(written[:-1]) < 1.1 * path.stat().st_size + 10_000
+    assert max(written[100:-1]) < min(written[100:-1]) + 20
+    for data, count in ((ends, 1001), (path.read_bytes(), 2000)):
+        assert sum(1 for _ in make_reader(io.BytesIO(data)).iter_messages()) == count
+    assert make_reader(io.BytesIO(ends)).get_summary() is None
+    assert make_reader(io.BytesIO(path.read_bytes())).get_summary().statistics.message_count == 2000
 
 
 def test_a_signal_that_is_no_number_is_left_out_and_the_rest_can_be_read(session, arm, path):

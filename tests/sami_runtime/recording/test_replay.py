@@ -193,3 +193,13 @@ def test_a_recording_of_version_1_replays_to_the_last_bit():
     assert recording.episodes == {0: (Ending.STEPS, False), 1: (Ending.STEPS, False)}
     comparison = replay(recording, Session.load(shipped_models()["panda-satesac"]))
     assert (comparison.steps, str(comparison)) == (12, "12 steps compared, none differs")
+
+
+def test_a_readout_that_only_one_of_them_has_is_not_compared_and_said(recorded, make):
+    """A probe that was added later changes no action: older recordings replay as they were."""
+    session = Session.load(make.write(make.recurrent()))
+    readout = session.contract.action.model_copy(update={"name": "probe_mass"})
+    changed = session.contract.model_copy(update={"extra_outputs": (readout,)})
+    later = dataclasses.replace(recorded, contract=changed)
+    assert replay(later, session).same
+    assert "not compared, because the recording or the model lacks it: probe_mass" in conditions(later, session)

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("mcap")
 
-from sami_runtime.errors import RecordingError
+from sami_runtime.errors import SamiError
 from sami_runtime.loop.run_episode import run_episode
 from sami_runtime.recording.lerobot import write_lerobot
 from sami_runtime.recording.reader import read_recording
@@ -94,6 +94,6 @@ def test_nothing_is_replaced(held, tmp_path, name):
         pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'sami-rl[convert]'")
     write = {"run.csv": write_csv, "run.parquet": write_parquet, "set": write_lerobot}[name]
     (tmp_path / name).write_text("precious")
-    with pytest.raises(RecordingError, match="exists; nothing is ever replaced"):
+    with pytest.raises(SamiError, match="exists; choose another name"):
         write(held, tmp_path / name)
     assert (tmp_path / name).read_text() == "precious"

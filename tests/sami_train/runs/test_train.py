@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from sami_train.config.resolve import resolve
+from sami_train.episodes.task_record import TaskRecord
 from sami_train.files import read_json_lines
 from sami_train.runs import train
 from sami_train.runs.folder import RunError, RunFolder
-from sami_train.runs.metrics import MetricsFile
+from sami_train.runs.metrics import Dashboard, MetricsFile
 
 TINY = {
     "steps": 900,
@@ -174,3 +175,25 @@ def test_a_run_killed_before_its_agent_was_written_keeps_its_last_line(finished,
     lines, whole = (read_json_lines(path / "metrics.jsonl") for path in (run, folder))
     assert [row["step"] for row in lines] == [row["step"] for row in whole]
     assert (run / "weights.safetensors").read_bytes() == (folder / "weights.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("method", ["__init__", "write"])
+def test_a_fault_of_tensorboard_is_one_warning_and_training_goes_on(tmp_path, monkeypatch, capsys, method):
+    def failing(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(f"sami_train.runs.metrics.TensorBoardOutputFormat.{method}", failing)
+    dashboard = Dashboard(tmp_path)
+    for step in range(3):
+        dashboard.write({"x": 1.0}, {"x": ()}, step)
+    dashboard.close()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: {tmp_path}/tensorboard cannot be written: [Errno 5] Input/output error. Training")
+
+
+def test_progress_names_no_time_left_before_it_is_known(capsys):
+    config = resolve("fast-cpu", TINY)
+    progress = train.Progress(config, 0)
+    progress._last_line = -1e9
+    progress.update(0, 0, TaskRecord())
+    assert "nan" not in capsys.readouterr().out.lower()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sami_train.files import unfinished
 from sami_train.studies.compare.figures.style import BAND, GREY, SETTINGS, legend_below
 from sami_train.studies.contexts.adaptation import Adaptation
 from sami_train.studies.contexts.changed_episodes import Variant
@@ -51,7 +52,8 @@ def draw(found: Sequence[Adaptation], path: Path) -> None:
         if scored:
             grid[1][0].set(ylabel="score, alarm above 1", ylim=(0, None))
         legend_below(figure, [Line2D([], [], color=COLOURS[variant], label=variant.value) for variant in Variant])
-        figure.savefig(path)
+        with unfinished(path) as beside:
+            figure.savefig(beside, format="png")
 
 
 def _gaps(axes: Axes, found: Adaptation) -> None:

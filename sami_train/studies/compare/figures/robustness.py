@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sami_train.evaluation.robustness import Point
+from sami_train.files import unfinished
 from sami_train.studies.compare.figures.style import GREY, SETTINGS, legend_below
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def draw_robustness(points: Sequence[Point], path: Path) -> None:
         colours = zip(task_sets, SET_COLOURS, strict=False)
         handles = [Line2D([], [], color=colour, marker="o", ms=4, label=name) for name, colour in colours]
         legend_below(figure, [*handles, Line2D([], [], color=GREY, lw=1, ls=":", label="no gap")])
-        figure.savefig(path)
+        with unfinished(path) as beside:
+            figure.savefig(beside, format="png")
 
 
 def _panel(axes: Axes, clean: Point, points: Sequence[Point], task_sets: Sequence[str]) -> None:

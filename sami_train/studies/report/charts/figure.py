@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sami_train.files import unfinished
 from sami_train.studies.report.charts.theme import LIGHT, config
 
 Row = Mapping[str, Any]
@@ -62,7 +63,7 @@ class Figure:
         folder.mkdir(parents=True, exist_ok=True)
         table, picture = folder / f"{self.name}.csv", folder / f"{self.name}.png"
         columns = list(dict.fromkeys(key for row in self.rows for key in row))
-        with table.open("w", newline="", encoding="utf-8") as file:
+        with unfinished(table) as beside, beside.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(self.rows)
@@ -77,7 +78,9 @@ class Figure:
             "datasets": {"rows": list(self.rows)},
             "padding": 12,
         }
-        picture.write_bytes(vl_convert.vegalite_to_png(json.dumps(document), scale=SCALE, config=config(LIGHT)))
+        png = vl_convert.vegalite_to_png(json.dumps(document), scale=SCALE, config=config(LIGHT))
+        with unfinished(picture) as beside:
+            beside.write_bytes(png)
         return [picture, table]
 
     def _view(self, panel: Panel) -> dict[str, Any]:

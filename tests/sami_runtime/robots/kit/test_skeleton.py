@@ -101,7 +101,7 @@ def test_a_name_that_cannot_be_imported_and_a_file_that_is_there_are_refused(tmp
         with pytest.raises(SamiError, match="is no module that could be imported"):
             write_skeleton(contract, tmp_path / name, "model.onnx")
     (tmp_path / "mine.py").write_text("precious = 1\n")
-    with pytest.raises(SamiError, match="is there already"):
+    with pytest.raises(SamiError, match="exists; choose another name"):
         write_skeleton(contract, tmp_path / "mine.py", "model.onnx")
     assert loaded(tmp_path / "mine.py").precious == 1
     write_skeleton(contract, tmp_path / "mine.py", "model.onnx", force=True)
