@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,56 +17,44 @@ LEAST_EXECUTED = 0.1
 """Share of the move that must be executed for an answer to be one."""
 
 
-class Answer(NamedTuple):
-    """What came of a move to one side."""
+def probe(act: Act, rest: Array, element: int, size: float, ticks: int, settle: int) -> NDArray[np.float64]:
+    """Move one element to one side of rest and back, and return how the observation answered.
 
-    moved: NDArray[np.float64]
-    """(D,): how far the observation lay from where it was before, a mean over the move and the rest after it."""
-    pushed: float
-    """How far the element was moved, as executed; negative to the lower side."""
-
-
-def move(act: Act, rest: Array, element: int, by: float, ticks: int, settle: int) -> Answer:
-    """Move one element to one side of rest, and return how the observation answered.
-
-    It rests for `settle` ticks, adds `by` to the element for `ticks` ticks, and rests for `settle` ticks. The answer is
-    a mean over time, so that a delay of some ticks changes it little.
+    It rests for `settle` ticks, adds `size` to the element for `ticks` ticks, rests, takes `size` away for `ticks`
+    ticks, and rests. The answer to a side is how far the observation lay, over these ticks and the resting ones after
+    them, from where it was before: a mean over time, so that a delay of some ticks changes it little. Half the
+    difference between the sides is the response; what drifts evenly is in both, and falls out. What drifts otherwise,
+    as an arm that gives way under its weight, falls out of the mean of two such probes, one with each side first, that
+    begin at the same pose.
 
     Args:
         act: Writes an action and reads one tick later.
         rest: The action that moves nothing (A,).
         element: Index of the element.
-        by: How far it is moved, and to which side, in the action's unit.
-        ticks: Of the move.
-        settle: Ticks at rest before and after it.
-    """
-    moved = rest.copy()
-    moved[element] = rest[element] + by
-    for _ in range(settle):
-        _, before = act(rest)
-    done = [act(action) for action in (*[moved] * ticks, *[rest] * settle)]
-    pushed = sum(float(executed[element] - rest[element]) for executed, _ in done) / ticks
-    return Answer(np.mean([seen for _, seen in done], axis=0) - before, pushed)
+        size: How far it is moved, in the action's unit; negative to move to the lower side first.
+        ticks: Of each move.
+        settle: Ticks at rest before and after each move.
 
-
-def response(up: Answer, down: Answer, size: float) -> NDArray[np.float64]:
-    """Return half the difference between the answers to both sides, (D,), for one unit of the action.
-
-    What the robot does anyway, such as give way under its weight, is in both answers and falls out. That is exact where
-    both moves begin at the same pose, so an episode is begun for each.
-
-    Args:
-        up: The answer to a move to the upper side.
-        down: The answer to the same move to the lower side.
-        size: How far each of them was meant to go, in the action's unit.
+    Returns:
+        (D,): the response to one unit of the action, executed for `ticks` ticks.
 
     Raises:
-        AdapterError: Limits left too little of the moves to judge by.
+        AdapterError: Limits left too little of the move to judge by.
     """
-    pushed = (up.pushed - down.pushed) / 2
-    if not pushed >= LEAST_EXECUTED * size:
+    moved = rest.copy()
+    answers, pushes = [], []
+    for _ in range(settle):
+        _, before = act(rest)
+    for side in (size, -size):
+        moved[element] = rest[element] + side
+        done = [act(action) for action in (*[moved] * ticks, *[rest] * settle)]
+        pushes.append(sum(float(executed[element] - rest[element]) for executed, _ in done) / ticks)
+        answers.append(np.mean([seen for _, seen in done], axis=0) - before)
+        before = done[-1][1]
+    pushed = (pushes[0] - pushes[1]) / 2
+    if not pushed * np.sign(size) >= LEAST_EXECUTED * abs(size):
         raise AdapterError(
-            f"of a move of {size:g} to either side {pushed:.3g} was executed, which is too little to judge by; let the "
+            f"of a move of {abs(size):g} to either side {pushed * np.sign(size):.3g} was executed, which is too little to judge by; let the "
             "limits allow more, or correct what write() says it executed"
         )
-    return np.asarray((up.moved - down.moved) / 2 / pushed)
+    return np.asarray((answers[0] - answers[1]) / 2 / pushed)

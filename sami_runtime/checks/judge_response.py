@@ -1,7 +1,7 @@
 """Whether a robot answers to moves of each element of the action as the simulation did: which way, how far, and what.
 
-Each element is moved to both sides of rest, each time from the beginning of an episode, and half the difference is
-judged: the weight of an arm is in both sides and falls out. It begins with a tenth of the move, so that a robot whose
+Each element is moved to both sides of rest and back, in two episodes, each side first in one of them, and the
+difference between the sides is judged: the weight of an arm is in both and falls out. It begins with a tenth of the move, so that a robot whose
 scale is wrong does not go far; the move is repeated until the answer is certain, and made larger where it is not.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import require_observation
-from sami_runtime.adapters.probe import LEAST_EXECUTED, Answer, move, response
+from sami_runtime.adapters.probe import LEAST_EXECUTED, probe
 from sami_runtime.checks.trial import Array, Trial
 from sami_runtime.clock import Pace
 from sami_runtime.errors import AdapterError, SafetyStop
@@ -41,7 +41,7 @@ FIRST = 0.1
 """Share of the move in simulation that the first move is."""
 LARGEST = 4.0
 """Times the move in simulation that a move is at most."""
-FEW, MANY, MOST = 2, 4, 8
+FEW, MANY, MOST = 2, 6, 10
 """Pairs of moves after which an answer may pass, after which it may be refused, and at most, of one size."""
 CERTAIN = 4.0
 """Standard errors on each side of a response, within which it is judged."""
@@ -175,6 +175,20 @@ class Judge:
         needed = right[sized] if sized.any() else right[[int(np.argmax(low))]]
         return True if needed.all() and len(samples) >= FEW else None
 
+    def off(self, element: int, *means: Matrix) -> bool:
+        """Return whether one number at least is off in the same way in all of these mean responses (D,)."""
+        at = self.signs[element]
+        ratios = [mean[at] / self.expected[element][at] for mean in means]
+        small, large, flipped = (
+            [test(ratio) for ratio in ratios]
+            for test in (
+                lambda ratio: np.abs(ratio) < 1 / FACTOR,
+                lambda ratio: ratio > FACTOR,
+                lambda ratio: ratio < 0,
+            )
+        )
+        return any(np.logical_and.reduce(each).any() for each in (small, large, flipped))
+
     def too_far(self, pair: Matrix) -> bool:
         """Return whether two responses (2, D) both are larger than any expected one, by far and to one side."""
         least = np.abs(pair).min(axis=0) * (pair[0] * pair[1] > 0)
@@ -182,7 +196,8 @@ class Judge:
 
     def silent(self, samples: Matrix) -> bool:
         """Return whether nothing that answers to any element is known to have moved."""
-        return not self._moved(samples).any()
+        far = np.abs(samples.mean(axis=0)) > self._scale / FACTOR
+        return not ((far | self._moved(samples)) & self._columns).any()
 
     def explain(self, answers: dict[int, Matrix]) -> list[str]:
         """Return a line for each element that answers wrongly: what is wrong, by what number, and what to do.
@@ -195,14 +210,18 @@ class Judge:
 
     def _moved(self, samples: Matrix) -> Mask:
         """Return which numbers (D,) moved for sure, of those that answer to any element."""
-        error = CERTAIN * samples.std(axis=0, ddof=1) / np.sqrt(len(samples)) if len(samples) > 1 else np.inf
         far = np.abs(samples.mean(axis=0))
-        return self._columns & (far > error) & (far > 1e-9 * np.maximum(self._scale, 1e-9))
+        return self._columns & (far > self._error(samples)) & (far > 1e-9 * np.maximum(self._scale, 1e-9))
+
+    def _error(self, samples: Matrix) -> Matrix:
+        """Return how far (D,) a mean of samples may lie off; the deviation of few samples is often small by chance."""
+        count = len(samples)
+        return np.asarray((CERTAIN + 24 / count) * samples.std(axis=0, ddof=1) / np.sqrt(count))
 
     def _other(self, element: int, samples: Matrix) -> int | None:
         """Return the element whose response it was instead; None where it is nobody else's."""
         at = self._columns
-        found = np.where(self._moved(samples), samples.mean(axis=0), 0.0)[at] / self._scale[at]
+        found = samples.mean(axis=0)[at] / self._scale[at]
         length = float(np.linalg.norm(found))
         if length < 1 / FACTOR:
             return None
@@ -234,8 +253,19 @@ class Judge:
             where = f"of {signal.name}.{number} in read()"
         factor = float(np.median(ratios[wrong]))
         told = self._told(element, at, found)
-        if not self._moved(samples)[wrong].any():
-            return f"{told}: {name} is dead. Look at its drive, its sensor, and the place of its number {where}"
+        if abs(factor) < 1 / FACTOR and not self._moved(samples)[wrong].any():
+            least = float(
+                np.max(
+                    np.abs(expected) / np.maximum(np.abs(found) + self._error(samples), 1e-12),
+                    where=wrong,
+                    initial=FACTOR,
+                )
+            )
+            unit = " (57.3 is radians where it takes degrees)" if least < 57.3 else ""
+            return (
+                f"{told}: {name} is dead, or its scale is too small by a factor of {min(least, 1e6):.3g} or more{unit}. "
+                f"Look at its drive and its sensor, and at the place and unit of its number {where}"
+            )
         phrases = ["its sign is flipped"] if factor < 0 else []
         size = abs(factor)
         if not 1 / FACTOR <= size <= FACTOR:
@@ -281,21 +311,29 @@ def _excite(trial: Trial, judge: Judge, element: int) -> tuple[bool | None, Matr
         )
     samples = [first]
     if judge.too_far(np.stack([first, _sample(trial, element, FIRST * size)[0]])):
-        while len(samples) < MANY:
+        while len(samples) < MOST:
             samples.append(_sample(trial, element, FIRST * size)[0])
-        if judge.verdict(element, np.stack(samples)) is False or judge.too_far(np.stack(samples[-2:])):
-            return False, np.stack(samples)
-    sizes = list(_sizes(size, room))
-    verdict: bool | None = None
+            if judge.verdict(element, np.stack(samples)) is False:
+                return False, np.stack(samples)
+    sizes, begun = list(_sizes(size, room)), first
     for by in sizes:
-        samples = []
-        while verdict is None and len(samples) < (MOST if by == sizes[-1] else MANY):
+        samples, verdict, last = [], None, by == sizes[-1]
+        while verdict is None and len(samples) < (MOST if last else MANY):
             samples.append(_sample(trial, element, by)[0])
             verdict = judge.verdict(element, np.stack(samples))
-        if verdict is False and judge.silent(np.stack(samples)) and by != sizes[-1]:
-            verdict = None  # dead or far too small: a larger move tells, and hardly goes anywhere
+        if verdict is False and judge.silent(np.stack(samples)):
+            if not last:
+                begun = np.mean(samples, axis=0) if by == sizes[0] else begun
+                continue  # dead or far too small: a larger move tells, and hardly goes anywhere
+            samples += [_sample(trial, element, by)[0] for _ in range(MOST - len(samples))]
+        mean = np.mean(samples, axis=0)
+        if verdict is False and by != sizes[0] and not judge.off(element, begun, mean):
+            verdict = (
+                None  # as far as in simulation it went well, so it was a stop or a limit that ended the larger one
+            )
         if verdict is not None:
             break
+        begun = mean if by == sizes[0] else begun
     return verdict, np.stack(samples)
 
 
@@ -315,35 +353,29 @@ def _room(contract: Contract, limits: Limits, rest: NDArray[np.floating] | None,
 
 
 def _sample(trial: Trial, element: int, size: float) -> tuple[Matrix, float]:
-    """Return the response (D,) to one move to either side, and how much room there is for one; 0 where it is little."""
-    for _ in range(TRIES):
-        trial.pairs += 1  # both sides begin alike
-        (up, room), (down, _) = (_move(trial, element, by, seed=trial.pairs) for by in (size, -size))
-        if up is None or down is None:
-            continue
-        if room < LEAST_EXECUTED * size:
-            return np.zeros_like(up.moved), room
-        try:
-            return response(up, down, min(size, room)), room
-        except AdapterError as error:
-            raise _TooSmall(str(error)) from None
-    raise _TooSmall(f"{TRIES} episodes were over before it was moved")
-
-
-def _move(trial: Trial, element: int, by: float, seed: int) -> tuple[Answer | None, float]:
-    """Move from the beginning of an episode, and go back.
-
-    Returns:
-        The answer, None where the world ended the episode before; and how much room there was to either side.
-    """
+    """Return the response (D,) to a move to either side, and how much room there is for one; 0 where that is little."""
     assert trial.contract.seen is not None
     assert trial.contract.seen.responses is not None
-    moves, hand = trial.contract.seen.responses, _Hand(trial, seed)
-    answer = None if hand.over else move(hand.act, hand.rest, element, by, moves.ticks, moves.settle)
-    over = hand.over
-    if not isinstance(trial.limits.rest, str):  # a position is where it began already
-        move(hand.act, hand.rest, element, -by, moves.ticks, 1)
-    return None if over else answer, _room(trial.contract, trial.limits, hand.rest, element)
+    moves = trial.contract.seen.responses
+    for _ in range(TRIES):
+        trial.pairs += 1
+        answers: list[Matrix] = []
+        for by in (size, -size):  # each side first once, and both times from the same pose
+            hand = _Hand(trial, seed=trial.pairs)
+            room = _room(trial.contract, trial.limits, hand.rest, element)
+            if room < LEAST_EXECUTED * size:
+                return np.zeros(len(hand.begun)), room
+            by = float(np.clip(by, -room, room))
+            try:
+                answers.append(probe(hand.act, hand.rest, element, by, moves.ticks, moves.settle))
+            except AdapterError as error:
+                if not hand.over:
+                    raise error if isinstance(error, _Stopped) else _TooSmall(str(error)) from None
+            if hand.over:
+                break
+        else:
+            return (answers[0] + answers[1]) / 2, room
+    raise _TooSmall(f"{TRIES} episodes were over before it was moved")
 
 
 def _home(trial: Trial) -> None:
@@ -364,7 +396,7 @@ class _Hand:
         trial.adapter.reset(seed)
         self._pace = Pace(trial.clock, period)
         self._now, values = self._read()
-        self.rest = trial.still(values)
+        self.begun, self.rest = self._now, trial.still(values)
 
     def act(self, action: Array) -> tuple[Array, Matrix]:
         """Write an action (A,), and return what was executed (A,) and the observation (D,) a tick later.

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
-from sami_runtime.adapters.probe import Answer, move, response
+from sami_runtime.adapters.probe import probe
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.seen import Response, Responses, Seen, Spread, rounded
 from sami_runtime.signals import Signal
@@ -167,7 +167,7 @@ def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int,
 def _answers(robot: GymnasiumAdapter, rest: np.ndarray, size: np.ndarray, seed: int) -> np.ndarray | None:
     """Return the responses (A, D) at one start; None where its episode ends.
 
-    Each side is moved to from the same start, so that what the robot does by itself, such as fall, is in neither.
+    Each side comes first once, from the same start, so that what the robot does by itself, such as fall, falls out.
     """
     over = False
 
@@ -178,11 +178,11 @@ def _answers(robot: GymnasiumAdapter, rest: np.ndarray, size: np.ndarray, seed: 
         values = robot.read().values
         return action, np.concatenate([values[signal.name] for signal in robot.observation]).astype(np.float64)
 
-    def to(element: int, by: float) -> Answer:
+    def answer(element: int, by: float) -> np.ndarray:
         robot.reset(seed)
-        return move(act, rest, element, by, TICKS, SETTLE)
+        return probe(act, rest, element, by, TICKS, SETTLE)
 
-    answers = [response(to(at, size[at]), to(at, -size[at]), size[at]) for at in range(len(rest))]
+    answers = [(answer(at, float(by)) + answer(at, -float(by))) / 2 for at, by in enumerate(size)]
     return None if over else np.stack(answers)
 
 
