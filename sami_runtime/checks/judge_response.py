@@ -8,7 +8,6 @@ scale is wrong does not go far; the move is repeated until the answer is certain
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +96,7 @@ def responds(trial: Trial) -> str | None:
                 continue
             try:
                 verdict, answer = _excite(trial, judge, element)
-            except _TooSmall as error:
+            except _TooSmallError as error:
                 unproven.append(f"{name}: {error}")
                 continue
             if verdict is None:
@@ -108,7 +107,7 @@ def responds(trial: Trial) -> str | None:
             elif not verdict:
                 answers[element] = answer
         _home(trial)
-    except _Stopped as error:
+    except _StoppedError as error:
         left = ", ".join(contract.action.elements[element:])
         unproven.append(f"{left}: {error}")
     faults = judge.explain(answers)
@@ -263,7 +262,8 @@ class Judge:
             )
             unit = " (57.3 is radians where it takes degrees)" if least < 57.3 else ""
             return (
-                f"{told}: {name} is dead, or its scale is too small by a factor of {min(least, 1e6):.3g} or more{unit}. "
+                f"{told}: {name} is dead, or its scale is too small by a factor of {min(least, 1e6):.3g} "
+                f"or more{unit}. "
                 f"Look at its drive and its sensor, and at the place and unit of its number {where}"
             )
         phrases = ["its sign is flipped"] if factor < 0 else []
@@ -290,11 +290,11 @@ def _unit(factor: float) -> str:
     return ""
 
 
-class _TooSmall(AdapterError):
+class _TooSmallError(AdapterError):
     """Limits leave too little of a move to judge by."""
 
 
-class _Stopped(AdapterError):
+class _StoppedError(AdapterError):
     """Something forbids to go on moving the robot."""
 
 
@@ -305,7 +305,7 @@ def _excite(trial: Trial, judge: Judge, element: int) -> tuple[bool | None, Matr
     size = trial.contract.seen.responses.size[element]
     first, room = _sample(trial, element, FIRST * size)
     if room < LEAST_EXECUTED * size:
-        raise _TooSmall(
+        raise _TooSmallError(
             f"the limits allow a move of {room:.3g} to either side, and it takes {LEAST_EXECUTED * size:.3g} to judge "
             "by. Let low and high allow more, or move rest away from them"
         )
@@ -370,12 +370,12 @@ def _sample(trial: Trial, element: int, size: float) -> tuple[Matrix, float]:
                 answers.append(probe(hand.act, hand.rest, element, by, moves.ticks, moves.settle))
             except AdapterError as error:
                 if not hand.over:
-                    raise error if isinstance(error, _Stopped) else _TooSmall(str(error)) from None
+                    raise error if isinstance(error, _StoppedError) else _TooSmallError(str(error)) from None
             if hand.over:
                 break
         else:
             return (answers[0] + answers[1]) / 2, room
-    raise _TooSmall(f"{TRIES} episodes were over before it was moved")
+    raise _TooSmallError(f"{TRIES} episodes were over before it was moved")
 
 
 def _home(trial: Trial) -> None:
@@ -402,7 +402,7 @@ class _Hand:
         """Write an action (A,), and return what was executed (A,) and the observation (D,) a tick later.
 
         Raises:
-            _Stopped: The gate objects to what was read, or stops.
+            _StoppedError: The gate objects to what was read, or stops.
         """
         if self.over:
             return action, self._now
@@ -410,9 +410,9 @@ class _Hand:
         try:
             sent = self._gate.write(ruling)
         except SafetyStop as error:
-            raise _Stopped(str(error)) from None
+            raise _StoppedError(str(error)) from None
         if sent is None:
-            raise _Stopped(f"the gate stopped: {self._gate.tripped}")
+            raise _StoppedError(f"the gate stopped: {self._gate.tripped}")
         self.over = sent.done
         self._pace.wait()
         self._now, _ = self._read()
@@ -421,7 +421,7 @@ class _Hand:
     def _read(self) -> tuple[Matrix, dict[str, NDArray[np.floating]]]:
         seen = require_observation(self._trial.adapter.read(), self._trial.adapter)
         if objection := self._gate.fault(seen, self._trial.clock.now()):  # it also learns where the robot rests
-            raise _Stopped(f"not moved any further, because of {objection}. Correct that, and check again")
+            raise _StoppedError(f"not moved any further, because of {objection}. Correct that, and check again")
         values = {
             signal.name: np.asarray(seen.values[signal.name], np.float64) for signal in self._trial.contract.observation
         }

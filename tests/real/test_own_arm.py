@@ -80,6 +80,8 @@ def test_twelve_of_twelve_episodes_end_at_the_goal(arm, robot, capsys):
 
 def test_it_keeps_the_laws_of_adapters_and_answers_as_in_simulation(arm):
     adapter, session, clock = arm
-    verdicts = check_adapter(adapter, session.contract, clock, Limits.load(OWN / "limits.toml"), write=True, probe=True)
-    assert [f"{verdict.law}: {verdict.fault}" for verdict in verdicts if verdict.fault] == []
+    verdicts = check_adapter(
+        adapter, session.contract, clock, Limits.load(OWN / "limits.toml"), write=True, excite=True
+    )
+    assert [f"{verdict.law}: {verdict.fault}" for verdict in verdicts if verdict.fault or verdict.unproven] == []
     assert len(verdicts) == 15
