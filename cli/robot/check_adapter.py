@@ -32,10 +32,11 @@ def check_adapter(
         bool,
         typer.Option(
             "--excite",
-            help="Also MOVE each element of the action to both sides of the rest of --limits and back, within them: does "
-            "the right thing answer, the right way and as far as in simulation? It begins with a tenth of the move in "
-            "simulation (a tenth of half the range) and goes to 4 times that move at most, where less is not clear. "
-            "Prints how far that is before it moves, resets before each move and at the end. Needs --limits with rest.",
+            help="Also MOVE each element of the action to both sides of the rest of --limits and back, within them: "
+            "does the right thing answer, the right way and as far as in simulation? It begins with a tenth of the "
+            "move in simulation (a tenth of half the range) and goes to 4 times that move at most, where less is not "
+            "clear. Prints how far that is before it moves; resets before each move and at the end. Needs --limits "
+            "with rest.",
         ),
     ] = False,
     probe: Annotated[bool, typer.Option("--probe", hidden=True)] = False,

@@ -17,6 +17,10 @@ LEAST_EXECUTED = 0.1
 """Share of the move that must be executed for an answer to be one."""
 
 
+class TooLittleError(AdapterError):
+    """Too little of a move was executed to judge by."""
+
+
 def probe(act: Act, rest: Array, element: int, size: float, ticks: int, settle: int) -> NDArray[np.float64]:
     """Move one element to one side of rest and back, and return how the observation answered.
 
@@ -39,7 +43,7 @@ def probe(act: Act, rest: Array, element: int, size: float, ticks: int, settle: 
         (D,): the response to one unit of the action, executed for `ticks` ticks.
 
     Raises:
-        AdapterError: Limits left too little of the move to judge by.
+        TooLittleError: Limits left too little of the move to judge by.
     """
     moved = rest.copy()
     answers, pushes = [], []
@@ -53,8 +57,8 @@ def probe(act: Act, rest: Array, element: int, size: float, ticks: int, settle: 
         before = done[-1][1]
     pushed = (pushes[0] - pushes[1]) / 2
     if not pushed * np.sign(size) >= LEAST_EXECUTED * abs(size):
-        raise AdapterError(
-            f"of a move of {abs(size):g} to either side {pushed * np.sign(size):.3g} was executed, which is too little to judge by; let the "
-            "limits allow more, or correct what write() says it executed"
+        raise TooLittleError(
+            f"of a move of {abs(size):g} to either side {pushed * np.sign(size):.3g} was executed, which is "
+            "too little to judge by; let the limits allow more, or correct what write() says it executed"
         )
     return np.asarray((answers[0] - answers[1]) / 2 / pushed)

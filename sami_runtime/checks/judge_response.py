@@ -1,8 +1,9 @@
 """Whether a robot answers to moves of each element of the action as the simulation did: which way, how far, and what.
 
 Each element is moved to both sides of rest and back, in two episodes, each side first in one of them, and the
-difference between the sides is judged: the weight of an arm is in both and falls out. It begins with a tenth of the move, so that a robot whose
-scale is wrong does not go far; the move is repeated until the answer is certain, and made larger where it is not.
+difference between the sides is judged: the weight of an arm is in both and falls out. It begins with a tenth of the
+move, so that a robot whose scale is wrong does not go far. The move is repeated until the answer is certain, and made
+larger where it is not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import require_observation
-from sami_runtime.adapters.probe import LEAST_EXECUTED, probe
+from sami_runtime.adapters.probe import LEAST_EXECUTED, TooLittleError, probe
 from sami_runtime.checks.trial import Array, Trial
 from sami_runtime.clock import Pace
 from sami_runtime.errors import AdapterError, SafetyStop
@@ -193,10 +194,12 @@ class Judge:
         least = np.abs(pair).min(axis=0) * (pair[0] * pair[1] > 0)
         return bool((least > FACTOR * self._scale)[self._columns].any())
 
-    def silent(self, samples: Matrix) -> bool:
-        """Return whether nothing that answers to any element is known to have moved."""
+    def low(self, element: int, samples: Matrix) -> bool:
+        """Return whether what the element should move surely moves too little, and nothing else is known to move."""
+        at, ends = self.signs[element], np.abs(np.stack(self.interval(element, samples))).max(axis=0)
         far = np.abs(samples.mean(axis=0)) > self._scale / FACTOR
-        return not ((far | self._moved(samples)) & self._columns).any()
+        little = ends[at] < np.abs(self.expected[element][at])
+        return bool(little.all()) and not ((far | self._moved(samples)) & self._columns).any()
 
     def explain(self, answers: dict[int, Matrix]) -> list[str]:
         """Return a line for each element that answers wrongly: what is wrong, by what number, and what to do.
@@ -310,22 +313,24 @@ def _excite(trial: Trial, judge: Judge, element: int) -> tuple[bool | None, Matr
             "by. Let low and high allow more, or move rest away from them"
         )
     samples = [first]
-    if judge.too_far(np.stack([first, _sample(trial, element, FIRST * size)[0]])):
+    if judge.too_far(np.stack([first, first])):
         while len(samples) < MOST:
             samples.append(_sample(trial, element, FIRST * size)[0])
             if judge.verdict(element, np.stack(samples)) is False:
                 return False, np.stack(samples)
-    sizes, begun = list(_sizes(size, room)), first
+    sizes, begun, dead = list(_sizes(size, room)), first, False
     for by in sizes:
         samples, verdict, last = [], None, by == sizes[-1]
+        if not last and dead:
+            continue
         while verdict is None and len(samples) < (MOST if last else MANY):
             samples.append(_sample(trial, element, by)[0])
             verdict = judge.verdict(element, np.stack(samples))
-        if verdict is False and judge.silent(np.stack(samples)):
-            if not last:
-                begun = np.mean(samples, axis=0) if by == sizes[0] else begun
-                continue  # dead or far too small: a larger move tells, and hardly goes anywhere
-            samples += [_sample(trial, element, by)[0] for _ in range(MOST - len(samples))]
+            # Dead or far too small: the largest move tells, and hardly goes anywhere.
+            dead = len(samples) >= FEW and not last and judge.low(element, np.stack(samples))
+            if dead:
+                verdict = None
+                break
         mean = np.mean(samples, axis=0)
         if verdict is False and by != sizes[0] and not judge.off(element, begun, mean):
             verdict = (
@@ -368,9 +373,9 @@ def _sample(trial: Trial, element: int, size: float) -> tuple[Matrix, float]:
             by = float(np.clip(by, -room, room))
             try:
                 answers.append(probe(hand.act, hand.rest, element, by, moves.ticks, moves.settle))
-            except AdapterError as error:
+            except TooLittleError as error:
                 if not hand.over:
-                    raise error if isinstance(error, _StoppedError) else _TooSmallError(str(error)) from None
+                    raise _TooSmallError(str(error)) from None
             if hand.over:
                 break
         else:
@@ -418,7 +423,7 @@ class _Hand:
         self._now, _ = self._read()
         return np.asarray(sent.action, np.float32), self._now
 
-    def _read(self) -> tuple[Matrix, dict[str, NDArray[np.floating]]]:
+    def _read(self) -> tuple[Matrix, dict[str, Matrix]]:
         seen = require_observation(self._trial.adapter.read(), self._trial.adapter)
         if objection := self._gate.fault(seen, self._trial.clock.now()):  # it also learns where the robot rests
             raise _StoppedError(f"not moved any further, because of {objection}. Correct that, and check again")

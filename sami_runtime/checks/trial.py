@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class Trial:
     unproven: str = ""
     """What the law that was checked last could not judge, and what to do about it; empty where it judged all."""
 
-    def still(self, begun: Mapping[str, NDArray[np.floating]] | None = None) -> Array:
+    def still(self, begun: Mapping[str, NDArray[Any]] | None = None) -> Array:
         """Return what moves nothing (A,), as it was when the episode began; a robot that gives way is not followed.
 
         Args:
