@@ -45,7 +45,7 @@ FEW, MANY, MOST = 2, 6, 10
 """Pairs of moves after which an answer may pass, after which it may be refused, and at most, of one size."""
 CERTAIN = 4.0
 """Standard errors on each side of a response, within which it is judged."""
-PRIOR, PRIOR_PAIRS = 0.2, 3
+PRIOR, PRIOR_PAIRS = 0.1, 3
 """Deviation of a pair as a share of the expected response, and how many pairs that is worth beside the measured one."""
 ALIKE = 0.8
 """Least cosine between the answer and another element's, from which it is that element that moved."""
