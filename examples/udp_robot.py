@@ -3,7 +3,7 @@
 python examples/udp_robot.py &     # a robot to try it on: a hand that goes where it is told
 cd examples
 sami check-adapter udp_robot:make --model ../models/panda-satesac.onnx --limits limits.toml --write
-sami check-adapter udp_robot:make --model ../models/panda-satesac.onnx --limits limits.toml --probe
+sami check-adapter udp_robot:make --model ../models/panda-satesac.onnx --limits limits.toml --excite
 sami run --adapter udp_robot:make --model ../models/panda-satesac.onnx --dry-run
 sami run --adapter udp_robot:make --model ../models/panda-satesac.onnx --watchdog 0.12
 

@@ -57,8 +57,10 @@ class AdapterLaws:
     """Ticks of the policy that are read."""
     write: ClassVar[bool] = True
     """Whether rest is written."""
+    excite: ClassVar[bool] = False
+    """Whether each element of the action is moved to both sides of rest."""
     probe: ClassVar[bool] = False
-    """Whether each element of the action is moved a little."""
+    """The former name of `excite`; either moves the robot."""
     _verdicts: ClassVar[dict[str, Verdict] | None] = None
 
     def make(self, clock: Clock) -> Adapter:
@@ -82,6 +84,8 @@ class AdapterLaws:
             )
         if verdict.fault:
             pytest.fail(f"{type(self).__name__}: it is broken that an adapter {law}. {verdict.fault}", pytrace=False)
+        if verdict.unproven:
+            pytest.fail(f"{type(self).__name__}: not proven that it {law}. {verdict.unproven}", pytrace=False)
 
     def test_it_is_stopped_however_the_check_ends(self) -> None:
         """Check that nothing else went wrong, such as a stop at the end that failed."""
@@ -93,21 +97,24 @@ class AdapterLaws:
         kind = type(self)
         if "_verdicts" not in vars(kind) or kind._verdicts is None:
             clock = self.make_clock()
-            options = {"limits": self.limits, "ticks": self.ticks, "write": self.write, "probe": self.probe}
+            options = {"limits": self.limits, "ticks": self.ticks, "write": self.write, "excite": self._excites()}
             verdicts = check_adapter(self.make(clock), self._contract(), clock, **options)  # type: ignore[arg-type]
             kind._verdicts = {verdict.law: verdict for verdict in verdicts}
         assert kind._verdicts is not None
         return kind._verdicts
+
+    def _excites(self) -> bool:
+        return self.excite or self.probe
 
     def _contract(self) -> Contract:
         return self.model if isinstance(self.model, Contract) else read_artifact(self.model).contract
 
     def _why_not(self, law: str) -> str | None:
         """Return why nobody can judge a law, or None where somebody could."""
-        if any(law == each.sentence for each in WRITING) and not (self.write or self.probe):
+        if any(law == each.sentence for each in WRITING) and not (self.write or self._excites()):
             return "nothing is written: write = False"
-        if any(law == each.sentence for each in MOVING) and not self.probe:
-            return "nothing is moved: probe = False"
+        if any(law == each.sentence for each in MOVING) and not self._excites():
+            return "nothing is moved: excite = False"
         if any(law == each.sentence for each in SEEING) and self._contract().seen is None:
             return "the model file does not tell what training saw: sami describe adds it"
         return None

@@ -2,7 +2,7 @@
 
     python robot.py &                                 # the arm, simulated
     set="--model panda-satesac --adapter-config arm.toml --limits limits.toml"
-    sami check-adapter arm:OwnArm $set --probe        # reads, and moves each element of the action a little
+    sami check-adapter arm:OwnArm $set --excite       # reads, and moves each element of the action a little
     sami run --adapter arm:OwnArm $set --loop-hz 100 --episodes 12 --pause 0
 
 What is known of the arm stands in `arm.toml`; where its base stands, where an episode begins and how

@@ -31,6 +31,8 @@ TICK_S, STEP_S, FRAME_S, LATE_S, DEADMAN_S = 0.01, 0.002, 1 / 30, 0.03, 0.1
 CAMERA = Frame.of([0.45, -0.5, 0.62], rpy=[-2.3, 0.15, 0.62])
 """Where the camera hangs: nobody tells, it is to be calibrated."""
 GRIPPER = Gripper(closed=255.0, open=0.0, widest_m=0.08)
+STIFF = 2000.0
+"""Torque under which a joint gives way at 1 rad/s [N m s/rad]: the shoulder carries some 30 N m, and sags."""
 FORCES = [87.0, 87.0, 87.0, 87.0, 12.0, 120.0, 120.0]
 
 
@@ -60,8 +62,11 @@ class Arm:
     def go(self, velocities: list[float], gripper: float) -> None:
         """Take joint velocities [rad/s] and the gripper's command, until the next ones or the deadman."""
         self.told_at, (panda, engine) = self.now, (self.bodies["panda"], self.engine)
+        angles = [state[0] for state in engine.getJointStates(panda, [*range(7), 9, 10])]
+        load = engine.calculateInverseDynamics(panda, angles, [0.0] * 9, [0.0] * 9)
+        sagging = [wanted - torque / STIFF for wanted, torque in zip(velocities, load, strict=False)]
         engine.setJointMotorControlArray(
-            panda, range(7), engine.VELOCITY_CONTROL, targetVelocities=velocities, forces=FORCES
+            panda, range(7), engine.VELOCITY_CONTROL, targetVelocities=sagging, forces=FORCES
         )
         half = GRIPPER.width(gripper) / 2
         engine.setJointMotorControlArray(

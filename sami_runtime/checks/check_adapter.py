@@ -30,6 +30,8 @@ class Verdict(NamedTuple):
     """How it breaks it, with the offending value; empty where it keeps it."""
     note: str = ""
     """What is worth knowing of an adapter that keeps it."""
+    unproven: str = ""
+    """What could not be judged, and what to do about it; empty where all was. Such an adapter did not pass."""
 
 
 def check_adapter(
@@ -39,7 +41,7 @@ def check_adapter(
     limits: Limits | None = None,
     ticks: int = 25,
     write: bool = False,
-    probe: bool = False,
+    excite: bool = False,
     on_verdict: Callable[[Verdict], None] | None = None,
 ) -> list[Verdict]:
     """Check an adapter law by law, and stops and closes it however that ends.
@@ -51,20 +53,22 @@ def check_adapter(
         limits: What will be allowed; `rest` is what is written, and `max_age_s` how old an observation may be.
         ticks: How many ticks of the policy are read, and written.
         write: Whether rest, the action that moves nothing, is written at each tick. Else nothing is written at all.
-        probe: Whether each element of the action is also moved a little from rest, within the limits, after a reset for
-            each: what answers, which way and how far, is compared with the simulation. It moves the robot.
+        excite: Whether each element of the action is also moved to both sides of rest, within the limits, after a reset
+            for each move: what answers, which way and how far, is compared with the simulation. It moves the robot, as
+            far as `judge_response.plan` says; a fault ends it, and it ends at the start pose.
         on_verdict: Called with each verdict as soon as it is known.
 
     Returns:
-        A verdict for each law; none after a broken one that the others build on.
+        A verdict for each law; none after a broken one that the others build on. An adapter passed where no verdict
+        has a fault, and none is unproven.
 
     Raises:
         SamiError: Something is to be written, and the limits do not say what moves nothing; or the robot is to be
             moved, and the contract does not tell what answered in simulation.
     """
     limits = limits or Limits()
-    write = write or probe
-    if probe and (contract.seen is None or contract.seen.responses is None):
+    write = write or excite
+    if excite and (contract.seen is None or contract.seen.responses is None):
         raise SamiError(
             f"model {contract.name!r} does not tell how observations answered to the action in simulation, so there is "
             "nothing to compare a robot's with. Measure it with: sami describe FILE"
@@ -82,19 +86,19 @@ def check_adapter(
             on_verdict(verdict)
 
     def judge(law: Law) -> bool:
-        fault, note = "", None
+        fault, note, trial.unproven = "", None, ""
         try:
             note = law.check(trial)
         except SamiError as error:
             fault = str(error)
         except (Exception, SystemExit) as error:  # a driver that leaves the process is broken, too
             fault = f"{type(error).__name__}: {error}"
-        tell(Verdict(law.sentence, fault, note or ""))
+        tell(Verdict(law.sentence, fault, note or "", trial.unproven))
         return not fault
 
     def body() -> None:
         if all(judge(law) for law in FOUNDATIONS):
-            for law in laws_of(contract, write, probe):
+            for law in laws_of(contract, write, excite):
                 judge(law)
 
     try:
@@ -106,10 +110,10 @@ def check_adapter(
     return verdicts
 
 
-def laws_of(contract: Contract, write: bool, probe: bool) -> tuple[Law, ...]:
+def laws_of(contract: Contract, write: bool, excite: bool) -> tuple[Law, ...]:
     """Return the laws that are judged once the foundations hold, in their order."""
     seen = contract.seen is not None
-    return (*READING, *(SEEING if seen else ()), *(WRITING if write else ()), *(MOVING if probe else ()), STOPPING)
+    return (*READING, *(SEEING if seen else ()), *(WRITING if write else ()), *(MOVING if excite else ()), STOPPING)
 
 
 FOUNDATIONS = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,12 +41,20 @@ class Trial:
     """How long reading and writing took at each tick [s]."""
     sent: list[Executed] = field(default_factory=list)
     """What became of each action."""
+    pairs: int = 0
+    """How often the robot was moved to either side."""
+    unproven: str = ""
+    """What the law that was checked last could not judge, and what to do about it; empty where it judged all."""
 
-    def still(self) -> Array:
-        """Return what moves nothing (A,), as it was when the episode began; a robot that gives way is not followed."""
+    def still(self, begun: Mapping[str, NDArray[Any]] | None = None) -> Array:
+        """Return what moves nothing (A,), as it was when the episode began; a robot that gives way is not followed.
+
+        Args:
+            begun: The first values of the episode; those of the first episode if None.
+        """
         rest = self.limits.rest
         if isinstance(rest, str):
-            return np.array(self.seen[0].values[rest], np.float32).reshape(-1)
+            return np.array((begun or self.seen[0].values)[rest], np.float32).reshape(-1)
         return by_element(rest, self.contract.action, 0.0).astype(np.float32)
 
 

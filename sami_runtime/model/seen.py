@@ -110,7 +110,7 @@ class Response(_Part):
 
     mean: tuple[Numbers, ...]
     deviation: tuple[Numbers, ...]
-    """From task to task and start to start, and how much of it is the robot's own motion."""
+    """From task to task and start to start."""
 
 
 class Responses(_Part):

@@ -184,11 +184,9 @@ def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int,
         robot.close()
     if len(answers) < 2:
         return None
-    moved, drifted = np.split(np.stack(answers), [len(rest)], axis=1)  # (starts, A, D), (starts, 1, D)
-    # What drifts by itself tells as little of the action as what differs from start to start.
-    noise = np.sqrt(moved.var(axis=0) + (drifted**2).mean(axis=0))
+    moved = np.stack(answers)  # (starts, A, D)
     ends = np.cumsum([signal.size for signal in spec.signals])[:-1]
-    mean, deviation = (np.split(part, ends, axis=1) for part in (moved.mean(axis=0), noise))
+    mean, deviation = (np.split(part, ends, axis=1) for part in (moved.mean(axis=0), moved.std(axis=0)))
     return Responses(
         size=rounded(size),
         ticks=TICKS,
@@ -202,23 +200,24 @@ def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int,
 
 
 def _answers(robot: GymnasiumAdapter, rest: np.ndarray, size: np.ndarray, seed: int) -> np.ndarray | None:
-    """Return the responses (A + 1, D) at one start, the last one to no move at all; None where its episode ends."""
-    over, still = False, False
+    """Return the responses (A, D) at one start; None where its episode ends.
+
+    Each side comes first once, from the same start, so that what the robot does by itself, such as fall, falls out.
+    """
+    over = False
 
     def act(action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         nonlocal over
         if not over:
-            over = robot.write(rest if still else action).done
+            over = robot.write(action).done
         values = robot.read().values
         return action, np.concatenate([values[signal.name] for signal in robot.observation]).astype(np.float64)
 
-    answers = []
-    for element in range(len(rest)):
+    def answer(element: int, by: float) -> np.ndarray:
         robot.reset(seed)
-        answers.append(probe(act, rest, element, float(size[element]), TICKS, SETTLE))
-    still = True
-    robot.reset(seed)
-    answers.append(probe(act, rest, 0, float(size.min()), TICKS, SETTLE))
+        return probe(act, rest, element, by, TICKS, SETTLE)
+
+    answers = [(answer(at, float(by)) + answer(at, -float(by))) / 2 for at, by in enumerate(size)]
     return None if over else np.stack(answers)
 
 

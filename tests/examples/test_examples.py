@@ -115,8 +115,8 @@ def drive(command, *options):
 
 
 def test_a_robot_behind_a_network_keeps_the_laws_and_is_driven(udp_robot):
-    udp_robot(60)
-    done = drive(["check-adapter"], "--probe", "--limits", "limits.toml")
+    udp_robot(240)
+    done = drive(["check-adapter"], "--excite", "--limits", "limits.toml")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "0 of 15 laws broken" in done.stdout
     done = drive(["run", "--adapter"], "--steps", 10)

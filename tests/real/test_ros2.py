@@ -128,7 +128,7 @@ def test_the_policy_brings_cubes_to_their_goals_and_those_who_watch_hear_how(
 
 def test_it_keeps_the_laws_of_adapters_and_answers_as_in_simulation(robot, session, clock, limits):
     with robot.adapter(clock) as adapter:
-        verdicts = check_adapter(adapter, session.contract, clock, limits, ticks=10, write=True, probe=True)
+        verdicts = check_adapter(adapter, session.contract, clock, limits, ticks=10, write=True, excite=True)
     assert [f"{verdict.law}: {verdict.fault}" for verdict in verdicts if verdict.fault] == []
     assert len(verdicts) == 15
 

@@ -54,7 +54,7 @@ class TestGapped(InStep):
 class TestPanda(AdapterLaws):
     """In real time, moved a little."""
 
-    model, limits, ticks, probe = PANDA, Limits(rest=0.0), 10, True
+    model, limits, ticks, excite = PANDA, Limits(rest=0.0), 10, True
 
     def make(self, clock):
         gymnasium = pytest.importorskip("gymnasium")
@@ -114,7 +114,7 @@ def test_a_wrong_adapter_fails_by_the_laws_name_and_with_the_fault(tmp_path, mon
     assert "it is broken that an adapter measures anew: stamps never go back" in said
     assert "all 5 observations are stamped 0 s" in said
     assert "SKIPPED [1]" in said
-    assert "nothing is moved: probe = False" in said
+    assert "nothing is moved: excite = False" in said
     assert "the model file does not tell what training saw: sami describe adds it" in said
     code, said = results(tmp_path, ARM.replace("READ", "return seen").replace("SET", "write = False"))
     assert "nothing is written: write = False" in said

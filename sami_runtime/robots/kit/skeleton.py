@@ -189,7 +189,7 @@ Take each line out of REMAINS as it is done; until then nothing moves. What help
 frames and their calibration, other clocks, velocities, units, inverse kinematics. In this folder:
 
     sami check-adapter {module}:make --model {model}  # reads, and writes nothing
-    sami check-adapter {module}:make --model {model} --limits limits.toml --probe  # MOVES it
+    sami check-adapter {module}:make --model {model} --limits limits.toml --excite  # MOVES it
     sami run --adapter {module}:make --model {model} --dry-run  # infers, and writes nothing
     sami run --adapter {module}:make --model {model} --limits limits.toml --record run.mcap
 

@@ -55,7 +55,8 @@ def test_what_answers_is_the_element_that_moves_and_by_how_much():
     position = np.array(found.signals["ee_position"].mean)
     assert (np.diag(position[:3]) > 0.1).all()
     assert np.abs(position[:3] - np.diag(np.diag(position[:3]))).max() < 0.01
-    assert found.signals["gripper_width"].mean[3][0] > 0.5
+    # A closed gripper cannot close first, so it answers in three of its four moves.
+    assert found.signals["gripper_width"].mean[3][0] > 0.4
     assert np.abs(found.signals["desired_goal"].mean).max() == 0.0
 
 
