@@ -26,7 +26,7 @@ from sami_runtime import Limits, MonotonicClock, Run, SamiError, Session, real_t
 from sami_runtime.documents import read_document
 from sami_runtime.robots.ros2 import make
 from sami_runtime.robots.ros2.messages import JointState, Numbers
-from sami_runtime.robots.ros2.node import open_node
+from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos
 from sami_train.envs.panda.tasks import PANDA_TASKS
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from sami_runtime import MonotonicClock
 from sami_runtime.robots.ros2.messages import Diagnostics
-from sami_runtime.robots.ros2.node import open_node
+from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos
 
 LEVELS = ("ok", "WARN", "ERROR")

@@ -30,7 +30,7 @@ from sami_runtime import MonotonicClock, real_time
 from sami_runtime.realtime import highest_priority
 from sami_runtime.robots.kit import Frame
 from sami_runtime.robots.ros2.messages import JointState, Numbers, Pose, Trajectory
-from sami_runtime.robots.ros2.node import open_node
+from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos
 
 TICK_S, STEP_S, FRAME_S = 0.01, 0.002, 1 / 30

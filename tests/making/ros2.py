@@ -16,7 +16,7 @@ from sami_runtime import MonotonicClock, Pilot, Request, Session, real_time, shi
 from sami_runtime.documents import read_document
 from sami_runtime.realtime import highest_priority
 from sami_runtime.robots.ros2 import make
-from sami_runtime.robots.ros2.node import open_node
+from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos, Settings
 
 ROOT = Path(__file__).parents[2]

@@ -25,7 +25,7 @@ pytest.importorskip("mink")
 pytest.importorskip("panda_gym")
 
 from sami_runtime.robots.ros2.messages import Diagnostics, JointState, Numbers
-from sami_runtime.robots.ros2.node import open_node
+from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos
 from tests.making.ros2 import EXAMPLE, HOST, LOOPBACK, Ear, SimulatedRobot, SlowClock, environment
 

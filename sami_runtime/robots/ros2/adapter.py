@@ -28,7 +28,8 @@ from sami_runtime.robots.ros2.command import (
 )
 from sami_runtime.robots.ros2.diagnostics import diagnose, stopped
 from sami_runtime.robots.ros2.messages import Diagnostics, JointState, Message, Numbers, Pose, Trajectory
-from sami_runtime.robots.ros2.node import Publisher, doubled, open_node, why_silent
+from sami_runtime.robots.ros2.node import Publisher, doubled, why_silent
+from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos, Settings
 from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
 

@@ -21,7 +21,8 @@ from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.kit import DifferentialIK, Frame
 from sami_runtime.robots.ros2.messages import Message, Numbers, Trajectory
-from sami_runtime.robots.ros2.node import Node, Publisher, open_node, why_unheard
+from sami_runtime.robots.ros2.node import Node, Publisher, why_unheard
+from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Command, Qos, Settings
 from sami_runtime.robots.ros2.sources import Joints
 

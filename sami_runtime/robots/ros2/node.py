@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from sami_runtime.clock import Clock
-from sami_runtime.distribution import install_hint
-from sami_runtime.errors import AdapterError
 from sami_runtime.robots.ros2.messages import Message
 from sami_runtime.robots.ros2.settings import Qos
 
-EXTRA = "ros2"
-"""What brings the default backend."""
 Whose = Literal["all", "first", "in turn"]
 """Which publishers of a topic are heard."""
 Hear = Callable[[Any, float], None]
@@ -79,50 +72,6 @@ class Node(Protocol):
 
     def close(self) -> None:
         """Leave; also twice."""
-
-
-def open_node(backend: str, domain: int | None, clock: Clock) -> Node:
-    """Return a participant.
-
-    Args:
-        backend: `"cyclonedds"`, `"rclpy"`, or `"auto"`: rclpy where it can be imported, as in a sourced workspace.
-        domain: Of ROS; ROS_DOMAIN_ID, or else 0, if None.
-        clock: The loop's, by which it is told when messages came.
-
-    Raises:
-        AdapterError: The backend is not installed, or cannot begin.
-    """
-    there = {name: importlib.util.find_spec(name) is not None for name in ("cyclonedds", "rclpy")}
-    chosen = ("rclpy" if there["rclpy"] else "cyclonedds") if backend == "auto" else backend
-    if not there[chosen]:
-        remedy = (
-            "Source a ROS 2 workspace, or take backend = 'cyclonedds'"
-            if chosen == "rclpy"
-            else f"Install it with: {install_hint(EXTRA)}"
-        )
-        raise AdapterError(f"ROS 2 needs the package {chosen}, not installed here. {remedy}")
-    number = domain_of(domain)
-    if chosen == "rclpy":
-        from sami_runtime.robots.ros2.rclpy_node import RclpyNode
-
-        return RclpyNode(number, clock)
-    from sami_runtime.robots.ros2.dds_node import DdsNode
-
-    return DdsNode(number, clock)
-
-
-def domain_of(given: int | None) -> int:
-    """Return the domain that is given, or the environment's.
-
-    Raises:
-        AdapterError: ROS_DOMAIN_ID is no domain.
-    """
-    if given is not None:
-        return given
-    told = os.environ.get("ROS_DOMAIN_ID") or "0"
-    if not told.isdigit() or int(told) > 232:
-        raise AdapterError(f"ROS_DOMAIN_ID is {told!r}; a domain is a number from 0 to 232. Set it, or `domain`.")
-    return int(told)
 
 
 def doubled(topic: str, kind: str, qos: Qos, publishers: Iterable[Peer]) -> str:

@@ -9,7 +9,8 @@ import pytest
 
 from sami_runtime import AdapterError, MonotonicClock
 from sami_runtime.robots.ros2.messages import JointState
-from sami_runtime.robots.ros2.node import Peer, domain_of, doubled, open_node, why_silent, why_unheard
+from sami_runtime.robots.ros2.node import Peer, doubled, why_silent, why_unheard
+from sami_runtime.robots.ros2.open_node import domain_of, open_node
 from sami_runtime.robots.ros2.settings import Qos
 from tests.making.ros2 import LOOPBACK
 
