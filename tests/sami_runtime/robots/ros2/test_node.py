@@ -111,10 +111,10 @@ def named(name):
 
 
 def published(node, hearer):
-    """What sends joint states of a name, once it was discovered."""
+    """What sends joint states of a name, once both sides have discovered each other: before that, messages are lost."""
     before = len(hearer.publishers("/joints"))
     publisher = node.publisher("/joints", JointState, Qos(depth=100))
-    until(lambda: len(hearer.publishers("/joints")) > before)
+    until(lambda: len(hearer.publishers("/joints")) > before and node.subscribers("/joints"))
     return publisher
 
 
