@@ -31,7 +31,6 @@ from .commands import (
     train,
     verify,
     view,
-    watch,
 )
 from .commands import eval as evaluate
 from .commands.studies import adapt, compare, contrast, fit_gap, gather, probe, report, skills, sweep
@@ -74,7 +73,7 @@ def options(
 
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"train": train.train, "sweep": sweep.sweep, "watch": watch.watch},
+    "Train": {"train": train.train, "sweep": sweep.sweep},
     "Judge": {
         "eval": evaluate.evaluate,
         "robustness": robustness.robustness,

@@ -11,7 +11,6 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from sami_runtime.adapters import Executed, Observation
 from sami_runtime.errors import SamiError
@@ -32,7 +31,6 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.runs import train
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.record import RunRecord
-from sami_train.runs.watching import Curves, WatchedRun
 from sami_train.studies.sweep.cell import Outcome, status
 from sami_train.studies.sweep.study import read_study, write_study
 from sami_train.studies.sweep.sweep import Sweep
@@ -126,12 +124,6 @@ def _run(folder):
         [evaluation.summary(name) for name in evaluation.sets]
 
 
-def _watched(folder):
-    watched = WatchedRun(folder)
-    Console(file=io.StringIO(), width=80).print(Curves([watched]))
-    watched.line()
-
-
 def _checkpoint(folder):
     run = RunFolder.open(folder)
     with contextlib.redirect_stderr(io.StringIO()):
@@ -156,9 +148,9 @@ def _of_run(name):
 
 
 KINDS = {
-    "config.json": (_of_run("config.json"), (_run, _watched)),
-    "run.json": (_of_run("run.json"), (_run, _watched)),
-    "metrics.jsonl": (_of_run("metrics.jsonl"), (_run, _watched, lambda run: status(run, TINY["env"], 4))),
+    "config.json": (_of_run("config.json"), (_run,)),
+    "run.json": (_of_run("run.json"), (_run,)),
+    "metrics.jsonl": (_of_run("metrics.jsonl"), (_run, lambda run: status(run, TINY["env"], 4))),
     "evaluation.json": (_of_run("evaluation.json"), (_run, lambda run: status(run, TINY["env"], 4))),
     "agent.zip": (_of_run("checkpoints/800/agent.zip"), (_checkpoint,)),
     "buffer.npz": (_of_run("checkpoints/800/buffer.npz"), (_checkpoint,)),
