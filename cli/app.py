@@ -37,7 +37,7 @@ from .commands.studies import adapt, compare, contrast, fit_gap, gather, probe, 
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
-    **dict.fromkeys(("arch", "jinja2", "matplotlib", "scipy", "sklearn", "umap", "vl_convert"), "report"),
+    **dict.fromkeys(("arch", "jinja2", "matplotlib", "scipy", "sklearn", "umap"), "report"),
     "mujoco": "mujoco",
     "mink": "ik",
     "cryptography": "sign",

@@ -106,9 +106,9 @@ def robustness(
             with unfinished(keep) as beside:
                 beside.write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
     if files is not None:
-        from sami_train.studies.compare.figures.robustness import draw_robustness
+        from sami_train.studies.charts.robustness import robustness as chart_of
 
-        draw_robustness(points, files[1])
+        chart_of(points).savefig(files[1])
     if json:
         print(json_module.dumps(document))
         return

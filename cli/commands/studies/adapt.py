@@ -70,7 +70,7 @@ def adapt(
         "changes": [each.to_dict() for each in found],
     }
     if files is not None:
-        from sami_train.studies.compare.figures.adaptation import draw
+        from sami_train.studies.charts.adaptation import draw
 
         files[0].write_text(json_module.dumps(document) + "\n", encoding="utf-8")
         draw(found, files[1])

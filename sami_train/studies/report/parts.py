@@ -16,9 +16,9 @@ from sami_train.envs.measure import SUCCESS
 from sami_train.envs.tasks import Task, label
 from sami_train.evaluation.robustness import Point
 from sami_train.files import read_json
+from sami_train.studies.charts.contexts import labels_of
 from sami_train.studies.contexts.change import Change
 from sami_train.studies.report.changed import contexts_around, usual_change
-from sami_train.studies.report.charts.contexts import labels_of
 from sami_train.studies.report.films import film, typical, usual_tasks
 from sami_train.studies.report.kept import Kept
 from sami_train.studies.report.mapped import Told, plane, told

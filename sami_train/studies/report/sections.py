@@ -8,15 +8,15 @@ from typing import Any
 
 from sami_train.evaluation.paper import reported
 from sami_train.evaluation.results import Evaluation
+from sami_train.studies.charts import contexts as context_charts
+from sami_train.studies.charts.chart import Chart
+from sami_train.studies.charts.learning import learning
+from sami_train.studies.charts.outcomes import by_task, intervals, skills, title_of
+from sami_train.studies.charts.robustness import robustness
 from sami_train.studies.compare.comparison import Comparison
 from sami_train.studies.compare.tables import Table, tables
-from sami_train.studies.report.charts import contexts as context_charts
-from sami_train.studies.report.charts.figure import Figure
-from sami_train.studies.report.charts.learning import learning
-from sami_train.studies.report.charts.outcomes import by_task, intervals, skills, title_of
-from sami_train.studies.report.charts.robustness import robustness
-from sami_train.studies.report.charts.tables import Scored, cost_table, score_table, shown_interval, told_table
 from sami_train.studies.report.parts import Parts
+from sami_train.studies.report.tables import Scored, cost_table, score_table, shown_interval, told_table
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Block:
     """Empty where the section tells of one thing alone."""
     folder: str = ""
     """Where the files of its figures and films lie, beside the page; empty is there itself."""
-    figures: list[Figure] = field(default_factory=list)
+    figures: list[Chart] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     films: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -24,9 +24,9 @@ from sami_train.studies.report.sections import sections, tiles
 from sami_train.studies.report.subject import Subject, require_alike
 
 PAGE, SUMMARY = "report.html", "report.json"
-NEEDED = ("jinja2", "sklearn", "umap", "vl_convert")
+NEEDED = ("jinja2", "sklearn", "umap", "matplotlib")
 """Modules that the extra `report` brings."""
-BROUGHT = ("scikit-learn", "umap-learn", "vl-convert-python")
+BROUGHT = ("scikit-learn", "umap-learn", "matplotlib")
 """Packages that figures depend on, beside those that results do."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sami_train.studies.compare.figures.style import BAND, GREY, SETTINGS, legend_below
+from sami_train.studies.charts.style import BAND, GREY, SETTINGS, legend_below
 from sami_train.studies.contexts.adaptation import Adaptation
 from sami_train.studies.contexts.changed_episodes import Variant
 

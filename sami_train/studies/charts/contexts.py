@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Crippled, label, shown
-from sami_train.studies.report.charts.figure import FADED, Figure, Panel, Row, field, picked, tooltip
-from sami_train.studies.report.charts.outcomes import title_of
+from sami_train.studies.charts.chart import Chart, Panel, Row, rows_where
+from sami_train.studies.charts.outcomes import title_of
+from sami_train.studies.charts.style import FAINT, colours_of
 from sami_train.studies.report.mapped import Told, accuracy, usable
 from sami_train.studies.report.played import Played
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST_STEPS = 40
 """Steps at which it is measured what a context tells."""
 MOST_DIMENSIONS = 8
+MARKERS = "osD^"
+"""Of unordered values, where these are few: two ways to tell them apart."""
 RETURN_GROUPS = ("lowest third", "middle third", "highest third")
 Labels = Mapping[str, Sequence[str]]
 """By name of the label, a value for each episode."""
@@ -37,7 +44,7 @@ def labels_of(spec: EnvironmentSpec, played: Sequence[Played]) -> dict[str, list
     return found
 
 
-def maps(spec: EnvironmentSpec, played: Sequence[Played], planes: Mapping[str, np.ndarray], labels: Labels) -> Figure:
+def maps(spec: EnvironmentSpec, played: Sequence[Played], planes: Mapping[str, np.ndarray], labels: Labels) -> Chart:
     """Return maps of the contexts of final steps, a panel for each method and label.
 
     Args:
@@ -65,34 +72,24 @@ def maps(spec: EnvironmentSpec, played: Sequence[Played], planes: Mapping[str, n
     panels = []
     for method in planes:
         for name, values in labels.items():
-            if len(set(values)) < 2:
-                continue
-            panels.append(Panel(f"{method}, by {name}", _scatter(method, name, sorted(set(values), key=_order)), {}))
+            if len(set(values)) > 1:
+                draw = partial(_scatter, rows=rows, method=method, name=name, values=sorted(set(values), key=_order))
+                panels.append(Panel(f"{method}, by {name}", draw))
     caption = (
         "Contexts of the final step of each episode, mapped into the plane. Distances between far groups mean nothing "
-        "in such maps, and axes have no unit; the table below measures the contexts themselves. Pick a value in a "
-        "legend to see it alone."
+        "in such maps, and axes have no unit; the table below measures the contexts themselves."
     )
-    return Figure("embeddings", caption, tuple(panels), tuple(rows), width=240, height=240, columns=len(labels))
+    return Chart("embeddings", caption, tuple(panels), tuple(rows), width=240, height=240, columns=len(labels))
 
 
-def _scatter(method: str, name: str, values: Sequence[str]) -> dict[str, Any]:
-    ordered = _order(values[0])[0] == 0 and all(_order(value)[0] == 0 for value in values)
-    shown_as = field(name, "ordinal" if ordered else "nominal", "", sort=list(values))
-    empty = {"axis": None, "scale": {"domain": [-1.08, 1.08]}}
-    return {
-        "params": picked(name),
-        "mark": {"type": "point", "filled": True, "size": 30},
-        "encoding": {
-            "x": {"field": f"{method}_x", "type": "quantitative", **empty},
-            "y": {"field": f"{method}_y", "type": "quantitative", **empty},
-            "color": shown_as,
-            # Two ways of being told apart where there are few names; numbers go from dark to light.
-            **({"shape": {**shown_as, "legend": None}} if not ordered and len(values) <= 4 else {}),
-            "opacity": {"condition": {"param": "pick", "value": 0.75}, "value": 0.05},
-            "tooltip": tooltip("task", *(["skill"] if name == "skill" else []), "outcome_of_episode", "steps"),
-        },
-    }
+def _scatter(axes: Axes, rows: Sequence[Row], method: str, name: str, values: Sequence[str]) -> None:
+    ordered = all(_order(value)[0] == 0 for value in values)
+    for place, (value, colour) in enumerate(colours_of(values, ordered).items()):
+        points = rows_where(rows, **{name: value})
+        xs, ys = ([row[f"{method}_{axis}"] for row in points] for axis in "xy")
+        marker = MARKERS[place] if not ordered and len(values) <= len(MARKERS) else "o"
+        axes.plot(xs, ys, marker, color=colour, ms=4, mew=0, alpha=0.75, label=value)
+    axes.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), xticks=(), yticks=())
 
 
 def _order(value: str) -> tuple[int, float, str]:
@@ -103,7 +100,7 @@ def _order(value: str) -> tuple[int, float, str]:
         return 1, 0.0, value
 
 
-def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Told]) -> Figure:
+def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Told]) -> Chart:
     """How well the contexts of a step tell each label, by step; of an episode that is over, the last context."""
     longest = int(np.percentile([len(episode.contexts) for episode in played], 95))
     steps = sorted({*np.linspace(0, longest - 1, min(longest, MOST_STEPS)).round().astype(int).tolist()})
@@ -115,36 +112,24 @@ def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Told]) 
             contexts = np.stack([played[n].contexts[min(step, len(played[n].contexts) - 1)] for n in chosen])
             at = round(accuracy(contexts, values), 4)
             rows.append({"label": one.label, "step": step, "accuracy": at, "chance": round(one.knn_chance_high, 4)})
-    view = {
-        "params": picked("label"),
-        "encoding": {
-            "x": field("step", "quantitative", "step of the episode"),
-            "color": field("label", "nominal", "", sort=[one.label for one in measured]),
-            "opacity": FADED,
-        },
-        "layer": [
-            {
-                "mark": {"type": "line"},
-                "encoding": {
-                    "y": field("accuracy", "quantitative", "accuracy of 10 neighbours", scale={"domain": [0, 1]}),
-                    "tooltip": tooltip("label", "step", ("accuracy", ".2f"), ("chance", ".2f")),
-                },
-            },
-            {
-                "mark": {"type": "line", "strokeDash": [4, 4], "strokeWidth": 1.2},
-                "encoding": {"y": field("chance", "quantitative", "")},
-            },
-        ],
-    }
-    view["layer"][0]["params"] = view.pop("params")  # type: ignore[index]
+    colours = colours_of([one.label for one in measured])
+
+    def draw(axes: Axes) -> None:
+        for name, colour in colours.items():
+            line = rows_where(rows, label=name)
+            at = [row["step"] for row in line]
+            axes.plot(at, [row["accuracy"] for row in line], color=colour, lw=1.8, label=name)
+            axes.plot(at, [row["chance"] for row in line], color=colour, lw=1.2, ls="--")
+        axes.set(xlabel="step of the episode", ylabel="accuracy of 10 neighbours", ylim=(0, 1))
+
     caption = (
         "What the context tells by step: accuracy of nearest neighbours among contexts of the same step. Dashed: what "
         "95 of 100 permutations of the labels stay below."
     )
-    return Figure("context_tells", caption, (Panel("What it tells, by step", view, {}),), tuple(rows), width=440)
+    return Chart("context_tells", caption, (Panel("What it tells, by step", draw),), tuple(rows), width=440)
 
 
-def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Figure | None:
+def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart | None:
     """Mean context by step, a line for each value of the first feature, a panel for each dimension."""
     features = [each for each in spec.tasks.features if not isinstance(each, Crippled)]
     if not features:
@@ -165,73 +150,50 @@ def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Figure | None:
             for dimension, mean in enumerate(np.mean(running, axis=0)[:MOST_DIMENSIONS]):
                 told = {"dimension": dimension + 1, "step": step, name: shown(value), "mean": round(float(mean), 4)}
                 rows.append({**told, "episodes": len(running)})
-    view = {
-        "params": picked(name),
-        "mark": {"type": "line"},
-        "encoding": {
-            "x": field("step", "quantitative", "step", axis={"tickCount": 5}),
-            "y": field("mean", "quantitative", "", scale={"zero": False}),
-            "color": field(name, "ordinal", name, sort=[shown(value) for value in values]),
-            "opacity": FADED,
-            "tooltip": tooltip(name, "step", ("mean", ".3f"), "episodes"),
-        },
-    }
+    colours = colours_of([shown(value) for value in values], ordered=True)
+
+    def draw(dimension: int, axes: Axes) -> None:
+        for value, colour in colours.items():
+            line = rows_where(rows, dimension=dimension, **{name: value})
+            label_of_line = f"{name} {value}"
+            axes.plot([r["step"] for r in line], [r["mean"] for r in line], color=colour, lw=1.8, label=label_of_line)
+        axes.set(xlabel="step")
+
     dimensions = sorted({row["dimension"] for row in rows})
-    panels = tuple(Panel(f"context {dimension}", view, {"dimension": dimension}) for dimension in dimensions)
+    panels = tuple(Panel(f"context {dimension}", partial(draw, dimension)) for dimension in dimensions)
     caption = f"Mean context by step, of the episodes that still run, by {name}."
-    return Figure("context_over_time", caption, panels, tuple(rows), width=240, height=150)
+    return Chart("context_over_time", caption, panels, tuple(rows), width=240, height=150)
 
 
-def at_change(found: Mapping[str, Any]) -> Figure:
+def at_change(found: Mapping[str, Any]) -> Chart:
     """Distances and means of contexts, by steps since a change; see `contexts_around`."""
     rows: list[Row] = [{"panel": "distance", **row} for row in found["rows"]]
-    ways = ("changed", "unchanged")
     rows += [{"panel": "mean", **row} for row in found["means"] if row["dimension"] <= MOST_DIMENSIONS]
-    rule = {
-        "data": {"values": [{"at": 0}]},
-        "mark": {"type": "rule", "strokeDash": [2, 3]},
-        "encoding": {"x": {"field": "at", "type": "quantitative"}, "color": {"value": "#8a929c"}},
-    }
-    x = field("step", "quantitative", "steps since the change", axis={"tickCount": 5})
-    distance = {
-        "encoding": {"x": x, "color": field("to", "nominal", "", sort=["old dynamics", "new dynamics"])},
-        "layer": [
-            {
-                "mark": {"type": "area", "opacity": 0.18},
-                "encoding": {"y": field("low", "quantitative", "distance"), "y2": {"field": "high"}},
-            },
-            {
-                "mark": {"type": "line"},
-                "encoding": {
-                    "y": field("median", "quantitative", "distance"),
-                    "tooltip": tooltip("to", "step", ("median", ".3f"), ("low", ".3f"), ("high", ".3f")),
-                },
-            },
-            rule,
-        ],
-    }
-    mean = {
-        "encoding": {"x": x, "color": field("way", "nominal", "", sort=list(ways))},
-        "layer": [
-            {
-                "mark": {"type": "line"},
-                "encoding": {
-                    "y": field("mean", "quantitative", "", scale={"zero": False}),
-                    "tooltip": tooltip("way", "step", ("mean", ".3f")),
-                },
-            },
-            rule,
-        ],
-    }
+
+    def distance(axes: Axes) -> None:
+        for dynamics, colour in colours_of(["old dynamics", "new dynamics"]).items():
+            line = rows_where(rows, panel="distance", to=dynamics)
+            at = [row["step"] for row in line]
+            low, high = [row["low"] for row in line], [row["high"] for row in line]
+            axes.fill_between(at, low, high, color=colour, alpha=0.18, lw=0)
+            axes.plot(at, [row["median"] for row in line], color=colour, lw=1.8, label=dynamics)
+        axes.axvline(0, color=FAINT, lw=1, ls=":")
+        axes.set(xlabel="steps since the change", ylabel="distance")
+
+    def mean(dimension: int, axes: Axes) -> None:
+        for way, colour in colours_of(["changed", "unchanged"]).items():
+            line = rows_where(rows, panel="mean", dimension=dimension, way=way)
+            axes.plot([row["step"] for row in line], [row["mean"] for row in line], color=colour, lw=1.8, label=way)
+        axes.axvline(0, color=FAINT, lw=1, ls=":")
+        axes.set(xlabel="steps since the change")
+
     dimensions = sorted({row["dimension"] for row in rows if "dimension" in row})
-    panels = [Panel("Distance to the context of ...", distance, {"panel": "distance"})]
-    panels += [
-        Panel(f"context {dimension}, mean", mean, {"panel": "mean", "dimension": dimension}) for dimension in dimensions
-    ]
+    panels = [Panel("Distance to the context of ...", distance)]
+    panels += [Panel(f"context {dimension}, mean", partial(mean, dimension)) for dimension in dimensions]
     caption = (
         f"Context at a change of the dynamics, {found['change']}: {found['reached']} of {found['episodes']} episodes "
         "still ran. First: distance to the context of the same step of the same start where the old dynamics stayed, "
         "and where the new ones were there all along (median, quartiles). Then the mean of each dimension, with and "
         "without the change."
     )
-    return Figure("context_at_change", caption, tuple(panels), tuple(rows), width=240, height=170)
+    return Chart("context_at_change", caption, tuple(panels), tuple(rows), width=240, height=170)
