@@ -9,32 +9,12 @@ import numpy as np
 
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.evaluation.model_policy import SessionPolicy
+from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
 from sami_train.evaluation.play import OnRound, playing
 from sami_train.export.known import Behind
 
 Contexts = Sequence[np.ndarray]
 """One task's episodes, each (T, C)."""
-
-
-class KeptContexts(SessionPolicy):
-    """A model file that keeps its contexts, by round."""
-
-    def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
-        super().__init__(path, spec, rows)
-        self.rounds: list[list[np.ndarray]] = []
-        """The contexts (n, C) of every step of every round so far."""
-
-    def reset(self, tasks: Sequence[Task] = ()) -> None:
-        """Begin new episodes in all rows."""
-        super().reset(tasks)
-        self.rounds.append([])
-
-    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """As `SessionPolicy.step`."""
-        action, context = super().step(observation, noise)
-        self.rounds[-1].append(context)
-        return action, context
 
 
 def collect_contexts(
@@ -62,7 +42,7 @@ def collect_contexts(
     gap, spared = behind or Behind()
     stage = playing(
         spec,
-        lambda rows: KeptContexts(model, spec, rows),
+        lambda rows: RecordedPolicy(SessionPolicy(model, spec, rows)),
         len(each),
         gap=gap,
         on_round=on_round,
@@ -70,6 +50,5 @@ def collect_contexts(
     )
     with stage as (play, policy):
         _, lengths = play(each, seed)
-    rows = [row for contexts in policy.rounds for row in np.stack(contexts, axis=1)]
-    whole = [row[:length] for row, length in zip(rows, lengths, strict=False)]
+    whole = [contexts[:length] for (*_, contexts), length in zip(policy.episodes(), lengths, strict=False)]
     return [whole[first : first + episodes] for first in range(0, len(each), episodes)]
