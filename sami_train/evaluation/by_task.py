@@ -52,20 +52,20 @@ def evaluate_tasks(
     """
     tasks = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
     jobs = [(gap, task) for gap in range(len(gaps)) for task in range(len(tasks))]
-    found = {job: done[0] for job in jobs if (done := kept.found(gaps[job[0]], *tasks[job[1]])) is not None}
-    jobs = [job for job in jobs if job not in found]
+    results = {job: done[0] for job in jobs if (done := kept.found(gaps[job[0]], *tasks[job[1]])) is not None}
+    jobs = [job for job in jobs if job not in results]
     if on_task is not None:
-        for result in found.values():
+        for result in results.values():
             on_task(result)
     if jobs:
         arguments = (source, spec, tasks, gaps, episodes)
         with sharing(_Worker, arguments, min(processes, len(jobs))) as run:
             for job, result in run(jobs):
-                found[job] = result
+                results[job] = result
                 kept.add([result], gaps[job[0]], *tasks[job[1]])
                 if on_task is not None:
                     on_task(result)
-    return [tuple(found[gap, task] for task in range(len(tasks))) for gap in range(len(gaps))]
+    return [tuple(results[gap, task] for task in range(len(tasks))) for gap in range(len(gaps))]
 
 
 def measure_tasks(

@@ -43,7 +43,7 @@ def tell_ages(policy: Policy, envs: Sequence[gym.Env], gap: GapProfile | None) -
     running: list[Gap] = [env.get_wrapper_attr("gap") for env in envs]
     span, period = gap.action_latency_s, running[0].period
     delay = sum(span) / 2 / period if isinstance(span, tuple) else float(whole_periods(span / period))
-    policy.ages = lambda: np.array([[each.late[name] + delay for name in policy.names] for each in running])
+    policy.ages = lambda: np.array([[gap_of_row.late[name] + delay for name in policy.names] for gap_of_row in running])
 
 
 class SessionPolicy:

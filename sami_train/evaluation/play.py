@@ -123,7 +123,7 @@ def playing_in_processes(
         gap: to reality.
     """
     rows = side_by_side(episodes)
-    with sharing(_Stage, (source, spec, gap, rows), min(processes, -(-episodes // rows)), in_order=True) as run:
+    with sharing(_RoundWorker, (source, spec, gap, rows), min(processes, -(-episodes // rows)), in_order=True) as run:
 
         def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
             jobs = [(list(tasks), seed, first) for first in range(0, len(tasks), rows)]
@@ -133,7 +133,7 @@ def playing_in_processes(
         yield play
 
 
-class _Stage:
+class _RoundWorker:
     """A process's environments and its policy."""
 
     def __init__(self, source: Source, spec: EnvironmentSpec, gap: GapProfile | None, rows: int) -> None:

@@ -38,17 +38,17 @@ def collect_contexts(
         on_round: called now and then with how many episodes are done since it was called last.
         behind: what lies between the file and its environment; nothing if left out.
     """
-    each = [task for task in tasks for _ in range(episodes)]
+    task_of_episode = [task for task in tasks for _ in range(episodes)]
     gap, spared = behind or Behind()
     stage = playing(
         spec,
         lambda rows: RecordedPolicy(SessionPolicy(model, spec, rows)),
-        len(each),
+        len(task_of_episode),
         gap=gap,
         on_round=on_round,
         spared=spared,
     )
     with stage as (play, policy):
-        _, lengths = play(each, seed)
+        _, lengths = play(task_of_episode, seed)
     whole = [contexts[:length] for (*_, contexts), length in zip(policy.episodes(), lengths, strict=False)]
-    return [whole[first : first + episodes] for first in range(0, len(each), episodes)]
+    return [whole[first : first + episodes] for first in range(0, len(task_of_episode), episodes)]

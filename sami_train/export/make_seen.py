@@ -74,7 +74,7 @@ def measure_seen(
     """
     training = read_artifact(model).contract.training
     tasks, behind = known_tasks(training, spec), known_gap(training)
-    each = [tasks[k % len(tasks)] for k in range(episodes)]
+    task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
     stage = playing(
         spec,
         lambda rows: exploring(model, spec, rows),
@@ -84,7 +84,7 @@ def measure_seen(
         spared=behind.spared,
     )
     with stage as (play, policy):
-        _, lengths = play(each, seed)
+        _, lengths = play(task_of_episode, seed)
     recorded = list(zip(policy.episodes()[:episodes], lengths, strict=True))
     observations = [observed[:length] for (observed, *_), length in recorded]
     flat = np.concatenate(observations)

@@ -31,7 +31,7 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.runs import train
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.record import RunRecord
-from sami_train.studies.sweep.cell import Outcome, status
+from sami_train.studies.sweep.cell import CellOutcome, status
 from sami_train.studies.sweep.study import read_study, write_study
 from sami_train.studies.sweep.sweep import Sweep
 from tests.making.killed import EXAMPLES, TINY
@@ -159,7 +159,7 @@ KINDS = {
         (lambda run: read_weights(run / "checkpoints/800/weights.safetensors"),),
     ),
     "sweep.json": (lambda: (base()[0] / "sweep", "sweep.json"), (Sweep.open,)),
-    "outcome.json": (lambda: (base()[0], "outcome.json"), (Outcome.read,)),
+    "outcome.json": (lambda: (base()[0], "outcome.json"), (CellOutcome.read,)),
     "runs.jsonl": (lambda: (base()[0], "runs.jsonl"), (lambda folder: read_study(folder / "runs.jsonl"),)),
     "kept results": (lambda: (base()[0], next(base()[0].glob(f"*{ENDING}")).name), (_kept,)),
     "gap": (lambda: (EXAMPLE, "gap.toml"), (lambda folder: GapProfile.load(folder / "gap.toml"),)),

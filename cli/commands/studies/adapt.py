@@ -44,7 +44,7 @@ def adapt(
 
     from sami_runtime.model.artifact import read_artifact
     from sami_train.studies.contexts.adaptation import SEED, adaptation
-    from sami_train.studies.contexts.change import Change
+    from sami_train.studies.contexts.change import DynamicsChange
 
     from ...model_and_env import model_and_environment
     from ...out_folder import findings
@@ -52,7 +52,7 @@ def adapt(
     seed = SEED if seed is None else seed
     model, spec = model_and_environment(model, env)
     spec.require_changes()
-    changes = [Change.parse(text, spec.tasks, spec.episode_steps) for text in change]
+    changes = [DynamicsChange.parse(text, spec.tasks, spec.episode_steps) for text in change]
     files = findings(out, "adaptation", force)
     weights = read_artifact(model).contract.weights_sha256
     found: list[Adaptation] = []

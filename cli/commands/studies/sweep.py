@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sami_train.envs.measure import Measure
     from sami_train.studies.sweep.engine import Engine
     from sami_train.studies.sweep.grid import Grid
-    from sami_train.studies.sweep.sweep import Row, Sweep
+    from sami_train.studies.sweep.sweep import CellRow, Sweep
 
 OF_THE_GRID = ("out", "env", "method", "preset", "seed", "steps", "device", "override", "deterministic", "episodes")
 WIDTH = 160
@@ -229,13 +229,13 @@ def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
     return Group(Text(f"{sweep.path}: {', '.join(counts + each + about)}"), *notes, table)
 
 
-def _measure(row: Row) -> Measure:
+def _measure(row: CellRow) -> Measure:
     from sami_train.envs.catalog import environment
 
     return environment(row.cell.config.env).measure
 
 
-def _shown(row: Row) -> Callable[[float], str]:
+def _shown(row: CellRow) -> Callable[[float], str]:
     return functools.partial(_measure(row).show, coarse=True)
 
 
@@ -249,7 +249,7 @@ def _duration(seconds: float) -> str:
 
 
 def _summary(sweep: Sweep) -> dict[str, Any]:
-    def cell(row: Row) -> dict[str, Any]:
+    def cell(row: CellRow) -> dict[str, Any]:
         return {
             "name": row.cell.name,
             "folder": str(sweep.folder(row.cell)),

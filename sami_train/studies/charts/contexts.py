@@ -14,7 +14,7 @@ from sami_train.envs.tasks import Crippled, label, shown
 from sami_train.studies.charts.chart import Chart, Panel, Row, rows_where
 from sami_train.studies.charts.outcomes import title_of
 from sami_train.studies.charts.style import FAINT, colours_of
-from sami_train.studies.report.mapped import Told, accuracy, usable
+from sami_train.studies.report.mapped import Separability, accuracy, usable
 from sami_train.studies.report.played import Played
 
 if TYPE_CHECKING:
@@ -32,16 +32,18 @@ Labels = Mapping[str, Sequence[str]]
 
 def labels_of(spec: EnvironmentSpec, played: Sequence[Played]) -> dict[str, list[str]]:
     """Return what maps are coloured by: each feature of the task, the skill, and the outcome."""
-    found = {each.name: [shown(episode.task[each.name]) for episode in played] for each in spec.tasks.features}
+    labels = {
+        feature.name: [shown(episode.task[feature.name]) for episode in played] for feature in spec.tasks.features
+    }
     if spec.skills:
-        found["skill"] = [title_of(episode.skill) for episode in played]
+        labels["skill"] = [title_of(episode.skill) for episode in played]
     if spec.measure is SUCCESS:
-        found["outcome"] = ["success" if episode.success else "failure" for episode in played]
+        labels["outcome"] = ["success" if episode.success else "failure" for episode in played]
     else:
         returns = np.array([episode.ret for episode in played])
         thirds = np.searchsorted(np.quantile(returns, [1 / 3, 2 / 3]), returns)
-        found["return"] = [RETURN_GROUPS[third] for third in thirds]
-    return found
+        labels["return"] = [RETURN_GROUPS[third] for third in thirds]
+    return labels
 
 
 def maps(spec: EnvironmentSpec, played: Sequence[Played], planes: Mapping[str, np.ndarray], labels: Labels) -> Chart:
@@ -100,7 +102,7 @@ def _order(value: str) -> tuple[int, float, str]:
         return 1, 0.0, value
 
 
-def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Told]) -> Chart:
+def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Separability]) -> Chart:
     """How well the contexts of a step tell each label, by step; of an episode that is over, the last context."""
     longest = int(np.percentile([len(episode.contexts) for episode in played], 95))
     steps = sorted({*np.linspace(0, longest - 1, min(longest, MOST_STEPS)).round().astype(int).tolist()})
@@ -131,7 +133,7 @@ def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Told]) 
 
 def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart | None:
     """Mean context by step, a line for each value of the first feature, a panel for each dimension."""
-    features = [each for each in spec.tasks.features if not isinstance(each, Crippled)]
+    features = [feature for feature in spec.tasks.features if not isinstance(feature, Crippled)]
     if not features:
         return None
     name = features[0].name
@@ -142,14 +144,14 @@ def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart | None:
     if len(values) > 6:  # as many lines as eyes can follow
         values = [values[at] for at in np.linspace(0, len(values) - 1, 6).round().astype(int)]
     for value in values:
-        own = [episode for episode in played if episode.task[name] == value]
+        episodes = [episode for episode in played if episode.task[name] == value]
         for step in range(0, longest, every):
-            running = [episode.contexts[step] for episode in own if len(episode.contexts) > step]
-            if len(running) < min(5, len(own)):
+            running = [episode.contexts[step] for episode in episodes if len(episode.contexts) > step]
+            if len(running) < min(5, len(episodes)):
                 break
             for dimension, mean in enumerate(np.mean(running, axis=0)[:MOST_DIMENSIONS]):
-                told = {"dimension": dimension + 1, "step": step, name: shown(value), "mean": round(float(mean), 4)}
-                rows.append({**told, "episodes": len(running)})
+                place = {"dimension": dimension + 1, "step": step, name: shown(value)}
+                rows.append({**place, "mean": round(float(mean), 4), "episodes": len(running)})
     colours = colours_of([shown(value) for value in values], ordered=True)
 
     def draw(dimension: int, axes: Axes) -> None:
@@ -165,10 +167,10 @@ def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart | None:
     return Chart("context_over_time", caption, panels, tuple(rows), width=240, height=150)
 
 
-def at_change(found: Mapping[str, Any]) -> Chart:
+def at_change(around: Mapping[str, Any]) -> Chart:
     """Distances and means of contexts, by steps since a change; see `contexts_around`."""
-    rows: list[Row] = [{"panel": "distance", **row} for row in found["rows"]]
-    rows += [{"panel": "mean", **row} for row in found["means"] if row["dimension"] <= MOST_DIMENSIONS]
+    rows: list[Row] = [{"panel": "distance", **row} for row in around["rows"]]
+    rows += [{"panel": "mean", **row} for row in around["means"] if row["dimension"] <= MOST_DIMENSIONS]
 
     def distance(axes: Axes) -> None:
         for dynamics, colour in colours_of(["old dynamics", "new dynamics"]).items():
@@ -191,7 +193,7 @@ def at_change(found: Mapping[str, Any]) -> Chart:
     panels = [Panel("Distance to the context of ...", distance)]
     panels += [Panel(f"context {dimension}, mean", partial(mean, dimension)) for dimension in dimensions]
     caption = (
-        f"Context at a change of the dynamics, {found['change']}: {found['reached']} of {found['episodes']} episodes "
+        f"Context at a change of the dynamics, {around['change']}: {around['reached']} of {around['episodes']} episodes "
         "still ran. First: distance to the context of the same step of the same start where the old dynamics stayed, "
         "and where the new ones were there all along (median, quartiles). Then the mean of each dimension, with and "
         "without the change."

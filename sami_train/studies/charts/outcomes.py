@@ -94,11 +94,11 @@ def skills(spec: EnvironmentSpec, played: Sequence[Played], name: str = "skills"
     """Probability of each skill by task, a panel for each skill."""
     cells: dict[str, list[Cell]] = {}
     for skill in _by_name(spec.skills):
-        own = []
+        shares = []
         for task_set, task, episodes in grouped(played):
             share = sum(episode.skill == skill.name for episode in episodes) / len(episodes)
-            own.append((task_set, task, {"value": share, "episodes": len(episodes), "above_floor": math.nan}))
-        cells[title_of(skill.name)] = own
+            shares.append((task_set, task, {"value": share, "episodes": len(episodes), "above_floor": math.nan}))
+        cells[title_of(skill.name)] = shares
     caption = (
         "Probability of each skill by task. An episode is named after the rarest skill that it needed: any lifting "
         "makes it pick & place; frames as above."
@@ -116,7 +116,7 @@ def grouped(played: Sequence[Played]) -> list[tuple[str, Task, list[Played]]]:
     groups: dict[tuple[str, str], list[Played]] = {}
     for episode in played:
         groups.setdefault((episode.task_set, label(episode.task)), []).append(episode)
-    return [(name, own[0].task, own) for (name, _), own in groups.items()]
+    return [(name, episodes[0].task, episodes) for (name, _), episodes in groups.items()]
 
 
 def _by_name(chosen: Sequence[Skill]) -> list[Skill]:

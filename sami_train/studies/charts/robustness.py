@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sami_train.evaluation.robustness import Point
+from sami_train.evaluation.robustness import RobustnessPoint
 from sami_train.studies.charts.chart import Chart, Panel, Row, rows_where
 from sami_train.studies.charts.style import FAINT, colours_of
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def robustness(points: Sequence[Point]) -> Chart:
+def robustness(points: Sequence[RobustnessPoint]) -> Chart:
     """Return a panel for each kind of gap, with 95 % intervals.
 
     Args:

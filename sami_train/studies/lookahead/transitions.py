@@ -50,9 +50,9 @@ def roll_out(
         on_round: called now and then with how many episodes are done since it was called last.
     """
     tasks = known_tasks(read_artifact(model).contract.training, spec)
-    each = [tasks[k % len(tasks)] for k in range(episodes)]
+    task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
     with playing(spec, lambda rows: exploring(model, spec, rows), episodes, on_round=on_round) as (play, policy):
-        _, lengths = play(each, seed)
+        _, lengths = play(task_of_episode, seed)
     stretches: list[Stretch] = []
     for (observed, acted, inferred), length in zip(policy.episodes()[:episodes], lengths, strict=True):
         before = np.concatenate([np.zeros_like(acted[:1]), acted[: length - 1]])

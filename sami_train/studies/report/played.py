@@ -63,8 +63,8 @@ def schedule(spec: EnvironmentSpec, episodes: int, seed: int) -> list[tuple[str,
     """
     tasks = [(name, spec.tasks.resolve(name)) for name in spec.tasks.sets]
     if spec.measure is SUCCESS:
-        return [(name, task) for name, own in tasks for task in own for _ in range(episodes)]
-    return [(name, own[turn]) for name, own in tasks for turn in sorted(in_turn(len(own), episodes, seed))]
+        return [(name, task) for name, of_set in tasks for task in of_set for _ in range(episodes)]
+    return [(name, of_set[turn]) for name, of_set in tasks for turn in sorted(in_turn(len(of_set), episodes, seed))]
 
 
 def play_episodes(
@@ -91,7 +91,7 @@ def play_episodes(
     firsts = range(0, len(scheduled), rows)
     played: list[Played] = []
     stage = (source, spec, scheduled, seed, rows)
-    with sharing(_Stage, stage, min(processes, len(firsts)), in_order=True) as run:
+    with sharing(_EpisodeWorker, stage, min(processes, len(firsts)), in_order=True) as run:
         for _, several in run(firsts):
             played += several
             if on_round is not None:
@@ -116,7 +116,7 @@ def _in_batch(
     return [Played(name, dict(task), "", False, float(ret), contexts) for (name, task), ret, (*_, contexts) in episodes]
 
 
-class _Stage:
+class _EpisodeWorker:
     """Environments and the policy that plays in them, of one process."""
 
     def __init__(
