@@ -155,7 +155,7 @@ def budget() -> list[Row]:
     return [
         Row("files of the trunk", len(reached), 177, 140),
         Row("lines of the trunk", lines_of(reached), 23_500, 19_000),
-        Row("lines of the product", lines_of(modules()), 47_700, 41_000),
+        Row("lines of the product", lines_of(modules()), 47_800, 41_000),
         Row("rooms on the first level", len(rooms()), 19, 19),
         Row("class names defined twice", len(classes_defined_twice()), 31, 3),
         Row("circles of imports", circles(), 5, 0),

@@ -193,8 +193,8 @@ def at_change(around: Mapping[str, Any]) -> Chart:
     panels = [Panel("Distance to the context of ...", distance)]
     panels += [Panel(f"context {dimension}, mean", partial(mean, dimension)) for dimension in dimensions]
     caption = (
-        f"Context at a change of the dynamics, {around['change']}: {around['reached']} of {around['episodes']} episodes "
-        "still ran. First: distance to the context of the same step of the same start where the old dynamics stayed, "
+        f"Context at a change of the dynamics, {around['change']}: {around['reached']} of {around['episodes']} "
+        "episodes still ran. First: distance to the context of the same step of the same start where the old dynamics stayed, "
         "and where the new ones were there all along (median, quartiles). Then the mean of each dimension, with and "
         "without the change."
     )
