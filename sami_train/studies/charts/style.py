@@ -78,7 +78,7 @@ def colours_of(values: Sequence[str], ordered: bool = False) -> dict[str, str]:
 
 def page_variables() -> dict[str, tuple[str, str, str]]:
     """Return the CSS variable of each colour that a page replaces, with its value on light and on dark ground."""
-    pairs = zip((*CATEGORIES, *shades(SHADES)), (*_DARK_CATEGORIES, *shades(SHADES, 0.3, 1.0)), strict=True)
+    pairs = zip((*CATEGORIES, *shades(SHADES)), (*_DARK_CATEGORIES, *shades(SHADES, 0.42, 1.0)), strict=True)
     variables = {light: (f"--chart-{number}", light, dark) for number, (light, dark) in enumerate(pairs)}
     return {INK: ("--ink", "", ""), FAINT: ("--faint", "", ""), LINE: ("--line", "", ""), **variables}
 
