@@ -195,7 +195,7 @@ def at_change(around: Mapping[str, Any]) -> Chart:
     caption = (
         f"Context at a change of the dynamics, {around['change']}: {around['reached']} of {around['episodes']} "
         "episodes still ran. First: distance to the context of the same step of the same start where the old dynamics "
-        "stayed, and where the new ones were there all along (median, quartiles). Then the mean of each dimension, with "
-        "and without the change."
+        "stayed, and where the new ones were there all along (median, quartiles). Then the mean of each dimension, "
+        "with and without the change."
     )
     return Chart("context_at_change", caption, tuple(panels), tuple(rows), width=240, height=170)
