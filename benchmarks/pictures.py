@@ -101,7 +101,6 @@ def screenshot(path: Path) -> None:
         _sami(["report", *REPORTED.split(), "--out", folder])
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={WINDOW}"]
         options += [
-            "--timeout=8000",  # charts are drawn as they come into sight, of which virtual time knows nothing
             f"--user-data-dir={folder}/profile",
             f"--screenshot={path.resolve()}",
         ]

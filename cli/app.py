@@ -32,14 +32,13 @@ from .commands import (
     train,
     verify,
     view,
-    watch,
 )
 from .commands import eval as evaluate
 from .commands.studies import adapt, compare, contrast, fit_gap, gather, probe, report, skills, sweep
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
-    **dict.fromkeys(("arch", "jinja2", "matplotlib", "scipy", "sklearn", "umap", "vl_convert"), "report"),
+    **dict.fromkeys(("arch", "jinja2", "matplotlib", "scipy", "sklearn", "umap"), "report"),
     "mujoco": "mujoco",
     "mink": "ik",
     "cryptography": "sign",
@@ -87,7 +86,7 @@ class Command(TyperCommand):
 
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"train": train.train, "sweep": sweep.sweep, "watch": watch.watch},
+    "Train": {"train": train.train, "sweep": sweep.sweep},
     "Judge": {
         "eval": evaluate.evaluate,
         "robustness": robustness.robustness,

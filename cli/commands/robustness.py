@@ -15,7 +15,7 @@ from ..model_file import MODEL_HELP, model_file
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sami_train.evaluation.robustness import Point
+    from sami_train.evaluation.robustness import RobustnessPoint
 
 
 def robustness(
@@ -106,9 +106,9 @@ def robustness(
             with unfinished(keep) as beside:
                 beside.write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
     if files is not None:
-        from sami_train.studies.compare.figures.robustness import draw_robustness
+        from sami_train.studies.charts.robustness import robustness as chart_of
 
-        draw_robustness(points, files[1])
+        chart_of(points).savefig(files[1])
     if json:
         print(json_module.dumps(document))
         return
@@ -120,12 +120,12 @@ def robustness(
 def _read(path: Path, json: bool) -> str:
     """Return what an earlier measurement found: a row for each kind of gap as Markdown has it, or its JSON."""
     from sami_runtime.documents import read_document
-    from sami_train.evaluation.robustness import Point
+    from sami_train.evaluation.robustness import RobustnessPoint
 
     document: dict[str, Any] = read_document(path / "robustness.json" if path.is_dir() else path, "measurements")
     if json:
         return json_module.dumps(document)
-    points = [Point.from_dict(each, document["env"]) for each in document["points"]]
+    points = [RobustnessPoint.from_dict(each, document["env"]) for each in document["points"]]
     sets = points[0].evaluation.sets
     heads = ["gap", "sizes", *(_title(points[0], name) for name in sets)]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
@@ -137,13 +137,13 @@ def _read(path: Path, json: bool) -> str:
     return "\n".join(lines)
 
 
-def _title(point: Point, task_set: str) -> str:
+def _title(point: RobustnessPoint, task_set: str) -> str:
     results, starts = point.evaluation.of(task_set), len(point.evaluation.starts(task_set))
     episodes = sum(result.episodes for result in results)
     return f"{task_set} ({episodes} episodes a point{f', {starts} starts' if starts else ''})"
 
 
-def _score(point: Point, task_set: str, digits: int | None = None) -> str:
+def _score(point: RobustnessPoint, task_set: str, digits: int | None = None) -> str:
     """Return a score with its interval, as `0.62 [0.55, 0.69]`."""
     measure = point.evaluation.measure
     value, interval = point.score(task_set)
@@ -154,7 +154,7 @@ def _score(point: Point, task_set: str, digits: int | None = None) -> str:
     return show(value) + (f" [{show(interval[0])}, {show(interval[1])}]" if interval else "")
 
 
-def _table(points: list[Point], task_sets: list[str]) -> Table:
+def _table(points: list[RobustnessPoint], task_sets: list[str]) -> Table:
     from rich.table import Table
 
     table = Table(title="95 % intervals over starts and what their gaps drew", title_justify="left")

@@ -100,19 +100,11 @@ def train(
     json: Annotated[
         bool, typer.Option("--json", help="With --dry-run: print it as JSON.", rich_help_panel=MACHINE)
     ] = False,
-    watch: Annotated[
-        bool,
-        typer.Option(
-            "--watch", help="Show curves by task; `sami watch RUN` does from elsewhere.", rich_help_panel=MACHINE
-        ),
-    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=MACHINE)] = False,
 ) -> None:
     """Train a policy. Ctrl-C stops at a safe place, and `--resume RUN` goes on from there."""
     if json and not dry_run:
         raise typer.BadParameter("--json goes with --dry-run")
-    if watch and quiet:
-        raise typer.BadParameter("--watch shows curves and --quiet nothing; leave one out")
     if dry_run and resume is not None:
         raise typer.BadParameter(f"--dry-run is for a new run; what {resume} was told is in its config.json")
     from sami_runtime.errors import SamiError
@@ -152,14 +144,14 @@ def train(
         folder = out or Path("runs") / f"{environment(env).short_name}-{method}-{seed}"
         from sami_train.runs.train import start
 
-        agent = start(resolved.config, folder, show=not quiet, curves=watch)
+        agent = start(resolved.config, folder, show=not quiet)
     else:
         if init is not None or recordings is not None:
             raise SamiError("--resume goes on with a run that has begun; leave out --init and --recordings.")
         folder = resume
         from sami_train.runs.train import resume as go_on
 
-        agent = go_on(folder, steps=steps, show=not quiet, curves=watch)
+        agent = go_on(folder, steps=steps, show=not quiet)
     named = by_name(agent.config.env)
     if agent.finished:
         measure = environment(agent.config.env).measure

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import multiprocessing as mp
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from sami_runtime.gap.profile import GapProfile
-from sami_train.cores import one_thread
 from sami_train.envs.gapped_env import GappedEnv
 from sami_train.envs.make import make
 from sami_train.envs.skills import episode_skill
@@ -21,6 +19,7 @@ from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.kept import KeptResults
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
 from sami_train.evaluation.play import SEED, Gaps, side_by_side
+from sami_train.evaluation.processes import sharing
 from sami_train.evaluation.results import OnTask, TaskResult
 
 Job = tuple[int, int]
@@ -53,31 +52,20 @@ def evaluate_tasks(
     """
     tasks = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
     jobs = [(gap, task) for gap in range(len(gaps)) for task in range(len(tasks))]
-    found = {job: done[0] for job in jobs if (done := kept.found(gaps[job[0]], *tasks[job[1]])) is not None}
-    jobs = [job for job in jobs if job not in found]
+    results = {job: done[0] for job in jobs if (done := kept.found(gaps[job[0]], *tasks[job[1]])) is not None}
+    jobs = [job for job in jobs if job not in results]
     if on_task is not None:
-        for result in found.values():
+        for result in results.values():
             on_task(result)
-
-    def gather(arriving: Iterable[tuple[Job, TaskResult]]) -> list[tuple[TaskResult, ...]]:
-        for job, result in arriving:
-            found[job] = result
-            kept.add([result], gaps[job[0]], *tasks[job[1]])
-            if on_task is not None:
-                on_task(result)
-        return [tuple(found[gap, task] for task in range(len(tasks))) for gap in range(len(gaps))]
-
-    if not jobs:
-        return gather([])
-    if processes <= 1:
-        worker = _Worker(source, spec, tasks, gaps, episodes)
-        try:
-            return gather((job, worker.run(job)) for job in jobs)
-        finally:
-            worker.close()
-    arguments = (source, spec, tasks, gaps, episodes)
-    with one_thread(), mp.get_context("spawn").Pool(min(processes, len(jobs)), _begin_process, arguments) as pool:
-        return gather(pool.imap_unordered(_run_job, jobs))
+    if jobs:
+        arguments = (source, spec, tasks, gaps, episodes)
+        with sharing(_Worker, arguments, min(processes, len(jobs))) as run:
+            for job, result in run(jobs):
+                results[job] = result
+                kept.add([result], gaps[job[0]], *tasks[job[1]])
+                if on_task is not None:
+                    on_task(result)
+    return [tuple(results[gap, task] for task in range(len(tasks))) for gap in range(len(gaps))]
 
 
 def measure_tasks(
@@ -85,12 +73,9 @@ def measure_tasks(
 ) -> Iterator[TaskResult]:
     """Yield what comes of some tasks, each of a set and behind a gap of its own: as in `evaluate_tasks`, to the bit."""
     gaps, tasks = [gap for gap, *_ in wanted], [(task_set, task) for _, task_set, task in wanted]
-    worker = _Worker(source, spec, tasks, gaps, episodes)
-    try:
-        for number in range(len(wanted)):
-            yield worker.run((number, number))
-    finally:
-        worker.close()
+    with sharing(_Worker, (source, spec, tasks, gaps, episodes), 1) as run:
+        for _, result in run([(number, number) for number in range(len(wanted))]):
+            yield result
 
 
 class _Worker:
@@ -148,23 +133,3 @@ def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence
         ret=float(np.mean([episode.ret for episode in episodes])),
         successes=tuple(episode.success for episode in episodes),
     )
-
-
-_arguments: tuple[Source, EnvironmentSpec, Tasks, Gaps, int]
-_worker: _Worker | None = None
-"""Of this process, where it is a pool's."""
-
-
-def _begin_process(*arguments: object) -> None:
-    """Tell a process of a pool what it will work on."""
-    global _arguments, _worker
-    _arguments, _worker = arguments, None  # type: ignore[assignment] # a pool's initializer is not typed
-
-
-def _run_job(job: Job) -> tuple[Job, TaskResult]:
-    """Do a pool's job."""
-    global _worker
-    if _worker is None:
-        # Not in the pool's initializer: an error there respawns workers for ever, here it reaches the caller.
-        _worker = _Worker(*_arguments)
-    return job, _worker.run(job)

@@ -33,6 +33,8 @@ def tell_ages(policy: Policy, envs: Sequence[gym.Env], gap: GapProfile | None) -
     The first is what stamps say; the second stands in no stamp. A robot's would have been measured: it is told as the
     gap has it, of a range the middle.
     """
+    if isinstance(policy, RecordedPolicy):
+        policy = policy.policy
     if not isinstance(policy, SessionPolicy):
         return
     if gap is None:
@@ -41,7 +43,7 @@ def tell_ages(policy: Policy, envs: Sequence[gym.Env], gap: GapProfile | None) -
     running: list[Gap] = [env.get_wrapper_attr("gap") for env in envs]
     span, period = gap.action_latency_s, running[0].period
     delay = sum(span) / 2 / period if isinstance(span, tuple) else float(whole_periods(span / period))
-    policy.ages = lambda: np.array([[each.late[name] + delay for name in policy.names] for each in running])
+    policy.ages = lambda: np.array([[gap_of_row.late[name] + delay for name in policy.names] for gap_of_row in running])
 
 
 class SessionPolicy:
@@ -98,3 +100,55 @@ class SessionPolicy:
         session.step(seen, np.where(old[:, None], 0.0, ages))
         session.restore(session.state.with_rows(old, before))
         return session.last[:2]
+
+
+class RecordedPolicy:
+    """A policy whose observations, actions and contexts are recorded, round by round.
+
+    Args:
+        policy: what acts.
+        explore: replaces its actions (n, A); None leaves them.
+    """
+
+    def __init__(self, policy: Policy, explore: Callable[[np.ndarray], np.ndarray] | None = None) -> None:
+        self.policy, self.explore = policy, explore
+        self.rounds: list[list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = []
+        """Observations (n, D), actions (n, A) and contexts (n, C) of each step of each round."""
+
+    @property
+    def previous_action(self) -> np.ndarray:
+        """As `Policy`'s."""
+        return self.policy.previous_action
+
+    @previous_action.setter
+    def previous_action(self, action: np.ndarray) -> None:
+        self.policy.previous_action = action
+
+    @property
+    def state(self) -> tuple[np.ndarray, ...]:
+        """As `Policy`'s."""
+        return self.policy.state
+
+    def reset(self, tasks: Sequence[Task] = ()) -> None:
+        """Begin new episodes in all rows, and a new round."""
+        self.policy.reset(tasks)
+        self.rounds.append([])
+
+    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """As the policy's, with what explores."""
+        action, context = self.policy.step(observation, noise)
+        if self.explore is not None:
+            action = self.explore(action)
+        self.rounds[-1].append((np.array(observation), np.array(action), np.array(context)))
+        return action, context
+
+    def episodes(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Return observations (T, D), actions (T, A) and contexts (T, C) of each row of each round.
+
+        The steps after an episode's end are included, as rows of a round are stepped until the last one ends.
+        """
+        episodes = []
+        for steps in self.rounds:
+            observations, actions, contexts = (np.stack(part, axis=1) for part in zip(*steps, strict=True))
+            episodes += list(zip(observations, actions, contexts, strict=True))
+        return episodes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing as mp
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
@@ -11,13 +10,13 @@ import gymnasium as gym
 import numpy as np
 
 from sami_runtime.gap.profile import GapProfile
-from sami_train.cores import one_thread
 from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.rollout import Policy, Rollout, beginning
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
+from sami_train.evaluation.processes import sharing
 
 SEED = 1_000_003
 """Starts of evaluation episodes; no training run uses it unless asked to."""
@@ -124,41 +123,34 @@ def playing_in_processes(
         gap: to reality.
     """
     rows = side_by_side(episodes)
-    arguments, most = (source, spec, gap, rows), -(-episodes // rows)
-    with one_thread(), mp.get_context("spawn").Pool(min(processes, most), _begin_process, arguments) as pool:
+    with sharing(_RoundWorker, (source, spec, gap, rows), min(processes, -(-episodes // rows)), in_order=True) as run:
 
         def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
             jobs = [(list(tasks), seed, first) for first in range(0, len(tasks), rows)]
-            played = [episode for found in pool.imap(_run_round, jobs) for episode in found][: len(tasks)]
+            played = [episode for _, several in run(jobs) for episode in several][: len(tasks)]
             return np.array([ret for ret, _ in played]), np.array([length for _, length in played])
 
         yield play
 
 
-_arguments: tuple[Source, EnvironmentSpec, GapProfile | None, int]
-_stage: tuple[list[gym.Env], Policy] | None = None
-"""Of this process, where it is a pool's: its environments and its policy."""
+class _RoundWorker:
+    """A process's environments and its policy."""
 
+    def __init__(self, source: Source, spec: EnvironmentSpec, gap: GapProfile | None, rows: int) -> None:
+        self.envs = [make(spec, gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
+        self.policy = policy_of(source, spec, rows)
+        tell_ages(self.policy, self.envs, gap)
 
-def _begin_process(*arguments: object) -> None:
-    """Tell a process of a pool what it will work on."""
-    global _arguments, _stage
-    _arguments, _stage = arguments, None  # type: ignore[assignment] # a pool's initializer is not typed
+    def close(self) -> None:
+        """Give the simulators back."""
+        for env in self.envs:
+            env.close()
 
-
-def _run_round(job: tuple[Sequence[Task], int, int]) -> list[tuple[float, int]]:
-    """Play one round, and return the return and the length of each episode."""
-    global _stage
-    source, spec, gap, rows = _arguments
-    if _stage is None:
-        # Not in the pool's initializer: an error there respawns workers for ever, here it reaches the caller.
-        envs = [make(spec, gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
-        _stage = envs, policy_of(source, spec, rows)
-        tell_ages(_stage[1], envs, gap)
-    envs, policy = _stage
-    tasks, seed, first = job
-    played = Rollout(envs, policy, seed, tasks=tasks).round(range(first, first + rows))
-    return [(episode.ret, len(episode)) for episode in played]
+    def run(self, job: tuple[Sequence[Task], int, int]) -> list[tuple[float, int]]:
+        """Play one round, and return the return and the length of each episode."""
+        tasks, seed, first = job
+        played = Rollout(self.envs, self.policy, seed, tasks=tasks).round(range(first, first + len(self.envs)))
+        return [(episode.ret, len(episode)) for episode in played]
 
 
 def _round(batch: Batch, policy: Policy, tasks: Sequence[Task], seeds: Sequence[int]) -> np.ndarray:

@@ -73,7 +73,7 @@ KINDS = (
 
 
 @dataclass(frozen=True)
-class Point:
+class RobustnessPoint:
     """A policy behind one gap."""
 
     kind: str
@@ -102,7 +102,7 @@ class Point:
         return facts | {"tasks": self.evaluation.to_dict()["tasks"]}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], env: str) -> Point:
+    def from_dict(cls, values: Mapping[str, Any], env: str) -> RobustnessPoint:
         """Back from `to_dict`, also from files of before starts were kept: their scores have no interval.
 
         Raises:
@@ -170,7 +170,7 @@ def sweep(
     cores: int = 1,
     on_task: OnTask | None = None,
     keep: Path | None = None,
-) -> list[Point]:
+) -> list[RobustnessPoint]:
     """Measure a policy in the world as it is, then behind each severity of some kinds of gap.
 
     Args:
@@ -187,9 +187,9 @@ def sweep(
     points = _points(spec, chosen)
     clean, *behind = evaluate_gaps(source, env, task_sets, gaps_of(spec, chosen), episodes, cores, on_task, keep)
     return [
-        Point("", 0.0, "", {}, clean),
+        RobustnessPoint("", 0.0, "", {}, clean),
         *(
-            Point(kind.name, severity, unit, profile.to_dict(), found)
+            RobustnessPoint(kind.name, severity, unit, profile.to_dict(), found)
             for (kind, severity, unit, profile), found in zip(points, behind, strict=True)
         ),
     ]

@@ -9,32 +9,12 @@ import numpy as np
 
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.evaluation.model_policy import SessionPolicy
+from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
 from sami_train.evaluation.play import OnRound, playing
 from sami_train.export.known import Behind
 
 Contexts = Sequence[np.ndarray]
 """One task's episodes, each (T, C)."""
-
-
-class KeptContexts(SessionPolicy):
-    """A model file that keeps its contexts, by round."""
-
-    def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
-        super().__init__(path, spec, rows)
-        self.rounds: list[list[np.ndarray]] = []
-        """The contexts (n, C) of every step of every round so far."""
-
-    def reset(self, tasks: Sequence[Task] = ()) -> None:
-        """Begin new episodes in all rows."""
-        super().reset(tasks)
-        self.rounds.append([])
-
-    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """As `SessionPolicy.step`."""
-        action, context = super().step(observation, noise)
-        self.rounds[-1].append(context)
-        return action, context
 
 
 def collect_contexts(
@@ -58,18 +38,17 @@ def collect_contexts(
         on_round: called now and then with how many episodes are done since it was called last.
         behind: what lies between the file and its environment; nothing if left out.
     """
-    each = [task for task in tasks for _ in range(episodes)]
+    task_of_episode = [task for task in tasks for _ in range(episodes)]
     gap, spared = behind or Behind()
     stage = playing(
         spec,
-        lambda rows: KeptContexts(model, spec, rows),
-        len(each),
+        lambda rows: RecordedPolicy(SessionPolicy(model, spec, rows)),
+        len(task_of_episode),
         gap=gap,
         on_round=on_round,
         spared=spared,
     )
     with stage as (play, policy):
-        _, lengths = play(each, seed)
-    rows = [row for contexts in policy.rounds for row in np.stack(contexts, axis=1)]
-    whole = [row[:length] for row, length in zip(rows, lengths, strict=False)]
-    return [whole[first : first + episodes] for first in range(0, len(each), episodes)]
+        _, lengths = play(task_of_episode, seed)
+    whole = [contexts[:length] for (*_, contexts), length in zip(policy.episodes(), lengths, strict=False)]
+    return [whole[first : first + episodes] for first in range(0, len(task_of_episode), episodes)]

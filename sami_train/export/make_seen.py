@@ -21,7 +21,7 @@ from sami_runtime.signals import Signal
 from sami_train.envs.make import make, make_adapter
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.evaluation.model_policy import SessionPolicy
+from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
 from sami_train.evaluation.play import OnRound, playing
 from sami_train.export.known import known_gap, known_tasks
 
@@ -39,30 +39,17 @@ TRIES = 10
 """Starts that are tried for each that is wanted: at some the episode is over before the moves are."""
 
 
-class Watched(SessionPolicy):
-    """A model file that keeps what it saw and did, round by round; every second row acts at random half of the time."""
+def exploring(model: Path, spec: EnvironmentSpec, rows: int) -> RecordedPolicy:
+    """Return a model file of which every second row acts at random half of the time, and which is recorded."""
+    low, high = _bounds(spec.action)
+    rng = np.random.default_rng(SEED)
 
-    def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
-        super().__init__(path, spec, rows)
-        self.rounds: list[list[tuple[np.ndarray, np.ndarray]]] = []
-        """Observations (n, D) and actions (n, A) of every step of every round so far."""
-        self._low, self._high = _bounds(spec.action)
-        self._rng = np.random.default_rng(SEED)
-
-    def reset(self, tasks: Sequence[Task] = ()) -> None:
-        """Begin new episodes in all rows."""
-        super().reset(tasks)
-        self.rounds.append([])
-
-    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """As `SessionPolicy.step`, and in every second row random half of the time."""
-        action, context = super().step(observation, noise)
-        chance = self._rng.random(len(action)) < 0.5
+    def explore(action: np.ndarray) -> np.ndarray:
+        chance = rng.random(len(action)) < 0.5
         chance[::2] = False
-        action = np.where(chance[:, None], self._rng.uniform(self._low, self._high, action.shape), action)
-        action = action.astype(np.float32)
-        self.rounds[-1].append((observation.copy(), action))
-        return action, context
+        return np.where(chance[:, None], rng.uniform(low, high, action.shape), action).astype(np.float32)
+
+    return RecordedPolicy(SessionPolicy(model, spec, rows), explore)
 
 
 def measure_seen(
@@ -88,28 +75,23 @@ def measure_seen(
     """
     training = read_artifact(model).contract.training
     tasks, behind = known_tasks(training, spec), known_gap(training)
-    each = [tasks[k % len(tasks)] for k in range(episodes)]
+    task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
     stage = playing(
         spec,
-        lambda rows: Watched(model, spec, rows),
+        lambda rows: exploring(model, spec, rows),
         episodes,
         gap=behind.gap,
         on_round=on_round,
         spared=behind.spared,
     )
     with stage as (play, policy):
-        _, lengths = play(each, seed)
-    rows = [
-        (seen[:, row], done[:, row])
-        for steps in policy.rounds
-        for seen, done in [[np.stack(part) for part in zip(*steps, strict=True)]]
-        for row in range(seen.shape[1])
-    ][:episodes]
-    observations = [seen[:length] for (seen, _), length in zip(rows, lengths, strict=True)]
+        _, lengths = play(task_of_episode, seed)
+    recorded = list(zip(policy.episodes()[:episodes], lengths, strict=True))
+    observations = [observed[:length] for (observed, *_), length in recorded]
     flat = np.concatenate(observations)
-    actions = np.concatenate([done[:length] for (_, done), length in zip(rows, lengths, strict=True)])
+    actions = np.concatenate([acted[:length] for (_, acted, _), length in recorded])
     values = {**spec.layout.by_name(flat), spec.action.name: actions}
-    first = spec.layout.by_name(np.stack([seen[0] for seen in observations]))
+    first = spec.layout.by_name(np.stack([observed[0] for observed in observations]))
     return Seen(
         measured=(
             f"the file drove {episodes} episodes in the {len(tasks)} training tasks in turn, in every second one with "

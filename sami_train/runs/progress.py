@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from pathlib import Path
 from types import TracebackType
 
 from rich.console import Group
@@ -16,25 +15,21 @@ from rich.text import Text
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
 from sami_train.episodes.task_record import TaskRecord
-from sami_train.runs.watching import Curves, WatchedRun
 
 RATE_WINDOW = 30.0
 """Seconds that the shown speed is averaged over."""
-DRAWN_S = 1.0
-"""Shortest time between two drawings of curves [s]."""
 
 
 class Progress:
-    """A live display on a terminal, or a screen of curves; on anything else a line every half minute.
+    """A live display on a terminal; on anything else a line every half minute.
 
     Args:
         config: the run.
         done: environment steps done before.
         show: False shows nothing.
-        curves: of which run folder, while it is trained, curves are shown; None shows none.
     """
 
-    def __init__(self, config: TrainConfig, done: int, show: bool = True, curves: Path | None = None) -> None:
+    def __init__(self, config: TrainConfig, done: int, show: bool = True) -> None:
         self._total, self._show, self._measure = config.steps, show, environment(config.env).measure
         self._bar = Bar(
             TextColumn(f"[bold]{config.env} {config.method}[/] seed {config.seed}"),
@@ -44,10 +39,7 @@ class Progress:
             TimeElapsedColumn(),
         )
         self._task = self._bar.add_task("train", total=config.steps, completed=done)
-        self._curves = None if curves is None else WatchedRun(curves)
-        screen = self._curves is not None
-        self._live = Live(self._bar, refresh_per_second=2, screen=screen, auto_refresh=not screen)
-        self._drawn = -DRAWN_S
+        self._live = Live(self._bar, refresh_per_second=2)
         self._history: deque[tuple[float, int, int]] = deque()
         self._last_line = time.monotonic()
 
@@ -59,11 +51,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shown = self._live.is_started
         self._live.stop()
-        if shown and self._curves is not None:
-            self._curves.read()
-            self._live.console.print(Curves([self._curves]))
 
     def update(self, steps: int, updates: int, record: TaskRecord, contrast: str = "") -> None:
         """Show where the run is.
@@ -93,12 +81,7 @@ class Progress:
         )
         by_task = record.by_task(measure).items()
         tasks = "   ".join(f"{name} {measure.show(value, coarse=True)}" for name, value in by_task)
-        if self._live.is_started and self._curves is not None:
-            if now - self._drawn >= DRAWN_S:
-                self._drawn = now
-                self._curves.read()
-                self._live.update(Curves([self._curves], f"{steps:,} steps; {line}"), refresh=True)
-        elif self._live.is_started:
+        if self._live.is_started:
             self._bar.update(self._task, completed=min(steps, self._total))
             self._live.update(Group(self._bar, Text(line), Text(tasks, style="dim")))
         elif now - self._last_line > RATE_WINDOW:

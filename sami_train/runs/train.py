@@ -72,9 +72,7 @@ class _Keeper(BaseCallback):
         self.logger.record("time/seconds", self.seconds)
 
 
-def start(
-    config: TrainConfig, out: Path, *, show: bool = True, command: list[str] | None = None, curves: bool = False
-) -> ContextSAC:
+def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[str] | None = None) -> ContextSAC:
     """Train in a new run folder.
 
     Args:
@@ -82,7 +80,6 @@ def start(
         out: the folder; must not hold anything yet.
         show: whether to draw the progress display.
         command: what to note as the command that repeats the run; this process's own if left out.
-        curves: whether the display has curves by task.
 
     Returns:
         The agent, trained to the end or as far as the user let it.
@@ -101,10 +98,10 @@ def start(
     run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
     run.update(**facts_of(config, recorded))
     with run.locked():
-        return _run(run, config, agent, show, curves)
+        return _run(run, config, agent, show)
 
 
-def resume(out: Path, *, steps: int | None = None, show: bool = True, curves: bool = False) -> ContextSAC:
+def resume(out: Path, *, steps: int | None = None, show: bool = True) -> ContextSAC:
     """Go on with a run from its newest checkpoint; buffer, optimisers and random states come back.
 
     Args:
@@ -112,7 +109,6 @@ def resume(out: Path, *, steps: int | None = None, show: bool = True, curves: bo
         steps: how long the run is from now on; as long as it was, if left out. Learning rates fall as in a run of that
             length from the beginning.
         show: whether to draw the progress display.
-        curves: as in `start`.
 
     Raises:
         RunError: there is no such run, it has done these steps, has no checkpoint, or is in use.
@@ -143,7 +139,7 @@ def resume(out: Path, *, steps: int | None = None, show: bool = True, curves: bo
             run.update(extended=[*run.facts().get("extended", ()), longer])
         run.update(state="running")
         run.evaluation.unlink(missing_ok=True)  # it measured an agent that is about to change
-        return _run(run, config, agent, show, curves)
+        return _run(run, config, agent, show)
 
 
 def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig) -> ContextSAC:
@@ -213,14 +209,14 @@ def prepare_torch(config: TrainConfig) -> None:
     torch.set_float32_matmul_precision("high")
 
 
-def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool, curves: bool) -> ContextSAC:
+def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> ContextSAC:
     writers: list[KVWriter] = [
         MetricsFile(run.metrics, agent.logged_at),
         Dashboard(run.path),
     ]
     agent.set_logger(Logger(str(run.path), writers))
     try:
-        with Progress(config, agent.num_timesteps, show, run.path if curves else None) as progress:
+        with Progress(config, agent.num_timesteps, show) as progress:
             keeper = _Keeper(run, config, progress, float(run.facts().get("seconds", 0.0)))
             with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
                 remaining = config.steps - agent.num_timesteps

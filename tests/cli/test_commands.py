@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PANELS = {
-    "Train": ["train", "sweep", "watch"],
+    "Train": ["train", "sweep"],
     "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt", "report", "skills"],
     "Model file": ["export", "atlas", "probe", "describe", "inspect", "verify", "sign", "models"],
     "Robot": ["run", "new-adapter", "check-adapter", "replay", "convert", "view", "fit-gap", "bench", "doctor"],

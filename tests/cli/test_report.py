@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("vl_convert")
+pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
 pytest.importorskip("umap")
 

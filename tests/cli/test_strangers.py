@@ -75,7 +75,6 @@ KEPT = ("--out", "out", "--force")
 ASKING = {
     "train": [("--init", "model.onnx", "-q"), ("--init", WEIGHTS_FILE, "-q"), ("--resume", "run", "-q")],
     "sweep": [("--resume", "sweep", "--dry-run")],
-    "watch": [("run", "--once")],
     "eval": [("--model", "model.onnx", "--episodes", 1), ("--run", "run")],
     "robustness": [("model.onnx", "--episodes", 1), ("--read", "points.json")],
     "compare": [("run",), ("study",)],

@@ -11,7 +11,6 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from sami_runtime.adapters import Executed, Observation
 from sami_runtime.errors import SamiError
@@ -32,8 +31,7 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.runs import train
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.record import RunRecord
-from sami_train.runs.watching import Curves, WatchedRun
-from sami_train.studies.sweep.cell import Outcome, status
+from sami_train.studies.sweep.cell import CellOutcome, status
 from sami_train.studies.sweep.study import read_study, write_study
 from sami_train.studies.sweep.sweep import Sweep
 from tests.making.killed import EXAMPLES, TINY
@@ -126,12 +124,6 @@ def _run(folder):
         [evaluation.summary(name) for name in evaluation.sets]
 
 
-def _watched(folder):
-    watched = WatchedRun(folder)
-    Console(file=io.StringIO(), width=80).print(Curves([watched]))
-    watched.line()
-
-
 def _checkpoint(folder):
     run = RunFolder.open(folder)
     with contextlib.redirect_stderr(io.StringIO()):
@@ -156,9 +148,9 @@ def _of_run(name):
 
 
 KINDS = {
-    "config.json": (_of_run("config.json"), (_run, _watched)),
-    "run.json": (_of_run("run.json"), (_run, _watched)),
-    "metrics.jsonl": (_of_run("metrics.jsonl"), (_run, _watched, lambda run: status(run, TINY["env"], 4))),
+    "config.json": (_of_run("config.json"), (_run,)),
+    "run.json": (_of_run("run.json"), (_run,)),
+    "metrics.jsonl": (_of_run("metrics.jsonl"), (_run, lambda run: status(run, TINY["env"], 4))),
     "evaluation.json": (_of_run("evaluation.json"), (_run, lambda run: status(run, TINY["env"], 4))),
     "agent.zip": (_of_run("checkpoints/800/agent.zip"), (_checkpoint,)),
     "buffer.npz": (_of_run("checkpoints/800/buffer.npz"), (_checkpoint,)),
@@ -167,7 +159,7 @@ KINDS = {
         (lambda run: read_weights(run / "checkpoints/800/weights.safetensors"),),
     ),
     "sweep.json": (lambda: (base()[0] / "sweep", "sweep.json"), (Sweep.open,)),
-    "outcome.json": (lambda: (base()[0], "outcome.json"), (Outcome.read,)),
+    "outcome.json": (lambda: (base()[0], "outcome.json"), (CellOutcome.read,)),
     "runs.jsonl": (lambda: (base()[0], "runs.jsonl"), (lambda folder: read_study(folder / "runs.jsonl"),)),
     "kept results": (lambda: (base()[0], next(base()[0].glob(f"*{ENDING}")).name), (_kept,)),
     "gap": (lambda: (EXAMPLE, "gap.toml"), (lambda folder: GapProfile.load(folder / "gap.toml"),)),

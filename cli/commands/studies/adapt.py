@@ -45,7 +45,7 @@ def adapt(
     from sami_runtime.files import unfinished
     from sami_runtime.model.artifact import read_artifact
     from sami_train.studies.contexts.adaptation import SEED, adaptation
-    from sami_train.studies.contexts.change import Change
+    from sami_train.studies.contexts.change import DynamicsChange
 
     from ...model_and_env import model_and_environment
     from ...out_folder import findings
@@ -53,7 +53,7 @@ def adapt(
     seed = SEED if seed is None else seed
     model, spec = model_and_environment(model, env)
     spec.require_changes()
-    changes = [Change.parse(text, spec.tasks, spec.episode_steps) for text in change]
+    changes = [DynamicsChange.parse(text, spec.tasks, spec.episode_steps) for text in change]
     files = findings(out, "adaptation", force)
     weights = read_artifact(model).contract.weights_sha256
     found: list[Adaptation] = []
@@ -71,7 +71,7 @@ def adapt(
         "changes": [each.to_dict() for each in found],
     }
     if files is not None:
-        from sami_train.studies.compare.figures.adaptation import draw
+        from sami_train.studies.charts.adaptation import draw
 
         with unfinished(files[0]) as beside:
             beside.write_text(json_module.dumps(document) + "\n", encoding="utf-8")

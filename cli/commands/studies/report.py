@@ -74,9 +74,9 @@ def report(
         results=tuple(results or ()),
     )
     if change is not None:
-        from sami_train.studies.contexts.change import Change
+        from sami_train.studies.contexts.change import DynamicsChange
 
-        Change.parse(change, spec.tasks, spec.episode_steps)  # refused now rather than after minutes
+        DynamicsChange.parse(change, spec.tasks, spec.episode_steps)  # refused now rather than after minutes
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=json or not console.is_terminal, transient=True) as bar:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sami_train.envs.measure import Measure
     from sami_train.studies.sweep.engine import Engine
     from sami_train.studies.sweep.grid import Grid
-    from sami_train.studies.sweep.sweep import Row, Sweep
+    from sami_train.studies.sweep.sweep import CellRow, Sweep
 
 OF_THE_GRID = ("out", "env", "method", "preset", "seed", "steps", "device", "override", "deterministic", "episodes")
 WIDTH = 160
@@ -64,7 +64,6 @@ def sweep(
     ray: RayOption = "",
     ray_set: RaySetting = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and where they stand; run none.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show the curve of each cell, as `sami watch`.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON only, at the end.")] = False,
 ) -> None:
     """Train and evaluate every combination of some values. Ctrl-C stops at checkpoints; the same command goes on."""
@@ -97,11 +96,11 @@ def sweep(
         if slurm or ray:
             this.told |= told
         engine = _engine(this, jobs, slurm, ray, seeds_per_device)
-        with _Display(this, engine.jobs, live, watch) as display:
+        with _Display(this, engine.jobs, live) as display:
             ended = this.run(engine, display.update)
     if json:
         print(json_module.dumps(_summary(this), indent=2))
-    elif dry_run or watch or not live.is_terminal:
+    elif dry_run or not live.is_terminal:
         live.print(_table(this))
     if dry_run:
         if not json:
@@ -170,11 +169,11 @@ def _grid(options: dict[str, str | None], overrides: list[str], deterministic: b
 class _Display:
     """A live table on a terminal; on anything else a line whenever a cell changes its state."""
 
-    def __init__(self, sweep: Sweep, jobs: int, console: Console, curves: bool) -> None:
+    def __init__(self, sweep: Sweep, jobs: int, console: Console) -> None:
         from rich.live import Live
 
-        self.sweep, self.jobs, self.console, self.curves = sweep, jobs, console, curves
-        self._live = Live(console=console, auto_refresh=False, screen=curves)
+        self.sweep, self.jobs, self.console = sweep, jobs, console
+        self._live = Live(console=console, auto_refresh=False)
         self._shown: dict[str, str] = {}
 
     def __enter__(self) -> _Display:
@@ -187,15 +186,8 @@ class _Display:
 
     def update(self) -> None:
         """Show the rows as they are now."""
-        if self._live.is_started and self.curves:
-            from sami_train.runs.watching import Curves, watched
-
-            if any(self.sweep.path.glob("*/run.json")):
-                note = ", ".join(f"{self.sweep.count(state)} {state}" for state in STATES if self.sweep.count(state))
-                self._live.update(Curves(watched([self.sweep.path]), f"cells: {note}"), refresh=True)
-        elif self._live.is_started:
-            self._live.update(_table(self.sweep, self.jobs, self.console.height), refresh=True)
         if self._live.is_started:
+            self._live.update(_table(self.sweep, self.jobs, self.console.height), refresh=True)
             return
         for row in self.sweep.rows:
             if self._shown.get(row.cell.name, "waiting") != row.state:
@@ -242,13 +234,13 @@ def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
     return Group(Text(f"{sweep.path}: {', '.join(counts + each + about)}"), *notes, table)
 
 
-def _measure(row: Row) -> Measure:
+def _measure(row: CellRow) -> Measure:
     from sami_train.envs.catalog import environment
 
     return environment(row.cell.config.env).measure
 
 
-def _shown(row: Row) -> Callable[[float], str]:
+def _shown(row: CellRow) -> Callable[[float], str]:
     return functools.partial(_measure(row).show, coarse=True)
 
 
@@ -262,7 +254,7 @@ def _duration(seconds: float) -> str:
 
 
 def _summary(sweep: Sweep) -> dict[str, Any]:
-    def cell(row: Row) -> dict[str, Any]:
+    def cell(row: CellRow) -> dict[str, Any]:
         return {
             "name": row.cell.name,
             "folder": str(sweep.folder(row.cell)),

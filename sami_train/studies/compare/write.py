@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from sami_train.files import unfinished
 from sami_train.studies.compare.comparison import Comparison
 from sami_train.studies.compare.evaluated import ComparisonError
-from sami_train.studies.compare.figures.plots import PLOTS, Plot, draw
+from sami_train.studies.compare.plots import PLOTS, Plot, draw
 from sami_train.studies.compare.tables import Table, number, tables
 
 

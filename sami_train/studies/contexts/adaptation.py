@@ -21,8 +21,8 @@ from sami_runtime.session.telemetry import Phase, Reading, Telemetry
 from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import side_by_side
-from sami_train.studies.contexts.change import Change, ChangeError
-from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, Run, Variant
+from sami_train.studies.contexts.change import ChangeError, DynamicsChange
+from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, Variant
 
 SEED = 3_000_017
 """Start of the first episode; neither training, evaluation nor an atlas uses it."""
@@ -60,7 +60,7 @@ class Delay(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class VariantRow:
     """What came of one variant, over the episodes that were not over before the change."""
 
     variant: Variant
@@ -90,13 +90,13 @@ class Row:
 class Adaptation:
     """What came of one change."""
 
-    change: Change
+    change: DynamicsChange
     episodes: int
     reached: int
     """Episodes that were not over before the change: those that the rows are about."""
-    rows: tuple[Row, ...]
+    rows: tuple[VariantRow, ...]
 
-    def of(self, variant: Variant) -> Row:
+    def of(self, variant: Variant) -> VariantRow:
         """Return the row of a variant."""
         return next(row for row in self.rows if row.variant is variant)
 
@@ -118,7 +118,7 @@ class Adaptation:
 def adaptation(
     model: Path,
     spec: EnvironmentSpec,
-    change: Change,
+    change: DynamicsChange,
     episodes: int = 100,
     seed: int = SEED,
     on_round: Callable[[int], None] | None = None,
@@ -139,8 +139,8 @@ def adaptation(
     rows = side_by_side(episodes)
     runner = ChangedEpisodes(model, spec, rows)
     along = change.along
-    runs: dict[Variant, list[Run]] = {variant: [] for variant in Variant}
-    starts: list[Run] = []
+    runs: dict[Variant, list[ChangedEpisode]] = {variant: [] for variant in Variant}
+    starts: list[ChangedEpisode] = []
     try:
         for first in range(0, episodes, rows):
             seeds = range(seed + first, seed + first + rows)
@@ -156,7 +156,11 @@ def adaptation(
 
 
 def judge(
-    change: Change, runs: Mapping[Variant, Sequence[Run]], starts: Sequence[Run], contract: Contract, measure: Measure
+    change: DynamicsChange,
+    runs: Mapping[Variant, Sequence[ChangedEpisode]],
+    starts: Sequence[ChangedEpisode],
+    contract: Contract,
+    measure: Measure,
 ) -> Adaptation:
     """Return what came of a change, from the episodes of every variant.
 
@@ -196,11 +200,11 @@ def judge(
         success = Mean.of([float(run.success) for run in own]) if goal else None
         ret = Mean.of([run.ret for run in own])
         gap = _gap(own, start, change.step)
-        rows.append(Row(variant, success, ret, Mean.of(better), detected, adapted, identified, gap, score))
+        rows.append(VariantRow(variant, success, ret, Mean.of(better), detected, adapted, identified, gap, score))
     return Adaptation(change, len(live), len(reached), tuple(rows))
 
 
-def _readings(contract: Contract, run: Run) -> list[Reading]:
+def _readings(contract: Contract, run: ChangedEpisode) -> list[Reading]:
     """Return what the telemetry tells at each step of an episode."""
     telemetry = Telemetry(contract)
     return [telemetry.update(context) for context in run.contexts]
@@ -211,7 +215,7 @@ def _detected(readings: Sequence[Reading], step: int) -> int | None:
     return noticed.index(True) if True in noticed and not noticed[0] else None
 
 
-def _identified(readings: Sequence[Reading], change: Change) -> int | None:
+def _identified(readings: Sequence[Reading], change: DynamicsChange) -> int | None:
     right = [reading.nearest == change.after for reading in readings[change.step + 1 :]]
     return right.index(True) + 1 if right and right[-1] else None
 
@@ -227,7 +231,7 @@ def _scores(told: Sequence[Sequence[Reading]], step: int) -> tuple[float | None,
     return tuple(scores)
 
 
-def _adapted(run: Run, start: Run, frozen: np.ndarray, step: int) -> int | None:
+def _adapted(run: ChangedEpisode, start: ChangedEpisode, frozen: np.ndarray, step: int) -> int | None:
     for t in range(step + 1, len(run.contexts)):
         context = run.contexts[t]
         if np.linalg.norm(context - start.context(t)) < np.linalg.norm(context - frozen):
@@ -235,7 +239,7 @@ def _adapted(run: Run, start: Run, frozen: np.ndarray, step: int) -> int | None:
     return None
 
 
-def _gap(runs: Sequence[Run], starts: Sequence[Run], step: int) -> tuple[float, ...]:
+def _gap(runs: Sequence[ChangedEpisode], starts: Sequence[ChangedEpisode], step: int) -> tuple[float, ...]:
     gaps: list[float] = []
     for t in count(step):
         running = [(run, start) for run, start in zip(runs, starts, strict=True) if len(run.given) > t]

@@ -25,7 +25,7 @@ class ChangeError(SamiError):
 
 
 @dataclass(frozen=True)
-class Change:
+class DynamicsChange:
     """The dynamics of an episode before and after a step."""
 
     before: Task
@@ -36,17 +36,17 @@ class Change:
     """What lies between world and policy before and after; None where nothing does."""
 
     @property
-    def along(self) -> Change:
+    def along(self) -> DynamicsChange:
         """The new dynamics all along."""
-        return Change(self.after, self.after, self.step, self.gaps and (self.gaps[1], self.gaps[1]))
+        return DynamicsChange(self.after, self.after, self.step, self.gaps and (self.gaps[1], self.gaps[1]))
 
     @classmethod
-    def parse(cls, text: str, space: TaskSpace, episode_steps: int) -> Change:
+    def parse(cls, text: str, space: TaskSpace, episode_steps: int) -> DynamicsChange:
         """Read a change.
 
         >>> from sami_train.tasks import PANDA_TASKS
-        >>> Change.parse("mass=1:10,friction=0.1@5", PANDA_TASKS, 50)
-        Change(before={'mass': 1.0, 'friction': 0.1}, after={'mass': 10.0, 'friction': 0.1}, step=5)
+        >>> DynamicsChange.parse("mass=1:10,friction=0.1@5", PANDA_TASKS, 50)
+        DynamicsChange(before={'mass': 1.0, 'friction': 0.1}, after={'mass': 10.0, 'friction': 0.1}, step=5)
 
         Args:
             text: features with their value, or from one to another, and the step. Crippled parts are joined by a plus,

@@ -17,7 +17,7 @@ from sami_train.envs.gapped_env import GappedEnv
 from sami_train.envs.layout import flatten
 from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.studies.contexts.change import Change
+from sami_train.studies.contexts.change import DynamicsChange
 from sami_train.studies.contexts.policy_head import PolicyHead
 
 
@@ -37,7 +37,7 @@ class Variant(str, Enum):
     """The live one, and the old dynamics stay: what a change costs, and what is taken for one where there is none."""
 
 
-class Run(NamedTuple):
+class ChangedEpisode(NamedTuple):
     """One episode of T steps."""
 
     contexts: np.ndarray
@@ -84,7 +84,9 @@ class ChangedEpisodes:
         for env in self._envs:
             env.close()
 
-    def round(self, seeds: Sequence[int], change: Change, variant: Variant, starts: Sequence[Run] = ()) -> list[Run]:
+    def round(
+        self, seeds: Sequence[int], change: DynamicsChange, variant: Variant, starts: Sequence[ChangedEpisode] = ()
+    ) -> list[ChangedEpisode]:
         """Run one episode in each row.
 
         Args:
@@ -100,7 +102,7 @@ class ChangedEpisodes:
         begun = [env.reset(seed=seed, options=task)[0] for env, seed in zip(envs, seeds, strict=True)]
         observation = np.stack([flatten(seen) for seen in begun])
         self._session.reset()
-        rows = [_Row() for _ in envs]
+        rows = [_ChangingRow() for _ in envs]
         for t in count():
             running = [n for n, row in enumerate(rows) if not row.over]
             if not running:
@@ -128,7 +130,7 @@ class ChangedEpisodes:
         return [row.run() for row in rows]
 
 
-class _Row:
+class _ChangingRow:
     """What an episode has done so far."""
 
     def __init__(self) -> None:
@@ -146,5 +148,7 @@ class _Row:
         self.success, self.over = bool(info.get("is_success", False)), bool(terminated or truncated)
         return observation
 
-    def run(self) -> Run:
-        return Run(np.stack(self.contexts), np.stack(self.given), np.stack(self.actions), self.ret, self.success)
+    def run(self) -> ChangedEpisode:
+        return ChangedEpisode(
+            np.stack(self.contexts), np.stack(self.given), np.stack(self.actions), self.ret, self.success
+        )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from sami_train.studies.fit_gap.fit import Fitted, Found
+from sami_train.studies.fit_gap.fit import FittedGap, Found
 
 
-def document_of(fitted: Fitted) -> str:
+def document_of(fitted: FittedGap) -> str:
     """Return the text of a gap profile; `GapProfile.load` reads it back."""
     episodes = f"{fitted.episodes} episode{'s' * (fitted.episodes != 1)}"
     lines = [
@@ -25,7 +25,7 @@ def document_of(fitted: Fitted) -> str:
     return "\n".join(lines) + "\n"
 
 
-def told_of(fitted: Fitted) -> list[str]:
+def told_of(fitted: FittedGap) -> list[str]:
     """Return sentences about the episodes that were held out."""
     checks = fitted.checks
     if not checks:

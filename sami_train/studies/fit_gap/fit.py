@@ -11,7 +11,7 @@ import numpy as np
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_train.studies.fit_gap.arrival import Arrival, Arrivals, arrivals, fit_arrival, spacing
-from sami_train.studies.fit_gap.response import Answer, Response, answers, explained, fit_response, motions
+from sami_train.studies.fit_gap.response import ActuatorResponse, Answer, answers, explained, fit_response, motions
 from sami_train.studies.fit_gap.sensing import SIGMAS, Estimate, copies, fit_bias, fit_noise, fit_step, without
 from sami_train.studies.fit_gap.trace import Log, Trace
 
@@ -47,7 +47,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedGap:
     """What a log tells of a robot's gap."""
 
     profile: GapProfile
@@ -62,7 +62,7 @@ class Fitted:
     episodes: int
 
 
-def fit_gap(log: Log, reference: Sequence[Trace]) -> Fitted:
+def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
     """Return the gap that explains a log, beside episodes without one.
 
     Args:
@@ -88,7 +88,7 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> Fitted:
     for one in found:
         span = _span(one)
         profile[one.key] = span if not one.signal else {**profile.get(one.key, {}), one.signal: span}
-    return Fitted(
+    return FittedGap(
         GapProfile.of(profile),
         tuple(found),
         tuple(_untold(log, arrived, senses)),
@@ -121,7 +121,7 @@ class _Arrived(NamedTuple):
     """None where they come less often than the policy acts, or never."""
 
 
-def _times(log: Log, arrived: Sequence[_Arrived], response: Response) -> list[Found]:
+def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) -> list[Found]:
     period, found = log.period, []
 
     def add(key: str, ends: Sequence[float], unit: str, by: str) -> None:
@@ -210,7 +210,7 @@ def _untold(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _Sense])
         yield f"bias of {_listed(unknown)}: no true value at rest is known (the limits' [known])"
 
 
-def _notes(log: Log, response: Response) -> Iterator[str]:
+def _notes(log: Log, response: ActuatorResponse) -> Iterator[str]:
     """Yield what was found that no profile holds."""
     seconds = np.concatenate([np.diff(trace.times) for trace in log.traces])
     ticks = np.concatenate([np.diff(trace.ticks) for trace in log.traces])

@@ -53,7 +53,7 @@ class Answer(NamedTuple):
     """Share of its motions in the reference."""
 
 
-class Response(NamedTuple):
+class ActuatorResponse(NamedTuple):
     """Delay and lag, in periods."""
 
     delay: tuple[int, int, int]
@@ -116,7 +116,7 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
     return found
 
 
-def fit_response(traces: Sequence[Trace], told: Sequence[Answer]) -> Response:
+def fit_response(traces: Sequence[Trace], told: Sequence[Answer]) -> ActuatorResponse:
     """Return the delay and the lag under which the motions of some episodes are what the reference would do.
 
     Where episodes tell other ones than all of them together, the ends are theirs.
@@ -131,7 +131,7 @@ def fit_response(traces: Sequence[Trace], told: Sequence[Answer]) -> Response:
     if (own != delay).any():
         likely, delay = own, int(np.median(own))
     lag = _lag(traces, told, each, own)
-    return Response(
+    return ActuatorResponse(
         (int(likely.min()), delay, int(likely.max())),
         lag,
         _gain(traces, told, delay, lag[1]),

@@ -26,7 +26,7 @@ class Estimate(NamedTuple):
     high: float
 
 
-class Noise(NamedTuple):
+class SensorNoise(NamedTuple):
     """Noise of a signal's elements at rest."""
 
     deviation: Estimate
@@ -51,7 +51,7 @@ def at_rest(trace: Trace, name: str, rest: np.ndarray, first: int = 0) -> np.nda
     return values[resting]
 
 
-def fit_noise(traces: Sequence[Trace], name: str, rest: np.ndarray) -> Noise | None:
+def fit_noise(traces: Sequence[Trace], name: str, rest: np.ndarray) -> SensorNoise | None:
     """Return a signal's noise, by the differences of readings that follow each other; None where nothing rests."""
     readings = [said for trace in traces if len(said := at_rest(trace, name, rest, FIRST)) >= FEWEST]
     if not readings:
@@ -60,13 +60,13 @@ def fit_noise(traces: Sequence[Trace], name: str, rest: np.ndarray) -> Noise | N
     deviation = float(np.sqrt((steps**2).mean() / 2.0))
     # Differences share readings: 3/4 as many tell as much, independently (Allan variance of white noise).
     share = SIGMAS / np.sqrt(2.0 * 0.75 * steps.size)
-    return Noise(Estimate(deviation * max(0.0, 1.0 - share), deviation, deviation * (1.0 + share)), steps.size)
+    return SensorNoise(Estimate(deviation * max(0.0, 1.0 - share), deviation, deviation * (1.0 + share)), steps.size)
 
 
-def without(noise: Noise, other: float) -> Noise:
+def without(noise: SensorNoise, other: float) -> SensorNoise:
     """Return noise without a part of it, such as that of the reference [the signal's unit]."""
     low, value, high = (float(np.sqrt(max(0.0, each**2 - other**2))) for each in noise.deviation)
-    return Noise(Estimate(low, value, high), noise.differences)
+    return SensorNoise(Estimate(low, value, high), noise.differences)
 
 
 def fit_step(traces: Sequence[Trace], name: str, column: int) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +10,9 @@ from numpy.typing import NDArray
 
 from sami_runtime.model.artifact import read_artifact
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound, playing
 from sami_train.export.known import known_tasks
-from sami_train.export.make_seen import Watched
+from sami_train.export.make_seen import exploring
 
 Array = NDArray[np.float32]
 
@@ -39,26 +37,6 @@ class Stretch:
         return len(self.observations) - 1
 
 
-class Explored(Watched):
-    """A model file that keeps its contexts, too."""
-
-    def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
-        super().__init__(path, spec, rows)
-        self.contexts: list[list[Array]] = []
-        """(n, C) of every step of every round so far."""
-
-    def reset(self, tasks: Sequence[Task] = ()) -> None:
-        """Begin new episodes in all rows."""
-        super().reset(tasks)
-        self.contexts.append([])
-
-    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """As `Watched.step`."""
-        action, context = super().step(observation, noise)
-        self.contexts[-1].append(context)
-        return action, context
-
-
 def roll_out(
     model: Path, spec: EnvironmentSpec, episodes: int = EPISODES, seed: int = SEED, on_round: OnRound | None = None
 ) -> list[Stretch]:
@@ -72,17 +50,11 @@ def roll_out(
         on_round: called now and then with how many episodes are done since it was called last.
     """
     tasks = known_tasks(read_artifact(model).contract.training, spec)
-    each = [tasks[k % len(tasks)] for k in range(episodes)]
-    with playing(spec, lambda rows: Explored(model, spec, rows), episodes, on_round=on_round) as (play, policy):
-        _, lengths = play(each, seed)
+    task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
+    with playing(spec, lambda rows: exploring(model, spec, rows), episodes, on_round=on_round) as (play, policy):
+        _, lengths = play(task_of_episode, seed)
     stretches: list[Stretch] = []
-    for steps, contexts in zip(policy.rounds, policy.contexts, strict=True):
-        seen, done = (np.stack(part, axis=1) for part in zip(*steps, strict=True))  # (n, T, D), (n, T, A)
-        inferred = np.stack(contexts, axis=1)
-        for row in range(len(seen)):
-            if len(stretches) < episodes:
-                length = int(lengths[len(stretches)])
-                before = np.concatenate([np.zeros_like(done[row, :1]), done[row, : length - 1]])
-                observed = seen[row, :length][:, spec.layout.order]
-                stretches.append(Stretch(observed, before, inferred[row, :length]))
+    for (observed, acted, inferred), length in zip(policy.episodes()[:episodes], lengths, strict=True):
+        before = np.concatenate([np.zeros_like(acted[:1]), acted[: length - 1]])
+        stretches.append(Stretch(observed[:length][:, spec.layout.order], before, inferred[:length]))
     return stretches

@@ -20,7 +20,7 @@ from sami_train.evaluation.play import OnRound
 from sami_train.export.collect import collect_contexts
 from sami_train.export.fit_atlas import usual_window
 from sami_train.export.model_file import write_verified
-from sami_train.studies.readout.fit import Fitted, fit
+from sami_train.studies.readout.fit import FittedReadout, fit
 from sami_train.studies.readout.readout import Readout, answers, bounds, widths
 from sami_train.studies.readout.tasks import unseen_tasks, varying
 
@@ -45,7 +45,7 @@ def require_context(artifact: Artifact) -> None:
 
 def measure_probe(
     model: Path, spec: EnvironmentSpec, episodes: int = EPISODES, seed: int = SEED, on_round: OnRound | None = None
-) -> Fitted:
+) -> FittedReadout:
     """Fit a probe to what a model file infers in tasks that it never trained in.
 
     Args:
@@ -67,7 +67,7 @@ def measure_probe(
     return fit(contexts, tasks, features, 2 * usual_window(contexts) - 1 if atlas is None else atlas.step)
 
 
-def attach_probe(model: Path, out: Path, found: Fitted) -> Contract:
+def attach_probe(model: Path, out: Path, found: FittedReadout) -> Contract:
     """Write a model file with a probe, in the place of one that is there.
 
     Args:

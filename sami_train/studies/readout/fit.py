@@ -40,7 +40,7 @@ LEAST_SPREAD = 1e-3
 """Least deviation that a coordinate is measured by, as a share of the largest one's."""
 
 
-class Fitted(NamedTuple):
+class FittedReadout(NamedTuple):
     """A fitted probe."""
 
     readout: Readout
@@ -66,7 +66,7 @@ def fit(
     step: int,
     seed: int = 0,
     on_update: Callable[[int], None] | None = None,
-) -> Fitted:
+) -> FittedReadout:
     """Fit a probe.
 
     Args:
@@ -109,7 +109,7 @@ def fit(
     probe = Probe(
         step=step, rate=RATE, fitted=fit_count, calibrated=calibrated, held_out=held_out, features=tuple(probed)
     )
-    return Fitted(readout, probe)
+    return FittedReadout(readout, probe)
 
 
 def _steps(episodes: Sequence[tuple[NDArray[np.floating], Task]], features: Sequence[Scale | Crippled]) -> _Steps:

@@ -11,15 +11,15 @@ import numpy as np
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound, side_by_side
 from sami_train.studies.contexts.adaptation import FEWEST, SEED
-from sami_train.studies.contexts.change import Change
-from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, Run, Variant
+from sami_train.studies.contexts.change import DynamicsChange
+from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, Variant
 from sami_train.studies.report.played import Played
 
 SHOWN = 200
 """Most steps that are told of to either side of a change: of long episodes, every n-th."""
 
 
-def usual_change(spec: EnvironmentSpec, played: Sequence[Played]) -> Change:
+def usual_change(spec: EnvironmentSpec, played: Sequence[Played]) -> DynamicsChange:
     """Return the change that is shown where none was asked for.
 
     From the first training task to the last task of the next set (Panda: 1 kg on a table of friction 0.1, then 10 kg
@@ -27,11 +27,11 @@ def usual_change(spec: EnvironmentSpec, played: Sequence[Played]) -> Change:
     """
     sets = list(spec.tasks.sets.values())
     usual = int(np.median([len(episode.contexts) for episode in played])) if played else spec.episode_steps
-    return Change(dict(sets[0][0]), dict(sets[min(1, len(sets) - 1)][-1]), min(max(1, usual // 3), 300))
+    return DynamicsChange(dict(sets[0][0]), dict(sets[min(1, len(sets) - 1)][-1]), min(max(1, usual // 3), 300))
 
 
 def contexts_around(
-    model: Path, spec: EnvironmentSpec, change: Change, episodes: int, on_round: OnRound | None = None
+    model: Path, spec: EnvironmentSpec, change: DynamicsChange, episodes: int, on_round: OnRound | None = None
 ) -> dict[str, Any]:
     """Run episodes with a change, without it, and with the new dynamics all along; all begin alike.
 
@@ -53,9 +53,9 @@ def contexts_around(
     """
     rows = side_by_side(episodes)
     runner = ChangedEpisodes(model, spec, rows)
-    changed: list[Run] = []
-    unchanged: list[Run] = []
-    along: list[Run] = []
+    changed: list[ChangedEpisode] = []
+    unchanged: list[ChangedEpisode] = []
+    along: list[ChangedEpisode] = []
     try:
         for first in range(0, episodes, rows):
             seeds = range(SEED + first, SEED + first + rows)
@@ -79,7 +79,7 @@ def contexts_around(
     }
 
 
-def _steps(changed: Sequence[Run], step: int) -> list[int]:
+def _steps(changed: Sequence[ChangedEpisode], step: int) -> list[int]:
     """Return the steps that enough episodes reach, from the beginning; of many, some."""
     lengths = sorted((len(run.contexts) for run in changed), reverse=True)
     last = lengths[min(FEWEST, len(lengths)) - 1] if lengths else 0
@@ -88,9 +88,9 @@ def _steps(changed: Sequence[Run], step: int) -> list[int]:
 
 
 def _distances(
-    step: int, changed: Sequence[Run], unchanged: Sequence[Run], along: Sequence[Run]
+    step: int, changed: Sequence[ChangedEpisode], unchanged: Sequence[ChangedEpisode], along: Sequence[ChangedEpisode]
 ) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for t in _steps(changed, step):
         for name, others in (("old dynamics", unchanged), ("new dynamics", along)):
             running = [
@@ -99,17 +99,17 @@ def _distances(
                 if len(run.contexts) > t
             ]
             low, median, high = np.percentile(running, [25, 50, 75]).round(5).tolist()
-            found.append({"step": t - step, "to": name, "median": median, "low": low, "high": high})
-    return found
+            rows.append({"step": t - step, "to": name, "median": median, "low": low, "high": high})
+    return rows
 
 
-def _means(step: int, changed: Sequence[Run], unchanged: Sequence[Run]) -> list[dict[str, Any]]:
-    found = []
+def _means(step: int, changed: Sequence[ChangedEpisode], unchanged: Sequence[ChangedEpisode]) -> list[dict[str, Any]]:
+    rows = []
     for t in _steps(changed, step):
         for way, runs in (("changed", changed), ("unchanged", unchanged)):
             running = [run.contexts[t] for run in runs if len(run.contexts) > t]
             if len(running) < min(FEWEST, len(runs)):
                 continue
             means = np.mean(running, axis=0).round(5).tolist()
-            found += [{"step": t - step, "dimension": k, "way": way, "mean": mean} for k, mean in enumerate(means, 1)]
-    return found
+            rows += [{"step": t - step, "dimension": k, "way": way, "mean": mean} for k, mean in enumerate(means, 1)]
+    return rows

@@ -45,7 +45,7 @@ def usual_tasks(spec: EnvironmentSpec, evaluation: Evaluation | None) -> list[Ta
         results = [] if evaluation is None else evaluation.of(name)
         if results:
             by_success = spec.measure is SUCCESS
-            results = sorted(results, key=lambda each: each.success if by_success else each.ret or 0.0)
+            results = sorted(results, key=lambda result: result.success if by_success else result.ret or 0.0)
             last = number == len(spec.tasks.sets) - 1
             ends = [results[-1].task] * (number == 0 or last) + [results[0].task] * (number > 0)
         else:
@@ -59,11 +59,15 @@ def typical(played: Sequence[Played], task: Task) -> int:
 
     Episodes that begin at their goal stand for nothing. 0 where the task was not played.
     """
-    own = [(n, each) for n, each in enumerate(played) if dict(each.task) == dict(task) and len(each.contexts) > 1]
-    if not own:
+    episodes = [
+        (n, episode)
+        for n, episode in enumerate(played)
+        if dict(episode.task) == dict(task) and len(episode.contexts) > 1
+    ]
+    if not episodes:
         return 0
-    usual = sum(each.success for _, each in own) * 2 >= len(own)
-    ended_so = sorted((len(each.contexts), n) for n, each in own if each.success == usual)
+    usual = sum(episode.success for _, episode in episodes) * 2 >= len(episodes)
+    ended_so = sorted((len(episode.contexts), n) for n, episode in episodes if episode.success == usual)
     return ended_so[len(ended_so) // 2][1]
 
 

@@ -24,7 +24,7 @@ UMAP, TSNE = "UMAP", "t-SNE"
 
 
 @dataclass(frozen=True)
-class Told:
+class Separability:
     """How well contexts keep apart the values of one label."""
 
     label: str
@@ -84,7 +84,7 @@ def usable(labels: Sequence[str]) -> np.ndarray:
     return np.isin(list(labels), common) if len(common) > 1 else np.zeros(len(labels), bool)
 
 
-def told(label: str, contexts: np.ndarray, labels: Sequence[str], seed: int = SEED) -> Told | None:
+def separability(label: str, contexts: np.ndarray, labels: Sequence[str], seed: int = SEED) -> Separability | None:
     """Measure how well contexts keep the values of a label apart; None where fewer than two have enough episodes.
 
     Args:
@@ -104,25 +104,28 @@ def told(label: str, contexts: np.ndarray, labels: Sequence[str], seed: int = SE
     nearest = _nearest(distances)
     rng = np.random.default_rng(seed)
     permuted = [rng.permutation(codes) for _ in range(PERMUTATIONS)]
-    own = _accuracy(nearest, codes, len(values))
-    chance = np.array([_accuracy(nearest, each, len(values)) for each in permuted])
+    reached = _accuracy(nearest, codes, len(values))
+    chance = np.array([_accuracy(nearest, codes_permuted, len(values)) for codes_permuted in permuted])
     # A silhouette takes longer: a quarter of the permutations tell where its chance ends.
-    silhouettes = [silhouette_score(distances, each, metric="precomputed") for each in permuted[: PERMUTATIONS // 4]]
-    return Told(
+    silhouettes = [
+        silhouette_score(distances, codes_permuted, metric="precomputed")
+        for codes_permuted in permuted[: PERMUTATIONS // 4]
+    ]
+    return Separability(
         label=label,
         values=len(values),
         episodes=len(codes),
-        knn=own,
+        knn=reached,
         knn_chance=float(chance.mean()),
         knn_chance_high=float(np.percentile(chance, 95)),
         silhouette=float(silhouette_score(distances, codes, metric="precomputed")),
         silhouette_chance_high=float(np.percentile(silhouettes, 95)),
-        p=float((1 + (chance >= own).sum()) / (1 + PERMUTATIONS)),
+        p=float((1 + (chance >= reached).sum()) / (1 + PERMUTATIONS)),
     )
 
 
 def accuracy(contexts: np.ndarray, labels: Sequence[str]) -> float:
-    """Return the accuracy of nearest neighbours of contexts (n, C) alone, see `Told.knn`."""
+    """Return the accuracy of nearest neighbours of contexts (n, C) alone, see `Separability.knn`."""
     values, codes = np.unique(list(labels), return_inverse=True)
     return _accuracy(_nearest(_distances(contexts)), codes, len(values))
 

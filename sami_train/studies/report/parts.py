@@ -14,14 +14,14 @@ import numpy as np
 from sami_runtime.errors import SamiError
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.tasks import Task, label
-from sami_train.evaluation.robustness import Point
+from sami_train.evaluation.robustness import RobustnessPoint
 from sami_train.files import read_json
-from sami_train.studies.contexts.change import Change
+from sami_train.studies.charts.contexts import labels_of
+from sami_train.studies.contexts.change import DynamicsChange
 from sami_train.studies.report.changed import contexts_around, usual_change
-from sami_train.studies.report.charts.contexts import labels_of
 from sami_train.studies.report.films import film, typical, usual_tasks
 from sami_train.studies.report.kept import Kept
-from sami_train.studies.report.mapped import Told, plane, told
+from sami_train.studies.report.mapped import Separability, plane, separability
 from sami_train.studies.report.played import SEED, Played, play_episodes, schedule
 from sami_train.studies.report.subject import Subject
 
@@ -76,11 +76,11 @@ class Parts:
     planes: dict[str, np.ndarray] = field(default_factory=dict)
     mapped: list[Played] = field(default_factory=list)
     """The episodes in these maps."""
-    told: list[Told] = field(default_factory=list)
+    separabilities: list[Separability] = field(default_factory=list)
     change: Mapping[str, Any] | None = None
     films: list[dict[str, Any]] = field(default_factory=list)
     cost: Mapping[str, Any] | None = None
-    robustness: list[Point] = field(default_factory=list)
+    robustness: list[RobustnessPoint] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
     """Why a part is not there, by its name."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -156,8 +156,8 @@ def _play(parts: Parts, source: Any, wishes: Wishes, kept: Kept, key: Mapping[st
         )
         return [episode.to_dict() for episode in played]
 
-    found = kept.part("episodes", {**key, "episodes": episodes, "seed": SEED}, make)
-    parts.played = [Played.from_dict(each) for each in found]
+    episodes_played = kept.part("episodes", {**key, "episodes": episodes, "seed": SEED}, make)
+    parts.played = [Played.from_dict(episode) for episode in episodes_played]
 
 
 def _map(parts: Parts, kept: Kept, key: Mapping[str, Any], tell: Tell) -> None:
@@ -165,8 +165,8 @@ def _map(parts: Parts, kept: Kept, key: Mapping[str, Any], tell: Tell) -> None:
         parts.missing["maps"] = "no episode was played"
         return
     # One step tells nothing: such an episode began at its goal.
-    parts.mapped = [each for each in parts.played if len(each.contexts) > 1]
-    final = np.stack([each.contexts[-1] for each in parts.mapped]) if parts.mapped else np.zeros((0, 0))
+    parts.mapped = [episode for episode in parts.played if len(episode.contexts) > 1]
+    final = np.stack([episode.contexts[-1] for episode in parts.mapped]) if parts.mapped else np.zeros((0, 0))
     if len(final) < 20 or final.shape[1] < 2:
         parts.missing["maps"] = f"{len(final)} contexts of {final.shape[-1]} numbers are no map; play 20 or more"
         return
@@ -175,13 +175,13 @@ def _map(parts: Parts, kept: Kept, key: Mapping[str, Any], tell: Tell) -> None:
 
     def make() -> dict[str, Any]:
         labels = labels_of(parts.subject.spec, parts.mapped)
-        measured = [one for name, values in labels.items() if (one := told(name, final, values))]
+        measured = [one for name, values in labels.items() if (one := separability(name, final, values))]
         planes = {name: points.round(5).tolist() for name, points in plane(final).items()}
         return {"planes": planes, "told": [one.to_dict() for one in measured]}
 
-    found = kept.part("maps", {**key, "episodes": len(final), "sum": round(float(final.sum()), 3)}, make)
-    parts.planes = {name: np.array(points) for name, points in found["planes"].items()}
-    parts.told = [Told(**one) for one in found["told"]]
+    maps = kept.part("maps", {**key, "episodes": len(final), "sum": round(float(final.sum()), 3)}, make)
+    parts.planes = {name: np.array(points) for name, points in maps["planes"].items()}
+    parts.separabilities = [Separability(**one) for one in maps["told"]]
     tell(what, 1, 1)
 
 
@@ -203,7 +203,7 @@ def _change(parts: Parts, wishes: Wishes, kept: Kept, key: Mapping[str, Any], te
     if wishes.change is None:
         change = usual_change(spec, parts.played)
     else:
-        change = Change.parse(wishes.change, spec.tasks, spec.episode_steps)
+        change = DynamicsChange.parse(wishes.change, spec.tasks, spec.episode_steps)
     starts = CHANGED // 2 if spec.episode_steps > LONG else CHANGED
     what = "changing the dynamics"
     tell(what, 0, starts)
@@ -238,7 +238,7 @@ def _film(parts: Parts, source: Any, wishes: Wishes, kept: Kept, key: Mapping[st
         tell(what, 1, len(tasks))
 
 
-def find_robustness(places: Sequence[Path], subject: Subject) -> list[Point]:
+def find_robustness(places: Sequence[Path], subject: Subject) -> list[RobustnessPoint]:
     """Return the measurement of `sami robustness` with the most points of these very weights; empty where none is.
 
     Args:
@@ -248,7 +248,7 @@ def find_robustness(places: Sequence[Path], subject: Subject) -> list[Point]:
     Raises:
         SamiError: a place is not there.
     """
-    found: list[Point] = []
+    most: list[RobustnessPoint] = []
     for place in places:
         if not place.exists():
             raise SamiError(f"there is no {place}; --results names folders or files that `sami robustness` wrote.")
@@ -257,6 +257,6 @@ def find_robustness(places: Sequence[Path], subject: Subject) -> list[Point]:
                 continue
             document = read_json(path)
             if document.get("weights_sha256") == subject.weights and document.get("env") == subject.spec.name:
-                points = [Point.from_dict(each, document["env"]) for each in document["points"]]
-                found = max(found, points, key=len)
-    return found
+                points = [RobustnessPoint.from_dict(point, document["env"]) for point in document["points"]]
+                most = max(most, points, key=len)
+    return most

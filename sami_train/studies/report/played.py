@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import base64
-import multiprocessing as mp
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sami_train.cores import one_thread
 from sami_train.envs.make import make
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.skills import episode_skill
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.episodes.rollout import Policy, Rollout
+from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.by_set import in_turn
-from sami_train.evaluation.model_policy import Source, policy_of
+from sami_train.evaluation.model_policy import RecordedPolicy, Source, policy_of
 from sami_train.evaluation.play import ROWS, OnRound, playing, plays_in_batch, side_by_side
+from sami_train.evaluation.processes import sharing
 
 SEED = 5_000_011
 """Of the starts; neither training, evaluation, an atlas nor a change uses it."""
@@ -65,8 +63,8 @@ def schedule(spec: EnvironmentSpec, episodes: int, seed: int) -> list[tuple[str,
     """
     tasks = [(name, spec.tasks.resolve(name)) for name in spec.tasks.sets]
     if spec.measure is SUCCESS:
-        return [(name, task) for name, own in tasks for task in own for _ in range(episodes)]
-    return [(name, own[turn]) for name, own in tasks for turn in sorted(in_turn(len(own), episodes, seed))]
+        return [(name, task) for name, of_set in tasks for task in of_set for _ in range(episodes)]
+    return [(name, of_set[turn]) for name, of_set in tasks for turn in sorted(in_turn(len(of_set), episodes, seed))]
 
 
 def play_episodes(
@@ -92,57 +90,13 @@ def play_episodes(
     rows = side_by_side(len(scheduled), ROWS)
     firsts = range(0, len(scheduled), rows)
     played: list[Played] = []
-    with ExitStack() as closing:
-        if processes <= 1:
-            stage = _Stage(source, spec, scheduled, seed, rows)
-            closing.callback(stage.close)
-            arriving = map(stage.round, firsts)
-        else:
-            closing.enter_context(one_thread())
-            arguments = (source, spec, scheduled, seed, rows)
-            pool = mp.get_context("spawn").Pool(min(processes, len(firsts)), _begin_process, (arguments,))
-            arriving = closing.enter_context(pool).imap(_run_round, firsts)  # type: ignore[assignment]
-        for several in arriving:
+    stage = (source, spec, scheduled, seed, rows)
+    with sharing(_EpisodeWorker, stage, min(processes, len(firsts)), in_order=True) as run:
+        for _, several in run(firsts):
             played += several
             if on_round is not None:
                 on_round(len(several))
     return played
-
-
-class _Keeping:
-    """A policy that keeps the contexts (n, C) of each step of each round."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self.rounds: list[list[np.ndarray]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._policy, name)
-
-    @property
-    def previous_action(self) -> np.ndarray:
-        return self._policy.previous_action
-
-    @previous_action.setter
-    def previous_action(self, action: np.ndarray) -> None:
-        self._policy.previous_action = action
-
-    @property
-    def state(self) -> tuple[np.ndarray, ...]:
-        return self._policy.state
-
-    def reset(self, tasks: Sequence[Task] = ()) -> None:
-        self._policy.reset(tasks)
-        self.rounds.append([])
-
-    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        action, context = self._policy.step(observation, noise)
-        self.rounds[-1].append(np.array(context))
-        return action, context
-
-    def contexts(self) -> list[np.ndarray]:
-        """Contexts (T, C) of each row of each round, the steps after an episode's end included."""
-        return [row for steps in self.rounds for row in np.stack(steps, axis=1)]
 
 
 def _in_batch(
@@ -153,16 +107,16 @@ def _in_batch(
     threads: int,
     on_round: OnRound | None,
 ) -> list[Played]:
-    def policy(rows: int) -> _Keeping:
-        return _Keeping(policy_of(source, spec, rows))
+    def policy(rows: int) -> RecordedPolicy:
+        return RecordedPolicy(policy_of(source, spec, rows))
 
-    with playing(spec, policy, len(scheduled), threads, on_round=on_round) as (play, keeping):
+    with playing(spec, policy, len(scheduled), threads, on_round=on_round) as (play, recorded):
         returns, _ = play([task for _, task in scheduled], seed)
-    found = zip(scheduled, returns, keeping.contexts(), strict=False)  # a last round may have more rows
-    return [Played(name, dict(task), "", False, float(ret), contexts) for (name, task), ret, contexts in found]
+    episodes = zip(scheduled, returns, recorded.episodes(), strict=False)  # a last round may have more rows
+    return [Played(name, dict(task), "", False, float(ret), contexts) for (name, task), ret, (*_, contexts) in episodes]
 
 
-class _Stage:
+class _EpisodeWorker:
     """Environments and the policy that plays in them, of one process."""
 
     def __init__(
@@ -170,14 +124,15 @@ class _Stage:
     ) -> None:
         self.spec, self.scheduled, self.rows = spec, scheduled, rows
         self.envs = [make(spec, max_episode_steps=spec.episode_steps) for _ in range(rows)]
-        self.policy = _Keeping(policy_of(source, spec, rows))
+        self.policy = RecordedPolicy(policy_of(source, spec, rows))
         self.rollout = Rollout(self.envs, self.policy, seed, tasks=[task for _, task in scheduled])
 
     def close(self) -> None:
+        """Give the simulators back."""
         for env in self.envs:
             env.close()
 
-    def round(self, first: int) -> list[Played]:
+    def run(self, first: int) -> list[Played]:
         """Play the episodes from `first` on, one a row; those beyond the schedule are left out."""
         self.policy.rounds.clear()
         episodes = self.rollout.round(range(first, first + self.rows))
@@ -190,24 +145,6 @@ class _Stage:
                 ret=episode.ret,
                 contexts=contexts[: len(episode)],
             )
-            for episode, contexts in zip(episodes, self.policy.contexts(), strict=True)
+            for episode, (*_, contexts) in zip(episodes, self.policy.episodes(), strict=True)
             if episode.index < len(self.scheduled)
         ]
-
-
-_arguments: tuple[Any, ...] = ()
-_stage: _Stage | None = None
-"""Of this process, where it is a pool's."""
-
-
-def _begin_process(arguments: tuple[Any, ...]) -> None:
-    global _arguments, _stage
-    _arguments, _stage = arguments, None
-
-
-def _run_round(first: int) -> list[Played]:
-    global _stage
-    if _stage is None:
-        # Not in the pool's initializer: an error there respawns workers for ever, here it reaches the caller.
-        _stage = _Stage(*_arguments)
-    return _stage.round(first)

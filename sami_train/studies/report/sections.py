@@ -8,26 +8,26 @@ from typing import Any
 
 from sami_train.evaluation.paper import reported
 from sami_train.evaluation.results import Evaluation
+from sami_train.studies.charts import contexts as context_charts
+from sami_train.studies.charts.chart import Chart
+from sami_train.studies.charts.learning import learning
+from sami_train.studies.charts.outcomes import by_task, intervals, skills, title_of
+from sami_train.studies.charts.robustness import robustness
 from sami_train.studies.compare.comparison import Comparison
 from sami_train.studies.compare.tables import Table, tables
-from sami_train.studies.report.charts import contexts as context_charts
-from sami_train.studies.report.charts.figure import Figure
-from sami_train.studies.report.charts.learning import learning
-from sami_train.studies.report.charts.outcomes import by_task, intervals, skills, title_of
-from sami_train.studies.report.charts.robustness import robustness
-from sami_train.studies.report.charts.tables import Scored, cost_table, score_table, shown_interval, told_table
 from sami_train.studies.report.parts import Parts
+from sami_train.studies.report.tables import Scored, cost_table, score_table, separability_table, shown_interval
 
 
 @dataclass
-class Block:
+class SectionBlock:
     """What a section tells of one subject, or of all."""
 
     title: str = ""
     """Empty where the section tells of one thing alone."""
     folder: str = ""
     """Where the files of its figures and films lie, beside the page; empty is there itself."""
-    figures: list[Figure] = field(default_factory=list)
+    figures: list[Chart] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     films: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Section:
     """Its name above the page."""
     title: str
     lead: str
-    blocks: list[Block]
+    blocks: list[SectionBlock]
     """Empty ones are not shown."""
 
 
@@ -66,7 +66,7 @@ def sections(parts: Sequence[Parts], comparison: Comparison | None) -> list[Sect
         parts: what was measured of each subject, of one environment.
         comparison: of the runs among them, where there are several that were evaluated alike.
     """
-    found = [
+    page = [
         _scores(parts, comparison),
         _outcomes(parts),
         _skills(parts),
@@ -77,29 +77,29 @@ def sections(parts: Sequence[Parts], comparison: Comparison | None) -> list[Sect
         _robustness(parts),
         _cost(parts),
     ]
-    for section in found:
+    for section in page:
         section.blocks = [block for block in section.blocks if block]
-    return [section for section in found if section.blocks]
+    return [section for section in page if section.blocks]
 
 
 def tiles(parts: Parts) -> list[Tile]:
     """Return what a reader wants first of a subject."""
-    subject, found = parts.subject, []
+    subject, numbers = parts.subject, []
     evaluation = subject.evaluation
     if evaluation is not None:
         show = evaluation.measure.show
         for name in evaluation.sets:
             theirs = reported(evaluation.env, subject.method, name)
             note = f"95 %: {shown_interval(evaluation, name)}" + (f" · paper {show(theirs.mean)}" if theirs else "")
-            found.append(Tile(f"{evaluation.measure.name}, {name}", show(evaluation.score(name)), note))
-    best = max(parts.told, key=lambda one: one.knn - one.knn_chance_high, default=None)
+            numbers.append(Tile(f"{evaluation.measure.name}, {name}", show(evaluation.score(name)), note))
+    best = max(parts.separabilities, key=lambda one: one.knn - one.knn_chance_high, default=None)
     if best is not None and best.knn > best.knn_chance_high:
         note = f"{best.knn:.2f} of neighbours agree, chance {best.knn_chance_high:.2f}"
-        found.append(Tile("context tells most of", best.label, note))
+        numbers.append(Tile("context tells most of", best.label, note))
     if parts.cost is not None:
         first = parts.cost["lines"][-1]
-        found.append(Tile("a step", f"{first['p50']:.0f} µs", f"p99 {first['p99']:.0f} µs, {first['pace']}"))
-    return found
+        numbers.append(Tile("a step", f"{first['p50']:.0f} µs", f"p99 {first['p99']:.0f} µs, {first['pace']}"))
+    return numbers
 
 
 def _several(parts: Sequence[Parts]) -> bool:
@@ -112,7 +112,7 @@ def _title(parts: Sequence[Parts], one: Parts) -> str:
 
 def _scores(parts: Sequence[Parts], comparison: Comparison | None) -> Section:
     evaluated = [one for one in parts if one.subject.evaluation is not None]
-    block = Block()
+    block = SectionBlock()
     if evaluated:
         block.tables.append(score_table([_scored(one) for one in evaluated]))
         if len(evaluated) > 1:
@@ -124,7 +124,7 @@ def _scores(parts: Sequence[Parts], comparison: Comparison | None) -> Section:
     blocks = [block]
     if comparison is not None:
         cautions = [f"{caution}" for caution in comparison.cautions()]
-        blocks.append(Block("Compared over seeds", tables=tables(comparison), notes=cautions))
+        blocks.append(SectionBlock("Compared over seeds", tables=tables(comparison), notes=cautions))
     lead = "Training tasks, the moderate ones between and the extreme ones beyond them, which no training saw."
     return Section("scores", "Scores", "How good it is", lead, blocks)
 
@@ -141,7 +141,7 @@ def _of(one: Parts) -> Evaluation:
 
 def _outcomes(parts: Sequence[Parts]) -> Section:
     evaluations = {one.subject.name: one.subject.evaluation for one in parts if one.subject.evaluation is not None}
-    block = Block(figures=[by_task(parts[0].subject.spec, evaluations)] if evaluations else [])
+    block = SectionBlock(figures=[by_task(parts[0].subject.spec, evaluations)] if evaluations else [])
     return Section("tasks", "Tasks", "By task", "Where it works, and where it stops to.", [block])
 
 
@@ -150,10 +150,10 @@ def _skills(parts: Sequence[Parts]) -> Section:
     for one in parts:
         if not one.subject.spec.skills:
             continue
-        block = Block(_title(parts, one), one.subject.name)
+        block = SectionBlock(_title(parts, one), one.subject.name)
         if one.played:
             block.figures.append(skills(one.subject.spec, one.played))
-            count = len(one.played) // max(1, len({str(dict(each.task)) for each in one.played}))
+            count = len(one.played) // max(1, len({str(dict(episode.task)) for episode in one.played}))
             block.notes.append(f"{count} episodes in each task, played for this report.")
         else:
             block.notes.append(f"No skills: {one.missing.get('episodes', 'no episode was played')}.")
@@ -167,7 +167,9 @@ def _films(parts: Sequence[Parts]) -> Section:
     for one in parts:
         notes = [f"No films: {one.missing['films']}."] if "films" in one.missing else []
         blocks.append(
-            Block(_title(parts, one), one.subject.name, films=[_told_film(film) for film in one.films], notes=notes)
+            SectionBlock(
+                _title(parts, one), one.subject.name, films=[_told_film(film) for film in one.films], notes=notes
+            )
         )
     lead = (
         "An episode each, of median length among those that ended as most did in that task. The policy is not told "
@@ -188,16 +190,16 @@ def _told_film(film: Mapping[str, Any]) -> dict[str, Any]:
 def _learning(parts: Sequence[Parts]) -> Section:
     records = [one.subject.run for one in parts if one.subject.run is not None]
     drawn = [record for record in records if record.metrics]
-    block = Block()
+    block = SectionBlock()
     if drawn:
         block.figures.append(learning(drawn, parts[0].subject.spec.measure))
-        told: list[tuple[str, ...]] = [
+        bounds: list[tuple[str, ...]] = [
             (record.name, str(record.contrast)) for record in drawn if record.contrast is not None
         ]
-        if len(told) > 1:
-            block.tables.append(Table("The contrast, mean over the whole run", ("run", "realised bound"), told))
-        elif told:
-            block.notes.append(f"Mean over the whole run: {told[0][1]}.")
+        if len(bounds) > 1:
+            block.tables.append(Table("The contrast, mean over the whole run", ("run", "realised bound"), bounds))
+        elif bounds:
+            block.notes.append(f"Mean over the whole run: {bounds[0][1]}.")
     models = [one.subject.name for one in parts if one.subject.run is None]
     if models:
         block.notes.append(
@@ -212,12 +214,12 @@ def _learning(parts: Sequence[Parts]) -> Section:
 def _maps(parts: Sequence[Parts]) -> Section:
     blocks = []
     for one in parts:
-        block = Block(_title(parts, one), one.subject.name)
+        block = SectionBlock(_title(parts, one), one.subject.name)
         if one.planes:
             labels = context_charts.labels_of(one.subject.spec, one.mapped)
             block.figures.append(context_charts.maps(one.subject.spec, one.mapped, one.planes, labels))
-            block.tables.append(told_table(one.told))
-            block.figures.append(context_charts.by_step(one.mapped, labels, one.told))
+            block.tables.append(separability_table(one.separabilities))
+            block.figures.append(context_charts.by_step(one.mapped, labels, one.separabilities))
         elif "maps" in one.missing:
             block.notes.append(f"No maps: {one.missing['maps']}.")
         blocks.append(block)
@@ -231,7 +233,7 @@ def _maps(parts: Sequence[Parts]) -> Section:
 def _over_time(parts: Sequence[Parts]) -> Section:
     blocks = []
     for one in parts:
-        block = Block(_title(parts, one), one.subject.name)
+        block = SectionBlock(_title(parts, one), one.subject.name)
         if one.played and one.played[0].contexts.shape[1]:
             figure = context_charts.over_time(one.subject.spec, one.played)
             block.figures += [figure] if figure is not None and figure.rows else []
@@ -247,7 +249,7 @@ def _over_time(parts: Sequence[Parts]) -> Section:
 def _robustness(parts: Sequence[Parts]) -> Section:
     blocks = []
     for one in parts:
-        block = Block(_title(parts, one), one.subject.name)
+        block = SectionBlock(_title(parts, one), one.subject.name)
         if one.robustness:
             block.figures.append(robustness(one.robustness))
         elif one.subject.model is not None:
@@ -262,7 +264,7 @@ def _robustness(parts: Sequence[Parts]) -> Section:
 
 def _cost(parts: Sequence[Parts]) -> Section:
     costs = {one.subject.name: one.cost for one in parts if one.cost is not None}
-    block = Block()
+    block = SectionBlock()
     if costs:
         block.tables.append(cost_table(costs))
         block.notes.append("More, and beside torch: sami bench MODEL.")

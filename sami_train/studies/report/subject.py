@@ -155,9 +155,9 @@ def together(subjects: Sequence[Subject]) -> list[Subject]:
     runs = [subject for subject in subjects if subject.model is None]
     joined: list[Subject] = []
     for model in models:
-        own = next((run for run in runs if model.with_run(run) is not None), None)
-        joined.append(model if own is None else model.with_run(own) or model)
-        runs = [run for run in runs if run is not own]
+        trained = next((run for run in runs if model.with_run(run) is not None), None)
+        joined.append(model if trained is None else model.with_run(trained) or model)
+        runs = [run for run in runs if run is not trained]
     return joined + runs
 
 

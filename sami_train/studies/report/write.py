@@ -24,9 +24,9 @@ from sami_train.studies.report.sections import sections, tiles
 from sami_train.studies.report.subject import Subject, require_alike
 
 PAGE, SUMMARY = "report.html", "report.json"
-NEEDED = ("jinja2", "sklearn", "umap", "vl_convert")
+NEEDED = ("jinja2", "sklearn", "umap", "matplotlib")
 """Modules that the extra `report` brings."""
-BROUGHT = ("scikit-learn", "umap-learn", "vl-convert-python")
+BROUGHT = ("scikit-learn", "umap-learn", "matplotlib")
 """Packages that figures depend on, beside those that results do."""
 
 
@@ -78,8 +78,10 @@ def write_report(
     require_alike(subjects)
     out.mkdir(parents=True, exist_ok=True)
     parts = [measure_parts(subject, wishes, out / subject.name, cost, tell) for subject in subjects]
-    told = sections(parts, _comparison(subjects))
-    figures = [(block.folder, figure) for section in told for block in section.blocks for figure in block.figures]
+    page_sections = sections(parts, _comparison(subjects))
+    figures = [
+        (block.folder, figure) for section in page_sections for block in section.blocks for figure in block.figures
+    ]
     written: list[Path] = []
     for folder, figure in figures:
         tell("drawing", 0 if not written else 1, len(figures))
@@ -88,7 +90,7 @@ def write_report(
     films = [out / one.subject.name / film[key] for one in parts for film in one.films for key in ("film", "still")]
     beside = [path.relative_to(out).as_posix() for path in (*written, *films)]
     seconds = time.perf_counter() - begun
-    page = render(_head(parts, command, beside, seconds), told, out)
+    page = render(_head(parts, command, beside, seconds), page_sections, out)
     with unfinished(out / PAGE) as path:
         path.write_text(page, encoding="utf-8")
     summary = {
@@ -156,7 +158,7 @@ def _summary(one: Parts) -> dict[str, Any]:
         "weights_sha256": subject.weights,
         "scores": scores,
         "episodes": len(one.played),
-        "told": [told.to_dict() for told in one.told],
+        "told": [separability.to_dict() for separability in one.separabilities],
         "change": one.change and one.change["change"],
         "films": [film["film"] for film in one.films],
         "cost": one.cost,

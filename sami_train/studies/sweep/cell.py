@@ -30,7 +30,7 @@ STATES = ("done", "stopped", "failed")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellOutcome:
     """How a cell's process ended."""
 
     state: str
@@ -38,7 +38,7 @@ class Outcome:
     reason: str = ""
 
     @classmethod
-    def read(cls, logs: Path) -> Outcome | None:
+    def read(cls, logs: Path) -> CellOutcome | None:
         """Return what a cell's process said at its end; None where it said nothing that can be read."""
         try:
             told = read_json(logs / OUTCOME)
@@ -94,7 +94,7 @@ def _evaluated(run: RunFolder, measure: Measure, episodes: int) -> dict[str, flo
         return {}  # of a damaged file: it is measured again
 
 
-def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int) -> Outcome:
+def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int) -> CellOutcome:
     """Bring a cell to its end from wherever it is; SIGTERM and SIGUSR2 stop it at a safe place.
 
     Args:
@@ -106,7 +106,7 @@ def run_cell(cell: Cell, folder: Path, logs: Path, episodes: int) -> Outcome:
     return to_an_outcome(lambda: _run(cell, folder, episodes), logs)
 
 
-def to_an_outcome(work: Callable[[], bool], logs: Path) -> Outcome:
+def to_an_outcome(work: Callable[[], bool], logs: Path) -> CellOutcome:
     """Do a job's work, and leave in its folder of logs how that ended; SIGTERM and SIGUSR2 stop it at a safe place.
 
     Args:
@@ -118,14 +118,14 @@ def to_an_outcome(work: Callable[[], bool], logs: Path) -> Outcome:
     signal.signal(signal.SIGUSR2, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
         with locked(logs / "lock"):  # one process at a time works on it
-            outcome = Outcome("done" if work() else "stopped")
+            outcome = CellOutcome("done" if work() else "stopped")
     except KeyboardInterrupt:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        outcome = Outcome("stopped")
+        outcome = CellOutcome("stopped")
     except Exception as error:
         traceback.print_exc()
         said = str(error) if isinstance(error, SamiError) else f"{type(error).__name__}: {error}"
-        outcome = Outcome("failed", said)
+        outcome = CellOutcome("failed", said)
     sys.stdout.flush()
     try:
         write_json(logs / OUTCOME, {"state": outcome.state, "reason": outcome.reason})

@@ -12,7 +12,7 @@ from sami_train.evaluation.evaluate import Piece, measure_pieces
 from sami_train.evaluation.kept import KeptResults
 from sami_train.evaluation.model_policy import Source
 from sami_train.files import read_json, write_json
-from sami_train.studies.sweep.cell import OUTCOME, Outcome, to_an_outcome
+from sami_train.studies.sweep.cell import OUTCOME, CellOutcome, to_an_outcome
 
 PART = "part.json"
 """What a part is, in its folder; what it has measured lies beside, see `KeptResults`."""
@@ -41,7 +41,7 @@ def describe_part(folder: Path, policy: Mapping[str, str], env: str, episodes: i
     write_json(folder / PART, {"policy": where, "env": env, "episodes": episodes, "pieces": told})
 
 
-def run_part(folder: Path) -> Outcome:
+def run_part(folder: Path) -> CellOutcome:
     """Measure what a part's folder describes, and has not kept yet."""
     told: dict[str, Any] = read_json(folder / PART)
     (folder / OUTCOME).unlink(missing_ok=True)

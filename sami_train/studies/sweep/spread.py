@@ -19,7 +19,7 @@ from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.play import Gaps
 from sami_train.evaluation.results import OnTask
 from sami_train.files import writing
-from sami_train.studies.sweep.cell import Outcome
+from sami_train.studies.sweep.cell import CellOutcome
 from sami_train.studies.sweep.engine import Engine, Job, Look, SweepError
 from sami_train.studies.sweep.part import PART, describe_part
 
@@ -121,14 +121,14 @@ def spread(
 
 def _goes_on(part: Path, look: Look) -> bool:
     """Whether a part whose job is over is to be submitted again: lost with its node, or stopped at a time limit."""
-    outcome = Outcome.read(part)
+    outcome = CellOutcome.read(part)
     if look.state == "lost":
         return outcome is None or outcome.state == "stopped"
     return look.state == "ended" and outcome is not None and outcome.state == "stopped"
 
 
 def _failure(part: Path, job: Job, look: Look) -> str:
-    outcome = Outcome.read(part)
+    outcome = CellOutcome.read(part)
     if outcome is not None and outcome.state == "done":
         return ""
     if look.state == "cancelled":

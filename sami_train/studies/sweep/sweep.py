@@ -23,7 +23,7 @@ from sami_train.interrupts import on_signals
 from sami_train.locks import holder, locked
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.record import RunRecord
-from sami_train.studies.sweep.cell import CellStatus, Outcome, status
+from sami_train.studies.sweep.cell import CellOutcome, CellStatus, status
 from sami_train.studies.sweep.engine import Engine, Job, Look, SweepError
 from sami_train.studies.sweep.grid import Cell, Grid
 from sami_train.studies.sweep.job import describe_job
@@ -37,7 +37,7 @@ PATIENCE = 60.0
 
 
 @dataclass
-class Row:
+class CellRow:
     """Where one cell of a sweep stands."""
 
     cell: Cell
@@ -67,7 +67,7 @@ class Sweep:
         self.path, self.grid, self.episodes = path, grid, episodes
         self.told: dict[str, Any] = {}
         """What a cluster was told of the jobs, or will be: kept with the grid."""
-        self.rows = [Row(cell) for cell in grid.cells()]
+        self.rows = [CellRow(cell) for cell in grid.cells()]
         for row in self.rows:
             self._check(row.cell)
             self._look(row)
@@ -177,7 +177,7 @@ class Sweep:
                 row.state, row.reason = "waiting", f"waits for {left}, left by an earlier sweep" if left else ""
             # First those that a killed sweep left running: their jobs wait for them, and they use the machine anyway.
             waiting.sort(key=lambda row: not row.reason)
-            running: dict[str, tuple[Row, Job]] = {}
+            running: dict[str, tuple[CellRow, Job]] = {}
             stop_by = float("inf")
             while running or (waiting and not asked):
                 while waiting and len(running) < engine.jobs and not asked:
@@ -222,14 +222,14 @@ class Sweep:
                     "move that folder away, or choose another --out."
                 )
 
-    def _look(self, row: Row, running: str = "") -> None:
+    def _look(self, row: CellRow, running: str = "") -> None:
         row.status = status(self.folder(row.cell), row.cell.config.env, self.episodes)
         if row.status.sets:
             row.state = "done"
         elif running:
             row.state = "evaluating" if row.status.trained else running
 
-    def _submit(self, row: Row, engine: Engine) -> Job | None:
+    def _submit(self, row: CellRow, engine: Engine) -> Job | None:
         row.state = "running"
         row.began_at = _checkpointed(self.folder(row.cell))
         logs = self.logs(row.cell)
@@ -242,20 +242,20 @@ class Sweep:
         row.log = job.log
         return job
 
-    def _settle(self, row: Row, job: Job, look: Look, stopping: bool) -> None:
+    def _settle(self, row: CellRow, job: Job, look: Look, stopping: bool) -> None:
         self._look(row)
         row.reason = ""
         if row.state == "done":
             return
-        outcome = Outcome.read(self.logs(row.cell))
+        outcome = CellOutcome.read(self.logs(row.cell))
         if look.state == "cancelled":
-            outcome = Outcome("stopped", look.reason)
+            outcome = CellOutcome("stopped", look.reason)
         elif look.state == "lost" and (outcome is None or outcome.state == "stopped"):
             row.state = "stopped" if stopping else "waiting"
             return
         elif outcome is None:
             said = _last_words(job.log) + (f" ({look.reason})" if look.reason else "")
-            outcome = Outcome("stopped") if stopping else Outcome("failed", said)
+            outcome = CellOutcome("stopped") if stopping else CellOutcome("failed", said)
         row.state, row.reason = outcome.state, outcome.reason
         further = _checkpointed(self.folder(row.cell)) > row.began_at
         if row.state == "stopped" and not stopping and look.state != "cancelled" and further:

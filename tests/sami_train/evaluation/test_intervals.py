@@ -13,7 +13,7 @@ from sami_train.envs.catalog import environment
 from sami_train.evaluation.by_task import _among
 from sami_train.evaluation.intervals import interval_over_starts
 from sami_train.evaluation.results import Evaluation, TaskResult
-from sami_train.evaluation.robustness import KINDS, Point, parts_of
+from sami_train.evaluation.robustness import KINDS, RobustnessPoint, parts_of
 
 RESULTS = Path(__file__).parents[3] / "results"
 
@@ -104,8 +104,8 @@ def test_a_profile_costs_as_a_whole_and_by_each_key():
 
 def test_measurements_of_before_starts_were_kept_are_read():
     document = json.loads((RESULTS / "panda-200k-latency" / "trained-without.json").read_text())
-    points = [Point.from_dict(each, document["env"]) for each in document["points"]]
+    points = [RobustnessPoint.from_dict(each, document["env"]) for each in document["points"]]
     assert len(points) == 1 + len(next(kind for kind in KINDS if kind.name == "latency").severities)
     assert points[1].score("training") == (pytest.approx(0.8167, abs=1e-4), None)
     with pytest.raises(SamiError, match="a point of the measurement lacks 'kind'"):
-        Point.from_dict({}, "panda")
+        RobustnessPoint.from_dict({}, "panda")

@@ -17,11 +17,11 @@ from sami_train.envs.measure import RETURN, SUCCESS
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.tasks import TaskError
 from sami_train.studies.contexts.adaptation import Delay, Mean, judge
-from sami_train.studies.contexts.change import Change, ChangeError
-from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, Run, Variant
+from sami_train.studies.contexts.change import ChangeError, DynamicsChange
+from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, Variant
 from sami_train.studies.contexts.policy_head import PolicyHead
 
-MODEL = Path(__file__).parents[3] / "models" / "panda-satesac.onnx"
+MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"
 PANDA = environment("panda")
 LIGHT, HEAVY = {"mass": 1.0, "friction": 0.1}, {"mass": 30.0, "friction": 10.0}
 SEEDS, STEP = (3, 6), 4
@@ -38,8 +38,8 @@ class World(NamedTuple):
 @pytest.fixture(scope="module")
 def world():
     runner = ChangedEpisodes(MODEL, PANDA, 2)
-    starts = runner.round(SEEDS, Change(HEAVY, HEAVY, STEP), Variant.LIVE)
-    runs = {each: runner.round(SEEDS, Change(LIGHT, HEAVY, STEP), each, starts) for each in Variant}
+    starts = runner.round(SEEDS, DynamicsChange(HEAVY, HEAVY, STEP), Variant.LIVE)
+    runs = {each: runner.round(SEEDS, DynamicsChange(LIGHT, HEAVY, STEP), each, starts) for each in Variant}
     yield World(runner, starts, runs)
     runner.close()
 
@@ -89,7 +89,7 @@ def test_the_live_variant_is_the_episode_that_a_session_drives(world):
 
 
 def test_a_change_to_the_same_dynamics_changes_nothing(world):
-    none = Change(LIGHT, LIGHT, STEP)
+    none = DynamicsChange(LIGHT, LIGHT, STEP)
     starts = world.runner.round(SEEDS, none, Variant.LIVE)
     for variant in (Variant.START, Variant.UNCHANGED):
         for one, other in zip(starts, world.runner.round(SEEDS, none, variant, starts), strict=True):
@@ -130,7 +130,7 @@ def test_a_mujoco_joint_dies_in_the_middle_of_an_episode():
     own = env.model.body_mass.copy(), env.model.dof_damping.copy()
     env.step(np.ones(6, np.float32))
     assert env.data.ctrl.tolist() == [1.0] * 6
-    change = Change.parse("mass=1:2,damping=1:0.5,crippled=none:3@50", spec.tasks, spec.episode_steps)
+    change = DynamicsChange.parse("mass=1:2,damping=1:0.5,crippled=none:3@50", spec.tasks, spec.episode_steps)
     env.set_dynamics(change.after)
     np.testing.assert_allclose(env.model.body_mass, own[0] * 2.0)
     np.testing.assert_allclose(env.model.dof_damping, own[1] * 0.5)
@@ -141,9 +141,9 @@ def test_a_mujoco_joint_dies_in_the_middle_of_an_episode():
 
 @pytest.mark.parametrize("text", ["mass=1:10,friction=0.1@5", "mass=5,friction=0:30@49", "mass=2:2,friction=1@1"])
 def test_a_change_is_written_as_it_is_read(text):
-    change = Change.parse(text, PANDA_TASKS, 50)
+    change = DynamicsChange.parse(text, PANDA_TASKS, 50)
     assert str(change) == text
-    assert Change.parse(f" {text.replace(',', ' , ').replace('@', ' @ ')}", PANDA_TASKS, 50) == change
+    assert DynamicsChange.parse(f" {text.replace(',', ' , ').replace('@', ' @ ')}", PANDA_TASKS, 50) == change
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_change_is_written_as_it_is_read(text):
 )
 def test_a_bad_change_is_refused_with_what_is_valid(text, error, message):
     with pytest.raises(error) as caught:
-        Change.parse(text, PANDA_TASKS, 50)
+        DynamicsChange.parse(text, PANDA_TASKS, 50)
     assert message in str(caught.value)
 
 
@@ -190,7 +190,7 @@ def run_of(xs, ret=0.0, success=False, given=None):
     """An episode whose context is (x, 0) at each step."""
     contexts = np.array([[x, 0.0] for x in xs])
     shown = contexts if given is None else np.array([[x, 0.0] for x in given])
-    return Run(contexts, shown, np.zeros((len(xs), 1)), ret, success)
+    return ChangedEpisode(contexts, shown, np.zeros((len(xs), 1)), ret, success)
 
 
 def test_delays_gaps_and_pairs_are_counted_by_hand():
@@ -202,7 +202,9 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     frozen = [run_of([0] * 6, -6, False, [0] * 6), live[1], run_of([0] * 5, -7, False, [0] * 5)]
     starts = [run_of([5] * 6), run_of([5] * 2), run_of([5] * 3)]
     others = {v: live for v in (Variant.RESET, Variant.START, Variant.UNCHANGED)}
-    found = judge(Change({}, {}, 2), {Variant.LIVE: live, Variant.FROZEN: frozen, **others}, starts, contract, SUCCESS)
+    found = judge(
+        DynamicsChange({}, {}, 2), {Variant.LIVE: live, Variant.FROZEN: frozen, **others}, starts, contract, SUCCESS
+    )
     assert (found.episodes, found.reached) == (3, 3)
     row = found.of(Variant.LIVE)
     assert row.success == Mean(2 / 3, pytest.approx(1 / 3))
@@ -214,7 +216,7 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     assert found.of(Variant.FROZEN).less_than_live == Mean(pytest.approx(1 / 3), pytest.approx(1 / 3))
     assert found.of(Variant.FROZEN).detected is None
     later = {variant: [runs[0]] * 5 for variant, runs in {Variant.LIVE: live, Variant.FROZEN: frozen}.items()}
-    told = judge(Change({}, {}, 4), later, starts[:1] * 5, contract, RETURN)
+    told = judge(DynamicsChange({}, {}, 4), later, starts[:1] * 5, contract, RETURN)
     assert told.of(Variant.LIVE).gap == pytest.approx([1.0, 3.0])
     assert told.of(Variant.FROZEN).gap == pytest.approx([5.0, 5.0])
     assert told.of(Variant.LIVE).score == pytest.approx([4 / 3, 8 / 3])
@@ -223,7 +225,7 @@ def test_delays_gaps_and_pairs_are_counted_by_hand():
     assert told.of(Variant.LIVE).detected == Delay(0.0, None)
     assert told.of(Variant.LIVE).identified is None
     with pytest.raises(ChangeError, match="all 3 episodes were over before step 9"):
-        judge(Change({}, {}, 9), {Variant.LIVE: live}, starts, contract, SUCCESS)
+        judge(DynamicsChange({}, {}, 9), {Variant.LIVE: live}, starts, contract, SUCCESS)
 
 
 def test_new_dynamics_are_identified_in_episodes_that_end_nearest_to_them():
@@ -237,7 +239,7 @@ def test_new_dynamics_are_identified_in_episodes_that_end_nearest_to_them():
 
     def identified(before, after):
         runs = {Variant.LIVE: live, Variant.FROZEN: live}
-        told = judge(Change(before, after, 1), runs, live, contract, RETURN)
+        told = judge(DynamicsChange(before, after, 1), runs, live, contract, RETURN)
         assert told.of(Variant.FROZEN).identified is None
         return told.of(Variant.LIVE).identified
 

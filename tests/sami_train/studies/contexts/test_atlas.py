@@ -12,14 +12,15 @@ from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.atlas import Locator, windowed
 from sami_train.envs.catalog import environment
-from sami_train.export.collect import KeptContexts, collect_contexts
+from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
+from sami_train.export.collect import collect_contexts
 from sami_train.export.fit_atlas import conformal, farthest, fit, least_episodes, usual_window
 from sami_train.export.known import Behind, known_gap
 from sami_train.export.make_atlas import measure
 from sami_train.export.model_file import attach
 from sami_train.studies.contexts.alarms import check
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
 FOR_A_CAMERA = ROOT / "models" / "panda-satesac-camera.onnx"
 TASKS = ({"mass": 1.0}, {"mass": 10.0})
@@ -173,9 +174,9 @@ def test_contexts_are_those_of_the_model_file_and_the_same_seed_gives_them_again
     one, again, other = one[0], again[0], other[0]
     assert [a.tobytes() for a in one] == [b.tobytes() for b in again]
     assert one[0].tobytes() != other[0].tobytes()
-    policy = KeptContexts(MODEL, spec, 2)
+    policy = RecordedPolicy(SessionPolicy(MODEL, spec, 2))
     policy.reset()
-    np.testing.assert_array_equal(policy.step(np.zeros((2, 25), np.float32))[1], policy.rounds[0][0])
+    np.testing.assert_array_equal(policy.step(np.zeros((2, 25), np.float32))[1], policy.rounds[0][0][2])
 
 
 def test_alarms_are_not_counted_without_an_atlas(copy):

@@ -7,31 +7,31 @@ import pytest
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
-from sami_train.studies.contexts.change import Change
+from sami_train.studies.contexts.change import DynamicsChange
 from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, Variant
 
-MODEL = Path(__file__).parents[3] / "models" / "panda-satesac.onnx"
+MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"
 PANDA = environment("panda")
 TEXT = "mass=1,friction=0.1,latency_s=0:0.08@2"
 
 
 def test_a_change_of_a_gap_is_read_beside_the_dynamics_and_told_as_it_was_read():
-    change = Change.parse(TEXT, PANDA.tasks, 50)
+    change = DynamicsChange.parse(TEXT, PANDA.tasks, 50)
     assert change.before == change.after == {"mass": 1.0, "friction": 0.1}
     assert [gap.latency_s for gap in change.gaps] == [0.0, 0.08]
     assert str(change) == TEXT
     assert [gap.latency_s for gap in change.along.gaps] == [0.08, 0.08]
-    assert Change.parse("mass=1:10,friction=0.1@4", PANDA.tasks, 50).gaps is None
+    assert DynamicsChange.parse("mass=1:10,friction=0.1@4", PANDA.tasks, 50).gaps is None
     with pytest.raises(SamiError, match=r"latency_s is -1.0; it must be a number of at least 0"):
-        Change.parse("mass=1,friction=0.1,latency_s=0:-1@4", PANDA.tasks, 50)
+        DynamicsChange.parse("mass=1,friction=0.1,latency_s=0:-1@4", PANDA.tasks, 50)
 
 
 def test_the_episode_is_the_same_until_the_delay_begins_and_what_it_costs_shows_afterwards():
     runner = ChangedEpisodes(MODEL, PANDA, 2)
-    change = Change.parse(TEXT, PANDA.tasks, 50)
+    change = DynamicsChange.parse(TEXT, PANDA.tasks, 50)
     without, begins = (runner.round((3, 6), change, each) for each in (Variant.UNCHANGED, Variant.LIVE))
     along = runner.round((3, 6), change.along, Variant.LIVE)
-    bare = runner.round((3, 6), Change(change.before, change.after, 2), Variant.LIVE)
+    bare = runner.round((3, 6), DynamicsChange(change.before, change.after, 2), Variant.LIVE)
     runner.close()
     for row in range(2):
         for name in ("actions", "contexts"):

@@ -9,11 +9,11 @@ import pytest
 from sami_runtime.checks.verify import verify
 from sami_runtime.model.artifact import read_artifact
 from sami_train.envs.catalog import environment
-from sami_train.export.make_seen import Watched, measure_responses, measure_seen
+from sami_train.export.make_seen import exploring, measure_responses, measure_seen
 from sami_train.export.model_file import describe
 
 pytest.importorskip("panda_gym")
-MODEL = Path(__file__).parents[3] / "models" / "panda-satesac.onnx"
+MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"
 SPEC = environment("panda")
 
 
@@ -39,7 +39,7 @@ def test_its_numbers_are_those_of_the_simulator(seen):
 
 
 def test_every_second_row_acts_at_random_half_of_the_time():
-    policy, plain = Watched(MODEL, SPEC, 4), Watched(MODEL, SPEC, 4)
+    policy, plain = exploring(MODEL, SPEC, 4), exploring(MODEL, SPEC, 4)
     policy.reset()
     observation = np.zeros((4, 25), np.float32)
     actions = np.stack([policy.step(observation)[0] for _ in range(200)])

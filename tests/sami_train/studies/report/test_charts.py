@@ -7,19 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("vl_convert")
+pytest.importorskip("matplotlib")
 
 from sami_train.envs.catalog import environment
-from sami_train.studies.report.charts.figure import Figure, Panel, field
-from sami_train.studies.report.charts.learning import learning
-from sami_train.studies.report.charts.outcomes import by_task, skills
-from sami_train.studies.report.charts.theme import DARK, LIGHT, config
+from sami_train.studies.charts.chart import Chart, Panel, rows_where
+from sami_train.studies.charts.learning import learning
+from sami_train.studies.charts.outcomes import by_task, skills
+from sami_train.studies.charts.style import CATEGORIES, SHADES, colours_of, page_variables
 from sami_train.studies.report.played import Played
 from sami_train.studies.report.subject import Subject
 from sami_train.studies.sweep.study import find_runs
 
 PANDA = environment("panda")
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 
 
 def subject(name="panda-satesac"):
@@ -28,18 +28,20 @@ def subject(name="panda-satesac"):
 
 
 def test_a_figure_is_a_picture_and_the_rows_that_it_is_drawn_from(tmp_path):
-    spec = {"mark": "bar", "encoding": {"x": field("x", "nominal"), "y": field("y", "quantitative")}}
     rows = ({"x": "a", "y": 1}, {"x": "b", "y": 2, "z": 3})
-    figure = Figure("bars", "Bars.", (Panel("a", spec, {"x": "a"}), Panel("all", spec, {})), rows)
-    picture, table = figure.write(tmp_path)
+    panels = (Panel("a", lambda axes: axes.plot([1])), Panel("all", lambda axes: axes.plot([1, 2], label="line")))
+    chart = Chart("bars", "Bars.", panels, rows)
+    picture, table = chart.write(tmp_path)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert list(csv.DictReader(table.read_text().splitlines())) == [
         {"x": "a", "y": "1", "z": ""},
         {"x": "b", "y": "2", "z": "3"},
     ]
-    first, second = figure.views()
-    assert first["transform"] == [{"filter": 'datum["x"] === "a"'}]
-    assert second["transform"] == []
+    assert rows_where(rows, x="b") == [rows[1]]
+    first, second = chart.pictures()
+    assert "<title>a. Bars" in first
+    assert ">line</text>" in second
+    assert chart.pictures() == [first, second]
 
 
 def test_heat_maps_have_every_task_and_mark_floor_and_the_impossible():
@@ -92,7 +94,11 @@ def test_curves_have_the_bound_and_the_log_k_that_it_cannot_pass():
     assert all(row["value"] <= row["log_k"] + 0.05 for row in bounds)
 
 
-def test_dark_and_light_have_the_same_entries():
-    light, dark = config(LIGHT), config(DARK)
-    assert light.keys() == dark.keys()
-    assert len(light["range"]["category"]) == len(dark["range"]["category"]) >= 6
+def test_every_colour_of_a_value_has_another_on_dark_ground():
+    replaced = page_variables()
+    values = [str(value) for value in range(20)]
+    for ordered in (False, True):
+        assert set(colours_of(values, ordered).values()) <= replaced.keys()
+    for light in CATEGORIES:
+        assert replaced[light][1:] != (light, light)
+    assert len(set(colours_of(values[:SHADES], ordered=True).values())) == SHADES

@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from sami_train.studies.report.mapped import FEWEST, accuracy, told, usable
+from sami_train.studies.report.mapped import FEWEST, accuracy, separability, usable
 
 RNG = np.random.default_rng(0)
 
@@ -18,7 +18,7 @@ def contexts_of(labels, apart):
 
 def test_a_label_that_contexts_carry_is_told():
     labels = [str(n % 4) for n in range(120)]
-    found = told("mass", contexts_of(labels, 6.0), labels)
+    found = separability("mass", contexts_of(labels, 6.0), labels)
     assert found.knn > 0.95 > found.knn_chance_high
     assert found.silhouette > 0.3 > found.silhouette_chance_high
     assert found.p < 0.01
@@ -27,7 +27,7 @@ def test_a_label_that_contexts_carry_is_told():
 
 def test_a_label_that_contexts_do_not_carry_is_not_told():
     labels = [str(n % 4) for n in range(120)]
-    found = told("mass", RNG.normal(size=(120, 6)), labels)
+    found = separability("mass", RNG.normal(size=(120, 6)), labels)
     assert found.knn <= found.knn_chance_high + 0.05
     assert abs(found.silhouette) < 0.05
     assert found.p > 0.02
@@ -36,7 +36,7 @@ def test_a_label_that_contexts_do_not_carry_is_not_told():
 def test_chance_is_that_of_the_labels_as_they_are():
     """Where nine of ten episodes succeed, guessing success is right nine times: that is no knowledge."""
     labels = ["success"] * 108 + ["failure"] * 12
-    found = told("outcome", RNG.normal(size=(120, 6)), labels)
+    found = separability("outcome", RNG.normal(size=(120, 6)), labels)
     assert found.knn_chance > 0.85
     assert found.knn <= found.knn_chance_high
 
@@ -50,10 +50,10 @@ def test_values_of_too_few_episodes_do_not_count():
     labels = ["often"] * 20 + ["also"] * FEWEST + ["once"]
     assert usable(labels).tolist() == [True] * (20 + FEWEST) + [False]
     assert not usable(["often"] * 20 + ["once"]).any()
-    assert told("skill", RNG.normal(size=(21, 6)), ["often"] * 20 + ["once"]) is None
+    assert separability("skill", RNG.normal(size=(21, 6)), ["often"] * 20 + ["once"]) is None
 
 
 def test_the_same_contexts_tell_the_same_again():
     labels = [str(n % 3) for n in range(60)]
     contexts = contexts_of(labels, 1.0)
-    assert told("mass", contexts, labels) == told("mass", contexts, labels)
+    assert separability("mass", contexts, labels) == separability("mass", contexts, labels)

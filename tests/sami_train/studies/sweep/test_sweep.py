@@ -14,7 +14,7 @@ from sami_train.locks import locked
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.train import prepare_torch
 from sami_train.studies.sweep import sweep as sweep_module
-from sami_train.studies.sweep.cell import OUTCOME, Outcome, clear_beginning, status
+from sami_train.studies.sweep.cell import OUTCOME, CellOutcome, clear_beginning, status
 from sami_train.studies.sweep.engine import Look
 from sami_train.studies.sweep.grid import Cell, Grid
 from sami_train.studies.sweep.job import DESCRIPTION
@@ -72,11 +72,11 @@ def finish(cell, folder, attempt):
     run.update(steps=105)
     sets = {"training": {"success": 0.5}}
     write_json(run.evaluation, {"agent_steps": 105, "sets": sets, "tasks": [{"episodes": EPISODES}] * 3})
-    return Outcome("done")
+    return CellOutcome("done")
 
 
 def fail(cell, folder, attempt):
-    return Outcome("failed", "it broke")
+    return CellOutcome("failed", "it broke")
 
 
 def refuse(cell, folder, attempt):
@@ -87,7 +87,7 @@ def reach_a_time_limit_twice(cell, folder, attempt):
     if attempt == 3:
         return finish(cell, folder, attempt)
     (begin(cell, folder).path / "checkpoints" / str(30 * attempt)).mkdir(parents=True)
-    return Outcome("stopped")
+    return CellOutcome("stopped")
 
 
 def lose_the_first_node(cell, folder, attempt):
@@ -100,7 +100,7 @@ def cancel(cell, folder, attempt):
 
 
 def stop_without_progress(cell, folder, attempt):
-    return Outcome("stopped" if attempt == 1 else "failed")
+    return CellOutcome("stopped" if attempt == 1 else "failed")
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sami_train.studies.charts.style import BAND, GREY, colour_of, legend_below, panels
 from sami_train.studies.compare.comparison import Comparison, Contest, Standing
-from sami_train.studies.compare.figures.style import BAND, GREY, colour_of, legend_below, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

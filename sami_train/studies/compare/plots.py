@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sami_train.envs.measure import RETURN, Measure
+import numpy as np
+
+from sami_train.envs.catalog import environment
+from sami_train.envs.measure import RETURN, SUCCESS, Measure
+from sami_train.studies.charts.chart import Chart
+from sami_train.studies.charts.curves import curves_by_key, learning_curves
+from sami_train.studies.charts.heat_maps import heat_maps, limits_of, two_features
+from sami_train.studies.charts.intervals import improvement_intervals, score_intervals
+from sami_train.studies.charts.style import SETTINGS
 from sami_train.studies.compare.comparison import Comparison
-from sami_train.studies.compare.figures.curves import curves_by_key, learning_curves
-from sami_train.studies.compare.figures.heat_maps import heat_maps
-from sami_train.studies.compare.figures.intervals import improvement_intervals, score_intervals
-from sami_train.studies.compare.figures.style import SETTINGS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +27,7 @@ class Plot:
     """A file, what draws it, and what it shows."""
 
     name: str
-    make: Callable[[Comparison], Figure | None]
+    make: Callable[[Comparison], Figure | Chart | None]
     """None where the runs do not allow it."""
     caption: str
     """With `{measure}` where the name of what counts belongs."""
@@ -34,6 +38,31 @@ class Plot:
         """Return what it shows where policies are judged so."""
         text = self.of_returns if measure is RETURN and self.of_returns else self.caption
         return text.format(measure=measure.name.capitalize())
+
+
+def maps_by_task(comparison: Comparison) -> Chart | None:
+    """Mean over seeds in each task, a map for each group; None where an environment has no map."""
+    spec, measure = environment(comparison.env), comparison.measure
+    if not two_features(spec):
+        return None
+    cells = {}
+    for group in comparison.groups:
+        by_task = zip(*(run.evaluation.results for run in group.runs), strict=True)
+        cells[group.label] = [
+            (
+                same[0].task_set,
+                same[0].task,
+                {
+                    "value": np.mean([result.success if measure is SUCCESS else result.ret for result in same]),
+                    "episodes": same[0].episodes,
+                    "above_floor": np.mean([result.above_floor for result in same]) if measure is SUCCESS else np.nan,
+                },
+            )
+            for same in by_task
+        ]
+    limits = measure.bounds or limits_of([cell[2]["value"] for measured in cells.values() for cell in measured])
+    number = ".2f" if measure is SUCCESS else ",.0f"
+    return replace(heat_maps("heat_maps", "", spec, cells, measure.name, limits, number), columns=5)
 
 
 PLOTS = (
@@ -56,7 +85,7 @@ PLOTS = (
     ),
     Plot(
         "heat_maps.png",
-        heat_maps,
+        maps_by_task,
         "{measure} by task, mean over seeds. Hatched: hardly more than doing nothing scores.",
         of_returns="{measure} by task, mean over seeds.",
     ),

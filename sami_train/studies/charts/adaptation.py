@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sami_train.files import unfinished
-from sami_train.studies.compare.figures.style import BAND, GREY, SETTINGS, legend_below
+from sami_train.studies.charts.style import BAND, GREY, SETTINGS, legend_below
 from sami_train.studies.contexts.adaptation import Adaptation
 from sami_train.studies.contexts.changed_episodes import Variant
 
@@ -23,7 +23,7 @@ COLOURS = {
 }
 
 
-def draw(found: Sequence[Adaptation], path: Path) -> None:
+def draw(adaptations: Sequence[Adaptation], path: Path) -> None:
     """Write a PNG with a column for each change.
 
     Above: mean distance of the policy's context from the one from the start, by steps since the change. In the middle,
@@ -35,15 +35,15 @@ def draw(found: Sequence[Adaptation], path: Path) -> None:
     from matplotlib.lines import Line2D
 
     with matplotlib.rc_context(SETTINGS):
-        scored = any(row.score for row in found[0].rows)
+        scored = any(row.score for row in adaptations[0].rows)
         heights = (1.2, 1.0, 1.0) if scored else (1.2, 1.0)
-        figure = Figure(figsize=(max(6.0, 3.0 * len(found)), 0.9 + 2.2 * sum(heights)), layout="constrained")
-        grid = figure.subplots(len(heights), len(found), squeeze=False, sharey="row", height_ratios=heights)
-        for column, each in zip(grid.T, found, strict=True):
-            _gaps(column[0], each)
+        figure = Figure(figsize=(max(6.0, 3.0 * len(adaptations)), 0.9 + 2.2 * sum(heights)), layout="constrained")
+        grid = figure.subplots(len(heights), len(adaptations), squeeze=False, sharey="row", height_ratios=heights)
+        for column, adaptation in zip(grid.T, adaptations, strict=True):
+            _gaps(column[0], adaptation)
             if scored:
-                _scores(column[1], each)
-            _outcomes(column[-1], each)
+                _scores(column[1], adaptation)
+            _outcomes(column[-1], adaptation)
         lows, highs = zip(*(axes.get_xlim() for axes in grid[-1]), strict=True)
         for axes in grid[-1]:
             axes.set_xlim(min(lows), max(highs))
@@ -56,17 +56,17 @@ def draw(found: Sequence[Adaptation], path: Path) -> None:
             figure.savefig(beside, format="png")
 
 
-def _gaps(axes: Axes, found: Adaptation) -> None:
-    for row in found.rows:
+def _gaps(axes: Axes, adaptation: Adaptation) -> None:
+    for row in adaptation.rows:
         if row.variant not in (Variant.START, Variant.UNCHANGED):
             axes.plot(range(len(row.gap)), row.gap, color=COLOURS[row.variant], lw=1.8, label=row.variant.value)
     axes.set(xlabel="steps since the change", xlim=(0, None))
-    change = str(found.change).replace(",", ",\n")  # three features in one line are wider than a column
-    axes.set_title(f"{change}\n{found.reached} of {found.episodes} episodes", fontsize=9)
+    change = str(adaptation.change).replace(",", ",\n")  # three features in one line are wider than a column
+    axes.set_title(f"{change}\n{adaptation.reached} of {adaptation.episodes} episodes", fontsize=9)
 
 
-def _scores(axes: Axes, found: Adaptation) -> None:
-    for row in found.rows:
+def _scores(axes: Axes, adaptation: Adaptation) -> None:
+    for row in adaptation.rows:
         if row.score:
             scores = [float("nan") if score is None else score for score in row.score]
             axes.plot(range(len(scores)), scores, color=COLOURS[row.variant], lw=1.8, label=row.variant.value)
@@ -74,11 +74,11 @@ def _scores(axes: Axes, found: Adaptation) -> None:
     axes.set(xlabel="steps since the change", xlim=(0, None))
 
 
-def _outcomes(axes: Axes, found: Adaptation) -> None:
-    for at, row in enumerate(reversed(found.rows)):
+def _outcomes(axes: Axes, adaptation: Adaptation) -> None:
+    for at, row in enumerate(reversed(adaptation.rows)):
         mean = row.success or row.ret
         axes.plot(mean.value, at, "o", color=COLOURS[row.variant], ms=5)
         if mean.error is not None:
             axes.plot([mean.value - mean.error, mean.value + mean.error], [at, at], color=GREY, lw=4, **BAND)
-    axes.set_yticks(range(len(found.rows)), [row.variant.value for row in reversed(found.rows)])
-    axes.set(xlabel="success" if found.rows[0].success else "return", ylim=(-0.5, len(found.rows) - 0.5))
+    axes.set_yticks(range(len(adaptation.rows)), [row.variant.value for row in reversed(adaptation.rows)])
+    axes.set(xlabel="success" if adaptation.rows[0].success else "return", ylim=(-0.5, len(adaptation.rows) - 0.5))

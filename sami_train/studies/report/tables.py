@@ -9,7 +9,7 @@ from sami_train.envs.measure import SUCCESS
 from sami_train.evaluation.paper import SOURCE, reported
 from sami_train.evaluation.results import Evaluation
 from sami_train.studies.compare.tables import Table
-from sami_train.studies.report.mapped import NEIGHBOURS, Told
+from sami_train.studies.report.mapped import NEIGHBOURS, Separability
 
 
 class Scored(NamedTuple):
@@ -42,10 +42,10 @@ def score_table(scored: Sequence[Scored]) -> Table:
                 continue
             theirs = reported(evaluation.env, title, task_set)
             above = (measure.show(evaluation.above_floor(task_set)),) if with_floor else ()
-            told = (measure.show(evaluation.score(task_set)), shown_interval(evaluation, task_set), *above)
+            values = (measure.show(evaluation.score(task_set)), shown_interval(evaluation, task_set), *above)
             paper = measure.show(theirs.mean) if theirs else "-"
             trained = (title, "-" if seed is None else str(seed), "-" if steps is None else f"{steps:,}")
-            rows.append((task_set, name, *told, paper, *trained))
+            rows.append((task_set, name, *values, paper, *trained))
     floor = ("above the floor",) if with_floor else ()
     columns = ("tasks", "", measure.name, "95 %", *floor, "paper", "method", "seed", "environment steps")
     notes = [
@@ -56,21 +56,21 @@ def score_table(scored: Sequence[Scored]) -> Table:
     return Table(f"{measure.name.capitalize()} by set of tasks", columns, rows, notes)
 
 
-def told_table(measured: Sequence[Told]) -> Table:
+def separability_table(measured: Sequence[Separability]) -> Table:
     """Return what contexts tell of each label, and what chance would."""
     rows: list[tuple[str, ...]] = [
         (
-            told.label,
-            "yes" if told.knn > told.knn_chance_high else "no",
-            f"{told.knn:.2f}",
-            f"{told.knn_chance:.2f}, {told.knn_chance_high:.2f}",
-            f"{told.p:.3f}",
-            f"{told.silhouette:+.2f}",
-            f"{told.silhouette_chance_high:+.2f}",
-            str(told.values),
-            str(told.episodes),
+            separability.label,
+            "yes" if separability.knn > separability.knn_chance_high else "no",
+            f"{separability.knn:.2f}",
+            f"{separability.knn_chance:.2f}, {separability.knn_chance_high:.2f}",
+            f"{separability.p:.3f}",
+            f"{separability.silhouette:+.2f}",
+            f"{separability.silhouette_chance_high:+.2f}",
+            str(separability.values),
+            str(separability.episodes),
         )
-        for told in measured
+        for separability in measured
     ]
     columns = (
         *("label", "told", f"{NEIGHBOURS} neighbours", "by chance: mean, 95th", "p"),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sami_train.studies.charts.style import BAND, STYLES, colour_of, legend_below, panels, shades
 from sami_train.studies.compare.comparison import Comparison, Standing
-from sami_train.studies.compare.figures.style import BAND, STYLES, colour_of, legend_below, panels, shades
 from sami_train.studies.compare.groups import Group, shown_value
 
 if TYPE_CHECKING:

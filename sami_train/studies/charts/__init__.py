@@ -1,0 +1,1 @@
+"""Drawing: charts of panels over rows, with matplotlib, for pages, papers and pictures beside results."""

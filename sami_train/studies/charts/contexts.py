@@ -1,0 +1,201 @@
+"""What contexts tell: maps of them, what they tell by step, and where they go, also at a change of the dynamics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sami_train.envs.measure import SUCCESS
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Crippled, label, shown
+from sami_train.studies.charts.chart import Chart, Panel, Row, rows_where
+from sami_train.studies.charts.outcomes import title_of
+from sami_train.studies.charts.style import FAINT, colours_of
+from sami_train.studies.report.mapped import Separability, accuracy, usable
+from sami_train.studies.report.played import Played
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_STEPS = 40
+"""Steps at which it is measured what a context tells."""
+MOST_DIMENSIONS = 8
+MARKERS = "osD^"
+"""Of unordered values, where these are few: two ways to tell them apart."""
+RETURN_GROUPS = ("lowest third", "middle third", "highest third")
+Labels = Mapping[str, Sequence[str]]
+"""By name of the label, a value for each episode."""
+
+
+def labels_of(spec: EnvironmentSpec, played: Sequence[Played]) -> dict[str, list[str]]:
+    """Return what maps are coloured by: each feature of the task, the skill, and the outcome."""
+    labels = {
+        feature.name: [shown(episode.task[feature.name]) for episode in played] for feature in spec.tasks.features
+    }
+    if spec.skills:
+        labels["skill"] = [title_of(episode.skill) for episode in played]
+    if spec.measure is SUCCESS:
+        labels["outcome"] = ["success" if episode.success else "failure" for episode in played]
+    else:
+        returns = np.array([episode.ret for episode in played])
+        thirds = np.searchsorted(np.quantile(returns, [1 / 3, 2 / 3]), returns)
+        labels["return"] = [RETURN_GROUPS[third] for third in thirds]
+    return labels
+
+
+def maps(spec: EnvironmentSpec, played: Sequence[Played], planes: Mapping[str, np.ndarray], labels: Labels) -> Chart:
+    """Return maps of the contexts of final steps, a panel for each method and label.
+
+    Args:
+        spec: the environment.
+        played: (n,) episodes.
+        planes: by method, (n, 2).
+        labels: see `labels_of`.
+    """
+    rows = [
+        {
+            **{name: values[number] for name, values in labels.items()},
+            "task": f"{label(episode.task)} ({episode.task_set})",
+            "outcome_of_episode": ("success" if episode.success else "failure")
+            if spec.measure is SUCCESS
+            else f"return {episode.ret:.0f}",
+            "steps": len(episode.contexts),
+            **{
+                f"{method}_{axis}": round(float(points[number][column]), 4)
+                for method, points in planes.items()
+                for column, axis in enumerate("xy")
+            },
+        }
+        for number, episode in enumerate(played)
+    ]
+    panels = []
+    for method in planes:
+        for name, values in labels.items():
+            if len(set(values)) > 1:
+                draw = partial(_scatter, rows=rows, method=method, name=name, values=sorted(set(values), key=_order))
+                panels.append(Panel(f"{method}, by {name}", draw))
+    caption = (
+        "Contexts of the final step of each episode, mapped into the plane. Distances between far groups mean nothing "
+        "in such maps, and axes have no unit; the table below measures the contexts themselves."
+    )
+    return Chart("embeddings", caption, tuple(panels), tuple(rows), width=240, height=240, columns=len(labels))
+
+
+def _scatter(axes: Axes, rows: Sequence[Row], method: str, name: str, values: Sequence[str]) -> None:
+    ordered = all(_order(value)[0] == 0 for value in values)
+    for place, (value, colour) in enumerate(colours_of(values, ordered).items()):
+        points = rows_where(rows, **{name: value})
+        xs, ys = ([row[f"{method}_{axis}"] for row in points] for axis in "xy")
+        marker = MARKERS[place] if not ordered and len(values) <= len(MARKERS) else "o"
+        axes.plot(xs, ys, marker, color=colour, ms=4, mew=0, alpha=0.75, label=value)
+    axes.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), xticks=(), yticks=())
+
+
+def _order(value: str) -> tuple[int, float, str]:
+    """Return what sorts values: numbers by size, then words."""
+    try:
+        return 0, float(value), ""
+    except ValueError:
+        return 1, 0.0, value
+
+
+def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Separability]) -> Chart:
+    """How well the contexts of a step tell each label, by step; of an episode that is over, the last context."""
+    longest = int(np.percentile([len(episode.contexts) for episode in played], 95))
+    steps = sorted({*np.linspace(0, longest - 1, min(longest, MOST_STEPS)).round().astype(int).tolist()})
+    rows: list[Row] = []
+    for one in measured:
+        chosen = np.flatnonzero(usable(labels[one.label])).tolist()
+        values = [labels[one.label][number] for number in chosen]
+        for step in steps:
+            contexts = np.stack([played[n].contexts[min(step, len(played[n].contexts) - 1)] for n in chosen])
+            at = round(accuracy(contexts, values), 4)
+            rows.append({"label": one.label, "step": step, "accuracy": at, "chance": round(one.knn_chance_high, 4)})
+    colours = colours_of([one.label for one in measured])
+
+    def draw(axes: Axes) -> None:
+        for name, colour in colours.items():
+            line = rows_where(rows, label=name)
+            at = [row["step"] for row in line]
+            axes.plot(at, [row["accuracy"] for row in line], color=colour, lw=1.8, label=name)
+            axes.plot(at, [row["chance"] for row in line], color=colour, lw=1.2, ls="--")
+        axes.set(xlabel="step of the episode", ylabel="accuracy of 10 neighbours", ylim=(0, 1))
+
+    caption = (
+        "What the context tells by step: accuracy of nearest neighbours among contexts of the same step. Dashed: what "
+        "95 of 100 permutations of the labels stay below."
+    )
+    return Chart("context_tells", caption, (Panel("What it tells, by step", draw),), tuple(rows), width=440)
+
+
+def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart | None:
+    """Mean context by step, a line for each value of the first feature, a panel for each dimension."""
+    features = [feature for feature in spec.tasks.features if not isinstance(feature, Crippled)]
+    if not features:
+        return None
+    name = features[0].name
+    longest = int(np.percentile([len(episode.contexts) for episode in played], 95))
+    every = max(1, longest // 200)
+    rows: list[Row] = []
+    values = sorted({episode.task[name] for episode in played})
+    if len(values) > 6:  # as many lines as eyes can follow
+        values = [values[at] for at in np.linspace(0, len(values) - 1, 6).round().astype(int)]
+    for value in values:
+        episodes = [episode for episode in played if episode.task[name] == value]
+        for step in range(0, longest, every):
+            running = [episode.contexts[step] for episode in episodes if len(episode.contexts) > step]
+            if len(running) < min(5, len(episodes)):
+                break
+            for dimension, mean in enumerate(np.mean(running, axis=0)[:MOST_DIMENSIONS]):
+                place = {"dimension": dimension + 1, "step": step, name: shown(value)}
+                rows.append({**place, "mean": round(float(mean), 4), "episodes": len(running)})
+    colours = colours_of([shown(value) for value in values], ordered=True)
+
+    def draw(dimension: int, axes: Axes) -> None:
+        for value, colour in colours.items():
+            line = rows_where(rows, dimension=dimension, **{name: value})
+            label_of_line = f"{name} {value}"
+            axes.plot([r["step"] for r in line], [r["mean"] for r in line], color=colour, lw=1.8, label=label_of_line)
+        axes.set(xlabel="step")
+
+    dimensions = sorted({row["dimension"] for row in rows})
+    panels = tuple(Panel(f"context {dimension}", partial(draw, dimension)) for dimension in dimensions)
+    caption = f"Mean context by step, of the episodes that still run, by {name}."
+    return Chart("context_over_time", caption, panels, tuple(rows), width=240, height=150)
+
+
+def at_change(around: Mapping[str, Any]) -> Chart:
+    """Distances and means of contexts, by steps since a change; see `contexts_around`."""
+    rows: list[Row] = [{"panel": "distance", **row} for row in around["rows"]]
+    rows += [{"panel": "mean", **row} for row in around["means"] if row["dimension"] <= MOST_DIMENSIONS]
+
+    def distance(axes: Axes) -> None:
+        for dynamics, colour in colours_of(["old dynamics", "new dynamics"]).items():
+            line = rows_where(rows, panel="distance", to=dynamics)
+            at = [row["step"] for row in line]
+            low, high = [row["low"] for row in line], [row["high"] for row in line]
+            axes.fill_between(at, low, high, color=colour, alpha=0.18, lw=0)
+            axes.plot(at, [row["median"] for row in line], color=colour, lw=1.8, label=dynamics)
+        axes.axvline(0, color=FAINT, lw=1, ls=":")
+        axes.set(xlabel="steps since the change", ylabel="distance")
+
+    def mean(dimension: int, axes: Axes) -> None:
+        for way, colour in colours_of(["changed", "unchanged"]).items():
+            line = rows_where(rows, panel="mean", dimension=dimension, way=way)
+            axes.plot([row["step"] for row in line], [row["mean"] for row in line], color=colour, lw=1.8, label=way)
+        axes.axvline(0, color=FAINT, lw=1, ls=":")
+        axes.set(xlabel="steps since the change")
+
+    dimensions = sorted({row["dimension"] for row in rows if "dimension" in row})
+    panels = [Panel("Distance to the context of ...", distance)]
+    panels += [Panel(f"context {dimension}, mean", partial(mean, dimension)) for dimension in dimensions]
+    caption = (
+        f"Context at a change of the dynamics, {around['change']}: {around['reached']} of {around['episodes']} "
+        "episodes still ran. First: distance to the context of the same step of the same start where the old dynamics "
+        "stayed, and where the new ones were there all along (median, quartiles). Then the mean of each dimension, "
+        "with and without the change."
+    )
+    return Chart("context_at_change", caption, tuple(panels), tuple(rows), width=240, height=170)

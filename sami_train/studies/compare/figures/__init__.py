@@ -1,1 +1,0 @@
-"""What reports draw."""

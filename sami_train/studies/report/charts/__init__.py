@@ -1,1 +1,0 @@
-"""Figures of the report, as Vega-Lite: what a page shows and a PNG is made of."""
