@@ -222,7 +222,7 @@ def tick(palette: dict[str, str]) -> Picture:
     p.arrow([(left, bottom + 22), (left + 4 * stride + width, bottom + 22)])
     notes = (
         "deadline_s: by default one period of the loop. A late output is dropped, and the tick is held.",
-        "A held tick skips 4, 5 and 10. Heartbeat, write and record go on, and the recurrent state stays as it is.",
+        "If a guard objects, the tick skips 4, 5 and 10. Heartbeat, write and record go on; the recurrent state stays.",
         "If the gate trips, nothing more is written: the loop records the tick and calls adapter.stop().",
         "The watchdog stops the robot by itself if no heartbeat arrives in time.",
     )
@@ -238,7 +238,7 @@ def tick(palette: dict[str, str]) -> Picture:
         p.box(12 + 92 * at, top + 16, 84, 54, name, *([f"held {number}"] if number else ["count 0"]), kind=kind)
     remarks = (
         (104, "up to hold_ticks = 3:", "last action again"),
-        (380, "then the fallback controller if there is one,", "else the neutral action; limits still apply"),
+        (380, "then the fallback controller, else the neutral", "action (rest in limits.toml), else repeat"),
         (846, "at stop_after = 10: gate", "trips, adapter.stop()"),
     )
     for x, first, second in remarks:
@@ -250,8 +250,8 @@ def tick(palette: dict[str, str]) -> Picture:
 def update(palette: dict[str, str]) -> Picture:
     """Draw one gradient update, and where its gradients go."""
     p = Picture(1000, 690, "One gradient update of SaTESAC, and where its gradients go", palette)
-    p.box(12, 30, 200, 92, "Compared episodes", "one task, up to 64:", "high returns against", "low returns")
-    p.box(12, 300, 200, 92, "Windows", "drawn from 16 episodes,", "with transitions", "(s, a, r, s′)")
+    p.box(12, 30, 200, 92, "Compared episodes", "trajectories of one task:", "high returns against", "low returns")
+    p.box(12, 300, 200, 92, "Windows", "of a batch of episodes,", "with transitions", "(s, a, r, s′)")
     p.box(282, 30, 170, 442, "Encoder ψ", "LSTM over features", "and applied actions", "→ context c")
     p.box(282, 524, 170, 70, "Momentum ψ*", "no gradient", "→ context c*")
     p.box(540, 152, 180, 62, "Temperature α", "of the entropy")
