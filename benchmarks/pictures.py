@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import drawings
+
 ROOT = Path(__file__).resolve().parents[1]
 MODELS, STUDY = Path("models"), "results/models"
 FILMS = {
@@ -65,6 +67,7 @@ def pictures() -> dict[str, Callable[[], None]]:
             path: partial(_sami, ["run", *words.split(), "--render", "gif", "--gif", path])
             for path, words in FILMS.items()
         },
+        **{path: partial(drawings.write, path) for path in drawings.drawings()},
         "docs/log_k.png": partial(_run, ["benchmarks/log_k.py", "--plot", "docs/log_k.png"]),
         **compared,
         REPORT: partial(screenshot, Path(REPORT)),

@@ -1,0 +1,206 @@
+"""What the pages for newcomers say exists, and their pictures show what the code does."""
+
+import importlib
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from sami_runtime.adapters import Executed, Observation
+from sami_runtime.clock import ManualClock
+from sami_runtime.loop.lateness import Lateness
+from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.model.contract import Contract
+from sami_runtime.model.shipped import shipped_models
+from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.limits import Limits
+from sami_runtime.session.session import Session
+from sami_runtime.session.telemetry import Telemetry
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import drawings  # noqa: E402
+
+PAGES = ("CONTRIBUTING.md", "docs/how-it-works.md", "docs/index.md")
+ENDS = ("py", "md", "sh", "toml", "txt", "json", "csv", "onnx", "svg", "png")
+NAMED = re.compile(r"[\w.*-]+(?:/[\w.*-]*)+|[\w-]+\.(?:" + "|".join(ENDS) + r")\b")
+"""A path in code: parts with slashes, or a file's name."""
+EXAMPLES = {"limits.toml", "gap.toml", "robot.toml", "run.mcap", "docs/results/"}
+"""Files that a user writes."""
+
+
+def words(page):
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def exists(name, page):
+    """Whether a path exists: from the repository's root, beside the page, or within a package."""
+    places = [ROOT, (ROOT / page).parent, *(ROOT / package for package in ("sami_runtime", "sami_train", "cli"))]
+    return any(list(place.glob(name.rstrip("/"))) for place in places)
+
+
+def named(page):
+    """Each path that a page names in code, in an indented block or as the target of a link."""
+    text = words(page)
+    code = re.findall(r"`([^`\n]+)`", text) + re.findall(r"^    (.*)$", text, re.MULTILINE)
+    paths = {match.rstrip(".") for part in code for match in NAMED.findall(part.split("#")[0])}
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)|(?:src|srcset)=\"([^\"]+)\"", text)
+    return sorted(paths - EXAMPLES), sorted({a or b for a, b in links if "://" not in (a or b)})
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_path_that_a_page_names_exists(page):
+    paths, links = named(page)
+    assert paths or links
+    assert [name for name in paths if not exists(name, page)] == []
+    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/how-it-works.md"])
+def test_every_module_and_public_name_that_a_page_names_exists(page):
+    for package, name in re.findall(r"`(sami_(?:runtime|train)(?:\.[a-z_]+)*)\.(\w+)`", words(page)):
+        assert hasattr(importlib.import_module(package), name), f"{package}.{name}"
+    for owner, method, path in re.findall(r"`(\w+)\.(\w+)` in `([\w/]+\.py)`", words(page)):
+        assert re.search(rf"^class {owner}\b.*^    def {method}\(", words(path), re.MULTILINE | re.DOTALL), path
+
+
+def test_a_path_that_does_not_exist_is_noticed():
+    """A guard of the guard."""
+    assert NAMED.findall("sh tests/hashed.sh") == ["tests/hashed.sh"]
+    assert not exists("tests/hushed.sh", "CONTRIBUTING.md")
+    assert "sami_runtime/loop/episode.py" in named("docs/how-it-works.md")[0]
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/how-it-works.md"])
+def test_every_room_on_disk_stands_in_the_tables(page):
+    rooms = [
+        f"{package}/{path.parent.name}/"
+        for package in ("sami_runtime", "sami_train")
+        for path in sorted((ROOT / package).glob("*/__init__.py"))
+    ]
+    assert len(rooms) > 15
+    assert [room for room in rooms if f"| `{room}` |" not in words(page)] == []
+
+
+def test_a_page_for_newcomers_is_short():
+    assert len(words("docs/how-it-works.md").split()) <= 1_500
+
+
+@pytest.mark.parametrize("path", drawings.drawings())
+def test_a_committed_picture_is_what_the_script_draws(path):
+    drawn = drawings.drawings()[path]
+    assert (ROOT / path).read_text(encoding="utf-8") == drawn, "run make pictures NAMES=" + path
+    ElementTree.fromstring(drawn)
+    assert path.removeprefix("docs/") in words("docs/how-it-works.md")
+
+
+@pytest.mark.parametrize("name", drawings.PICTURES)
+def test_a_picture_is_the_same_in_light_and_dark_but_for_its_colours(name):
+    light, dark = (drawings.drawings()[f"docs/pictures/{name}-{mode}.svg"] for mode in ("light", "dark"))
+    assert re.sub("#[0-9a-f]{6}", "", light) == re.sub("#[0-9a-f]{6}", "", dark)
+    texts = re.findall(r">([^<]+)</text>", light)
+    assert texts
+    paths = {path for text in texts for path in NAMED.findall(text)} - EXAMPLES
+    assert [path for path in paths - {"NAME.onnx"} if not exists(path, "docs/index.md")] == []
+
+
+@pytest.mark.parametrize("mode", drawings.PALETTES)
+def test_text_has_contrast_on_what_it_stands_on(mode):
+    """At least 4.5 to 1, as WCAG asks of text."""
+    palette = drawings.PALETTES[mode]
+    page = {"light": "#ffffff", "dark": "#0d1117"}[mode]
+
+    def luminance(colour):
+        channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    def contrast(*colours):
+        low, high = sorted(map(luminance, colours))
+        return (high + 0.05) / (low + 0.05)
+
+    for ink in ("text", "muted"):
+        for ground in (page, palette["plain"], palette["file"], palette["stop"]):
+            assert contrast(palette[ink], ground) >= 4.5
+    for ink in ("held", "copy", "gradient"):
+        assert contrast(palette[ink], page) >= 4.5
+
+
+def test_the_picture_of_the_contract_has_each_of_its_keys():
+    drawn = {key for keys, *_ in drawings.FIELDS for key in keys.split(", ")}
+    assert drawn == set(Contract.model_fields)
+
+
+class Still:
+    """A robot whose sensors all read 0.1."""
+
+    def __init__(self, contract):
+        self.observation, self.action = contract.observation, contract.action
+
+    def reset(self, seed=None):
+        pass
+
+    stop = close = reset
+
+    def read(self):
+        return Observation({s.name: np.full(s.size, 0.1, np.float32) for s in self.observation}, 0.0)
+
+    def write(self, action):
+        return Executed(action)
+
+
+def test_the_picture_of_a_tick_has_the_order_of_the_loop(monkeypatch):
+    """Calls of one tick, in the order in which they happen; the deadline is judged between a step and its ruling."""
+    session = Session.load(shipped_models()["panda-satesac"])
+    adapter = Still(session.contract)
+    gate, telemetry, called = SafetyGate(adapter, session.contract), Telemetry(session.contract), []
+
+    class Beat:
+        def beat(self):
+            called.append("heartbeat")
+
+        def __getattr__(self, name):
+            return lambda *args, **kwargs: None
+
+    def noted(thing, method, name):
+        original = getattr(thing, method)
+
+        def call(*args, **kwargs):
+            called.append(name)
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(thing, method, call)
+
+    noted(adapter, "read", "read")
+    noted(gate, "fault", "guards")
+    noted(Lateness, "age", "age")
+    noted(session, "step", "step")
+    noted(gate, "propose", "ruling")
+    noted(adapter, "write", "write")
+    noted(session, "executed", "executed")
+    noted(gate, "heed", "heed")
+    run_episode(
+        session,
+        adapter,
+        max_steps=1,
+        clock=ManualClock(),
+        gate=gate,
+        telemetry=telemetry,
+        watchdog=Beat(),
+        on_step=lambda record: called.append("record"),
+    )
+    assert called == [name for _, name, _ in drawings.TICK if name != "deadline"]
+    names = [name for _, name, _ in drawings.TICK]
+    assert ("step", "deadline") in pairwise(names)
+    assert ("deadline", "ruling") in pairwise(names)
+
+
+def test_the_picture_of_held_ticks_has_the_default_limits():
+    drawn = drawings.drawings()["docs/pictures/one-tick-light.svg"]
+    assert f"hold_ticks = {Limits().hold_ticks}:" in drawn
+    assert f"stop_after = {Limits().stop_after}:" in drawn
+    assert drawn.count(">repeat<") == Limits().hold_ticks
