@@ -32,7 +32,7 @@ and recordings, which it learns from."""
 FLOORS = {
     "sami_runtime": (
         "errors signals distribution",
-        "clock documents factories realtime values",
+        "child clock documents factories realtime values",
         "graph",
         "model",
         "session gap",
