@@ -23,7 +23,19 @@ MAX_TEST_LINES = 360
 TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
 BRIDGE = (
-    *("errors", "signals", "distribution", "clock", "documents", "factories", "model", "session", "adapters", "gap"),
+    *(
+        "errors",
+        "signals",
+        "distribution",
+        "child",
+        "clock",
+        "documents",
+        "factories",
+        "model",
+        "session",
+        "adapters",
+        "gap",
+    ),
     *("checks.verify", "recording.reader"),
 )
 """Rooms of the runtime that training may use: the file's format, what judges its own exports, the gap to reality,

@@ -242,6 +242,11 @@ class Watchdog:
         self._asked = False
         self._numbers[DUE] = self._numbers[STOPPED] = self._numbers[FIRED] = self._numbers[STOPPING] = 0
 
+    @property
+    def fired(self) -> bool:
+        """Whether it stopped the robot by itself, and not because somebody told it to."""
+        return self._numbers[FIRED] != 0 and not self._asked
+
     def fault(self) -> str | None:
         """Return why the robot must not be driven on; None while it is watched, or could be."""
         numbers, moment = self._numbers, now()
