@@ -161,10 +161,12 @@ def main(
     except SamiError as error:
         link.sendall(str(error).encode())
         sys.exit(error.exit_code)
-    output = Output()  # from here on nothing that is printed can keep it from its work
     threading.Thread(target=serve, args=(line,), name="sami-instructions", daemon=True).start()
-    watcher = Watcher(shared_numbers(shared), link, loop_process, stop, name, within_s, stop_s, output)
     _come_first()
+    # From here on nothing that is printed can keep it from its work. Its threads take over the priority: one that waits
+    # for a processor must not hold Python's lock meanwhile.
+    output = Output()
+    watcher = Watcher(shared_numbers(shared), link, loop_process, stop, name, within_s, stop_s, output)
     link.sendall(READY + json.dumps(kinds_taken()).encode())
     watcher.run()
     output.flush(FLUSH_S)
