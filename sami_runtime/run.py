@@ -141,6 +141,7 @@ class Run:
         self._watchdog, self._admission = watchdog, admission or Admission(rehearsed=False)
         self._resting = threading.Event()
         self._resting.set()
+        self._repeated: threading.Event | None = None
         self._thread: int | None = None
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
@@ -217,8 +218,9 @@ class Run:
             self._watchdog.fire()
         failed = "the adapter has no emergency_stop()"
         if by_adapter := emergency_stop_of(self.driven):
-            repeat = threading.Thread(target=_repeat, args=(by_adapter, resting), name="sami-stop", daemon=True)
-            repeat.start()
+            if self._repeated is not resting:  # once an episode
+                self._repeated = resting
+                threading.Thread(target=_repeat, args=(by_adapter, resting), name="sami-stop", daemon=True).start()
             try:
                 by_adapter()
                 return
