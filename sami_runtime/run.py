@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +32,9 @@ from sami_runtime.safety.watchdog.watchdog import Watchdog
 from sami_runtime.session.admission import Admission
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
+
+REPEAT_S = 0.05
+"""Time [s] from one emergency stop of a loop that hangs to the next."""
 
 
 class Run:
@@ -148,6 +151,7 @@ class Run:
         self._watchdog, self._admission = watchdog, admission or Admission(rehearsed=False)
         self._resting = threading.Event()
         self._resting.set()
+        self._repeated: threading.Event | None = None
         self._thread: int | None = None
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
@@ -193,13 +197,13 @@ class Run:
             self.telemetry.take(Telemetry(self.session.contract))
         self._handover.begin()
         self._thread = threading.get_ident()
-        self._resting.clear()
+        self._resting = resting = threading.Event()  # of this episode: whoever waits for one does not take the next
         try:
             report = self._run_episode(self.session, seed=seed, max_steps=max_steps, on_step=watch)
         finally:
             self._handover.end()
             self._thread = None
-            self._resting.set()
+            resting.set()
             self._ticked = False
         self._ticked = report.loop.ticks > 0
         self.conclude(report.ended, report.success)
@@ -210,7 +214,8 @@ class Run:
 
         The loop stops it by the adapter's `stop()` as soon as it can. Where it has not done so in time, because it sits
         in a read or a write, this thread calls the adapter's `emergency_stop()`, and the watchdog's is called as well.
-        In the loop's own thread, as from `on_step`, the robot is stopped at the end of the tick.
+        Another thread repeats it until the loop rests: a write that hung may still send its command. In the loop's own
+        thread, as from `on_step`, the robot is stopped at the end of the tick.
 
         Args:
             reason: Why, for whoever reads the error that ends the episode.
@@ -220,12 +225,16 @@ class Run:
             AdapterError: The loop did not, and there is neither an `emergency_stop()` that works nor a watchdog.
         """
         self.gate.trip(reason)
-        if self._thread == threading.get_ident() or self._resting.wait(within_s):
+        resting = self._resting
+        if self._thread == threading.get_ident() or resting.wait(within_s):
             return
         if self._watchdog is not None:
             self._watchdog.fire()
         failed = "the adapter has no emergency_stop()"
         if by_adapter := emergency_stop_of(self.driven):
+            if self._repeated is not resting:  # once an episode
+                self._repeated = resting
+                threading.Thread(target=_repeat, args=(by_adapter, resting), name="sami-stop", daemon=True).start()
             try:
                 by_adapter()
                 return
@@ -324,3 +333,10 @@ class Run:
         closing, self._closing = self._closing, None
         if closing is not None:
             closing.__exit__(kind, error, trace)
+
+
+def _repeat(stop: Callable[[], object], resting: threading.Event) -> None:
+    """Stop the robot again and again until its loop rests, whatever the tries raise."""
+    while not resting.wait(REPEAT_S):
+        with suppress(Exception):
+            stop()

@@ -20,8 +20,11 @@ def share_of_cores() -> int:
 
 @contextmanager
 def one_thread() -> Any:
-    """Have processes started inside use one thread for linear algebra: they share the machine with the learner."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    """Have processes started inside use one thread for linear algebra: they share the machine with the learner.
+
+    From Python 3.11 on they also import nothing from the current folder before they have this process's path.
+    """
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONSAFEPATH")
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, "1"))
     try:

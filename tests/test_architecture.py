@@ -25,7 +25,7 @@ TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tens
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
 BRIDGE = (
     *("errors", "signals", "distribution", "clock", "documents", "factories", "files", "model", "session"),
-    *("adapters", "gap", "checks.verify", "recording.reader"),
+    *("child", "adapters", "gap", "checks.verify", "recording.reader"),
 )
 """Rooms of the runtime that training may use: the file's format, what judges its own exports, the sim-to-real profile,
 and recordings, which it learns from."""
@@ -33,7 +33,7 @@ and recordings, which it learns from."""
 FLOORS = {
     "sami_runtime": (
         "errors signals distribution",
-        "clock documents factories files realtime values",
+        "child clock documents factories files realtime values",
         "model",
         "session gap",
         "adapters",
@@ -326,3 +326,18 @@ def test_no_file_names_a_place_of_one_machine():
         for match in place.finditer(path.read_bytes())
     ]
     assert found == []
+
+
+def test_nothing_else_starts_a_python():
+    """Neither `-m` nor `-c` is safe by itself: both put the current folder first."""
+    begins = {"sami_runtime/child.py"}
+    again = {"cli/app.py"}  # the same command anew, as its user wrote it
+    named = {"sami_runtime/realtime.py", "sami_runtime/distribution.py"}  # in what a person reads
+    files = [path for folder in ("sami_runtime", "sami_train", "cli") for path in (ROOT / folder).rglob("*.py")]
+    found = {
+        str(path.relative_to(ROOT)) for path in files if re.search(r"\bsys\.executable\b", path.read_text("utf-8"))
+    }
+    assert found == begins | again | named
+    spawning = [path for path in files if "get_context(" in path.read_text("utf-8")]
+    for path in spawning:
+        assert "one_thread()" in ast.unparse(ast.parse(path.read_text("utf-8"))), path

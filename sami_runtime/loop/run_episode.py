@@ -6,7 +6,7 @@ import numpy as np
 
 from sami_runtime.adapters.base import Adapter, require_compatible
 from sami_runtime.clock import Clock, ManualClock
-from sami_runtime.errors import SamiError
+from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.loop.episode import Episode, EpisodeReport, OnStep, Timing, latch
 from sami_runtime.loop.handover import Handover
 from sami_runtime.loop.lateness import Lateness
@@ -114,6 +114,11 @@ def run_episode(
 
     try:
         report = stopped_after(adapter, drive, watchdog)
+    except Exception as error:
+        latch(guard, watchdog)
+        if watchdog and watchdog.fired and "the watchdog" not in str(error):
+            raise SafetyStop(f"{watchdog.fault()}. Then the loop ended: {type(error).__name__}: {error}") from error
+        raise
     finally:
         latch(guard, watchdog)
     if watchdog:

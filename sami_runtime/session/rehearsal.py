@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from sami_runtime.child import python_command
 from sami_runtime.errors import ArtifactError, ProviderError, SamiError, UnknownName
 from sami_runtime.model.artifact import Artifact, judge
 from sami_runtime.session.inference import full_name
@@ -29,11 +30,6 @@ MEMORY = 2 << 30
 """Most bytes that a session may take beyond what Python and onnxruntime take. A policy of the paper takes 1 MB."""
 MAX_ANSWER = 20_000
 """Most characters that are read of what the process says."""
-BOOT = (
-    "import sys; told, sys.path[:] = sys.argv[1:4], sys.argv[4:]; "
-    "from sami_runtime.session.rehearsal import main; main(*told)"
-)
-"""The program of the process, which finds the modules that this one finds, and none of the folder it stands in."""
 
 _REFUSALS = {kind.__name__: kind for kind in (ArtifactError, ProviderError)}
 
@@ -56,7 +52,7 @@ def rehearse(artifact: Artifact, provider: str = "cpu", cpu_s: int = LOAD_CPU_S)
     """
     full_name(provider)  # a mistake of the caller, not of the file
     with subprocess.Popen(
-        [sys.executable, "-c", BOOT, str(artifact.path), provider, str(cpu_s), *map(str, sys.path)],
+        python_command("sami_runtime.session.rehearsal", str(artifact.path), provider, cpu_s),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -96,7 +92,7 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
-def main(path: str, provider: str, cpu_s: str) -> None:
+def main(path: str, provider: str, cpu_s: int) -> None:
     """Read a model file from stdin, load and step it within limits, and say on stdout what was wrong with it."""
     data = sys.stdin.buffer.read()
     told: dict[str, str | None] = {"refused": None, "why": ""}
@@ -104,7 +100,7 @@ def main(path: str, provider: str, cpu_s: str) -> None:
         artifact = judge(data, path)
         if provider == "cpu":  # other providers map the memory of their device
             _limit_memory()
-        _limit_time(int(cpu_s))
+        _limit_time(cpu_s)
         _try(artifact, provider)
     except (SamiError, UnknownName) as error:
         told = {"refused": type(error).__name__, "why": str(error)}

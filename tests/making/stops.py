@@ -31,6 +31,28 @@ def failing():
         raise OSError("the line is busy")
     return try_again
 
+def chatty():
+    stop = emergency_stop()
+    def speak_and_stop():
+        print("stopping " + 300_000 * ".", file=sys.stderr, flush=True)
+        os.write(1, 300_000 * b".")
+        stop()
+    return speak_and_stop
+
+def instructed():
+    from sami_runtime.safety.watchdog.instructions import take_instructions
+    armed = []
+    def take(document, descriptors):
+        armed.clear()
+        if "topic" not in document:
+            raise ValueError("no topic")
+        armed.append((document["topic"], *descriptors))
+    take_instructions("arm", take)
+    def stop():
+        (topic, descriptor), = armed
+        os.write(descriptor, topic.encode())
+    return stop
+
 def noisy():
     print("connecting")
     return emergency_stop()

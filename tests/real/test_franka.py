@@ -13,7 +13,17 @@ import time
 import numpy as np
 import pytest
 
-from sami_runtime import AdapterError, Limits, MonotonicClock, Run, SafetyStop, Session, check_adapter, shipped_models
+from sami_runtime import (
+    AdapterError,
+    Limits,
+    MonotonicClock,
+    Run,
+    SafetyStop,
+    Session,
+    Watchdog,
+    check_adapter,
+    shipped_models,
+)
 from sami_runtime.robots.franka.link import Phase
 
 pytest.importorskip("pylibfranka")
@@ -144,13 +154,13 @@ def test_the_arm_of_a_host_that_froze_rests_and_the_host_learns_why(robot):
 
 
 def test_the_emergency_stop_works_from_another_process(robot, session):
-    with robot.adapter(session) as adapter:
+    with (
+        Watchdog("sami_runtime.robots.franka:emergency_stop", 60.0) as dog,
+        robot.adapter(session) as adapter,
+    ):
         adapter.reset(0)
         up(adapter)
-        program = "import os; from sami_runtime.robots.franka import emergency_stop; emergency_stop()()"
-        subprocess.run(
-            [sys.executable, "-c", program], check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
-        )
+        assert dog.fire(wait_s=5.0)
         assert rests(adapter)
         adapter.stop()
 

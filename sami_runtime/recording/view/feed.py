@@ -43,6 +43,7 @@ class Feed:
     """
 
     def __init__(self, contract: Contract, about: dict[str, Any], name: str) -> None:
+        from sami_runtime.child import python_command
         from sami_runtime.errors import SamiError
 
         self.dropped = 0
@@ -54,7 +55,7 @@ class Feed:
         with theirs:
             # A session of its own: Ctrl-C is the loop's. It ends by itself when the loop's end of the socket is closed.
             self._server = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.server", str(theirs.fileno())],
+                python_command(f"{__package__}.server", theirs.fileno()),
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
                 stdin=subprocess.PIPE,

@@ -112,14 +112,14 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing: the terminal is the loop's."""
 
 
-def main() -> None:
-    """Serve the run whose messages come in by a socket, its number given; the token is the first line of the input."""
+def main(descriptor: int) -> None:
+    """Serve the run whose messages come in by a socket; the token is the first line of the input."""
     from sami_runtime.recording.view.page import page
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(10)  # the loop goes first
-    source = socket.socket(fileno=int(sys.argv[1]))
+    source = socket.socket(fileno=descriptor)
     Handler.token, Handler.history, Handler.page = sys.stdin.readline().strip(), History(), page([], live=True).encode()
     try:
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -131,7 +131,3 @@ def main() -> None:
     print(server.server_address[1], flush=True)
     Handler.history.follow(source)
     threading.Event().wait(1.0)  # for those who watch to hear the end
-
-
-if __name__ == "__main__":
-    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from sami_runtime.robots.franka.beside import Beside
 from sami_runtime.robots.franka.link import FOLLOW as FOLLOW_JOINTS
 from sami_runtime.robots.franka.link import (
     GO,
+    KIND,
     RECOVER,
     STOP,
     ArmState,
@@ -34,6 +36,7 @@ from sami_runtime.robots.franka.link import (
 from sami_runtime.robots.franka.requirements import faults_of_contract, faults_of_robot
 from sami_runtime.robots.franka.settings import Settings
 from sami_runtime.robots.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Latest
+from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
 
 MODEL = Path(__file__).with_name("fr3.urdf")
 JOINTS = tuple(f"joint{number}" for number in range(1, 8))
@@ -89,7 +92,10 @@ class FrankaAdapter:
         self._link = Datagrams(known.here, known.there, self._see, clock)
         try:
             document = settings.model_dump(mode="json")
-            self._arm = Beside("arm", document, unpack_arm)
+            ring, bell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with ring, bell:
+                self._arm = Beside("arm", document, unpack_arm, bell)
+                instruct_watchdogs(KIND, {}, [ring.fileno()])
             self._hand = Beside("hand", document, unpack_hand)
             refuse(faults_of_robot(settings, self._arm.facts, self._hand.facts, self._home))
             self._require_camera()

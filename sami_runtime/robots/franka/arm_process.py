@@ -30,7 +30,6 @@ from sami_runtime.robots.franka.link import (
     STOP,
     ArmState,
     Phase,
-    emergency_address,
     now,
     pack_arm,
     unpack_joints,
@@ -56,18 +55,17 @@ class ArmProcess:
     Args:
         link: To the loop's process.
         settings: Of the robot.
-        loop_process: The id of the loop's process.
+        bell: Whatever arrives there stops the arm.
     """
 
-    def __init__(self, link: socket.socket, settings: Settings, loop_process: int) -> None:
+    def __init__(self, link: socket.socket, settings: Settings, bell: socket.socket) -> None:
         import pylibfranka  # of the extra: this module can be looked at without
 
         self._franka = pylibfranka
         self._link, self._settings = link, settings
         self._link.setblocking(False)
-        self._bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._bell.setblocking(False)
-        self._bell.bind(emergency_address(loop_process))
+        self._bell: socket.socket | None = bell
+        bell.setblocking(False)
         self._phase, self._heard, self._quit = Phase.IDLE, 0.0, False
         self._wanted: tuple[bytes, tuple[float, ...]] | None = None
         self._rate, self._cycles, self._lost, self._worst = 1.0, 0, 0, 0.0
@@ -102,7 +100,7 @@ class ArmProcess:
     def _rest(self) -> None:
         """Read the resting arm, until there is something to do."""
         self._tell(self._robot.read_once())
-        select.select([self._link, self._bell], [], [], IDLE_S)
+        select.select([each for each in (self._link, self._bell) if each is not None], [], [], IDLE_S)
         self._listen()
 
     def _move(self) -> None:
@@ -196,8 +194,12 @@ class ArmProcess:
                 elif kind in (FOLLOW, GO) and self._phase is not Phase.FAULT:
                     self._wanted = (kind, unpack_joints(message))
         with suppress(BlockingIOError):
-            if self._bell.recv(16):
-                self._wanted = None
+            while self._bell is not None:
+                if self._bell.recv(16):
+                    self._wanted = None
+                else:  # nobody holds the other end: no watchdog, or none any more
+                    self._bell.close()
+                    self._bell = None
 
     def _set_up(self) -> None:
         """Set what the robot's own controller is to do; a robot in a fault refuses that."""
@@ -249,13 +251,13 @@ def _come_first() -> None:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_max(os.SCHED_FIFO) - 1))
 
 
-def main(settings: dict[str, Any], loop_process: int, descriptor: int) -> None:
+def main(settings: dict[str, Any], descriptor: int, bell: int) -> None:
     """Connect, tell the loop's process whether that worked, and run."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # who ends the loop ends this, by the link or by dying
     link = socket.socket(fileno=descriptor)
     try:
-        process = ArmProcess(link, Settings.model_validate(settings), loop_process)
+        process = ArmProcess(link, Settings.model_validate(settings), socket.socket(fileno=bell))
         facts = process.connect()
     except Exception as error:
         link.sendall(REFUSED + f"{type(error).__name__}: {error}".encode())

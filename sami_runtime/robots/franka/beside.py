@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
+from sami_runtime.child import python_command
 from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.robots.franka.link import FAULT, QUIT, READY, REFUSED, STATE
 
@@ -21,11 +20,6 @@ START_S = 20.0
 """Longest time [s] that it may take to connect."""
 QUIT_S = 3.0
 """Longest time [s] that it may take to bring its part to rest and end."""
-BOOT = (
-    "import sys; sys.path[:] = sys.argv[2:]; import json; told = json.loads(sys.argv[1]); import importlib; "
-    "importlib.import_module(told[0]).main(*told[1:])"
-)
-"""The program of the process, which finds the modules that this one finds, in the same order."""
 
 
 class Beside(Generic[State]):
@@ -35,21 +29,24 @@ class Beside(Generic[State]):
         part: `"arm"` or `"hand"`.
         settings: Of the robot, as JSON.
         unpack: Reads its states.
+        bell: Whatever arrives there stops its part; None if it has none. The process keeps a copy.
 
     Raises:
         AdapterError: It could not connect; nothing was moved.
     """
 
-    def __init__(self, part: str, settings: dict[str, Any], unpack: Callable[[bytes], State]) -> None:
+    def __init__(
+        self, part: str, settings: dict[str, Any], unpack: Callable[[bytes], State], bell: socket.socket | None = None
+    ) -> None:
         self.part, self._unpack = part, unpack
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         module = f"sami_runtime.robots.franka.{part}_process"
-        told = (module, settings, os.getpid(), theirs.fileno())
+        descriptors = [each.fileno() for each in (theirs, bell) if each is not None]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, json.dumps(told), *map(str, sys.path)],
+            python_command(module, settings, *descriptors),
             stdin=subprocess.DEVNULL,
             stdout=2,
-            pass_fds=(theirs.fileno(),),
+            pass_fds=descriptors,
             start_new_session=True,  # keys that stop or end this process do not reach it
         )
         theirs.close()

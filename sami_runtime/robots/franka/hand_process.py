@@ -121,7 +121,7 @@ class HandProcess:
                     self._broken = False
 
 
-def main(settings: dict[str, Any], loop_process: int, descriptor: int) -> None:
+def main(settings: dict[str, Any], descriptor: int) -> None:
     """Connect, tell the loop's process whether that worked, and run."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # who ends the loop ends this, by the link or by dying

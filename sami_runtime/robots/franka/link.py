@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import enum
+import socket
 import struct
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sami_runtime.errors import AdapterError
+from sami_runtime.safety.watchdog.instructions import take_instructions
+
+KIND = "franka"
+"""What the adapter and its emergency stop in a watchdog's process are called to each other."""
 READY, REFUSED, FAULT, STATE = b"+", b"-", b"!", b"="
 """First byte of what comes from a process: facts (JSON), why it cannot start, why it stopped the robot, a state."""
 FOLLOW, GO, STOP, RECOVER, QUIT = b"f", b"g", b"s", b"r", b"q"
@@ -119,11 +125,30 @@ def unpack_width(message: bytes) -> float:
     return width
 
 
-def emergency_address(loop_process: int) -> bytes:
-    """Return where anything that arrives stops the arm of a loop: a socket of Linux without a file."""
-    return b"\0sami-franka-%d" % loop_process
-
-
 def now() -> float:
     """Return the time [s] that all processes of this machine share; it goes on while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Ring:
+    """In a watchdog's process: stops the arm by a socket that ends in the arm's process; the adapter passes it on."""
+
+    def __init__(self) -> None:
+        self._bell: socket.socket | None = None
+        take_instructions(KIND, self._take)
+
+    def __call__(self) -> None:
+        """Have the arm's process stop the arm.
+
+        Raises:
+            AdapterError: Nothing was sent: no adapter has connected to an arm.
+            OSError: Nothing was sent: the arm's process is gone, or does not listen.
+        """
+        if self._bell is None:
+            raise AdapterError("nothing was sent: no adapter has connected to an arm.")
+        self._bell.send(b"!", socket.MSG_DONTWAIT)
+
+    def _take(self, _: dict[str, Any], descriptors: list[int]) -> None:
+        bell, self._bell = self._bell, socket.socket(fileno=descriptors[0])
+        if bell is not None:
+            bell.close()

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import struct
-import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +19,8 @@ from sami_runtime.robots.ros2.node import Node, Publisher, why_unheard
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Command, Qos, Settings
 from sami_runtime.robots.ros2.sources import Joints
+from sami_runtime.safety.watchdog.instructions import ANSWER_S, take_instructions
+from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
 
 Array = NDArray[np.float64]
 NEEDED = ("arm_base", "home_joints", "home_gripper_width", "reached_displacement")
@@ -32,8 +28,8 @@ NEEDED = ("arm_base", "home_joints", "home_gripper_width", "reached_displacement
 WIDTH_M = 0.2
 """Change of the gripper's width [m] that an action of 1 asks for."""
 POLL_S = 0.02
-REPLY_S = 6.0
-"""Longest time [s] that a watchdog may take to reach the controllers."""
+KIND = "ros2"
+"""What the adapter and its emergency stop in a watchdog's process are called to each other."""
 
 
 class Wanted(NamedTuple):
@@ -180,72 +176,53 @@ def unheard(node: Node, sent: Mapping[str, tuple[type[Any], Qos]], deadline: flo
 
 
 def arm_watchdog(settings: Settings, last: Numbers | None) -> None:
-    """Tell this process's watchdog, where there is one, what to send, and wait until it could.
+    """Send this process's watchdogs, where there are some, what brings the robot to rest, and wait until they could.
 
     Raises:
-        AdapterError: It cannot.
+        AdapterError: One cannot.
     """
-    told: dict[str, Any] = {"backend": settings.backend, "domain": settings.domain, "topic": settings.command.topic}
-    told |= {"qos": settings.command.model_dump(include=set(Qos.model_fields)), "data": last and last.data.tolist()}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
-        line.settimeout(REPLY_S)
-        try:
-            line.connect(_address(os.getpid()))
-        except OSError:
-            return  # nobody watches
-        line.send(json.dumps(told).encode())
-        try:
-            said = line.recv(4096).decode()
-        except OSError as error:
-            said = str(error)
-        if said != "ready":
-            raise AdapterError(f"the watchdog cannot reach {settings.command.topic}: {said or 'it ended'}.")
+    document: dict[str, Any] = {"backend": settings.backend, "domain": settings.domain, "topic": settings.command.topic}
+    document |= {"qos": settings.command.model_dump(include=set(Qos.model_fields)), "data": last and last.data.tolist()}
+    try:
+        instruct_watchdogs(KIND, document)
+    except AdapterError as error:
+        raise AdapterError(f"the watchdog cannot reach {settings.command.topic}: {error}") from error
 
 
 class LastStand:
-    """In a watchdog's process: hears from the adapter what brings the robot to rest, and sends it when called."""
+    """In a watchdog's process: the adapter instructs it what brings the robot to rest; called, it sends that."""
 
     def __init__(self) -> None:
-        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._line.bind(_address(os.getppid()))
-        self._line.listen(1)
         self._node: Node | None = None
-        self._send: Callable[[], object] = lambda: None
-        threading.Thread(target=self._serve, name="sami-ros2-last", daemon=True).start()
+        self._send = self._unarmed
+        take_instructions(KIND, self._take)
 
     def __call__(self) -> None:
-        """Bring the robot to rest; before an adapter was made, nothing moved."""
+        """Bring the robot to rest.
+
+        Raises:
+            AdapterError: Nothing was sent, and why.
+        """
         self._send()
 
-    def _serve(self) -> None:
-        while True:
-            line, _ = self._line.accept()
-            with line, suppress(OSError):
-                caller, *_ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-                if caller != os.getppid():  # nobody else says what is sent to a robot
-                    continue
-                try:
-                    self._take(json.loads(line.recv(65536)))
-                except Exception as error:  # the adapter tells it to whoever started it
-                    line.send(str(error).encode())
-                else:
-                    line.send(b"ready")
+    def _unarmed(self) -> None:
+        raise AdapterError("nothing was sent: no adapter has said what brings the robot to rest.")
 
-    def _take(self, told: dict[str, Any]) -> None:
+    def _nothing(self) -> None:
+        raise AdapterError("nothing was sent: command.standing is 'last', so the controller stays at the last command.")
+
+    def _take(self, document: dict[str, Any], _: list[int]) -> None:
+        """Join the command's topic; until that has worked, nothing counts as sent."""
+        self._send = self._unarmed
         if self._node:
             self._node.close()
             self._node = None
-        if told["data"] is None:
-            self._send = lambda: None
+        if document["data"] is None:
+            self._send = self._nothing
             return
-        self._node = open_node(told["backend"], told["domain"], MonotonicClock())
-        qos = Qos(**told["qos"])
-        publisher: Publisher = self._node.publisher(told["topic"], Numbers, qos)
-        require_heard(self._node, {told["topic"]: (Numbers, qos)}, REPLY_S / 2)
-        last = Numbers(np.array(told["data"]))
+        self._node = open_node(document["backend"], document["domain"], MonotonicClock())
+        qos = Qos(**document["qos"])
+        publisher: Publisher = self._node.publisher(document["topic"], Numbers, qos)
+        require_heard(self._node, {document["topic"]: (Numbers, qos)}, 0.5 * ANSWER_S)
+        last = Numbers(np.array(document["data"]))
         self._send = lambda: publisher.send(last)
-
-
-def _address(loop_process: int) -> bytes:
-    """Return where the watchdog of a loop hears: a socket of Linux without a file."""
-    return b"\0sami-ros2-%d" % loop_process

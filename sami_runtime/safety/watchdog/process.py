@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -13,10 +14,26 @@ from contextlib import suppress
 
 from sami_runtime.errors import SamiError
 from sami_runtime.factories import call_factory, load_factory
-from sami_runtime.safety.watchdog.shared import DUE, FIRED, SEEN, STOPPED, now, shared_numbers
+from sami_runtime.safety.watchdog.instructions import kinds_taken, serve
+from sami_runtime.safety.watchdog.output import Output
+from sami_runtime.safety.watchdog.shared import (
+    DUE,
+    FIRED,
+    SEEN,
+    STOPPED,
+    STOPPING,
+    TOLD,
+    clock_of,
+    now,
+    shared_numbers,
+    why_fired,
+)
 
-READY, QUIT, WAKE = b"ready", b"q", b"!"
-"""What goes over the link: the first comes from the watchdog, which sends why it cannot stop the robot otherwise."""
+READY, QUIT, WAKE = b"\0", b"q", b"!"
+"""What goes over the link: the first comes from the watchdog, with the kinds of adapters that are to instruct what
+stops the robot, as JSON; where it cannot stop the robot, it sends why."""
+FLUSH_S = 0.5
+"""Longest time [s] that its end waits for whoever reads what it printed."""
 LOOKS = 4
 """How often it looks in the time within which it has to fire, at least."""
 REPEATS, REPEAT_S = 20, 0.05
@@ -48,13 +65,25 @@ class Watcher:
         link: To the loop's process.
         loop_process: The id of the loop's process.
         stop: Stops the robot.
-        within_s: How often it looks follows from this time [s].
+        name: What that is called.
+        within_s: Longest time [s] between two beats; how often it looks follows from it.
+        stop_s: Longest time [s] that the robot's own `stop()` may take.
+        output: Takes what it prints.
     """
 
     def __init__(
-        self, numbers: memoryview, link: socket.socket, loop_process: int, stop: Callable[[], object], within_s: float
+        self,
+        numbers: memoryview,
+        link: socket.socket,
+        loop_process: int,
+        stop: Callable[[], object],
+        name: str,
+        within_s: float,
+        stop_s: float,
+        output: Output,
     ) -> None:
         self._numbers, self._link, self._loop_process, self._stop = numbers, link, loop_process, stop
+        self._name, self._within_s, self._stop_s, self._output = name, within_s, stop_s, output
         self._pause_ms = 1e3 * within_s / LOOKS
         self._poll = select.poll()
         self._poll.register(link, select.POLLIN)
@@ -78,7 +107,10 @@ class Watcher:
 
     def _fire(self, moment: int) -> None:
         """Stop the robot, and keep it stopped: a command that hung until now may still reach it."""
+        told, gone, stopping = self._numbers[DUE] == TOLD, self._gone(), self._numbers[STOPPING] != 0
         self._numbers[FIRED] = moment  # first, so that a loop that goes on meanwhile writes nothing more
+        why = why_fired(told, gone, stopping, self._within_s, self._stop_s)
+        self._output.put(f"sami: {clock_of(moment)} the watchdog {why}, and stops the robot by {self._name}.\n")
         after_death, failed = 0, False
         while self._numbers[DUE] and self._numbers[FIRED] and after_death < REPEATS:
             self._numbers[SEEN] = now()
@@ -87,8 +119,7 @@ class Watcher:
                 self._numbers[STOPPED] = self._numbers[STOPPED] or now()
             except BaseException as error:  # whatever it was, the next try may work
                 if not failed:
-                    told = f"sami: the emergency stop failed: {type(error).__name__}: {error}\n"
-                    threading.Thread(target=_tell, args=(told,), daemon=True).start()
+                    self._output.put(f"sami: the emergency stop failed: {type(error).__name__}: {error}\n")
                 failed = True
             after_death += self._gone()
             self._wait(min(self._pause_ms, 1e3 * REPEAT_S))
@@ -108,26 +139,37 @@ class Watcher:
                 self._poll.unregister(descriptor)
 
 
-def main(name: str, within_s: float, loop_process: int, link_descriptor: int, shared_descriptor: int) -> None:
-    """Build what stops the robot, tell the loop's process whether that worked, and watch."""
+def main(
+    name: str, within_s: float, stop_s: float, loop_process: int, link_end: int, line_end: int, shared: int
+) -> None:
+    """Build what stops the robot, report to the loop's process whether that worked, and watch.
+
+    Args:
+        name: MODULE:FACTORY.
+        within_s: See `Watcher`.
+        stop_s: See `Watcher`.
+        loop_process: The id of the loop's process.
+        link_end: Descriptor of the link.
+        line_end: Descriptor of the line for instructions.
+        shared: Descriptor of the shared numbers.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # who ends the loop ends this, by the link or by dying
-    link = socket.socket(fileno=link_descriptor)
+    link, line = socket.socket(fileno=link_end), socket.socket(fileno=line_end)
     try:
         stop = build_stop(name)
     except SamiError as error:
         link.sendall(str(error).encode())
         sys.exit(error.exit_code)
-    watcher = Watcher(shared_numbers(shared_descriptor), link, loop_process, stop, within_s)
+    threading.Thread(target=serve, args=(line,), name="sami-instructions", daemon=True).start()
     _come_first()
-    link.sendall(READY)
+    # From here on nothing that is printed can keep it from its work. Its threads take over the priority: one that waits
+    # for a processor must not hold Python's lock meanwhile.
+    output = Output()
+    watcher = Watcher(shared_numbers(shared), link, loop_process, stop, name, within_s, stop_s, output)
+    link.sendall(READY + json.dumps(kinds_taken()).encode())
     watcher.run()
-
-
-def _tell(text: str) -> None:
-    """Write to stderr, in a thread of its own: whoever should read it may be stopped or gone."""
-    with suppress(OSError):
-        os.write(2, text.encode())
+    output.flush(FLUSH_S)
 
 
 def _come_first() -> None:

@@ -9,22 +9,51 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
+from typing import Any
 
+from sami_runtime.child import python_command
 from sami_runtime.errors import AdapterError, SafetyStop, SamiError
+from sami_runtime.safety.watchdog.instructions import Line
 from sami_runtime.safety.watchdog.process import QUIT, READY, WAKE
-from sami_runtime.safety.watchdog.shared import DUE, FIRED, NEVER, SEEN, SIZE, STOPPED, now, shared_numbers
+from sami_runtime.safety.watchdog.shared import (
+    DUE,
+    FIRED,
+    NEVER,
+    SEEN,
+    SIZE,
+    STOPPED,
+    STOPPING,
+    TOLD,
+    clock_of,
+    now,
+    shared_numbers,
+    why_fired,
+)
 
 START_S = 30.0
 """Longest time [s] that the process may take to connect to the robot."""
 QUIT_S = 2.0
 """Longest time [s] that it may take to end."""
-BOOT = (
-    "import sys; sys.path[:] = sys.argv[2:]; import json; told = json.loads(sys.argv[1]); "
-    "from sami_runtime.safety.watchdog.process import main; main(*told)"
-)
-"""The program of the process, which finds the modules that this one finds, in the same order."""
+_running: list[Watchdog] = []
+"""Those of this process."""
+
+
+def instruct_watchdogs(kind: str, document: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+    """Send what an adapter has to say to each running watchdog whose emergency stop waits for such an adapter.
+
+    Args:
+        kind: Of adapter, as the emergency stop calls it in `take_instructions`.
+        document: What JSON can hold.
+        descriptors: Of files or sockets, which the watchdog's process receives copies of.
+
+    Raises:
+        AdapterError: An emergency stop cannot act on it, and why.
+    """
+    for each in list(_running):
+        each.instruct(kind, document, descriptors)
 
 
 class Watchdog:
@@ -69,6 +98,9 @@ class Watchdog:
         self._asked = False
         self._process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
+        self._line: Line | None = None
+        self._expected: set[str] = set()
+        self._waits: set[str] = set()
 
     @property
     def pid(self) -> int | None:
@@ -89,22 +121,29 @@ class Watchdog:
         os.ftruncate(shared, SIZE)
         self._numbers = shared_numbers(shared)
         self._link, theirs = socket.socketpair()
-        told = (self.name, self.within_s, os.getpid(), theirs.fileno(), shared)
+        line, their_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line = Line(line)
+        passed = (theirs.fileno(), their_line.fileno(), shared)
+        main = "sami_runtime.safety.watchdog.process"
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, json.dumps(told), *map(str, sys.path)],
+                python_command(main, self.name, self.within_s, self.stop_s, os.getpid(), *passed),
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what a user's module prints does not mix with what this process prints
-                pass_fds=(theirs.fileno(), shared),
+                pass_fds=passed,
                 start_new_session=True,  # keys that stop or end this process do not reach it
             )
             theirs.close()
-            self._require_ready(self._link, self._process)
+            their_line.close()
+            self._expected = self._require_ready(self._link, self._process)
+            self._waits = set(self._expected)
+            _running.append(self)
         except BaseException:
             self.close()
             raise
         finally:
             theirs.close()
+            their_line.close()
             os.close(shared)
         return self
 
@@ -128,14 +167,32 @@ class Watchdog:
                 f"Give it more, such as three periods, {3.0 / loop_hz:g} s."
             )
 
+    def instruct(self, kind: str, document: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        """Send what an adapter has to say to the emergency stop, if that waits for such an adapter.
+
+        Args:
+            kind: Of adapter, as the emergency stop calls it in `take_instructions`.
+            document: What JSON can hold.
+            descriptors: Of files or sockets, which the watchdog's process receives copies of.
+
+        Raises:
+            AdapterError: It cannot act on it, and why; it must not be relied on then.
+        """
+        if self._line is None or kind not in self._expected:
+            return
+        self._waits.add(kind)
+        self._line.instruct(kind, document, descriptors)
+        self._waits.discard(kind)
+
     def begin(self) -> None:
         """Watch from now on: this process must not end, and from the first beat on the next one must come in time.
 
         Raises:
             SafetyStop: It fired and nobody called `rearm`, or its process is gone.
-            SamiError: It was not started.
+            SamiError: It was not started, or its emergency stop waits for an adapter.
         """
         self._require_usable()
+        self._numbers[STOPPING] = 0
         self._numbers[DUE] = NEVER
 
     def beat(self) -> None:
@@ -144,20 +201,22 @@ class Watchdog:
         Raises:
             SafetyStop: The robot was stopped, is about to be because this beat is late, or would not be if it had to
                 be. Write nothing more.
+            SamiError: It was not started, or its emergency stop waits for an adapter.
         """
         numbers, moment = self._numbers, now()
-        if numbers[FIRED] or 0 < numbers[DUE] < moment or moment - numbers[SEEN] > self._within:
+        if numbers[FIRED] or 0 < numbers[DUE] < moment or moment - numbers[SEEN] > self._within or self._waits:
             self._require_usable()
         numbers[DUE] = moment + self._within
 
     def stopping(self) -> None:
         """Say that the robot's own `stop()` is called now, which may take `stop_s`."""
         if self._numbers[DUE]:
-            self._numbers[DUE] = now() + round(1e9 * self.stop_s)
+            self._numbers[STOPPING] = moment = now()
+            self._numbers[DUE] = moment + round(1e9 * self.stop_s)
 
     def end(self) -> None:
         """Watch no longer: the robot rests."""
-        self._numbers[DUE] = 0
+        self._numbers[DUE] = self._numbers[STOPPING] = 0
 
     def fire(self, wait_s: float = 0.0) -> bool:
         """Have the robot stopped at once, from any thread.
@@ -169,7 +228,7 @@ class Watchdog:
             Whether the emergency stop has come back without an error.
         """
         self._asked = True
-        self._numbers[DUE] = 1
+        self._numbers[DUE] = TOLD
         if self._link is not None:
             with suppress(OSError):  # it is gone, or was told often enough
                 self._link.send(WAKE, socket.MSG_DONTWAIT)
@@ -181,16 +240,21 @@ class Watchdog:
     def rearm(self) -> None:
         """Forget that it fired. For a person to call, or on a person's behalf."""
         self._asked = False
-        self._numbers[DUE] = self._numbers[STOPPED] = self._numbers[FIRED] = 0
+        self._numbers[DUE] = self._numbers[STOPPED] = self._numbers[FIRED] = self._numbers[STOPPING] = 0
+
+    @property
+    def fired(self) -> bool:
+        """Whether it stopped the robot by itself, and not because somebody told it to."""
+        return self._numbers[FIRED] != 0 and not self._asked
 
     def fault(self) -> str | None:
         """Return why the robot must not be driven on; None while it is watched, or could be."""
         numbers, moment = self._numbers, now()
         due, fired, seen = numbers[DUE], numbers[FIRED], numbers[SEEN]
         if fired:
-            why = "was told to" if self._asked else f"got no beat within {self.within_s:g} s"
+            why = why_fired(self._asked, False, numbers[STOPPING] != 0, self.within_s, self.stop_s)
             came = "which worked" if numbers[STOPPED] else "which has not come back"
-            return f"the watchdog {why} and stopped the robot by {self.name}, {came}"
+            return f"at {clock_of(fired)} the watchdog {why} and stopped the robot by {self.name}, {came}"
         if 0 < due < moment:
             return f"a beat for the watchdog came {1e-9 * (moment - due):.3g} s later than {self.within_s:g} s"
         if moment - seen > self._within:
@@ -204,6 +268,11 @@ class Watchdog:
         """End the watch and its process. Safe twice."""
         self.end()
         self._numbers = _unshared()
+        if self in _running:
+            _running.remove(self)
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
         link, self._link = self._link, None
         process, self._process = self._process, None
         if link is not None:
@@ -231,15 +300,21 @@ class Watchdog:
             )
         if fault := self.fault():
             raise SafetyStop(fault)
+        if self._waits:
+            raise SamiError(
+                f"{self.name} waits for an adapter of {', '.join(sorted(self._waits))} to say what stops the robot, so "
+                "nobody could stop it. Make the adapter inside `with Watchdog(...) as dog:`."
+            )
 
-    def _require_ready(self, link: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    def _require_ready(self, link: socket.socket, process: subprocess.Popen[bytes]) -> set[str]:
+        """Wait until it could stop the robot; return which kinds of adapters are to instruct it."""
         link.settimeout(START_S)
         try:
             answer = link.recv(65536)
         except TimeoutError:
             answer = f"{self.name}() did not return within {START_S:g} s. Correct it, or what it waits for.".encode()
-        if answer == READY:
-            return
+        if answer[:1] == READY:
+            return set(json.loads(answer[1:]))
         process.kill()
         why = answer.decode() or f"its process ended with {process.wait()}, see above."
         raise AdapterError(f"the watchdog could not stop the robot, so nothing was moved: {why}")

@@ -1,4 +1,4 @@
-"""A job in its own process: `python -m sami_train.studies.sweep.job LOGS` runs the cell or part that LOGS describes.
+"""A job in a process of its own, which runs the cell or the part that a folder of logs describes.
 
 JSON on both ways, because whoever can write to a sweep's folder could make a pickle run what they like.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from pathlib import Path
 
+from sami_runtime.child import python_command
 from sami_train.config.resolve import from_dict
 from sami_train.files import read_json, write_json
 from sami_train.studies.sweep.cell import OUTCOME, run_cell
@@ -39,7 +39,7 @@ def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
 
 def job_command(logs: Path, *options: str) -> list[str]:
     """Return the command that runs the job of a folder of logs."""
-    return [sys.executable, "-m", "sami_train.studies.sweep.job", str(logs.absolute()), *options]
+    return python_command(__name__, str(logs.absolute()), *options)
 
 
 def run_job(logs: Path) -> None:
@@ -64,7 +64,8 @@ def hold_the_lifeline() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-if __name__ == "__main__":
-    if LIFELINE in sys.argv:
+def main(logs: str, *options: str) -> None:
+    """Run the job of a folder of logs."""
+    if LIFELINE in options:
         hold_the_lifeline()
-    run_job(Path(sys.argv[1]))
+    run_job(Path(logs))

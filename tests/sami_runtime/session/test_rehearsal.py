@@ -1,12 +1,10 @@
 """Unknown files are tried in a process of their own: what they do to it, they do not do to the one that drives."""
 
-import os
-import sys
-
 import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
+from sami_runtime import child
 from sami_runtime.errors import ArtifactError
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.session import rehearsal
@@ -49,7 +47,7 @@ def test_a_policy_that_cannot_answer_every_number_comes_through(make):
 
 @pytest.mark.parametrize("ended", ["SIGFPE", "SIGSEGV", "SIGABRT", "SIGKILL"])
 def test_a_file_that_ends_the_process_is_refused_and_this_one_goes_on(path, monkeypatch, ended):
-    monkeypatch.setattr(rehearsal, "BOOT", f"{CHILD}import os, signal; os.kill(os.getpid(), signal.{ended})")
+    monkeypatch.setattr(child, "BOOT", f"{CHILD}import os, signal; os.kill(os.getpid(), signal.{ended})")
     with pytest.raises(ArtifactError, match=f"was ended by {ended}, as the process that drives would have been"):
         rehearse(read_artifact(path))
 
@@ -65,7 +63,7 @@ def test_a_file_that_takes_the_processor_for_long_is_refused(make, policy):
 
 
 def test_a_process_that_waits_for_ever_is_ended(path, monkeypatch):
-    monkeypatch.setattr(rehearsal, "BOOT", f"{CHILD}import time; time.sleep(600)")
+    monkeypatch.setattr(child, "BOOT", f"{CHILD}import time; time.sleep(600)")
     monkeypatch.setattr(rehearsal, "WALL_S", 1.0)
     with pytest.raises(ArtifactError, match="took longer than 1 s"):
         rehearse(read_artifact(path))
@@ -73,7 +71,7 @@ def test_a_process_that_waits_for_ever_is_ended(path, monkeypatch):
 
 @pytest.mark.parametrize("said", ["", "nonsense", "[]", '{"refused": 1}', "{\"refused\": null}'; exit(3); '"])
 def test_whatever_else_the_process_says_is_no_pass(path, monkeypatch, said):
-    monkeypatch.setattr(rehearsal, "BOOT", f"{CHILD}print('{said}')")
+    monkeypatch.setattr(child, "BOOT", f"{CHILD}print('{said}')")
     with pytest.raises(ArtifactError):
         rehearse(read_artifact(path))
 
@@ -85,16 +83,3 @@ def test_what_was_read_is_what_is_tried(make, policy):
     rehearse(artifact)
     with pytest.raises(ArtifactError, match="not a complete ONNX file"):
         rehearse(Artifact(artifact.path, artifact.contract, b"nothing", artifact.graph_sha256))
-
-
-def test_no_module_of_the_folder_is_taken_for_one_of_python(path, tmp_path, monkeypatch):
-    """A model may come with a `json.py` beside it, and be run in that folder."""
-    folder = tmp_path / "download"
-    folder.mkdir()
-    for name in ("json", "numpy", "onnxruntime", "sitecustomize"):
-        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'taken')!r}, 'w')")
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", os.getcwd())])
-    rehearse(read_artifact(path))
-    assert not (tmp_path / "taken").exists()

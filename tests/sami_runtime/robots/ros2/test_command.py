@@ -1,14 +1,17 @@
 """From actions to commands: the controller's order and units, and a last command at which all rests."""
 
+import sys
+
 import numpy as np
 import pytest
 
-from sami_runtime import shipped_models
+from sami_runtime import AdapterError, Watchdog, shipped_models
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.robots.kit import Frame
-from sami_runtime.robots.ros2.command import Elements, Hand, standing
+from sami_runtime.robots.ros2.command import KIND, Elements, Hand, LastStand, standing
 from sami_runtime.robots.ros2.messages import Numbers, Trajectory
 from sami_runtime.robots.ros2.sources import Joints
+from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
 from tests.making.ros2 import settings
 
 pytest.importorskip("mink")
@@ -96,3 +99,22 @@ def test_elements_are_sent_as_they_are_in_the_controllers_units(contract):
     assert wanted.messages[ARM].data.tolist() == [1.0, 2.0, -3.0, -2.0]
     assert wanted.executed.tolist() == [1.0, 1.0, -1.0, 0.5]
     assert standing(known, contract).data.tolist() == [0.0, 0.0, 0.0, 1.0]
+
+
+def test_an_emergency_stop_that_sends_nothing_does_not_count_as_one_that_worked(monkeypatch):
+    stop = LastStand()
+    with pytest.raises(AdapterError, match=r"nothing was sent: no adapter has said"):
+        stop()
+    stop._take({"data": None}, [])
+    with pytest.raises(AdapterError, match=r"nothing was sent: command\.standing is 'last'"):
+        stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="watchdogs need Linux")
+def test_a_watchdog_that_the_adapter_did_not_reach_has_not_stopped_the_robot():
+    with Watchdog("sami_runtime.robots.ros2:emergency_stop", 60.0) as dog:
+        assert not dog.fire(wait_s=0.1)
+        dog.rearm()
+        instruct_watchdogs(KIND, {"data": None})
+        dog.beat()
+        assert not dog.fire(wait_s=0.1)

@@ -1,6 +1,7 @@
 """A process beside the loop that stops the robot when the beat ceases: real processes, real signals."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,12 +12,14 @@ import pytest
 
 from sami_runtime import AdapterError, SafetyStop, SamiError, Watchdog
 from sami_runtime.safety.watchdog import watchdog as module
+from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
 from tests.making.stops import Stops
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watchdogs need Linux")
 
 NAME, WITHIN, PATIENCE = "my_arm:emergency_stop", 0.1, 0.6
 """Short for what has to fire; long for what must not on a busy machine."""
+BY = r"stops the robot by my_arm:emergency_stop\."
 
 
 @pytest.fixture
@@ -51,6 +54,25 @@ def test_it_stops_the_robot_when_the_beat_ceases(stops):
         with pytest.raises(SafetyStop, match=r"got no beat within 0\.1 s and stopped the robot by my_arm:emergency"):
             dog.beat()
         dog.end()
+
+
+def test_one_line_says_when_and_why_it_fired(stops, capfd):
+    """On stderr, and in every error that comes of it."""
+    with Watchdog(NAME, WITHIN, stop_s=0.1) as dog:
+        dog.beat()
+        stops.wait()
+        with pytest.raises(SafetyStop, match=r"^at \d\d:\d\d:\d\d\.\d{3} the watchdog got no beat within 0\.1 s and"):
+            dog.beat()
+        dog.rearm()
+        dog.begin()
+        stops.path.unlink()
+        dog.stopping()
+        stops.wait()
+        assert "the watchdog saw stop() take longer than 0.1 s and stopped the robot" in dog.fault()
+        dog.end()
+    first, second = capfd.readouterr().err.splitlines()
+    assert re.fullmatch(rf"sami: \d\d:\d\d:\d\d\.\d{{3}} the watchdog got no beat within 0.1 s, and {BY}", first)
+    assert "the watchdog saw stop() take longer than 0.1 s, and stops the robot" in second
 
 
 def test_it_keeps_the_robot_stopped_until_the_loop_knows(stops):
@@ -178,6 +200,66 @@ def test_a_stop_that_fails_is_tried_again_also_where_nobody_reads_what_it_says(s
             host.kill()
 
 
+FULL = """
+os.set_blocking(2, False)
+try:
+    while os.write(2, 4096 * b"."):
+        pass
+except BlockingIOError:
+    os.set_blocking(2, True)
+dog.beat(); moving(); time.sleep(60)
+"""
+
+
+def test_an_emergency_stop_that_prints_does_not_wait_for_a_reader(stops):
+    command = [sys.executable, "-c", HOST.replace("emergency_stop", "chatty"), str(stops.folder), str(WITHIN), FULL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as host:
+        try:
+            assert int(host.stdout.readline())
+            assert stops.wait() - float(host.stdout.readline()) < WITHIN + 0.5
+        finally:
+            host.kill()
+
+
+def test_an_adapter_instructs_what_stops_its_robot_and_nothing_moves_before(stops):
+    reads, writes = os.pipe()
+    with Watchdog("my_arm:instructed", 60.0) as dog, Watchdog(NAME, 60.0) as other:
+        assert "@" not in {line.split()[-1][:1] for line in sockets_of(dog.pid)}, "anybody could reach a name"
+        for refused in (dog.begin, dog.beat):
+            with pytest.raises(
+                SamiError, match=r"my_arm:instructed waits for an adapter of arm .* Make the adapter in"
+            ):
+                refused()
+        other.beat()
+        other.end()
+        assert not dog.fire(wait_s=0.1), "what was not sent has not worked"
+        dog.rearm()
+        instruct_watchdogs("hand", {})
+        with pytest.raises(AdapterError, match="no topic"):
+            instruct_watchdogs("arm", {})
+        with pytest.raises(SamiError, match="waits for an adapter of arm"):
+            dog.beat()
+        instruct_watchdogs("arm", {"topic": "rest"}, [writes])
+        os.close(writes)
+        dog.beat()
+        assert dog.fire(wait_s=10.0)
+        assert os.read(reads, 4) == b"rest"
+        os.kill(dog.pid, signal.SIGKILL)
+        with pytest.raises(AdapterError, match="its process"):
+            instruct_watchdogs("arm", {"topic": "rest"})
+    instruct_watchdogs("arm", {})  # nobody watches
+    os.close(reads)
+
+
+def sockets_of(pid):
+    """Lines of the kernel's table for the sockets that a process holds."""
+    held = {os.readlink(each) for each in Path("/proc", str(pid), "fd").iterdir()}
+    table = Path("/proc/net/unix").read_text().splitlines()[1:]
+    found = [line for line in table if f"socket:[{line.split()[6]}]" in held]
+    assert found
+    return found
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -186,7 +268,7 @@ def test_a_stop_that_fails_is_tried_again_also_where_nobody_reads_what_it_says(s
             r"my_arm:refused\(\) failed: OSError: no route to the arm \(my_arm.py, line \d+, in refused\)\. Correct it",
         ),
         ("my_arm:forgotten", r"my_arm:forgotten\(\) returned None, which cannot be called\. It connects"),
-        ("my_arm:stop", r"unknown factory 'stop'.*Valid: emergency_stop, "),
+        ("my_arm:stop", r"unknown factory 'stop'.*Valid: .*emergency_stop, "),
         ("your_arm:stop", r"your_arm of your_arm:stop cannot be imported: ModuleNotFoundError.*It must be installed"),
         ("my_arm", r"the emergency stop is 'my_arm'; write MODULE:FACTORY, e\.g\. my_arm:emergency_stop"),
         ("my_arm:gone", r"its process ended with 7"),
@@ -262,9 +344,10 @@ def hosted(stops, within_s, ends):
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "ctypes.string_at(0)", "os._exit(0)", "os.abort()"])
 def test_the_end_of_the_process_stops_the_robot_at_once_and_ends_the_watchdog(stops, end):
-    ended, _ = hosted(stops, 60.0, f"dog.beat(); moving(); {end}")
+    ended, said = hosted(stops, 60.0, f"dog.beat(); moving(); {end}")
     assert -0.1 < stops.wait() - ended < 1.0, "it does not wait for the beat that will not come"
     assert len(stops.times) > 1, "a message may be lost"
+    assert len(re.findall(rf"the watchdog lost the loop's process, and {BY}", said)) == 1, said
 
 
 def test_it_also_does_before_the_first_beat_but_not_after_the_last(stops):

@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
 
@@ -104,6 +105,23 @@ def test_a_blocked_driver_stops_the_robot_and_latches_the_gate(session, blocking
     assert stops.times == []
 
 
+def test_an_error_of_a_driver_that_blocked_names_the_watchdog_that_fired_before(session, blocking, stops, monkeypatch):
+    robot = blocking("read", 4 * WITHIN)
+    read = robot.read
+
+    def fail():
+        seen = read()
+        if robot.blocked.is_set():
+            raise AdapterError("the bus is gone")
+        return seen
+
+    monkeypatch.setattr(robot, "read", fail)
+    message = r"at \d\d:\d\d:\d\d\.\d{3} the watchdog got no beat .* Then the loop ended: AdapterError: the bus is gone"
+    with Watchdog(NAME, WITHIN) as dog, pytest.raises(SafetyStop, match=message):
+        run_episode(session, robot, clock=robot.clock, watchdog=dog)
+    assert stops.times
+
+
 @pytest.mark.parametrize("method", ["reset", "stop"])
 def test_episodes_with_slow_resets_and_stops_and_pauses_are_no_alarm(session, blocking, stops, method):
     robot = blocking(method, 1.3)
@@ -195,12 +213,34 @@ def test_a_stop_reaches_a_robot_whose_driver_is_blocked(driven, blocking, method
     began = time.monotonic()
     run.stop("too hot", within_s=0.2)
     assert 0.2 <= time.monotonic() - began < 5.0
-    assert (by_itself.emergency_stops, robot.stops, thread.is_alive()) == (1, 0, True)
+    assert (by_itself.emergency_stops > 0, robot.stops, thread.is_alive()) == (True, 0, True)
     writes = robot.writes
     robot.free.set()
     thread.join(10)
     assert "too hot. The robot is stopped" in str(ended[0])
     assert (robot.writes, robot.stops) == (writes + (method == "write"), 1)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_write_that_hangs_is_stopped_again_and_again_until_the_loop_rests(driven, blocking, works):
+    """It may send its command while it hangs."""
+    robot = blocking("write")
+    by_itself = ByItself(robot, works)
+    run, thread, ended = driven(robot)
+    assert robot.blocked.wait(10)
+    with nullcontext() if works else pytest.raises(AdapterError, match="no route"):
+        run.stop("too hot", within_s=0.05)
+    began, first = time.monotonic(), by_itself.emergency_stops
+    while by_itself.emergency_stops < first + 3:
+        assert time.monotonic() - began < 10.0, "it is not stopped again"
+        time.sleep(0.01)
+    robot.free.set()
+    thread.join(10)
+    assert "too hot" in str(ended[0])
+    time.sleep(0.1)
+    count = by_itself.emergency_stops
+    time.sleep(0.15)
+    assert (by_itself.emergency_stops, robot.stops) == (count, 1)
 
 
 def test_a_loop_that_can_stop_the_robot_does_so_itself(driven, blocking):

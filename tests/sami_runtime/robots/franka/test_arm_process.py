@@ -1,0 +1,57 @@
+"""What stops an arm from outside of its loop."""
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from sami_runtime import AdapterError, Watchdog
+from sami_runtime.documents import read_document
+from sami_runtime.robots.franka.link import FOLLOW, KIND, Ring
+from sami_runtime.robots.franka.settings import Settings
+from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watchdogs need Linux")
+ARM = Path(__file__).parents[4] / "examples" / "franka" / "arm.toml"
+
+
+@pytest.fixture
+def pair():
+    ring, bell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ring, bell:
+        yield ring, bell
+
+
+def test_a_watchdog_rings_at_the_arm_that_its_adapter_drives(pair):
+    ring, bell = pair
+    with pytest.raises(AdapterError, match="nothing was sent: no adapter has connected to an arm"):
+        Ring()()
+    with Watchdog("sami_runtime.robots.franka:emergency_stop", 60.0) as dog:
+        assert not dog.fire(wait_s=0.1)
+        dog.rearm()
+        instruct_watchdogs(KIND, {}, [ring.fileno()])
+        ring.close()
+        assert dog.fire(wait_s=10.0)
+        assert bell.recv(16)
+
+
+def test_an_arm_stops_when_its_bell_rings_and_goes_on_where_nobody_holds_it(pair):
+    pytest.importorskip("pylibfranka")
+    from sami_runtime.robots.franka.arm_process import ArmProcess
+
+    ring, bell = pair
+    loop, link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with loop, link:
+        arm = ArmProcess(link, Settings.of(read_document(ARM, "settings")), bell)
+        wanted = arm._wanted = (FOLLOW, 7 * (0.1,))
+        arm._listen()
+        assert arm._wanted == wanted
+        ring.send(b"!")
+        arm._listen()
+        assert arm._wanted is None
+        arm._wanted = wanted
+        ring.close()
+        arm._listen()
+        arm._listen()
+        assert arm._wanted == wanted
