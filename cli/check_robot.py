@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sami_runtime.errors import CheckFailed, RecordingError, SafetyWarning, SamiError
+import typer
 
 if TYPE_CHECKING:
     from sami_runtime.robots.robot_file import RobotFile
@@ -29,7 +29,7 @@ class Check(NamedTuple):
     name: str
     """What is checked."""
     state: str
-    """`ok`, `WRONG`, or `--` for what could not be judged."""
+    """`ok`, `warn` for a protection that is missing, `WRONG`, or `--` for what could not be judged."""
     note: str
     """What is wrong, or worth knowing."""
 
@@ -43,24 +43,29 @@ def check_robot(path: Path, load: Callable[[], RobotFile], json: bool) -> None:
         json: Whether to print one JSON object instead.
 
     Raises:
-        SystemExit: A check failed.
+        Exit: A check failed.
     """
+    from sami_runtime.errors import CheckFailed, SafetyWarning, SamiError
+
     checks: list[Check] = []
 
     def judge(name: str, check: Callable[[], Any]) -> Any:
         """Return what a check returns; None where it fails."""
-        result, state, note = None, "ok", ""
+        result: Any = None
+        state, note = "ok", ""
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", SafetyWarning)
                 result, note = check()
-            missing = [str(warning.message) for warning in caught if issubclass(warning.category, SafetyWarning)]
-            note = "; ".join(filter(None, [note, *missing]))
+            if missing := [str(each.message) for each in caught if issubclass(each.category, SafetyWarning)]:
+                state, note = "warn", " ".join(missing)
         except NotJudged as reason:
             state, note = "--", str(reason)
         except SamiError as error:
             state, note = "WRONG", str(error)
         except (Exception, SystemExit) as error:  # a driver that leaves the process is wrong, too
+            if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
+                raise  # somebody ends the check by a signal
             state, note = "WRONG", f"{type(error).__name__}: {error}"
         checks.append(Check(name, state, note))
         if not json:
@@ -77,7 +82,7 @@ def check_robot(path: Path, load: Callable[[], RobotFile], json: bool) -> None:
         more = f", {unjudged} could not be judged" if unjudged else ""
         print(f"{path}: {wrong} of {len(checks)} checks failed{more}; no action was written")
     if wrong:
-        raise SystemExit(CheckFailed.exit_code)
+        raise typer.Exit(CheckFailed.exit_code)
 
 
 def _judge_all(load: Callable[[], RobotFile], judge: Callable[[str, Callable[[], Any]], Any]) -> None:
@@ -101,7 +106,7 @@ def _judge_all(load: Callable[[], RobotFile], judge: Callable[[str, Callable[[],
         judge("host", lambda: _host(file, closing))
         dog: Watchdog | None = judge("watchdog", lambda: _watchdog(file, session, closing))
         target = worlds.robot(file.adapter, file.settings)
-        adapter: Any = judge("adapter", lambda: (target.make(clock, contract), f"{file.adapter} connected"))
+        adapter: Any = judge("adapter", lambda: (target.make(clock, contract), f"{file.adapter} made it"))
         if adapter is None:
             return
         closing.callback(lambda: judge("close", lambda: (adapter.close(), "")))
@@ -124,12 +129,13 @@ def _model(file: RobotFile) -> tuple[Session, str]:
     if file.shadow is not None:
         second = model_file(Path(file.shadow)) or Path(file.shadow)
         admission.another.load(second, file.provider)
-    known = "as expected" if file.expect_sha256 else "any is let in (expect_sha256)"
+    known = "as expected" if file.expect_sha256 else "of any hash: expect_sha256 is not set"
     return session, f"{session.contract.name}, SHA-256 {digest}, {known}"
 
 
 def _recording(file: RobotFile) -> tuple[None, str]:
     """Check that a recording could begin, without beginning one."""
+    from sami_runtime.errors import RecordingError
     from sami_runtime.recording.format import mcap_parts
 
     path = file.recording()
@@ -138,7 +144,9 @@ def _recording(file: RobotFile) -> tuple[None, str]:
     if path.suffix != ".mcap":
         raise RecordingError(f"cannot record to {path}; a recording is NAME.mcap.")
     if path.exists():
-        raise RecordingError(f"{path} exists; a recording never replaces one. Choose another name, or one with {{time}}.")
+        raise RecordingError(
+            f"{path} exists; a recording never replaces one. Choose another name, or one with {{time}}."
+        )
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
         raise RecordingError(f"cannot record to {path}: {path.parent} is no folder that may be written to. Make it.")
     mcap_parts()
@@ -147,8 +155,18 @@ def _recording(file: RobotFile) -> tuple[None, str]:
 
 def _limits(file: RobotFile, session: Session) -> tuple[None, str]:
     """Check that the limits fit the model."""
+    from sami_runtime.errors import SafetyWarning
+
+    if file.limits is None or file.limits.rest is None:
+        warnings.warn(
+            "no limits: only the contract's bounds limit what is written. Set limits."
+            if file.limits is None
+            else "no neutral action: while no new action comes, the last one stands. Set rest in the limits.",
+            SafetyWarning,
+            stacklevel=2,
+        )
     if file.limits is None:
-        return None, "none: only the contract's bounds limit what is written (limits)"
+        return None, ""
     file.limits.require_fit(session.contract)
     return None, ", ".join(sorted(file.limits.model_fields_set))
 
@@ -164,11 +182,16 @@ def _host(file: RobotFile, closing: ExitStack) -> tuple[None, str]:
 
 def _watchdog(file: RobotFile, session: Session, closing: ExitStack) -> tuple[Watchdog | None, str]:
     """Return the running watchdog, if the file has one."""
+    from sami_runtime.errors import SafetyWarning
+
     from .episode_loop import watchdog_for
 
     dog = watchdog_for(file)
     if dog is None:
-        return None, "none: nothing stops the robot if this process hangs or is killed (watchdog_s)"
+        warnings.warn(
+            "nothing stops the robot if this process hangs or is killed. Set watchdog_s.", SafetyWarning, stacklevel=2
+        )
+        return None, ""
     dog.require_rate(file.loop_hz or session.contract.rate_hz)
     closing.enter_context(dog)
     return dog, f"process {dog.pid} is able to stop the robot by {dog.name}"
@@ -184,19 +207,17 @@ def _fit(file: RobotFile, session: Session, adapter: Any, clock: Any, dog: Watch
     limits = file.limits
     if limits is not None and limits.known:
         limits = limits.model_copy(update={"known": {}})  # known values are measured after a reset, which may move
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SafetyWarning)  # the checks before this one print what is missing
-        run = Run(
-            session,
-            adapter,
-            clock,
-            limits=limits,
-            gap=GapProfile.load(file.gap) if file.gap else None,
-            dry_run=True,
-            watchdog=dog,
-            command_delay_s=file.command_delay_s,
-            **robot_options(file, clock, session.contract),
-        )
+    run = Run(
+        session,
+        adapter,
+        clock,
+        limits=limits,
+        gap=GapProfile.load(file.gap) if file.gap else None,
+        dry_run=True,
+        watchdog=dog,
+        command_delay_s=file.command_delay_s,
+        **robot_options(file, clock, session.contract),
+    )
     off = f", but for {', '.join(file.unguarded)} (unguarded)" if file.unguarded else ""
     return run, f"signals, rates and limits; guards are on{off}"
 
@@ -204,6 +225,7 @@ def _fit(file: RobotFile, session: Session, adapter: Any, clock: Any, dog: Watch
 def _observation(run: Run, clock: Any) -> tuple[None, str]:
     """Read once, and let the guards judge it."""
     from sami_runtime.adapters.base import require_observation
+    from sami_runtime.errors import SamiError
     from sami_runtime.values import require_finite
 
     try:
@@ -225,6 +247,8 @@ def _observation(run: Run, clock: Any) -> tuple[None, str]:
 
 def _watched(dog: Watchdog) -> tuple[None, str]:
     """Check that the watchdog lives, and stopped nothing."""
+    from sami_runtime.errors import SamiError
+
     if fault := dog.fault():
         raise SamiError(fault)
     return None, ""

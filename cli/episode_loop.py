@@ -63,7 +63,7 @@ def admission_of(values: RunKeys, rehearsed: bool) -> Admission:
     """
     from sami_runtime.session.admission import Admission
 
-    return Admission(values.expect_sha256, values.trusted and Path(values.trusted), rehearsed)
+    return Admission(values.expect_sha256, Path(values.trusted) if values.trusted else None, rehearsed)
 
 
 def watchdog_for(robot: RobotFile | None) -> Watchdog | None:
@@ -127,7 +127,7 @@ def run_episodes(plan: Plan) -> None:
     contract, limits, record = session.contract, values.limits, values.recording()
     profile = GapProfile.load(values.gap) if values.gap else None
     if values.shadow_tolerance and not values.shadow:
-        raise SamiError("--shadow-tolerance says what is alike in a second model; name that one with --shadow.")
+        raise SamiError("shadow_tolerance says what is alike in a second model; name that one by shadow.")
     follower = None
     if values.shadow:
         second = admission.another.load(Path(values.shadow), values.provider)
@@ -150,7 +150,7 @@ def run_episodes(plan: Plan) -> None:
         person = attend.keyboard(closing, contract, limits) if listens else None
         pilot: Any = person
         if plan.excite:
-            pilot = attend.excitation(person, contract, limits, real, robot and robot.loop_hz, values.seed)
+            pilot = attend.excitation(person, contract, limits, real, robot.loop_hz if robot else None, values.seed)
         with safety_warnings_shown():
             run = Run(
                 session,

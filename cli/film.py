@@ -86,9 +86,7 @@ class Film:
         )
 
 
-def film_of(
-    render: str | None, gif: Path | None, dry_run: bool
-) -> tuple[str | None, Callable[[Path], Path] | None]:
+def film_of(render: str | None, gif: Path | None, dry_run: bool) -> tuple[str | None, Callable[[Path], Path] | None]:
     """Return Gymnasium's render mode, and what says where the film of a model goes; None where nothing is rendered.
 
     Args:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from sami_runtime.errors import SamiError
-from sami_runtime.robots.robot_file import VERSION, RobotFile, RunKeys
+if TYPE_CHECKING:
+    from sami_runtime.robots.robot_file import RobotFile, RunKeys, SimulatorKeys
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -15,25 +15,10 @@ else:
     import tomli as tomllib
 
 
-class SimulatorKeys(RunKeys):
-    """What may be said of a run in a simulator."""
-
-    kind: ClassVar[str] = "key of --set"
-
-    dry_run: bool = False
-    """Whether to read and infer, and write nothing."""
-    excite: bool = False
-    """Whether small steps drive in the policy's place, for `sami fit-gap`."""
-
-
-Keys = TypeVar("Keys", bound=RunKeys)
-
-
-def parsed(kind: type[Keys], texts: Sequence[str] | None, options: Mapping[str, Any]) -> Keys:
+def simulator_keys(texts: Sequence[str] | None, options: Mapping[str, Any]) -> SimulatorKeys:
     """Return the keys that are given as KEY=VALUE; what an option of its own says comes first.
 
     Args:
-        kind: Which keys there are.
         texts: KEY=VALUE each, the value as in TOML; a text needs no quotes.
         options: By key, checked by the command line already.
 
@@ -41,6 +26,9 @@ def parsed(kind: type[Keys], texts: Sequence[str] | None, options: Mapping[str, 
         UnknownName: There is no such key.
         SamiError: There is no `=`, or a value is wrong.
     """
+    from sami_runtime.errors import SamiError
+    from sami_runtime.robots.robot_file import SimulatorKeys
+
     values: dict[str, Any] = {}
     for text in texts or ():
         key, equals, value = text.partition("=")
@@ -49,7 +37,7 @@ def parsed(kind: type[Keys], texts: Sequence[str] | None, options: Mapping[str, 
         if key.strip() == "limits":
             raise SamiError(f"--set {text}: limits have an option of their own. Write --limits FILE.")
         values[key.strip()] = _value(value.strip())
-    return kind.of(values, "--set").model_copy(update=dict(options))
+    return SimulatorKeys.of(values, "--set").model_copy(update=dict(options))
 
 
 def as_robot(values: RunKeys, model: str, adapter: str, changes: Mapping[str, Any]) -> RobotFile:
@@ -61,8 +49,10 @@ def as_robot(values: RunKeys, model: str, adapter: str, changes: Mapping[str, An
         adapter: MODULE:FACTORY.
         changes: What only robots have, by key.
     """
+    from sami_runtime.robots.robot_file import RobotFile, RunKeys
+
     common = {name: getattr(values, name) for name in RunKeys.model_fields}
-    robot = RobotFile(version=VERSION, model=model, adapter=adapter)
+    robot = RobotFile(version=1, model=model, adapter=adapter)
     return robot.model_copy(update={**common, **changes})
 
 

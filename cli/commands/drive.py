@@ -21,9 +21,7 @@ def drive(
         bool,
         typer.Option("--check", help="Do everything but move: load, connect, read, judge. Exits with 4 if it fails."),
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Reset, read and infer, and write no action.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Reset, read and infer, and write no action.")] = False,
     excite: Annotated[
         bool,
         typer.Option("--excite", help="Rest, then small steps in the policy's place, for `sami fit-gap`."),
@@ -45,6 +43,15 @@ def drive(
         bool | None,
         typer.Option(
             help="Pause, take over, judge and stop by keys; at a terminal if left out, but for --json.",
+            rich_help_panel=PERSON,
+        ),
+    ] = None,
+    pause: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            metavar="S",
+            help="Seconds between two episodes; with keys until Enter if left out, else none.",
             rich_help_panel=PERSON,
         ),
     ] = None,
@@ -75,6 +82,7 @@ def drive(
         "shadow": shadow and str(shadow),
         "record": record and str(record),
         "keys": keys,
+        "pause_s": pause,
     }
     changes = {name: value for name, value in options.items() if value is not None}
 

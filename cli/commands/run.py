@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,8 @@ import typer
 from ..model_file import MODEL_HELP, model_file
 
 if TYPE_CHECKING:
+    from sami_runtime.robots.robot_file import SimulatorKeys
+
     from ..episode_loop import Plan
 
 TASK, LOOP, OUTPUT = "Hidden task of each episode", "Loop", "What is kept and shown"
@@ -133,7 +136,7 @@ def run(
 
     from .. import target as worlds
     from ..episode_loop import run_episodes
-    from ..run_keys import SimulatorKeys, parsed
+    from ..run_keys import simulator_keys
     from ..watchdog_option import watchdog_of
 
     options = {
@@ -156,28 +159,27 @@ def run(
         "dry_run": dry_run or None,
         "excite": excite or None,
     }
-    values = parsed(SimulatorKeys, set_, {name: value for name, value in options.items() if value is not None})
+    values = simulator_keys(set_, {name: value for name, value in options.items() if value is not None})
     if limits is not None:
         values = values.model_copy(update={"limits": Limits.load(limits)})
     robots = {"loop-hz": loop_hz, "fallback": fallback, "slower": slower, "unguarded": unguarded}
     fixed = {"mass": mass, "friction": friction, "damping": damping}
     watchdog_of(adapter, watchdog, emergency_stop)  # refuses one without the other, and both in a simulator
-    shown = {"live": browse, "json": json}
     if adapter is None:
         worlds.refuse_robot_options({"adapter-config": adapter_config, **robots})
         drawn = {**fixed, "crippled": worlds.parts(cripple), **worlds.fixed(fix)}
-        plan = _simulated(values, model, env, tasks or "all", drawn, render, gif, real_time, shown)
+        plan = _simulated(values, model, env, tasks or "all", drawn, render, gif, real_time)
     else:
         worlds.refuse_simulator_options(
             {"env": env, "tasks": tasks, **fixed, "cripple": cripple, "fix": fix, "render": render or gif}
         )
         watched = {"watchdog_s": watchdog, "emergency_stop": emergency_stop, "settings": adapter_config}
-        plan = _driven(values, model, adapter, watched | robots, shown)
-    run_episodes(plan)
+        plan = _driven(values, model, adapter, watched | robots)
+    run_episodes(replace(plan, live=browse, json=json))
 
 
 def _simulated(
-    values: Any,
+    values: SimulatorKeys,
     model: Path | None,
     env: str | None,
     tasks: str,
@@ -185,7 +187,6 @@ def _simulated(
     render: str | None,
     gif: Path | None,
     real_time: bool,
-    shown: dict[str, bool],
 ) -> Plan:
     """Return what runs in a simulator."""
     from .. import target as worlds
@@ -205,11 +206,10 @@ def _simulated(
         dry_run=values.dry_run,
         excite=values.excite,
         film=film,
-        **shown,
     )
 
 
-def _driven(values: Any, model: Path | None, adapter: str, robot: dict[str, Any], shown: dict[str, bool]) -> Plan:
+def _driven(values: SimulatorKeys, model: Path | None, adapter: str, robot: dict[str, Any]) -> Plan:
     """Return what drives a robot by options, as the versions before `sami drive` did."""
     from sami_runtime.errors import SamiError
 
@@ -226,4 +226,4 @@ def _driven(values: Any, model: Path | None, adapter: str, robot: dict[str, Any]
     changes["unguarded"] = [name.strip() for name in guards.split(",")] if guards is not None else []
     file = as_robot(values, str(model), adapter, changes)
     target = worlds.robot(adapter, file.settings)
-    return Plan(target, model, file, dry_run=values.dry_run, excite=values.excite, notice=MOVED, **shown)
+    return Plan(target, model, file, dry_run=values.dry_run, excite=values.excite, notice=MOVED)

@@ -88,7 +88,9 @@ class RunKeys(BaseModel):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            raise SamiError(f"{where}: {faults_of(error)}. Correct what is named; docs/drive.md lists the keys.") from None
+            raise SamiError(
+                f"{where}: {faults_of(error)}. Correct what is named; docs/drive.md lists the keys."
+            ) from None
 
     def recording(self, now: datetime | None = None) -> Path | None:
         """Return the file of a recording that begins now; None if nothing is recorded."""
@@ -96,6 +98,17 @@ class RunKeys(BaseModel):
             return None
         moment = now or datetime.now(timezone.utc)
         return Path(self.record.replace(TIME, moment.strftime("%Y%m%dT%H%M%SZ")))
+
+
+class SimulatorKeys(RunKeys):
+    """What may be said of a run in a simulator."""
+
+    kind: ClassVar[str] = "key of --set"
+
+    dry_run: bool = False
+    """Whether to read and infer, and write nothing."""
+    excite: bool = False
+    """Whether small steps drive in the policy's place, for `sami fit-gap`."""
 
 
 class RobotFile(RunKeys):
@@ -139,7 +152,9 @@ class RobotFile(RunKeys):
         document = read_document(path, "robots")
         if document.get("version") != VERSION:
             has = f"has version {document['version']!r}" if "version" in document else "has no version"
-            raise SamiError(f"{path} {has}; this sami reads version {VERSION}. Begin the file with: version = {VERSION}")
+            raise SamiError(
+                f"{path} {has}; this sami reads version {VERSION}. Begin the file with: version = {VERSION}"
+            )
         values = {key: _beside(path.parent, key, value) for key, value in document.items()}
         if isinstance(limits := values.get("limits"), str):
             values["limits"] = Limits.load(limits)
