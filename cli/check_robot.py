@@ -102,7 +102,7 @@ def _judge_all(load: Callable[[], RobotFile], judge: Callable[[str, Callable[[],
         if session is None:
             return
         contract, clock = session.contract, MonotonicClock()
-        judge("limits", lambda: _limits(file, session))
+        fitting = judge("limits", lambda: _limits(file, session))
         judge("host", lambda: _host(file, closing))
         dog: Watchdog | None = judge("watchdog", lambda: _watchdog(file, session, closing))
         target = worlds.robot(file.adapter, file.settings)
@@ -110,7 +110,7 @@ def _judge_all(load: Callable[[], RobotFile], judge: Callable[[str, Callable[[],
         if adapter is None:
             return
         closing.callback(lambda: judge("close", lambda: (adapter.close(), "")))
-        run: Run | None = judge("fit", lambda: _fit(file, session, adapter, clock, dog))
+        run: Run | None = judge("fit", lambda: _fit(file, session, adapter, clock, dog)) if fitting else None
         if run is not None:
             judge("observation", lambda: _observation(run, clock))
         if dog is not None:
@@ -153,8 +153,8 @@ def _recording(file: RobotFile) -> tuple[None, str]:
     return None, str(path)
 
 
-def _limits(file: RobotFile, session: Session) -> tuple[None, str]:
-    """Check that the limits fit the model."""
+def _limits(file: RobotFile, session: Session) -> tuple[bool, str]:
+    """Check that the limits fit the model, and return true."""
     from sami_runtime.errors import SafetyWarning
 
     if file.limits is None or file.limits.rest is None:
@@ -166,9 +166,9 @@ def _limits(file: RobotFile, session: Session) -> tuple[None, str]:
             stacklevel=2,
         )
     if file.limits is None:
-        return None, ""
+        return True, ""
     file.limits.require_fit(session.contract)
-    return None, ", ".join(sorted(file.limits.model_fields_set))
+    return True, ", ".join(sorted(file.limits.model_fields_set))
 
 
 def _host(file: RobotFile, closing: ExitStack) -> tuple[None, str]:

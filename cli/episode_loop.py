@@ -84,12 +84,15 @@ def robot_options(robot: RobotFile | None, clock: Any, contract: Any) -> dict[st
     """Return what only a robot's `Run` is given; nothing in a simulator.
 
     Raises:
-        SamiError, UnknownName: The fallback cannot be made, or no guard has such a name.
+        SamiError, UnknownName: The fallback cannot be made, or the rate is no multiple of the policy's.
     """
+    from sami_runtime.loop.run_episode import substeps_of
+
     from .load_adapter import load_fallback
 
     if robot is None:
         return {}
+    substeps_of(robot.loop_hz, contract.rate_hz)  # refused here, before a recording begins
     fallback = load_fallback(robot.fallback, clock, contract, robot.settings) if robot.fallback else None
     options = {"loop_hz": robot.loop_hz, "slower": robot.slower, "fallback": fallback}
     return {**options, "unguarded": robot.unguarded}

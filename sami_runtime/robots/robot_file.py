@@ -150,7 +150,7 @@ class RobotFile(RunKeys):
         """
         path = Path(path)
         document = read_document(path, "robots")
-        if document.get("version") != VERSION:
+        if type(document.get("version")) is not int or document["version"] != VERSION:
             has = f"has version {document['version']!r}" if "version" in document else "has no version"
             raise SamiError(
                 f"{path} {has}; this sami reads version {VERSION}. Begin the file with: version = {VERSION}"
