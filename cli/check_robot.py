@@ -23,7 +23,7 @@ class NotJudged(Exception):  # noqa: N818 - no fault was found, and none was exc
     """A check cannot be made without moving the robot."""
 
 
-class Check(NamedTuple):
+class RobotCheck(NamedTuple):
     """What a check found."""
 
     name: str
@@ -47,7 +47,7 @@ def check_robot(path: Path, load: Callable[[], RobotFile], json: bool) -> None:
     """
     from sami_runtime.errors import CheckFailed, SafetyWarning, SamiError
 
-    checks: list[Check] = []
+    checks: list[RobotCheck] = []
 
     def judge(name: str, check: Callable[[], Any]) -> Any:
         """Return what a check returns; None where it fails."""
@@ -67,7 +67,7 @@ def check_robot(path: Path, load: Callable[[], RobotFile], json: bool) -> None:
             if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
                 raise  # somebody ends the check by a signal
             state, note = "WRONG", f"{type(error).__name__}: {error}"
-        checks.append(Check(name, state, note))
+        checks.append(RobotCheck(name, state, note))
         if not json:
             print(f"{state:<7}{name}{note and ': '}{note}", flush=True)
         return result
