@@ -86,7 +86,7 @@ def summary(rows):
 
 def drive(given):
     """Return the rows of all episodes."""
-    config = {**read_document(HERE / "robot.toml", "settings"), "domain": DOMAIN, "heard_s": 30.0}
+    config = {**read_document(HERE / "arm.toml", "settings"), "domain": DOMAIN, "heard_s": 30.0}
     config["backend"] = "cyclonedds"
     session = Session.load(shipped_models().get(given.model, given.model))
     command = [sys.executable, str(HERE / "robot.py"), "--domain", str(DOMAIN), "--late", str(given.late)]

@@ -21,6 +21,7 @@ from .commands import (
     convert,
     describe,
     doctor,
+    drive,
     export,
     inspect,
     models,
@@ -109,6 +110,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Robot": {
         "run": run.run,
+        "drive": drive.drive,
         "new-adapter": new_adapter.new_adapter,
         "check-adapter": check_adapter.check_adapter,
         "replay": replay.replay,

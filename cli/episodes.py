@@ -1,4 +1,4 @@
-"""What `sami run` tells of episodes: a row each, and their summary."""
+"""What `sami run` and `sami drive` tell of episodes: a row each, and their summary."""
 
 from __future__ import annotations
 

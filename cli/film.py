@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,32 +93,40 @@ class Film:
             )
 
 
-def renderer(render: str | None, gif: Path | None, dry_run: bool) -> str | None:
-    """Return what renders: gif, human or nothing.
+def film_of(render: str | None, gif: Path | None, dry_run: bool) -> tuple[str | None, Callable[[Path], Path] | None]:
+    """Return Gymnasium's render mode, and what says where the film of a model goes; None where nothing is rendered.
+
+    Args:
+        render: NAME.gif, gif or human.
+        gif: NAME.gif, as an older option says it.
+        dry_run: Whether nothing moves.
 
     Raises:
-        SamiError: nothing would move.
-        UnknownName: there is no such renderer.
+        SamiError: Nothing would move, or the file cannot be written.
+        UnknownName: There is no such renderer.
     """
     from sami_runtime.errors import SamiError, UnknownName
 
-    if render not in (None, "gif", "human"):
-        raise UnknownName("renderer", str(render), ["gif", "human"])
-    render = render or ("gif" if gif else None)
-    if render == "gif" and dry_run:
+    named = Path(render) if render and render.endswith(".gif") else None
+    if render not in (None, "gif", "human") and named is None:
+        raise UnknownName("renderer", str(render), ["gif", "human"], "Or name the file of a film, NAME.gif.")
+    if render == "human":
+        return render, None
+    if render is None and gif is None:
+        return None, None
+    if dry_run:
         raise SamiError("--dry-run moves nothing that could be filmed; leave out --render gif.")
-    return render
+    return "rgb_array", lambda model: _writable(named or gif or Path(f"{model.stem}.gif"))
 
 
-def film_path_of(gif: Path | None, model: Path) -> Path:
-    """Return where a film goes, NAME.gif of the model where it was not said.
+def _writable(path: Path) -> Path:
+    """Return a path where a film can be written.
 
     Raises:
-        SamiError: it cannot be written there.
+        SamiError: It cannot.
     """
     from sami_runtime.errors import SamiError
 
-    path = gif or Path(f"{model.stem}.gif")
     if path.suffix != ".gif" or path.is_dir() or not os.access(path.parent, os.W_OK):
         raise SamiError(f"cannot write {path}; --gif must be NAME.gif in a folder that exists and may be written to.")
     if path.exists():

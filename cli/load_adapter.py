@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
 HELP = "your robot, as MODULE:FACTORY; FACTORY(clock) of a module in this folder, or installed, makes its adapter."
 CONFIG_HELP = "Settings for FACTORY(clock, config=...), as address, calibration, goal: NAME.toml or NAME.json."
-FALLBACK_HELP = "Acts where the policy was held too long; FACTORY(clock) makes it: reset() and act(observation, now)."
-SLOWER_HELP = "Ask the policy at every N-th of its periods, for a robot that is N times as slow."
-DELAY_HELP = (
-    "What an action takes from its write to its effect [s], for a model that looks ahead; else the adapter's own."
-)
 
 Settings = dict[str, Any]
 
@@ -97,11 +92,14 @@ def _keywords(
     takes = {each.name: each for each in declared if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
     anything = any(each.kind is each.VAR_KEYWORD for each in declared)
     if config is None and "config" in takes and takes["config"].default is inspect.Parameter.empty:
-        raise SamiError(f"{name} takes settings (config), and none were given. Give a file with --adapter-config.")
+        raise SamiError(
+            f"{name} takes settings (config), and none were given. Give them by settings in the robot's file, or with "
+            "--adapter-config."
+        )
     if config is not None and not ("config" in takes or anything or shared):
         raise SamiError(
-            f"{name} takes no settings, and --adapter-config was given. Declare them, as in make(clock, config), or "
-            "leave the option out."
+            f"{name} takes no settings, and some were given. Declare them, as in make(clock, config), or leave out "
+            "settings in the robot's file, or --adapter-config."
         )
     given = {"contract": contract, "config": config}
     return {key: value for key, value in given.items() if value is not None and (key in takes or anything)}

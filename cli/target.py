@@ -1,4 +1,4 @@
-"""What `sami run` drives: a simulator with hidden tasks, or a robot of the user's own."""
+"""What `sami run` and `sami drive` drive: a simulator with hidden tasks, or a robot of the user's own."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def fixed(texts: Sequence[str] | None) -> dict[str, Any]:
     pairs = [text.partition("=") for text in texts or ()]
     if wrong := ["".join(pair) for pair in pairs if not (pair[0].strip() and pair[1])]:
         raise SamiError(f"--fix {wrong[0]} is not NAME=VALUE, e.g. --fix length=0.8.")
-    return {name.strip(): _number(value.strip()) for name, _, value in pairs}
+    return {name.strip(): _value_of(name.strip(), value.strip()) for name, _, value in pairs}
 
 
 def parts(text: str | None) -> Any:
@@ -117,7 +117,9 @@ def parts(text: str | None) -> Any:
         return text
 
 
-def _number(text: str) -> Any:
+def _value_of(name: str, text: str) -> Any:
+    if name == "crippled":
+        return parts(text)
     try:
         return float(text)
     except ValueError:

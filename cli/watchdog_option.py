@@ -1,4 +1,4 @@
-"""The watchdog that a command line asks for, the guards that it turns off, and what it is warned of."""
+"""The watchdog that is asked for, and warnings of missing protections."""
 
 from __future__ import annotations
 
@@ -35,19 +35,6 @@ def watchdog_of(adapter: str | None, within_s: float | None, emergency_stop: str
     if adapter is None:
         raise SamiError(f"--watchdog {within_s:g} watches over a robot; drive one with --adapter, or leave it out.")
     return Watchdog(emergency_stop or f"{adapter.partition(':')[0]}:emergency_stop", within_s)
-
-
-def guards_off(names: str | None) -> list[str]:
-    """Return the guards that are turned off, from their names with commas between.
-
-    Raises:
-        UnknownName: no guard has such a name.
-    """
-    from sami_runtime.safety.watch import guards_without
-
-    off = [] if names is None else [name.strip() for name in names.split(",")]
-    guards_without(off)
-    return off
 
 
 @contextmanager

@@ -4,8 +4,8 @@ python examples/udp_robot.py &     # a robot to try it on: a hand that goes wher
 cd examples
 sami check-adapter udp_robot:make --model ../models/panda-satesac.onnx --limits limits.toml --write
 sami check-adapter udp_robot:make --model ../models/panda-satesac.onnx --limits limits.toml --excite
-sami run --adapter udp_robot:make --model ../models/panda-satesac.onnx --dry-run
-sami run --adapter udp_robot:make --model ../models/panda-satesac.onnx --watchdog 0.12
+sami drive udp_robot.toml --check
+sami drive udp_robot.toml
 
 The robot answers for a minute, or as many seconds as it is given, and prints when it begins to move and comes to rest.
 It goes on as it was told last, as an arm under velocity control does, so it has a deadman of its own: after 0.25 s

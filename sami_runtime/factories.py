@@ -53,6 +53,14 @@ def require_named(name: str, kind: str, who: str = "a file") -> None:
     )
 
 
+def look_beside(path: Path) -> None:
+    """Find modules in the folder of a file first, and in the current one: the file names them, MODULE:NAME."""
+    for folder in (str(Path.cwd()), str(path.resolve().parent)):
+        if folder in sys.path:
+            sys.path.remove(folder)
+        sys.path.insert(0, folder)
+
+
 def load_named(name: str, kind: str, example: str) -> Any:
     """Return `OBJECT` of `MODULE`, which may lie in the current folder.
 

@@ -1,31 +1,28 @@
-"""`sami run`: drive an environment or a robot with a model file, episode by episode."""
+"""`sami run`: run a model file in a simulator, episode by episode."""
 
 from __future__ import annotations
 
-import json as json_module
-from collections import Counter
-from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..load_adapter import CONFIG_HELP, DELAY_HELP, FALLBACK_HELP, HELP, SLOWER_HELP
-from ..model_file import MODEL_HELP, Expected, Trusted, model_file
+from ..model_file import MODEL_HELP, model_file
 
 if TYPE_CHECKING:
-    from sami_runtime.loop.tick import StepRecord
+    from sami_runtime.robots.robot_file import SimulatorKeys
 
-HIDDEN_TASK, LOOP, PERSON, OUTPUT = (
-    "Hidden task of each episode, in a simulator",
-    "Loop",
-    "A person beside the loop",
-    "What is kept and shown",
-)
+    from ..episode_loop import Plan
+
+TASK, LOOP, OUTPUT = "Hidden task of each episode", "Loop", "What is kept and shown"
 """Panels of the help."""
-PRIORITY_HELP = "Real-time priority of the loop (SCHED_FIFO), where cores are busy: 50."
-PREWARM_S, AWAKE_S = 0.0007, 0.0003
-"""How long before each tick of a paced run the policy is warmed up, and the core kept awake [s]."""
+HIDDEN = typer.Option(hidden=True)
+"""An option that still works, and is not shown: `--fix` and `--set` say the same, or `sami drive`."""
+MOVED = (
+    "sami run --adapter is deprecated, and the next version does not have it: write its options into a robot.toml and "
+    "drive by `sami drive robot.toml`; see docs/drive.md."
+)
 
 
 def run(
@@ -33,50 +30,23 @@ def run(
     model: Annotated[
         Path | None, typer.Option(help=f"{MODEL_HELP}; ENV-satesac if left out.", callback=model_file)
     ] = None,
-    expect_sha256: Expected = None,
-    trusted: Trusted = None,
-    adapter: Annotated[
-        str | None, typer.Option(metavar="MODULE:FACTORY", help=f"Instead of a simulator: {HELP}")
-    ] = None,
-    adapter_config: Annotated[Path | None, typer.Option(help=CONFIG_HELP)] = None,
-    episodes: Annotated[int | None, typer.Option(min=1, help="Episodes; 20 in a simulator, 1 on a robot.")] = None,
+    episodes: Annotated[int | None, typer.Option(min=1, help="Episodes; 20 if left out.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode.")] = None,
     tasks: Annotated[
         str | None,
-        typer.Option(
-            help="Task set to draw from: training, moderate, extreme; all if left out.", rich_help_panel=HIDDEN_TASK
-        ),
-    ] = None,
-    mass: Annotated[
-        float | None,
-        typer.Option(help="Fix the mass: the cube's in kg, or a robot's scale.", rich_help_panel=HIDDEN_TASK),
-    ] = None,
-    friction: Annotated[
-        float | None, typer.Option(help="Fix the table's lateral friction (Panda).", rich_help_panel=HIDDEN_TASK)
-    ] = None,
-    damping: Annotated[
-        float | None, typer.Option(help="Fix the scale of the joints' damping (MuJoCo).", rich_help_panel=HIDDEN_TASK)
-    ] = None,
-    cripple: Annotated[
-        str | None,
-        typer.Option(
-            help="Fix the crippled joints or legs, e.g. 3 or 0+4 or none (MuJoCo).", rich_help_panel=HIDDEN_TASK
-        ),
+        typer.Option(help="Task set to draw from: training, moderate, extreme; all if left out.", rich_help_panel=TASK),
     ] = None,
     fix: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="Fix any feature of the task.", rich_help_panel=HIDDEN_TASK),
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Fix a feature of the task: mass=3, friction=0.5, damping=2, crippled=0+4.",
+            rich_help_panel=TASK,
+        ),
     ] = None,
     seed: Annotated[
-        int,
-        typer.Option(min=0, help="Seed of the first episode; the next ones count on.", rich_help_panel=HIDDEN_TASK),
-    ] = 0,
-    render: Annotated[
-        str | None, typer.Option(help="gif writes a file, human opens a window.", rich_help_panel=OUTPUT)
-    ] = None,
-    gif: Annotated[
-        Path | None,
-        typer.Option(help="Where --render gif writes; NAME.gif of the model if left out.", rich_help_panel=OUTPUT),
+        int | None,
+        typer.Option(min=0, help="Seed of the first episode, 0; the next ones count on.", rich_help_panel=TASK),
     ] = None,
     real_time: Annotated[
         bool,
@@ -86,68 +56,17 @@ def run(
             rich_help_panel=LOOP,
         ),
     ] = False,
-    watchdog: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            min=0.001,
-            help="Stop the robot from a process of its own when the loop is silent for so long, or killed.",
-            rich_help_panel=LOOP,
-        ),
-    ] = None,
-    emergency_stop: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FACTORY",
-            help="How the watchdog does it; emergency_stop of the adapter's module if left out.",
-            rich_help_panel=LOOP,
-        ),
-    ] = None,
-    loop_hz: Annotated[
-        float | None,
-        typer.Option(
-            help="Write to a robot so often a second, a multiple of the policy's rate; that if left out.",
-            rich_help_panel=LOOP,
-        ),
-    ] = None,
-    slower: Annotated[int | None, typer.Option(min=1, metavar="N", help=SLOWER_HELP, rich_help_panel=LOOP)] = None,
-    watch_model: Annotated[
-        bool,
-        typer.Option(
-            "--watch-model",
-            help="When the model file changes on disk, the next episode is driven by the new one.",
-            rich_help_panel=LOOP,
-        ),
-    ] = False,
     limits: Annotated[
         Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.", rich_help_panel=LOOP)
     ] = None,
-    unguarded: Annotated[
+    gap: Annotated[
         str | None,
         typer.Option(
-            metavar="NAMES",
-            help="Turn off what judges a robot's observations by default: ranges, ood, frozen, by commas.",
-            rich_help_panel=LOOP,
-        ),
-    ] = None,
-    fallback: Annotated[
-        str | None, typer.Option(metavar="MODULE:FACTORY", help=FALLBACK_HELP, rich_help_panel=LOOP)
-    ] = None,
-    gap: Annotated[
-        str,
-        typer.Option(
             metavar="FILE",
-            help="Gap to reality: NAME.toml or NAME.json, or modest, which comes along.",
+            help="Sim-to-real profile: NAME.toml or NAME.json, or modest, which is built in.",
             rich_help_panel=LOOP,
         ),
-    ] = "",
-    command_delay: Annotated[float | None, typer.Option(min=0.0, help=DELAY_HELP, rich_help_panel=LOOP)] = None,
-    record: Annotated[
-        Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.", rich_help_panel=OUTPUT)
     ] = None,
-    browse: Annotated[
-        bool, typer.Option("--live", help="Watch it in a browser of this machine.", rich_help_panel=OUTPUT)
-    ] = False,
     shadow: Annotated[
         Path | None,
         typer.Option(
@@ -156,179 +75,155 @@ def run(
             rich_help_panel=LOOP,
         ),
     ] = None,
-    shadow_tolerance: Annotated[
-        float,
-        typer.Option(min=0.0, help="Difference of an action that still counts as alike.", rich_help_panel=LOOP),
-    ] = 0.0,
-    provider: Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ...", rich_help_panel=LOOP)] = "cpu",
-    priority: Annotated[int | None, typer.Option(min=1, max=99, help=PRIORITY_HELP, rich_help_panel=LOOP)] = None,
-    lock_memory: Annotated[
-        bool, typer.Option("--lock-memory", help="Keep all memory from being swapped out.", rich_help_panel=LOOP)
-    ] = False,
-    excite: Annotated[
-        bool,
+    set_: Annotated[
+        list[str] | None,
         typer.Option(
-            "--excite", help="Rest, then small steps in the policy's place, for `sami fit-gap`.", rich_help_panel=LOOP
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read and infer, and write nothing.", rich_help_panel=LOOP)
-    ] = False,
-    keys: Annotated[
-        bool | None,
-        typer.Option(
-            help="Pause, take over, judge and stop by keys; at a terminal in real time if left out, but for --json.",
-            rich_help_panel=PERSON,
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any other key of a run, as in a robot.toml, such as provider=cuda or dry_run=true; docs/drive.md.",
+            rich_help_panel=LOOP,
         ),
     ] = None,
-    pause: Annotated[
-        float | None,
+    record: Annotated[
+        Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.", rich_help_panel=OUTPUT)
+    ] = None,
+    render: Annotated[
+        str | None,
         typer.Option(
-            min=0.0,
-            metavar="S",
-            help="Seconds between two episodes; on a robot with keys until Enter if left out, else none.",
-            rich_help_panel=PERSON,
+            metavar="NAME.gif",
+            help="Film it to this file, or to MODEL.gif by `gif`; `human` opens a window.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
+    browse: Annotated[
+        bool, typer.Option("--live", help="Watch it in a browser of this machine.", rich_help_panel=OUTPUT)
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.", rich_help_panel=OUTPUT)] = False,
+    # What --fix and --render say:
+    mass: Annotated[float | None, HIDDEN] = None,
+    friction: Annotated[float | None, HIDDEN] = None,
+    damping: Annotated[float | None, HIDDEN] = None,
+    cripple: Annotated[str | None, HIDDEN] = None,
+    gif: Annotated[Path | None, HIDDEN] = None,
+    # What --set says:
+    expect_sha256: Annotated[str | None, HIDDEN] = None,
+    trusted: Annotated[Path | None, HIDDEN] = None,
+    watch_model: Annotated[bool, HIDDEN] = False,
+    command_delay: Annotated[float | None, typer.Option(min=0.0, hidden=True)] = None,
+    shadow_tolerance: Annotated[float | None, typer.Option(min=0.0, hidden=True)] = None,
+    provider: Annotated[str | None, HIDDEN] = None,
+    priority: Annotated[int | None, typer.Option(min=1, max=99, hidden=True)] = None,
+    lock_memory: Annotated[bool, HIDDEN] = False,
+    excite: Annotated[bool, HIDDEN] = False,
+    dry_run: Annotated[bool, HIDDEN] = False,
+    keys: Annotated[bool | None, HIDDEN] = None,
+    pause: Annotated[float | None, typer.Option(min=0.0, hidden=True)] = None,
+    # What `sami drive` reads in a file:
+    adapter: Annotated[str | None, HIDDEN] = None,
+    adapter_config: Annotated[Path | None, HIDDEN] = None,
+    watchdog: Annotated[float | None, typer.Option(min=0.001, hidden=True)] = None,
+    emergency_stop: Annotated[str | None, HIDDEN] = None,
+    loop_hz: Annotated[float | None, HIDDEN] = None,
+    slower: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,
+    unguarded: Annotated[str | None, HIDDEN] = None,
+    fallback: Annotated[str | None, HIDDEN] = None,
 ) -> None:
-    """Run a policy and watch it adapt: the hidden task, what came of it, and how the policy's context moves."""
-    from sami_runtime import realtime
-    from sami_runtime.clock import ManualClock, MonotonicClock
-    from sami_runtime.errors import SamiError
-    from sami_runtime.gap.profile import GapProfile
-    from sami_runtime.loop.pilot import Ending
-    from sami_runtime.loop.stopping import fatal_signals_raise
-    from sami_runtime.recording.replay import Shadow
-    from sami_runtime.recording.view.feed import watching
-    from sami_runtime.run import Run
+    """Run a policy in a simulator and watch it adapt: the hidden task, what came of it, how the context moves.
+
+    `sami drive` drives a robot.
+    """
     from sami_runtime.safety.limits import Limits
-    from sami_runtime.session.admission import Admission
-    from sami_runtime.values import number_in
 
-    from .. import attend
-    from .. import episodes as told
     from .. import target as worlds
-    from ..film import Film, film_path_of, renderer
-    from ..live import LiveLine
-    from ..load_adapter import load_fallback, read_settings
-    from ..model_and_env import model_and_environment
-    from ..watchdog_option import guards_off, safety_warnings_shown, watchdog_of
-    from ..watched_model import WatchedModel
+    from ..episode_loop import run_episodes
+    from ..run_keys import simulator_keys
+    from ..watchdog_option import watchdog_of
 
-    render = renderer(render, gif, dry_run)
+    options = {
+        "expect_sha256": expect_sha256,
+        "trusted": trusted and str(trusted),
+        "provider": provider,
+        "gap": gap,
+        "command_delay_s": command_delay,
+        "record": record and str(record),
+        "shadow": shadow and str(shadow),
+        "shadow_tolerance": shadow_tolerance,
+        "watch_model": watch_model or None,
+        "priority": priority,
+        "lock_memory": lock_memory or None,
+        "episodes": episodes,
+        "steps": steps,
+        "seed": seed,
+        "keys": keys,
+        "pause_s": pause,
+        "dry_run": dry_run or None,
+        "excite": excite or None,
+    }
+    values = simulator_keys(set_, {name: value for name, value in options.items() if value is not None})
+    if limits is not None:
+        values = values.model_copy(update={"limits": Limits.load(limits)})
+    robots = {"loop-hz": loop_hz, "fallback": fallback, "slower": slower, "unguarded": unguarded}
     fixed = {"mass": mass, "friction": friction, "damping": damping}
-    named = worlds.fixed(fix)
-    settings = read_settings(adapter_config)
+    watchdog_of(adapter, watchdog, emergency_stop)  # refuses one without the other, and both in a simulator
     if adapter is None:
-        robots = {"adapter-config": adapter_config, "loop-hz": loop_hz, "fallback": fallback, "slower": slower}
-        robots["unguarded"] = unguarded
-        worlds.refuse_robot_options(robots)
-        model, spec = model_and_environment(model, env, Admission(expect_sha256, trusted, rehearsed=False))
-        mode = "rgb_array" if render == "gif" else render
-        world = worlds.simulator(spec, tasks or "all", {**fixed, "crippled": worlds.parts(cripple), **named}, mode)
+        worlds.refuse_robot_options({"adapter-config": adapter_config, **robots})
+        drawn = {**fixed, "crippled": worlds.parts(cripple), **worlds.fixed(fix)}
+        plan = _simulated(values, model, env, tasks or "all", drawn, render, gif, real_time)
     else:
-        given = {"env": env, "tasks": tasks, **fixed, "cripple": cripple, "fix": fix, "render": render}
-        worlds.refuse_simulator_options(given)
-        if model is None:
-            raise SamiError(f"which model is to drive {adapter}? Name its file with --model.")
-        world = worlds.robot(adapter, settings)
-    dog = watchdog_of(adapter, watchdog, emergency_stop)
-    off = guards_off(unguarded)
-    film_path = film_path_of(gif, model) if render == "gif" else None
-    watched = WatchedModel(model) if watch_model else None
-    admission = Admission(expect_sha256, trusted, rehearsed=world.real)
-    session = admission.load(model, provider)
-    profile, allowed = GapProfile.load(gap) if gap else None, Limits.load(limits) if limits else None
-    if shadow_tolerance and not shadow:
-        raise SamiError("--shadow-tolerance says what is alike in a second model; name that one with --shadow.")
-    follower = Shadow(admission.another.load(shadow, provider), session.contract, shadow_tolerance) if shadow else None
+        worlds.refuse_simulator_options(
+            {"env": env, "tasks": tasks, **fixed, "cripple": cripple, "fix": fix, "render": render or gif}
+        )
+        watched = {"watchdog_s": watchdog, "emergency_stop": emergency_stop, "settings": adapter_config}
+        plan = _driven(values, model, adapter, watched | robots)
+    run_episodes(replace(plan, live=browse, json=json))
+
+
+def _simulated(
+    values: SimulatorKeys,
+    model: Path | None,
+    env: str | None,
+    tasks: str,
+    fixed: dict[str, Any],
+    render: str | None,
+    gif: Path | None,
+    real_time: bool,
+) -> Plan:
+    """Return what runs in a simulator."""
+    from .. import target as worlds
+    from ..episode_loop import Plan, admission_of
+    from ..film import film_of
+    from ..model_and_env import model_and_environment
+
+    mode, path = film_of(render, gif, values.dry_run)
+    model, spec = model_and_environment(model, env, admission_of(values, rehearsed=False))
+    film = path and path(model)
     # The simulator's time is the loop's, so that ages and rates mean the same whether it runs in real time or not.
-    paced = real_time or render == "human" or world.real
-    if priority and not paced:
-        raise SamiError("--priority is for a loop that sleeps between its ticks; add --real-time.")
-    clock = MonotonicClock(AWAKE_S) if paced else ManualClock()
-    listens = attend.listens(keys, paced and not json)
-    film = Film(film_path, session.contract.rate_hz) if film_path else None
-    rows, hopeless = list[told.Row](), told.at_floor(session.contract)
-    with ExitStack() as closing:
-        closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
-        if dog is not None:
-            closing.enter_context(dog)  # it can stop the robot before anything moves that
-        facts = {"env": world.name, "seed": seed, **({"excited": True} if excite else {})}
-        made = {"simulator": not world.real, "dry_run": dry_run, "gap": bool(gap)}
-        feed = closing.enter_context(watching(browse, session, session.contract.name, facts | made))
-        closing.enter_context(realtime.real_time(priority, lock_memory))
-        robot: Any = world.make(clock, session.contract)
-        closing.callback(robot.close)
-        pilot = attend.keyboard(closing, session.contract, allowed) if listens else None
-        excited = attend.excitation(pilot, session.contract, allowed, world.real, loop_hz, seed) if excite else pilot
-        with safety_warnings_shown():
-            driving = Run(
-                session,
-                robot,
-                clock,
-                simulator=not world.real,
-                limits=allowed,
-                unguarded=off,
-                gap=profile,
-                dry_run=dry_run,
-                prewarm_s=PREWARM_S if paced else 0.0,
-                record=record,
-                facts=facts,
-                shadow=follower,
-                watchdog=dog,
-                loop_hz=loop_hz,
-                slower=slower or 1,
-                command_delay_s=command_delay,
-                fallback=load_fallback(fallback, clock, session.contract, settings) if fallback else None,
-                pilot=excited,
-                admission=admission,
-            )
-        if not json:
-            closing.callback(lambda: print(told.ending(driving, film, record), end=""))
-        closing.enter_context(driving)
-        live = closing.enter_context(LiveLine(driving.telemetry, status=attend.status_of(pilot)))
-        if film is not None:
-            closing.callback(film.save)
-        if not json:
-            print(told.header(world, driving.telemetry, hopeless))
-        number, wanted, going = 0, episodes or (1 if world.real else 20), True
-        wait_s = 0.0 if pause is None and not (pilot and world.real) else pause
-        while going and number < wanted:
-            skills: Counter[str] = Counter()
-            rewards: list[float] = []
-            if watched and (note := watched.take_over(driving)):
-                typer.echo(note, err=True)
-                hopeless = told.at_floor(driving.session.contract)
+    return Plan(
+        worlds.simulator(spec, tasks, fixed, mode),
+        model,
+        values,
+        paced=real_time or mode == "human",
+        dry_run=values.dry_run,
+        excite=values.excite,
+        film=film,
+    )
 
-            def watch(step: StepRecord, skills: Counter[str] = skills, rewards: list[float] = rewards) -> None:
-                if (reward := number_in(step.info, "reward")) is not None:
-                    rewards.append(reward)
-                if "skill" in step.info:
-                    skills[str(step.info["skill"])] += 1
-                feed(step)
-                if not json:
-                    live(step)
-                if film is not None and film.wants(step):
-                    film.add(robot.render(), step, sum(rewards))
 
-            report = driving.episode(seed + number, steps, watch)
-            total_reward = sum(rewards) if rewards else None
-            row = told.row_of(number, report, world, skills, total_reward, follower, driving.telemetry)
-            live.clear()
-            if not json:
-                print(told.line(row, world, report, hopeless), flush=True)
-            said, going = attend.between(driving, report, pilot, wait_s, last=number + 1 == wanted)
-            feed.ended(said)
-            if said is not report:
-                row |= {"ended": said.ended.value, "success": said.success}
-            if json:
-                print(json_module.dumps(row, default=str), flush=True)
-            if said.ended is not Ending.REDO:
-                rows.append(row)
-                number += 1
-        if world.real and not json and (text := told.successes(rows)):
-            print(text)
-        if world.features and not json and not dry_run:
-            told.summary(rows, world, hopeless)
+def _driven(values: SimulatorKeys, model: Path | None, adapter: str, robot: dict[str, Any]) -> Plan:
+    """Return what drives a robot by options, as the versions before `sami drive` did."""
+    from sami_runtime.errors import SamiError
+
+    from .. import target as worlds
+    from ..episode_loop import Plan
+    from ..load_adapter import read_settings
+    from ..run_keys import as_robot
+
+    if model is None:
+        raise SamiError(f"which model is to drive {adapter}? Name its file with --model.")
+    guards = robot.pop("unguarded")
+    changes = {name.replace("-", "_"): value for name, value in robot.items() if value is not None}
+    changes["settings"] = read_settings(robot["settings"])
+    changes["unguarded"] = [name.strip() for name in guards.split(",")] if guards is not None else []
+    file = as_robot(values, str(model), adapter, changes)
+    target = worlds.robot(adapter, file.settings)
+    return Plan(target, model, file, dry_run=values.dry_run, excite=values.excite, notice=MOVED)

@@ -3,7 +3,8 @@
     python robot.py &                                 # the arm, simulated
     set="--model panda-satesac --adapter-config arm.toml --limits limits.toml"
     sami check-adapter arm:OwnArm $set --excite       # reads, and moves each element of the action a little
-    sami run --adapter arm:OwnArm $set --loop-hz 100 --episodes 12 --pause 0
+    sami drive robot.toml --check                     # everything but moving
+    sami drive robot.toml
 
 What is known of the arm stands in `arm.toml`; where its base stands, where an episode begins and how
 closely an action is followed, in the model file.

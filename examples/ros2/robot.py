@@ -35,7 +35,7 @@ from sami_runtime.robots.ros2.settings import Qos
 
 TICK_S, STEP_S, FRAME_S = 0.01, 0.002, 1 / 30
 CAMERA = Frame.of([0.45, -0.5, 0.62], rpy=[-2.3, 0.15, 0.62])
-"""Where the camera hangs, in the table's frame; robot.toml has it from a calibration."""
+"""Where the camera hangs, in the table's frame; arm.toml has it from a calibration."""
 FORCES = [87.0, 87.0, 87.0, 87.0, 12.0, 120.0, 120.0]
 ARM, FINGERS = tuple(f"panda_joint{number}" for number in range(1, 8)), ("panda_finger_joint1", "panda_finger_joint2")
 TOLD = (*FINGERS, *ARM[::-1])

@@ -150,8 +150,8 @@ def load(root: Path) -> Finding:
             "load",
             "warn",
             f"{minute:g} on {os.cpu_count()} cores over the last minute",
-            "Stop other work before measuring. A loop beside it needs a real-time priority (sami run --priority 50) or "
-            "a core kept free for it (taskset, isolcpus).",
+            "Stop other work before measuring. A loop beside it needs a real-time priority (priority = 50 in a "
+            "robot's file) or a core kept free for it (taskset, isolcpus).",
         )
     return Finding("load", "ok", f"{minute:g} on {os.cpu_count()} cores over the last minute")
 
@@ -193,16 +193,19 @@ def limits(root: Path) -> Iterator[Finding]:
     if not hasattr(os, "sched_setscheduler"):
         return
     if highest := highest_priority(root):
-        yield Finding("real-time priority", "ok", f"up to {highest}; sami run --priority {min(highest, 50)}")
+        yield Finding("real-time priority", "ok", f"up to {highest}; priority = {min(highest, 50)} in a robot's file")
     else:
         found = "none: RLIMIT_RTPRIO is 0, and on busy cores the loop waits for its turn like everything else"
-        yield Finding("real-time priority", "warn", found, f"{PRIORITY_WAY} Then: sami run --priority 50")
+        yield Finding("real-time priority", "warn", found, f"{PRIORITY_WAY} Then: priority = 50 in a robot's file")
     if (locked := lockable_bytes(root)) is None:
-        yield Finding("locked memory", "ok", "unlimited; sami run --lock-memory")
+        yield Finding("locked memory", "ok", "unlimited; lock_memory = true in a robot's file")
     else:
         found = f"at most {locked} bytes: pages of the policy may be swapped out"
         yield Finding(
-            "locked memory", "warn", found, f"{MEMORY_WAY} Then: sami run --lock-memory. Or run without swap."
+            "locked memory",
+            "warn",
+            found,
+            f"{MEMORY_WAY} Then: lock_memory = true in a robot's file. Or run without swap.",
         )
 
 
@@ -258,6 +261,6 @@ def sleep(count: int = 200) -> Finding:
             "warn",
             found,
             "Stop other work, set the governor to performance, or give the loop a real-time priority "
-            "(sami run --priority 50).",
+            "(priority = 50 in a robot's file).",
         )
     return Finding("sleep", "ok", found)

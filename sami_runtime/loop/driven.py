@@ -86,12 +86,13 @@ def warn_of_missing(
     missing = []
     if not dry_run and watchdog is None:
         missing.append(
-            "no watchdog: nothing stops the robot if this process hangs or is killed. Add --watchdog SECONDS "
-            "(Run(watchdog=...))."
+            "no watchdog: nothing stops the robot if this process hangs or is killed. Set watchdog_s in the "
+            "robot's file (Run(watchdog=...))."
         )
     if not dry_run and limits is None:
         missing.append(
-            "no limits: only the contract's bounds limit what is written. Add --limits FILE (Run(limits=...))."
+            "no limits: only the contract's bounds limit what is written. Set limits in the robot's file "
+            "(Run(limits=...))."
         )
     if not dry_run and (limits is None or limits.rest is None):
         missing.append(

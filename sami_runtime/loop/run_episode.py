@@ -88,7 +88,7 @@ def run_episode(
         )
     if slower < 1:
         raise SamiError(f"slower is {slower}; a step takes at least 1 of the policy's periods.")
-    substeps = _substeps(loop_hz, session.contract.rate_hz)
+    substeps = substeps_of(loop_hz, session.contract.rate_hz)
     period = 1.0 / (session.contract.rate_hz * substeps)
     if not 0.0 <= prewarm_s < period:
         raise SamiError(
@@ -126,8 +126,12 @@ def run_episode(
     return report
 
 
-def _substeps(loop_hz: float | None, rate_hz: float) -> int:
-    """Ticks of the loop for each of the policy's."""
+def substeps_of(loop_hz: float | None, rate_hz: float) -> int:
+    """Return the ticks of the loop for each of the policy's.
+
+    Raises:
+        SamiError: The loop's rate is no multiple of the policy's.
+    """
     ratio = 1.0 if loop_hz is None else loop_hz / rate_hz
     whole = max(1, round(ratio)) if np.isfinite(ratio) else 1
     if not abs(ratio - whole) <= 1e-6 * whole:

@@ -115,15 +115,27 @@ class Limits(BaseModel):
             SamiError: The file cannot be read, or a value is wrong.
             UnknownName: It holds a key that is no limit.
         """
-        path = Path(path)
-        document = read_document(path, "limits")
+        return cls.of(read_document(Path(path), "limits"), str(path))
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], where: str) -> Limits:
+        """Return the limits of a table.
+
+        Args:
+            document: Limits by key.
+            where: Where it is written, for messages: a path.
+
+        Raises:
+            SamiError: A value is wrong.
+            UnknownName: It holds a key that is no limit.
+        """
         for key in document:
             if key not in cls.model_fields:
-                raise UnknownName("limit", str(key), cls.model_fields, f"It stands in {path}.")
+                raise UnknownName("limit", str(key), cls.model_fields, f"It stands in {where}.")
         try:
-            return cls.model_validate(document)
+            return cls.model_validate(dict(document))
         except ValidationError as error:
-            raise SamiError(f"{path}: {_explain(error)}") from None
+            raise SamiError(f"{where}: {_explain(error)}") from None
 
     def require_fit(self, contract: Contract) -> None:
         """Refuse limits that mean nothing for a model's signals, before anything moves.

@@ -137,7 +137,7 @@ class TrainingRanges:
         whole = [number for number, each in enumerate(self._elements) if each.partition(".")[0] == name]
         if other := other_unit(unit, row[whole].astype(np.float64), *self._first[:, whole]):
             words += f"; probably {other[0]}: divide {name} by {other[1]:.4g}"
-        return Objection(f"{words} (--unguarded ranges)")
+        return Objection(f"{words} (unguarded = ['ranges'])")
 
 
 class Jumps:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sami_cli.commands.run import MOVED
 
 from sami_runtime.recording.reader import read_recording
 from tests.making.still_robot import ROBOT
@@ -80,7 +81,9 @@ def test_a_robot_is_run_in_real_time_recorded_and_replayed(sami, trained):
         "run", "--adapter", "my_robot:make", "--model", trained.model, "--steps", 3, "--record", "r.mcap", "--json"
     )
     assert (done.code, done.errors) == (0, "")
-    warned = [line.partition(":")[2].partition(":")[0].strip() for line in done.err.splitlines()]
+    *warnings, moved = done.err.splitlines()
+    assert moved == f"warning: {MOVED}"
+    warned = [line.partition(":")[2].partition(":")[0].strip() for line in warnings]
     assert warned[:3] == ["no watchdog", "no limits", "no neutral action"]
     assert [line.partition(" in '")[0] for line in warned[3:]] == [
         "no training ranges",
@@ -104,14 +107,15 @@ def test_a_robot_in_another_unit_does_not_act_until_its_guard_is_turned_off_by_n
     robot = ("run", "--adapter", "mm:make", "--model", "panda-satesac", "--steps", 40)
     done = sami(*robot, "--json")
     assert (done.code, Path("written.txt").exists()) == (3, False)
-    assert "probably mm: divide cube_position by 1000 (--unguarded ranges)" in done.errors
+    assert "probably mm: divide cube_position by 1000 (unguarded = ['ranges'])" in done.errors
     refused = sami(*robot, "--unguarded", "range")
     assert refused.errors.startswith("sami: unknown guard 'range'. Did you mean 'ranges'? Valid: frozen, ood, ranges.")
     assert (refused.code, Path("written.txt").exists()) == (1, False)
     Path("limits.toml").write_text('rest = 0.0\nout_of_bounds = "act"')
     done = sami(*robot, "--limits", "limits.toml", "--unguarded", "ranges,ood")
     assert (done.code, len(Path("written.txt").read_text().splitlines())) == (0, 40)
-    assert [line.partition(": ")[2].partition(":")[0] for line in done.err.splitlines()] == ["no watchdog"]
+    warned = [line.partition(": ")[2].partition(":")[0] for line in done.err.splitlines()]
+    assert warned == ["no watchdog", MOVED.partition(":")[0]]
     sys.modules.pop("mm", None)
 
 
@@ -188,7 +192,7 @@ def test_a_factory_is_given_settings_and_the_models_contract_if_it_takes_them(sa
         (("my_robot:settled",), "my_robot:settled takes settings (config), and none were given."),
         (
             ("my_robot:make", "--adapter-config", "arm.toml"),
-            "my_robot:make takes no settings, and --adapter-config was",
+            "my_robot:make takes no settings, and some were given.",
         ),
         (("my_robot:settled", "--adapter-config", "no.toml"), "no.toml cannot be read: No such file or directory."),
     ):

@@ -17,6 +17,11 @@ from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.safety.limits import Limits
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
 
@@ -108,25 +113,36 @@ def udp_robot():
         process.stdout.close()
 
 
-def drive(command, *options):
-    options = ("--model", MODEL, *options)
+def sami(*words):
     main = "import sys; sys.path[0] = '.'; from sami_cli.app import main; main()"
-    return call(sys.executable, "-c", main, *command, "udp_robot:make", *options, cwd=ROOT / "examples")
+    return call(sys.executable, "-c", main, *words, cwd=ROOT / "examples")
 
 
-def test_a_robot_behind_a_network_keeps_the_laws_and_is_driven(udp_robot):
+def drive(folder, *options, **changes):
+    """Call `sami drive` with the example's file, but for these keys; a busy machine gets a watchdog that waits."""
+    examples = ROOT / "examples"
+    robot = tomllib.loads((examples / "udp_robot.toml").read_text(encoding="utf-8"))
+    robot |= {"model": str(MODEL), "limits": str(examples / "limits.toml"), "watchdog_s": 0.5, **changes}
+    (folder / "robot.json").write_text(json.dumps(robot))
+    return sami("drive", folder / "robot.json", *options)
+
+
+def test_a_robot_behind_a_network_keeps_the_laws_and_is_driven(udp_robot, tmp_path):
     udp_robot(240)
-    done = drive(["check-adapter"], "--excite", "--limits", "limits.toml")
+    done = sami("check-adapter", "udp_robot:make", "--model", MODEL, "--excite", "--limits", "limits.toml")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "0 of 15 laws broken" in done.stdout
-    done = drive(["run", "--adapter"], "--steps", 10)
+    done = sami("drive", "udp_robot.toml", "--check")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "WRONG" not in done.stdout
+    done = drive(tmp_path, "--steps", 10)
     assert (done.returncode, done.stderr) == (0, "")
     assert "10 acted, 0 held, 0 late, 0 refused" in done.stdout
 
 
-def test_a_robot_that_goes_silent_is_held_and_then_stopped(udp_robot):
+def test_a_robot_that_goes_silent_is_held_and_then_stopped(udp_robot, tmp_path):
     udp_robot(8)  # long enough for a busy machine to begin
-    done = drive(["run", "--adapter"], "--steps", 1000)
+    done = drive(tmp_path, "--steps", 1000)
     assert done.returncode == 3
     assert re.search(r"ticks in a row \(stop_after\), lastly: age: .*The robot is stopped", done.stderr)
     assert "not acted: age " in done.stdout
@@ -160,12 +176,12 @@ def test_the_robot_of_the_example_moves_no_more_after_an_emergency_stop_until_it
     ]  # fmt: skip
 
 
-def test_a_watched_run_ends_as_any_other_and_refuses_what_cannot_stop_the_robot(udp_robot):
+def test_a_watched_run_ends_as_any_other_and_refuses_what_cannot_stop_the_robot(udp_robot, tmp_path):
     udp_robot(60)
-    done = drive(["run", "--adapter"], "--steps", 10, "--watchdog", 0.5)
+    done = drive(tmp_path, "--steps", 10)
     assert (done.returncode, done.stderr) == (0, "")
     assert "10 acted, 0 held, 0 late, 0 refused" in done.stdout
-    done = drive(["run", "--adapter"], "--steps", 10, "--watchdog", 0.5, "--emergency-stop", "udp_robot:brake")
+    done = drive(tmp_path, emergency_stop="udp_robot:brake")
     assert (done.returncode, done.stdout) == (1, "")
     assert "could not stop the robot, so nothing was moved: unknown factory 'brake'" in done.stderr
 
@@ -180,8 +196,8 @@ def test_a_robot_whose_loop_fails_is_stopped_in_time(kind, free_ports):
     assert 0.0 < kill["late_s"] < 0.5
 
 
-def test_a_robot_that_was_never_there_is_told_of():
-    done = drive(["run", "--adapter"])
+def test_a_robot_that_was_never_there_is_told_of(tmp_path):
+    done = drive(tmp_path)
     assert (done.returncode, done.stdout.count("acted")) == (1, 0)
     assert "sent nothing for a second. Is it running?" in done.stderr
 

@@ -28,7 +28,7 @@ def document(**changed):
     """What `--adapter-config` holds, with entries replaced by `table__key=value`; None takes one away."""
     if not EXAMPLE.is_dir():
         pytest.skip("examples/ros2 is not here, where a wheel is tested")
-    known = read_document(EXAMPLE / "robot.toml", "settings")
+    known = read_document(EXAMPLE / "arm.toml", "settings")
     for path, value in changed.items():
         *tables, key = path.split("__")
         place = known

@@ -1,4 +1,4 @@
-"""A Franka FR3 over its own protocol: `--adapter sami_runtime.robots.franka:make --adapter-config arm.toml`."""
+"""A Franka FR3 over its own protocol: in a robot.toml, `adapter = "sami_runtime.robots.franka:make"`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a robot and asked of it: the file that `--adapter-config` gives."""
+"""What is known of a robot and asked of it: `settings` of a robot.toml."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _first_seen(signal: Signal, seen: Seen | None) -> str:
 
 def _remains(contract: Contract) -> Iterable[str]:
     home = f": {contract.sheet.home}" if contract.sheet else ", where the episodes of training began"
-    yield "__init__: connect to the arm, by the settings of --adapter-config, and listen to its sensors in a thread"
+    yield "__init__: connect to the arm, by the settings of robot.toml, and listen to its sensors in a thread"
     yield f"reset: bring the arm home{home}"
     for signal in contract.observation:
         yield f"hear: {signal.name}, {_listed(signal)}"
@@ -189,9 +189,12 @@ Take each line out of REMAINS as it is done; until then nothing moves. What help
 frames and their calibration, other clocks, velocities, units, inverse kinematics. In this folder:
 
     sami check-adapter {module}:make --model {model}  # reads, and writes nothing
-    sami check-adapter {module}:make --model {model} --limits limits.toml --excite  # MOVES it
-    sami run --adapter {module}:make --model {model} --dry-run  # infers, and writes nothing
-    sami run --adapter {module}:make --model {model} --limits limits.toml --record run.mcap
+    sami check-adapter {module}:make --model {model} --limits limits.toml --excite # MOVES it
+    sami drive robot.toml --check  # everything but moving
+    sami drive robot.toml --dry-run  # resets and infers, and writes nothing
+    sami drive robot.toml
+
+where robot.toml begins with: version = 1, model = "{model}", adapter = "{module}:make", limits = "limits.toml".
 
 The policy acts {rate} times a second, {steps} steps an episode. What its numbers mean, as `sami inspect` tells it:
 
@@ -224,7 +227,7 @@ class {name}:
     Args:
         clock: The loop's; it stamps observations.
         contract: What the model says about itself.
-        config: The settings of --adapter-config; None without.
+        config: The settings of robot.toml, or of --adapter-config; None without.
     """
 
     observation, action = OBSERVATION, ACTION

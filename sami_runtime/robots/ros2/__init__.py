@@ -1,4 +1,4 @@
-"""A robot on ROS 2: `--adapter sami_runtime.robots.ros2:make --adapter-config robot.toml`."""
+"""A robot on ROS 2: in a robot.toml, `adapter = "sami_runtime.robots.ros2:make"` and `settings = "arm.toml"`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a robot on ROS 2, as `--adapter-config` gives them; docs/ros2.md explains each."""
+"""The settings of a robot on ROS 2, as `settings` of a robot.toml gives them; docs/ros2.md explains each."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_an_arm_in_degrees_acts_at_none_of_40_ticks_and_is_stopped():
     assert acted == 0
     assert "ranges: joint_angles." in why
     assert "training saw" in why
-    assert "probably degrees: divide joint_angles by 57.3 (--unguarded ranges)" in why
+    assert "probably degrees: divide joint_angles by 57.3 (unguarded = ['ranges'])" in why
 
 
 @pytest.mark.parametrize(("factor", "unit"), [(100, "cm"), (1000, "mm")])

@@ -1,0 +1,193 @@
+"""The document `robot.toml`: one robot, the model that drives it, and everything around the two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sami_runtime.documents import faults_of, read_document
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.safety.limits import Limits
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+VERSION = 1
+"""Version of the document that this code reads."""
+TIME = "{time}"
+"""Stands in the name of a recording for the time at which it begins, so that no run meets the file of another."""
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
+
+
+class RunKeys(BaseModel):
+    """What may be said of any run, on a robot or in a simulator. What is left out is None or its default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+    kind: ClassVar[str] = "key of a run"
+    """What a key is called in messages."""
+
+    expect_sha256: Sha256 | None = None
+    """SHA-256 of the model file, as sha256sum prints it; another file is refused."""
+    trusted: str | None = None
+    """File of public keys: a model that none of them signed is refused."""
+    provider: str = "cpu"
+    """What runs the graph: cpu, cuda, ..."""
+    limits: Limits | None = None
+    """What may be written: a table, or the path of a file."""
+    gap: str | None = None
+    """Sim-to-real profile: a file, or `modest`."""
+    command_delay_s: NotNegative | None = None
+    """How long an action takes from its write to its effect [s]; the adapter's own if left out."""
+    record: str | None = None
+    """Recording of every tick, NAME.mcap; `{time}` in the name becomes the time at which it begins."""
+    shadow: str | None = None
+    """A second model that follows."""
+    shadow_tolerance: NotNegative = 0.0
+    """Difference of an action that counts as alike."""
+    watch_model: bool = False
+    """Whether a model file that changes on disk drives from the next episode on."""
+    priority: Annotated[int, Field(ge=1, le=99)] | None = None
+    """Real-time priority of the loop (SCHED_FIFO)."""
+    lock_memory: bool = False
+    """Whether all memory is kept from being swapped out."""
+    episodes: Count | None = None
+    """How many episodes; 1 on a robot, 20 in a simulator, if left out."""
+    steps: Count | None = None
+    """Most steps of an episode; the contract's if left out."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of the first episode; the next ones count on."""
+    keys: bool | None = None
+    """Whether a person's keys count; at a terminal if left out."""
+    pause_s: NotNegative | None = None
+    """Seconds between two episodes; on a robot with keys until Enter if left out, else none."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], where: str) -> Self:
+        """Return checked values.
+
+        Args:
+            values: By key.
+            where: Where they are written, for messages: a path.
+
+        Raises:
+            UnknownName: There is no such key.
+            SamiError: A value is wrong, or a key is missing.
+        """
+        for key in values:
+            if key not in cls.model_fields:
+                raise UnknownName(cls.kind, str(key), cls.model_fields, f"It stands in {where}.")
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise SamiError(
+                f"{where}: {faults_of(error)}. Correct what is named; docs/drive.md lists the keys."
+            ) from None
+
+    def recording(self, now: datetime | None = None) -> Path | None:
+        """Return the file of a recording that begins now; None if nothing is recorded."""
+        if self.record is None:
+            return None
+        moment = now or datetime.now(timezone.utc)
+        return Path(self.record.replace(TIME, moment.strftime("%Y%m%dT%H%M%SZ")))
+
+
+class SimulatorKeys(RunKeys):
+    """What may be said of a run in a simulator."""
+
+    kind: ClassVar[str] = "key of --set"
+
+    dry_run: bool = False
+    """Whether to read and infer, and write nothing."""
+    excite: bool = False
+    """Whether small steps drive in the policy's place, for `sami fit-gap`."""
+
+
+class RobotFile(RunKeys):
+    """One robot and what drives it, as `sami drive` reads it.
+
+    Every path in a file is relative to the file's folder, and its modules may lie there.
+    """
+
+    kind: ClassVar[str] = "key of a robot"
+
+    version: Literal[1]
+    """Of this document."""
+    model: str
+    """Model file, or the name of a shipped model."""
+    adapter: str
+    """MODULE:FACTORY of the robot's adapter."""
+    settings: dict[str, Any] | None = None
+    """For FACTORY(clock, config=...): a table, or the path of a file."""
+    watchdog_s: Positive | None = None
+    """Another process stops the robot when the loop is silent for so long [s]."""
+    emergency_stop: str | None = None
+    """MODULE:FACTORY of how the watchdog stops it; `emergency_stop` of the adapter's module if left out."""
+    loop_hz: Positive | None = None
+    """Writes a second, a multiple of the policy's rate; that rate if left out."""
+    slower: Count = 1
+    """Ask the policy at every so-many-th of its periods, for a robot that is so many times as slow."""
+    fallback: str | None = None
+    """MODULE:FACTORY of what acts where the policy was held too long."""
+    unguarded: list[str] = []
+    """Guards of a robot's observations that are turned off: ranges, ood, frozen."""
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file, NAME.toml or NAME.json, and the files of limits and settings that it names.
+
+        Raises:
+            SamiError: A file cannot be read, is of another version, or a value is wrong.
+            UnknownName: It holds a key that does not exist.
+        """
+        path = Path(path)
+        document = read_document(path, "robots")
+        if type(document.get("version")) is not int or document["version"] != VERSION:
+            has = f"has version {document['version']!r}" if "version" in document else "has no version"
+            raise SamiError(
+                f"{path} {has}; this sami reads version {VERSION}. Begin the file with: version = {VERSION}"
+            )
+        values = {key: _beside(path.parent, key, value) for key, value in document.items()}
+        if isinstance(limits := values.get("limits"), str):
+            values["limits"] = Limits.load(limits)
+        elif isinstance(limits, dict):
+            values["limits"] = Limits.of(limits, f"{path}, table limits")
+        if isinstance(settings := values.get("settings"), str):
+            values["settings"] = read_document(Path(settings), "settings")
+        return cls.of(values, str(path))
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], where: str) -> Self:
+        """Return checked values; see `RunKeys.of`."""
+        robot = super().of(values, where)
+        if robot.emergency_stop is not None and robot.watchdog_s is None:
+            raise SamiError(
+                f"{where}: emergency_stop is {robot.emergency_stop!r}, and no watchdog would call it. Set watchdog_s, "
+                "the seconds of silence after which it does, such as watchdog_s = 0.12, or leave emergency_stop out."
+            )
+        return robot
+
+
+PATHS = ("trusted", "limits", "record", "settings")
+"""Keys whose text is a path."""
+NAMES_OR_PATHS = ("model", "shadow", "gap")
+"""Keys whose text is a path, or a name that comes along: a bare word without a suffix."""
+
+
+def _beside(folder: Path, key: str, value: Any) -> Any:
+    """Return a value of a file, whose paths are relative to the file's folder."""
+    if not isinstance(value, str):
+        return value
+    path = folder / value
+    is_name = Path(value).name == value and not Path(value).suffix and not path.exists()
+    if key in PATHS or (key in NAMES_OR_PATHS and not is_name):
+        return str(path)
+    return value

@@ -1,0 +1,263 @@
+"""`sami drive robot.toml`: one file for a robot, what is refused in it, and a check that moves nothing."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from sami_cli.commands.run import MOVED
+
+from sami_runtime.errors import UnknownName
+from sami_runtime.model.shipped import shipped_models
+from sami_runtime.recording.reader import read_recording
+from sami_runtime.robots.robot_file import RobotFile
+from sami_runtime.session.admission import Admission
+from tests.making.still_robot import ROBOT
+
+pytestmark = pytest.mark.usefixtures("my_robot")
+
+START = 'version = 1\nmodel = "panda-satesac"\nadapter = "my_robot:make"\n'
+STOPPABLE = """
+
+def emergency_stop():
+    return lambda: open("emergency.txt", "a").close()
+"""
+MOVES = """
+
+def careful(clock):
+    robot = Still(clock)
+    for name in ("reset", "write", "stop"):
+        setattr(robot, name, lambda *_, name=name, **__: open("moved.txt", "a").write(name))
+    return robot
+
+
+def shy(clock):
+    robot = Still(clock)
+
+    def read():
+        raise OSError("nothing was asked for yet")
+
+    robot.read = read
+    return robot
+
+
+def blind(clock):
+    robot, near = Still(clock), Still(clock).read
+
+    def read():
+        seen = near()
+        del seen.values["cube_position"]
+        return seen
+
+    robot.read = read
+    return robot
+
+
+def leaks(clock):
+    robot = Still(clock)
+    robot.close = lambda: 1 / 0
+    return robot
+"""
+
+
+def robot_file(text="", start=START, name="robot.toml"):
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_text(start + text)
+    return name
+
+
+def checks_of(done):
+    """State and note of each check that was printed, by its name."""
+    lines = done.out.splitlines()[:-1]
+    return {line[7:].partition(": ")[0]: (line[:7].strip(), line[7:].partition(": ")[2]) for line in lines}
+
+
+def test_a_robot_is_driven_by_one_file_whose_paths_are_relative_to_it(sami):
+    Path("arm").mkdir()
+    Path("my_robot.py").rename("arm/my_robot.py")
+    Path("arm/limits.toml").write_text("rest = 0.0")
+    Path("arm/settings.toml").write_text("offset = 0.0")
+    text = 'settings = "settings.toml"\nlimits = "limits.toml"\nrecord = "{time}.mcap"\nsteps = 5\nepisodes = 2\n'
+    robot_file(text, START.replace(":make", ":settled"), "arm/robot.toml")
+    done = sami("drive", "arm/robot.toml", "--steps", 3, "--json")
+    assert (done.code, done.errors) == (0, "")
+    assert [line.split(":")[1] for line in done.err.splitlines()] == [" no watchdog"]
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    assert [row["steps"] for row in rows] == [3, 3]
+    assert len(Path("written.txt").read_text().splitlines()) == 6
+    (recorded,) = Path("arm").glob("20*T*Z.mcap")
+    assert read_recording(recorded).about["env"] == "my_robot:settled"
+
+
+def test_a_file_as_json_and_an_option_that_overrides_it(sami):
+    values = {"version": 1, "model": "nothing", "adapter": "my_robot:make", "limits": {"rest": 0.0}, "steps": 9}
+    Path("robot.json").write_text(json.dumps(values))
+    done = sami("drive", "robot.json", "--model", "panda-satesac", "--steps", 2, "--record", "r.mcap", "--dry-run")
+    assert (done.code, done.errors, "2 acted" in done.out) == (0, "", True)
+    assert (Path("r.mcap").exists(), Path("written.txt").exists()) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "robot.toml has no version; this sami reads version 1. Begin the file with: version = 1"),
+        ("version = 2", "robot.toml has version 2; this sami reads version 1."),
+        ("version = true", "robot.toml has version True; this sami reads version 1."),
+        ("version = 1", "robot.toml: model: field required; adapter: field required. Correct what is named"),
+        (f"{START}watchdogs = 1", "unknown key of a robot 'watchdogs'. Did you mean 'watchdog_s'? Valid: adapter, "),
+        (f"{START}loop_hz = 'fast'", "robot.toml: loop_hz: input should be a valid number, and it is 'fast'."),
+        (f"{START}loop_hz = -1", "robot.toml: loop_hz: input should be greater than 0, and it is -1."),
+        (f"{START}watchdog_s = nan", "robot.toml: watchdog_s: input should be "),
+        (f"{START}slower = 1.5", "robot.toml: slower: input should be a valid integer, and it is 1.5."),
+        (f"{START}expect_sha256 = 'abc'", "robot.toml: expect_sha256: string should match pattern "),
+        (f"{START}limits = 3", "robot.toml: limits: "),
+        (f"{START}limits = 'no.toml'", "no.toml cannot be read: No such file or directory."),
+        (f"{START}[limits]\nrat = 1", "unknown limit 'rat'. Did you mean 'rate'? "),
+        (f"{START}[limits]\nrate = -1", "robot.toml, table limits: rate is -1; it should be greater than 0."),
+        (f"{START}settings = 'no.toml'", "no.toml cannot be read: No such file or directory."),
+        (f"{START}unguarded = ['range']", "unknown guard 'range'. Did you mean 'ranges'?"),
+        (f"{START}unguarded = 'ranges'", "robot.toml: unguarded: input should be a valid list, and it is 'ranges'."),
+        (f"{START}emergency_stop = 'a:b'", "emergency_stop is 'a:b', and no watchdog would call it. Set watchdog_s"),
+        (f"{START}[settings]\noffset = 1.0", "my_robot:make takes no settings, and some were given."),
+        (START.replace("panda-satesac", "panda-satesack"), "unknown model 'panda-satesack'. Did you mean 'panda-sate"),
+        (START.replace("panda-satesac", "no.onnx"), "no.onnx"),
+        (START.replace(":make", ""), "the adapter is 'my_robot'; write MODULE:FACTORY"),
+        (START.replace("my_robot", "my_robt"), "It must be installed, or a .py file in the current folder."),
+        (f"{START}expect_sha256 = '{'0' * 64}'", "expected 0000"),
+        (f"{START}loop_hz = 30\nrecord = 'new.mcap'", "loop_hz is 30.0, but this policy was trained at 25 Hz"),
+        (f"{START}shadow_tolerance = 1.0", "shadow_tolerance says what is alike in a second model"),
+        ("version = 1\nversion = 1", "robot.toml cannot be read: "),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line_before_anything_moves(sami, text, message):
+    robot_file(text, start="")
+    done = sami("drive", "robot.toml")
+    assert (done.code, done.out) == (1, "")
+    assert message in done.errors
+    assert done.errors.startswith("sami: ")
+    assert len(done.errors.splitlines()) == 1
+    assert [name for name in ("stopped.txt", "new.mcap") if Path(name).exists()] == []
+
+
+def test_a_check_does_everything_but_move(sami):
+    Path("my_robot.py").write_text(ROBOT + MOVES + STOPPABLE)
+    digest = hashlib.sha256(shipped_models()["panda-satesac"].read_bytes()).hexdigest()
+    text = f'expect_sha256 = "{digest}"\nwatchdog_s = 0.5\nrecord = "r.mcap"\nlimits = {{rest = 0.0}}\n'
+    robot_file(text, START.replace("make", "careful"))
+    done = sami("drive", "robot.toml", "--check")
+    assert (done.code, done.err) == (0, "")
+    checks = checks_of(done)
+    names = ["file", "model", "recording", "limits", "host", "watchdog", "adapter", "fit", "observation"]
+    assert list(checks) == [*names, "watchdog again", "close"]
+    assert {state for state, _ in checks.values()} == {"ok"}
+    assert digest in checks["model"][1]
+    assert done.out.splitlines()[-1] == "robot.toml: 0 of 11 checks failed; no action was written"
+    assert not [name for name in ("moved.txt", "written.txt", "emergency.txt", "r.mcap") if Path(name).exists()]
+
+
+@pytest.mark.parametrize(
+    ("text", "factory", "check", "message"),
+    [
+        ("limits = 3", "make", "file", "robot.toml: limits: "),
+        (f"expect_sha256 = '{'0' * 64}'", "make", "model", "expected 0000"),
+        ("limits = {low = {dw = 1.0}}", "make", "limits", "unknown element of the action 'dw'."),
+        ("record = 'there.mcap'", "make", "recording", "there.mcap exists; a recording never replaces one."),
+        ("record = 'nowhere/r.mcap'", "make", "recording", "nowhere is no folder that may be written to."),
+        ("record = 'r.csv'", "make", "recording", "cannot record to r.csv; a recording is NAME.mcap."),
+        ("watchdog_s = 0.02", "make", "watchdog", "Give it more, such as three periods, 0.12 s."),
+        ("watchdog_s = 0.5", "make", "watchdog", "unknown factory 'emergency_stop'"),
+        ("", "fails", "adapter", "my_robot:fails(clock) failed: OSError: no such bus: can0"),
+        ("loop_hz = 30", "make", "fit", "loop_hz is 30.0, but this policy was trained at 25 Hz"),
+        ("", "far", "observation", "ranges: ee_position.x is 0.7 m, training saw"),
+        ("", "wall_clock", "observation", "age: the observation was measured"),
+        ("", "blind", "observation", "read() gave no 'cube_position'"),
+        ("", "leaks", "close", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_check_that_fails_says_what_is_wrong_and_exits_with_4(sami, text, factory, check, message):
+    Path("there.mcap").touch()
+    Path("my_robot.py").write_text(ROBOT + MOVES)
+    robot_file(text, START.replace("make", factory))
+    done = sami("drive", "robot.toml", "--check")
+    wrong = {name: note for name, (state, note) in checks_of(done).items() if state == "WRONG"}
+    assert (done.code, [*wrong]) == (4, [check]), done.out
+    assert message in wrong[check]
+    assert not Path("written.txt").exists()
+    assert Path("there.mcap").stat().st_size == 0
+
+
+def test_a_check_warns_of_what_is_missing_and_does_not_judge_what_needs_a_reset(sami):
+    Path("my_robot.py").write_text(ROBOT + MOVES)
+    robot_file("", START.replace("make", "shy"))
+    done = sami("drive", "robot.toml", "--check", "--json")
+    told = json.loads(done.out)
+    states = {check["name"]: check["state"] for check in told["checks"]}
+    assert (done.code, told["wrong"]) == (0, 0)
+    assert (states["limits"], states["watchdog"], states["observation"]) == ("warn", "warn", "--")
+    (note,) = [check["note"] for check in told["checks"] if check["name"] == "observation"]
+    assert "none before a reset, which may move the robot (nothing was asked for yet); --dry-run resets" in note
+    refused = sami("drive", "robot.toml", "--check", "--dry-run")
+    assert (refused.code, "--check reads once and begins no episode, so --dry-run has" in refused.err) == (1, True)
+
+
+def test_options_of_a_robot_still_drive_it_and_name_the_file_instead(sami):
+    Path("limits.toml").write_text("rest = 0.0")
+    robot = ("run", "--adapter", "my_robot:make", "--model", "panda-satesac", "--limits", "limits.toml")
+    done = sami(*robot, "--steps", 2, "--unguarded", "frozen, ood")
+    assert (done.code, done.errors) == (0, "")
+    assert done.err.splitlines()[-1] == f"warning: {MOVED}"
+    assert len(Path("written.txt").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--set", "provder=cpu"), "unknown key of --set 'provder'. Did you mean 'provider'?"),
+        (("--set", "provider"), "--set provider is not KEY=VALUE, such as --set provider=cuda."),
+        (("--set", "priority=high"), "--set: priority: input should be a valid integer, and it is 'high'."),
+        (("--set", "limits=a.toml"), "limits have an option of their own. Write --limits FILE."),
+        (("--set", "watchdog_s=1"), "unknown key of --set 'watchdog_s'."),
+    ],
+)
+def test_keys_of_a_run_are_refused_by_name(sami, options, message):
+    done = sami("run", "--env", "panda", *options)
+    assert (done.code, done.out, len(done.err.splitlines())) == (1, "", 1)
+    assert message in done.err
+
+
+def test_a_simulator_takes_keys_and_features_by_name(sami):
+    same = [
+        sami("run", "--env", "panda", "--episodes", 1, "--steps", 2, "--json", *options)
+        for options in (
+            ("--set", "seed=4", "--set", "dry_run=true", "--fix", "mass=3"),
+            ("--seed", 4, "--dry-run", "--mass", 3),
+        )
+    ]
+    first, second = (json.loads(done.out) for done in same)
+    assert (first["mass"], first["context"], first["steps"]) == (second["mass"], second["context"], second["steps"])
+
+
+@pytest.mark.parametrize("example", ["own_arm/robot.toml", "franka/robot.toml", "ros2/robot.toml", "udp_robot.toml"])
+def test_the_files_of_the_examples_are_valid(example):
+    path = Path(__file__).parents[2] / "examples" / example
+    robot = RobotFile.load(path)
+    assert robot.limits is not None
+    if robot.expect_sha256:
+        Admission(robot.expect_sha256).admit(shipped_models()[robot.model])
+
+
+def test_every_key_is_documented():
+    page = (Path(__file__).parents[2] / "docs" / "drive.md").read_text(encoding="utf-8")
+    assert [key for key in RobotFile.model_fields if f"`{key}`" not in page] == []
+
+
+def test_a_relative_path_does_not_depend_on_the_current_folder(tmp_path):
+    (tmp_path / "limits.toml").write_text("rest = 0.0")
+    text = 'limits = "limits.toml"\ntrusted = "keys"\nshadow = "other.onnx"\ngap = "modest"\nrecord = "/r/a.mcap"\n'
+    (tmp_path / "robot.toml").write_text(START + text)
+    robot = RobotFile.load(tmp_path / "robot.toml")
+    assert (robot.model, robot.gap, robot.record) == ("panda-satesac", "modest", "/r/a.mcap")
+    assert (robot.trusted, robot.shadow) == (str(tmp_path / "keys"), str(tmp_path / "other.onnx"))
+    assert robot.limits.rest == 0.0
+    with pytest.raises(UnknownName, match=r"unknown key of a robot .frozen..* It stands in here"):
+        RobotFile.of({"version": 1, "model": "a", "adapter": "b", "frozen": 1}, "here")
