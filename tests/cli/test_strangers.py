@@ -53,6 +53,7 @@ def made(folder, env):
     sweep = {"version": 1, "axes": axes, "unnamed": {}, "episodes": 1}
     (folder / "sweep" / "sweep.json").write_text(json.dumps(sweep))
     (folder / "points.json").write_text(MEASURED.read_text())
+    (folder / "drive.toml").write_text('version = 1\nmodel = "model.onnx"\nadapter = "nowhere:arm"\n')
     for path in (*folder.rglob("*.json"), folder / "study" / "runs.jsonl"):
         named_in(path, env)
     return folder
@@ -103,6 +104,7 @@ NEVER = {
         ("--model", "panda-satesac", "--shadow", "model.onnx", "--episodes", 1, "--steps", 2),
     ],
     "new-adapter": [("--model", "model.onnx", "--out", "out.py", "--force")],
+    "drive": [("drive.toml", "--check"), ("drive.toml",)],
     "check-adapter": [("nowhere:arm", "--model", "model.onnx")],
     "replay": [("run.mcap", "--model", "model.onnx"), ("run.mcap",)],
     "convert": [("run.mcap", "--csv", "out.csv")],
