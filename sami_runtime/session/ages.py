@@ -37,12 +37,12 @@ class Ages:
         self._counts = np.array([name in changing for name in self._signals])
         self._batch = batch
 
-    def tell(self, age: Age, where: str) -> None:
+    def tell(self, age: Age, tick: int) -> None:
         """Take the ages of a step.
 
         Args:
             age: A number for all, (N,) or (N, S), or either of the first two by signal.
-            where: Beginning of a message.
+            tick: Of the session, for messages.
 
         Raises:
             SignalError: An age is no number from 0 to the largest that was fitted, or a signal has none. Of signals
@@ -54,7 +54,7 @@ class Ages:
                 continue
             if isinstance(age, Mapping):
                 if missing := [name for name in self._signals if name not in age]:
-                    raise SignalError(f"{where} nobody told the age of {', '.join(missing)}. Tell one of each.", AGE)
+                    raise SignalError(f"tick {tick}: nobody told the age of {', '.join(missing)}. Tell one of each.", AGE)
                 given = np.stack([np.broadcast_to(age[name], self._batch) for name in self._signals], 1)
             else:
                 given = np.asarray(age, np.float64)
@@ -64,7 +64,7 @@ class Ages:
             if len(wrong):
                 row, column = wrong[0]
                 raise SignalError(
-                    f"{where} {self._signals[column]} is {ages[row, column]:.3g} periods old, and the file was fitted "
+                    f"tick {tick}: {self._signals[column]} is {ages[row, column]:.3g} periods old, and the file was fitted "
                     f"for 0 to {int(self._most)}. Hold the last action, or export with a larger --lookahead.",
                     AGE,
                 )

@@ -115,7 +115,7 @@ def runner(
         outputs: By name, outputs of the graph, contiguous and of exactly the shapes that they have.
     """
     if session.get_providers() == [CPU]:
-        return _InPlace(session, inputs, outputs)
+        return _in_place(session, inputs, outputs)
 
     # A binding copies to another device when it is bound, not when it is run: it would feed the first values for ever.
     names = list(outputs)
@@ -127,27 +127,20 @@ def runner(
     return run
 
 
-class _InPlace:
-    """Runs a graph on arrays of the CPU, which onnxruntime reads and writes where they are."""
-
-    def __init__(
-        self,
-        session: ort.InferenceSession,
-        inputs: Mapping[str, NDArray[np.float32]],
-        outputs: Mapping[str, NDArray[np.float32]],
-    ) -> None:
-        # The binding knows the arrays' addresses only: without these references it would write into freed memory.
-        self._arrays = [*inputs.values(), *outputs.values()]
-        value_of = import_onnxruntime().OrtValue.ortvalue_from_numpy
-        binding = session.io_binding()
-        for name, value in inputs.items():
-            binding.bind_ortvalue_input(name, value_of(value))
-        for name, value in outputs.items():
-            binding.bind_ortvalue_output(name, value_of(value))
-        self._run = functools.partial(session.run_with_iobinding, binding)
-
-    def __call__(self) -> None:
-        self._run()
+def _in_place(
+    session: ort.InferenceSession, inputs: Mapping[str, NDArray[np.float32]], outputs: Mapping[str, NDArray[np.float32]]
+) -> Callable[[], object]:
+    """Return a call that runs the graph on arrays of the CPU, which onnxruntime reads and writes where they are."""
+    value_of = import_onnxruntime().OrtValue.ortvalue_from_numpy
+    binding = session.io_binding()
+    for name, value in inputs.items():
+        binding.bind_ortvalue_input(name, value_of(value))
+    for name, value in outputs.items():
+        binding.bind_ortvalue_output(name, value_of(value))
+    run = functools.partial(session.run_with_iobinding, binding)
+    # The binding knows the arrays' addresses only: without these references it would write into freed memory.
+    vars(run)["arrays"] = [*inputs.values(), *outputs.values()]
+    return run
 
 
 def is_failure(error: Exception) -> bool:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.model.contract import ACTION, CONTEXT, PREVIOUS_ACTION, Contract, state_output
 from sami_runtime.model.lookahead import PAST_ACTIONS
+from sami_runtime.values import finite_check
 
 Array = NDArray[np.float32]
 
@@ -107,6 +108,12 @@ class Memory:
         """(N, C): the context inferred last."""
         self.extra: dict[str, Array] = {signal.name: self.outputs[signal.name] for signal in contract.extra_outputs}
         """By the graph's output, each (N, size): the other answers of the last step."""
+        # One episode is answered without the axis of the batch.
+        row: Any = 0 if batch == 1 else ...
+        self._action, self._context = self.action[row], self.context[row]
+        self._extra = {name: value[row] for name, value in self.extra.items()}
+        self.all_finite = finite_check(self.numbers)
+        """Whether every number in it is finite."""
         self.state: dict[str, Array] = {
             tensor.name: self.outputs[state_output(tensor.name)] for tensor in self._tensors
         }
@@ -115,6 +122,10 @@ class Memory:
         """(N,): which rows made a step since their reset. It is replaced, never written into."""
         self._past = None if contract.lookahead is None else self.state[PAST_ACTIONS]
         self.begin()
+
+    def answer(self) -> tuple[Array, Array, dict[str, Array]]:
+        """Return copies of the action, the context and the other answers, in the shapes that callers get."""
+        return self._action.copy(), self._context.copy(), {name: value.copy() for name, value in self._extra.items()}
 
     def begin(self, rows: Any = ...) -> None:
         """Give the rows (all if left out) the values that an episode begins with."""

@@ -69,7 +69,6 @@ class Session:
         self._onnx = build(artifact, provider)
         self._senses, self._ages = Senses(self.contract, batch), Ages(self.contract, batch)
         inputs = self._senses.inputs | self._ages.inputs
-        self._rowless = batch == 1  # whether callers give and get (size,) instead of (N, size)
         self._everyone = np.ones(batch, np.bool_)  # never written into
         self._told = np.zeros((batch, self.contract.action.size), np.float32)
         # A step reads one memory and writes the other. Which of them counts changes in one assignment, so that neither
@@ -108,9 +107,9 @@ class Session:
             SamiError: onnxruntime failed.
         """
         try:
-            self._senses.observe(self._senses.nothing, self._where)
+            self._senses.observe(self._senses.nothing, self.tick)
             self._rehearse()
-            all_finite(self._rehearsed.numbers)
+            self._rehearsed.all_finite()
             self._answer(self._rehearsed, 0.0)
         except Exception as error:
             raise SamiError(f"{self._where} inference failed while warming up: {error}. Stop the robot.") from error
@@ -149,8 +148,9 @@ class Session:
                 finite.
             SamiError: onnxruntime failed.
         """
-        self._senses.observe(observation, self._where)
-        self._ages.tell(age, self._where)
+        self._senses.observe(observation, self.tick)
+        if self._ages.inputs:
+            self._ages.tell(age, self.tick)
         self._undoable = False  # from here on the memory before the last step is written over
         start = time.perf_counter()
         try:
@@ -163,7 +163,7 @@ class Session:
             ) from error
         inference_s = time.perf_counter() - start
         answer = self._memories[1 - self._now]
-        if not all_finite(answer.numbers):
+        if not answer.all_finite():
             answers = self.contract.answers
             for name, value in answer.outputs.items():
                 elements = answers[name].elements if name in answers else ()
@@ -294,11 +294,8 @@ class Session:
         self._now, self.tick = 1 - self._now, state.tick
 
     def _answer(self, memory: Memory, inference_s: float) -> Step:
-        row = 0 if self._rowless else ...
-        answer = Step(memory.action[row].copy(), memory.context[row].copy(), inference_s)
-        if not memory.extra:
-            return answer
-        return answer._replace(extra={name: value[row].copy() for name, value in memory.extra.items()})
+        action, context, extra = memory.answer()
+        return Step(action, context, inference_s, extra)
 
     @property
     def _where(self) -> str:
