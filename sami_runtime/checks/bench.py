@@ -16,7 +16,7 @@ from sami_runtime.clock import MonotonicClock
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.session.ages import Ages
-from sami_runtime.session.inference import CPU, build, runner
+from sami_runtime.session.inference import CPU, bind, build
 from sami_runtime.session.memory import Block, Memory
 from sami_runtime.session.session import Session
 
@@ -215,8 +215,8 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
     shares = Block({name: (1, signal.size) for name, signal in given.items()}).tensors
     memories = (Memory(contract, 1), Memory(contract, 1))
     ages = Ages(contract, 1).inputs
-    runs = [runner(onnx, shares | ages | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
-    now = 0
+    bindings = [bind(onnx, shares | ages | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
+    call, now = onnx.run_with_iobinding, 0
 
     def feed(i: int) -> None:
         for name, share in shares.items():
@@ -227,7 +227,7 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
 
     def step(i: int) -> Array:
         nonlocal now
-        runs[now]()
+        call(bindings[now])
         now = 1 - now
         return memories[now].action[0]
 

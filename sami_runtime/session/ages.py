@@ -54,7 +54,9 @@ class Ages:
                 continue
             if isinstance(age, Mapping):
                 if missing := [name for name in self._signals if name not in age]:
-                    raise SignalError(f"tick {tick}: nobody told the age of {', '.join(missing)}. Tell one of each.", AGE)
+                    raise SignalError(
+                        f"tick {tick}: nobody told the age of {', '.join(missing)}. Tell one of each.", AGE
+                    )
                 given = np.stack([np.broadcast_to(age[name], self._batch) for name in self._signals], 1)
             else:
                 given = np.asarray(age, np.float64)
@@ -64,8 +66,8 @@ class Ages:
             if len(wrong):
                 row, column = wrong[0]
                 raise SignalError(
-                    f"tick {tick}: {self._signals[column]} is {ages[row, column]:.3g} periods old, and the file was fitted "
-                    f"for 0 to {int(self._most)}. Hold the last action, or export with a larger --lookahead.",
+                    f"tick {tick}: {self._signals[column]} is {ages[row, column]:.3g} periods old, and the file was "
+                    f"fitted for 0 to {int(self._most)}. Hold the last action, or export with a larger --lookahead.",
                     AGE,
                 )
             target[...] = np.where(self._counts, ages, 0.0)

@@ -108,10 +108,11 @@ class Memory:
         """(N, C): the context inferred last."""
         self.extra: dict[str, Array] = {signal.name: self.outputs[signal.name] for signal in contract.extra_outputs}
         """By the graph's output, each (N, size): the other answers of the last step."""
-        # One episode is answered without the axis of the batch.
         row: Any = 0 if batch == 1 else ...
-        self._action, self._context = self.action[row], self.context[row]
-        self._extra = {name: value[row] for name, value in self.extra.items()}
+        self.action_row, self.context_row = self.action[row], self.context[row]
+        """Action and context in the shapes that callers get: without the axis of the batch for one episode."""
+        self.extra_rows = {name: value[row] for name, value in self.extra.items()}
+        """The other answers, in those shapes."""
         self.all_finite = finite_check(self.numbers)
         """Whether every number in it is finite."""
         self.state: dict[str, Array] = {
@@ -122,10 +123,6 @@ class Memory:
         """(N,): which rows made a step since their reset. It is replaced, never written into."""
         self._past = None if contract.lookahead is None else self.state[PAST_ACTIONS]
         self.begin()
-
-    def answer(self) -> tuple[Array, Array, dict[str, Array]]:
-        """Return copies of the action, the context and the other answers, in the shapes that callers get."""
-        return self._action.copy(), self._context.copy(), {name: value.copy() for name, value in self._extra.items()}
 
     def begin(self, rows: Any = ...) -> None:
         """Give the rows (all if left out) the values that an episode begins with."""

@@ -32,7 +32,7 @@ class Senses:
         # Where each signal goes, in the shape that callers give.
         self._targets = [(name, share[0] if batch == 1 else share) for name, share in self._shares.items()]
         # Writing into a view copies an array of exactly this type and shape, and raises for everything else.
-        self._views = [(name, memoryview(target)) for name, target in self._targets] if batch == 1 else None
+        self._views = [(name, target.data) for name, target in self._targets] if batch == 1 else None
         self.nothing = {name: np.zeros_like(target) for name, target in self._targets}
         """An observation of zeros."""
 
