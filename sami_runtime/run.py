@@ -15,7 +15,7 @@ from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.driven import driven, require_for_robot, warn_of_missing
-from sami_runtime.loop.handover import KEEP_STEPS, Handover, require_swap
+from sami_runtime.loop.handover import Handover, require_swap
 from sami_runtime.loop.pilot import Ending, Pilot
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.run_episode import EpisodeReport, OnStep, run_episode
@@ -72,7 +72,6 @@ class Run:
         watchdog: Stops the robot where this process cannot; it is running already, and is the caller's.
         fallback: Acts where the policy has been held too long; see `SafetyGate`.
         pilot: A person's way in; see `run_episode`.
-        keep_steps: How many steps of an episode are kept, from which the state of a model that takes over is rebuilt.
         command_delay_s: How long an action takes from its write to its effect [s]; see `run_episode`.
         admission: Which files `swap` lets in; any that are safe to load if None.
 
@@ -106,7 +105,6 @@ class Run:
         watchdog: Watchdog | None = None,
         fallback: Controller | None = None,
         pilot: Pilot | None = None,
-        keep_steps: int = KEEP_STEPS,
         command_delay_s: float | None = None,
         admission: Admission | None = None,
     ) -> None:
@@ -128,7 +126,7 @@ class Run:
         """Reads the contexts of the episode that runs, or ran last."""
         self.total = LoopReport()
         """Counts and times of every tick so far, also of an episode that did not end well."""
-        self._handover, self._swapping = Handover(session, keep_steps), threading.Lock()
+        self._handover, self._swapping = Handover(session), threading.Lock()
         self._run_episode = partial(
             run_episode,
             adapter=self.driven,
@@ -259,35 +257,34 @@ class Run:
     ) -> Swapped:
         """Let another model drive, without a tick being missed. For a thread other than the loop's.
 
-        All that takes time is done by the thread that calls: reading, checking and building the model, and, for a swap
-        in the middle of an episode, rebuilding its state from the episode's steps. The loop takes it between two
-        ticks. Whatever is refused changes nothing.
+        All that takes time is done by the thread that calls: reading, checking and building the model. The loop takes
+        it between two ticks. Whatever is refused changes nothing.
 
         Args:
             model: A model file, run by what runs the one that drives; or a session with a batch of 1, which is the
                 run's from then on.
             when: `"episode"`: the next episode begins with it; this returns when it is ready. `"now"`: it takes over
-                in the episode that runs, in the state in which it were if it had driven from its beginning, or from
-                `fed_from` on where not all of its steps are kept; this returns when it drives. If the episode ends
-                before that, or none runs, the next one begins with it.
+                in the episode that runs, and goes on with the state of the model that drives, whose weights it must
+                have; this returns when it drives. If the episode ends before that, or none runs, the next one begins
+                with it.
             timeout_s: How long [s] the loop may take to take over a model that is ready.
 
         Raises:
             ArtifactError, ContractError, ProviderError: The file is refused, as by `Session.load`.
             AdapterError, UnknownName, SamiError: It does not fit the adapter, the limits, the rate or the shadow; or,
-                in the middle of an episode, it reads, writes or answers other signals, or cannot be fed what was seen.
+                in the middle of an episode, it has other weights or signals.
         """
         if when not in ("episode", "now"):
             raise UnknownName("time of a swap", when, ("episode", "now"))
         with self._swapping:
-            driving, middle = self.session, when == "now"
+            driving = self.session
             session = model
             if not isinstance(session, Session):
                 session = self._admission.load(session, driving.active_providers[0])
-            require_swap(session, driving, self.driven, self.gate.limits, middle)
+            require_swap(session, driving, self.driven, self.gate.limits)
             if self.shadow:
                 self.shadow.require_fit(session.contract)
-            return self._handover.give(session, driving, middle, timeout_s)
+            return self._handover.give(session, driving, when == "now", timeout_s)
 
     @property
     def recorded(self) -> bool:

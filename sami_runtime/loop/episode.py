@@ -131,7 +131,7 @@ class Episode:
         if self.done or (over and self._due(self.pace.tick + 1)):
             return False
         if self.handover and (session := self.handover.take(self.telemetry)):
-            self._change(session)
+            self.session = session
         if self.counts.ticks:
             warm = self.prewarm_s > 0.0 and self._due(self.pace.tick + 1)
             self.missed = self.pace.wait(self.prewarm_s, self.session.prewarm if warm else None)
@@ -166,8 +166,6 @@ class Episode:
         if sent is not None:
             self.session.executed(sent.action)
             self.standing = np.array(sent.action, np.float32)
-            if self.handover:
-                self.handover.history.executed = np.array(sent.action, np.float32)
             self.done, self.info = sent.done, sent.info
         self.turned = self._in_period(self.pace.tick)
         if asks and step == self.counted:
@@ -225,19 +223,12 @@ class Episode:
             What came of it, why it did not act, and how many steps its state was taken on by.
         """
         before = max(0, passed - 1)  # steps that were missed
-        self._elapse(before)
+        self.session.elapse(before)
         outcome, reason = self._answer(observation, began)
         if outcome not in STEPPED:
             passed = passed if self.slower == 1 else before  # the step is not over: it may still answer
-            self._elapse(passed - before)
+            self.session.elapse(passed - before)
         return outcome, reason, passed
-
-    def _elapse(self, periods: int) -> None:
-        """Let steps pass in which the action executed last stood."""
-        if periods:
-            self.session.elapse(periods)
-            if self.handover:
-                self.handover.history.elapse(periods)
 
     def _answer(self, observation: Observation | None, began: float) -> tuple[Outcome, str]:
         if observation is None:
@@ -266,16 +257,7 @@ class Episode:
             allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
             return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
         self.context, self.extra = answer.context, answer.extra
-        if self.handover:
-            self.handover.history.add(observation.values, answer.action, self.age)
         return Outcome.ACTED if self.wanted.command is None else Outcome.PILOTED, ""
-
-    def _change(self, session: Session) -> None:
-        """Go on with another session, which is where it were if it had driven from the beginning."""
-        self.session = session
-        if session.tick:
-            answer = session.last
-            self.context, self.extra = answer.context, answer.extra
 
     def _rule(self, outcome: Outcome, reason: str) -> Ruling:
         now, ticks = self.clock.now(), self._in_period(self.pace.tick) - self.turned
