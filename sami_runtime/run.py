@@ -127,6 +127,7 @@ class Run:
         self.total = LoopReport()
         """Counts and times of every tick so far, also of an episode that did not end well."""
         self._handover, self._swapping = Handover(session), threading.Lock()
+        self._judged_by = session  # whose contract the gate has
         self._run_episode = partial(
             run_episode,
             adapter=self.driven,
@@ -186,9 +187,11 @@ class Run:
             for each in watching:
                 each(record)
 
-        if self._handover.change():
+        self._handover.change()
+        if self.session is not self._judged_by:  # also where it took over in the middle of the last episode
             self.gate.change_contract(self.session.contract)
             self.telemetry.take(Telemetry(self.session.contract))
+            self._judged_by = self.session
         self._handover.begin()
         self._thread = threading.get_ident()
         self._resting.clear()

@@ -32,14 +32,12 @@ class Handover:
         self._loop: int | None = None  # the thread of the episode that runs
         self._lock = threading.Lock()  # never waited for within an episode
 
-    def change(self) -> bool:
-        """Let the session that waits for an episode drive, between two of them; say whether there was one."""
+    def change(self) -> None:
+        """Let the session that waits for an episode drive, if there is one; for between two of them."""
         with self._lock:
-            if self._waiting is None:
-                return False
-            self.session, self._waiting = self._waiting, None
-            self._swapped = swapped_to(self.session)
-            return True
+            if self._waiting is not None:
+                self.session, self._waiting = self._waiting, None
+                self._swapped = swapped_to(self.session)
 
     def begin(self) -> None:
         """Begin an episode."""

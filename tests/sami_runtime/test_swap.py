@@ -133,13 +133,16 @@ def test_telemetry_goes_on_by_the_reference_of_the_new_file_as_if_it_had_always_
         looked = run.telemetry
         outcome = swapping(run, files[1])
         run.episode(0, LONG, outcome.watch)
+        now = run.telemetry.now
+        run.episode(1)
     assert outcome.error is None
     assert looked is run.telemetry
+    assert run.gate._contract.atlas == other, "from the next episode on"
     by_the_new = Telemetry(Session.load(files[1]).contract)
     for _, answer in by_hand(files[1], outcome.records):
         by_the_new.update(answer.context)
-    assert looked.now == by_the_new.now
-    assert looked.now.distance is not None
+    assert now == by_the_new.now
+    assert now.distance is not None
 
 
 @pytest.mark.parametrize("before", [0, 3, 40])
