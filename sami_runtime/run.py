@@ -14,11 +14,12 @@ from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.loop.driven import driven, require_for_robot, warn_of_missing
+from sami_runtime.loop.compose import compose, require_for_robot, warn_of_missing
 from sami_runtime.loop.handover import Handover, require_swap
 from sami_runtime.loop.pilot import Ending, Pilot
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.run_episode import EpisodeReport, OnStep, run_episode
+from sami_runtime.loop.settings import LoopSettings
 from sami_runtime.loop.stopping import fatal_signals_raise
 from sami_runtime.loop.tick import StepRecord, Swapped
 from sami_runtime.recording.format import RecordedEpisode
@@ -63,16 +64,16 @@ class Run:
         dry_run: Whether everything is done but writing.
         loop_hz: Rate of the loop [1/s], a multiple of the policy's, which is taken if None.
         slower: Ask the policy only at every so-many-th of its periods, for a robot that is so many times as slow as
-            the one that it learned on; see `Slowed`.
-        prewarm_s: How long [s] before the policy is due it is warmed up; see `run_episode`.
-        enforce_timing: Whether observations can be too old and answers too late; see `run_episode`.
+            the one that it learned on; see `LoopSettings` and `Slowed`.
+        prewarm_s: How long [s] before the policy is due it is warmed up; see `LoopSettings`.
+        enforce_timing: Whether observations can be too old and answers too late; see `LoopSettings`.
         record: A file, NAME.mcap, for every tick; none if None.
         facts: What a reader of the recording should know, such as the environment and the seed.
         shadow: A second model that follows.
         watchdog: Stops the robot where this process cannot; it is running already, and is the caller's.
         fallback: Acts where the policy has been held too long; see `SafetyGate`.
-        pilot: A person's way in; see `run_episode`.
-        command_delay_s: How long an action takes from its write to its effect [s]; see `run_episode`.
+        pilot: A person's way in; see `LoopSettings`.
+        command_delay_s: How long an action takes from its write to its effect [s]; see `LoopSettings`.
         admission: Which files `swap` lets in; any that are safe to load if None.
 
     Raises:
@@ -109,14 +110,17 @@ class Run:
         admission: Admission | None = None,
     ) -> None:
         contract, guards = session.contract, guards_without(unguarded)
+        settings = LoopSettings(
+            clock, loop_hz, slower, prewarm_s, enforce_timing, command_delay_s, watchdog=watchdog, pilot=pilot
+        )
         if simulator:
             guards = ()
         else:
-            require_for_robot(clock, gap, enforce_timing)
+            require_for_robot(settings, gap)
         if watchdog is not None:
             watchdog.require_rate(loop_hz or contract.rate_hz)
         self.shadow = shadow
-        self.driven = driven(adapter, contract, None if simulator else clock, gap, limits, dry_run, loop_hz, slower)
+        self.driven = compose(adapter, contract, settings, gap, limits, dry_run, simulator)
         """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
         require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
@@ -131,17 +135,10 @@ class Run:
         self._run_episode = partial(
             run_episode,
             adapter=self.driven,
-            clock=clock,
+            settings=settings,
             gate=self.gate,
-            loop_hz=loop_hz,
-            slower=slower,
-            prewarm_s=prewarm_s,
-            enforce_timing=enforce_timing,
             telemetry=self.telemetry,
-            watchdog=watchdog,
-            pilot=pilot,
             handover=self._handover,
-            command_delay_s=command_delay_s,
         )
         self._watched_by = watch_of(adapter)
         self._watchdog, self._admission = watchdog, admission or Admission(rehearsed=False)

@@ -6,18 +6,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Adapter, Observation, require_observation
-from sami_runtime.clock import Clock, Pace
+from sami_runtime.clock import ManualClock, Pace
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
 from sami_runtime.loop.handover import Handover
 from sami_runtime.loop.lateness import Age, Lateness, too_old
-from sami_runtime.loop.pilot import NOTHING, Ending, Pilot, Request
+from sami_runtime.loop.pilot import NOTHING, Ending, Request
 from sami_runtime.loop.report import LoopReport
+from sami_runtime.loop.settings import LoopSettings
 from sami_runtime.loop.tick import STEPPED, Outcome, SectionTimes, StepRecord
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.watchdog.watchdog import Watchdog
@@ -54,24 +55,6 @@ class EpisodeReport:
         return bool(self.info["is_success"]) if "is_success" in self.info else None
 
 
-class Timing(NamedTuple):
-    """When the ticks of an episode are due, and what comes of missing that."""
-
-    clock: Clock
-    enforced: bool
-    """Whether an observation can be too old by the clock, and an answer too late."""
-    period: float
-    """Of the loop [s]."""
-    substeps: int
-    """Ticks of the loop in one period of the policy."""
-    slower: int
-    """Periods of the policy in each of its steps."""
-    prewarm_s: float
-    """How long before one of the policy's it is warmed up [s]; 0 never."""
-    lateness: Lateness
-    """How late observations are."""
-
-
 class Episode:
     """An episode while it runs."""
 
@@ -80,20 +63,20 @@ class Episode:
         session: Session,
         adapter: Adapter,
         gate: SafetyGate,
+        settings: LoopSettings,
         limit: int,
-        timing: Timing,
         telemetry: Telemetry | None,
         on_step: OnStep | None,
-        watchdog: Watchdog | None,
-        pilot: Pilot | None,
         handover: Handover | None,
     ) -> None:
         self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
         self.telemetry, self.on_step, self.handover = telemetry, on_step, handover
-        self.watchdog, self.pilot = watchdog, pilot
-        self.clock, self.enforced, self.period = timing.clock, timing.enforced, timing.period
-        self.substeps, self.slower = timing.substeps, timing.slower
-        self.prewarm_s, self.lateness = timing.prewarm_s, timing.lateness
+        self.watchdog, self.pilot = settings.watchdog, settings.pilot
+        self.clock, self.enforced = settings.clock or ManualClock(), settings.enforced
+        self.slower, self.prewarm_s = settings.slower, settings.prewarm_s
+        rate_hz = session.contract.rate_hz
+        self.substeps, self.period = settings.substeps(rate_hz), settings.period(rate_hz)
+        self.lateness = Lateness(adapter, rate_hz, self.enforced, settings.command_delay_s)
         self.deadline = gate.limits.deadline_s or self.period
         self.names = [signal.name for signal in session.contract.given.values()]
         self.context = np.zeros(session.contract.context_size, np.float32)
