@@ -76,7 +76,7 @@ class Timing:
 def observations(contract: Contract, count: int = OBSERVATIONS) -> dict[str, Array]:
     """By signal, (count, size) uniform random numbers in [-1, 1], the same ones each time."""
     rng = np.random.default_rng(0)
-    return {s.name: rng.uniform(-1, 1, (count, s.size)).astype(np.float32) for s in contract.given.values()}
+    return {s.name: rng.uniform(-1, 1, (count, s.size)).astype(np.float32) for s in contract.signal_inputs.values()}
 
 
 def candidates(artifact: Artifact, provider: str = "cpu") -> list[Candidate]:
@@ -211,7 +211,7 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
     """Return the bare call on bound arrays: two bindings, each of which writes what the other one reads."""
     contract = artifact.contract
     onnx = build(artifact)
-    given = contract.given
+    given = contract.signal_inputs
     shares = Block({name: (1, signal.size) for name, signal in given.items()}).tensors
     memories = (Memory(contract, 1), Memory(contract, 1))
     ages = Ages(contract, 1).inputs
@@ -240,7 +240,7 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
     onnx = build(artifact, provider)
     names = list(contract.outputs)
     feedback = [(name, names.index(output)) for name, output in contract.feedback.items()]
-    given = {name: seen[signal.name] for name, signal in contract.given.items()}
+    given = {name: seen[signal.name] for name, signal in contract.signal_inputs.items()}
     feeds = [{name: value[i : i + 1] for name, value in given.items()} for i in range(OBSERVATIONS)]
     acted = names.index(ACTION)
     memory: dict[str, Array] = {}

@@ -78,7 +78,7 @@ class Episode:
         self.substeps, self.period = settings.substeps(rate_hz), settings.period(rate_hz)
         self.lateness = Lateness(adapter, rate_hz, self.enforced, settings.command_delay_s)
         self.deadline = gate.limits.deadline_s or self.period
-        self.names = [signal.name for signal in session.contract.given.values()]
+        self.names = [signal.name for signal in session.contract.signal_inputs.values()]
         self.context = np.zeros(session.contract.context_size, np.float32)
         self.extra: Mapping[str, Array] = {}
         self.contexts: list[Array] = []

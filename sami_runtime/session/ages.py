@@ -28,7 +28,7 @@ class Ages:
 
     def __init__(self, contract: Contract, batch: int) -> None:
         self.inputs: dict[str, Array] = {
-            name: np.zeros((batch, size), np.float32) for name, size in contract.told.items()
+            name: np.zeros((batch, size), np.float32) for name, size in contract.age_inputs.items()
         }
         """By the graph's input that reads it."""
         self._signals = [signal.name for signal in contract.observation]

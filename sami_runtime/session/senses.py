@@ -23,7 +23,7 @@ class Senses:
     """
 
     def __init__(self, contract: Contract, batch: int) -> None:
-        given = contract.given
+        given = contract.signal_inputs
         seen = Block({name: (batch, signal.size) for name, signal in given.items()})
         self.inputs = seen.tensors
         """By the graph's input that reads it, each (N, size)."""
