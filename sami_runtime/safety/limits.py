@@ -162,9 +162,9 @@ class Limits(BaseModel):
     def max_age(self, contract: Contract) -> dict[str, float]:
         """Return by signal the age [s] up to which it is acted on: `max_age_s`, or three periods of the policy."""
         default = AGE_PERIODS / contract.rate_hz
-        given = self.max_age_s if isinstance(self.max_age_s, dict) else {}
+        by_signal = self.max_age_s if isinstance(self.max_age_s, dict) else {}
         every = default if isinstance(self.max_age_s, dict) else self.max_age_s or default
-        return {signal.name: given.get(signal.name, every) for signal in contract.observation}
+        return {signal.name: by_signal.get(signal.name, every) for signal in contract.observation}
 
     def in_simulator(self, gapped: bool) -> Limits:
         """Return these limits with defaults that suit a simulator.
@@ -176,8 +176,8 @@ class Limits(BaseModel):
         changes: dict[str, Any] = (
             {"out_of_bounds": "act"} if gapped else {"max_age_s": math.inf, "max_pause_s": math.inf}
         )
-        given = self.model_fields_set if gapped else {name for name in changes if getattr(self, name) is not None}
-        return self.model_copy(update={name: value for name, value in changes.items() if name not in given})
+        chosen = self.model_fields_set if gapped else {name for name in changes if getattr(self, name) is not None}
+        return self.model_copy(update={name: value for name, value in changes.items() if name not in chosen})
 
     def bounds(self, action: Signal) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the (A,) lowest and (A,) highest action: the tighter of these limits' and the contract's."""
@@ -281,11 +281,11 @@ def by_element(value: float | Mapping[str, float] | None, action: Signal, defaul
 def _explain(error: ValidationError) -> str:
     """Return the first problem, by key, value and what would be valid."""
     # A value for each element may be a number or a table; the deepest problem is that of the one which was given.
-    problem = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
+    problem = max(error.errors(include_url=False), key=lambda fault: len(fault["loc"]))
     key, *inner = problem["loc"]
     if key in _UNIONS:
         inner = inner[1:]  # which of its kinds it was taken for
-    key = ".".join(map(str, [key, *(each for each in inner if isinstance(each, str))]))
+    key = ".".join(map(str, [key, *(part for part in inner if isinstance(part, str))]))
     if problem["type"] == "missing":
         return f"{key} is missing from {problem['input']!r}. Give it, or leave the limit out."
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")

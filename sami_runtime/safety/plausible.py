@@ -64,15 +64,15 @@ def _require_actions(limits: Limits, contract: Contract) -> None:
             else:
                 most = 2.0 * width / period**2
                 words = f"the model's action accelerates by at most {most:g}"
-            given = value.get(element) if isinstance(value, Mapping) else value
-            if given is not None and FACTOR * most < abs(given) < math.inf:
-                beyond[element] = (given, words)
+            number = value.get(element) if isinstance(value, Mapping) else value
+            if number is not None and FACTOR * most < abs(number) < math.inf:
+                beyond[element] = (number, words)
         # One number for all elements is for those that it can limit.
         if beyond and (isinstance(value, Mapping) or len(beyond) == action.size):
-            element, (given, words) = next(iter(beyond.items()))
+            element, (number, words) = next(iter(beyond.items()))
             what = f"{name}.{element}" if isinstance(value, Mapping) else name
             by = {"rate": "/s", "acceleration": "/s^2"}.get(name, "")
-            raise SamiError(_sentence(what, given, action.unit + by, words, "out"))
+            raise SamiError(_sentence(what, number, action.unit + by, words, "out"))
 
 
 def _require_observations(limits: Limits, contract: Contract) -> None:
@@ -93,9 +93,9 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
             most, factor, words = TURNS, 1.0, f"that is {max(map(abs, values)) / math.tau:.0f} turns"
         else:
             continue
-        for given in values:
-            if most and factor * most < abs(given) < math.inf:
-                raise SamiError(_sentence(what, given, signal.unit, words, "inf"))
+        for number in values:
+            if most and factor * most < abs(number) < math.inf:
+                raise SamiError(_sentence(what, number, signal.unit, words, "inf"))
 
 
 def _observed(limits: Limits) -> Iterator[tuple[str, tuple[float, ...]]]:
@@ -109,15 +109,15 @@ def _observed(limits: Limits) -> Iterator[tuple[str, tuple[float, ...]]]:
         yield f"workspace.{element}", ends
 
 
-def _sentence(what: str, given: float, unit: str, words: str, instead: str) -> str:
+def _sentence(what: str, number: float, unit: str, words: str, instead: str) -> str:
     base, _, by = unit.partition("/")
     guess = ""
     if base in UNITS:
         other, per = UNITS[base]
         by = f"/{by}" if by else ""
-        guess = f" In {other}{by}? Then it is {given / per:.4g} {unit}."
+        guess = f" In {other}{by}? Then it is {number / per:.4g} {unit}."
     out = "set inf, which limits nothing" if instead == "inf" else "leave it out"
     return (
-        f"{what} is {given:g} [{unit}], which cannot be meant: {words}, and it would never limit anything.{guess} "
+        f"{what} is {number:g} [{unit}], which cannot be meant: {words}, and it would never limit anything.{guess} "
         f"Correct it, or {out}."
     )
