@@ -17,7 +17,7 @@ from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.session.ages import Ages
 from sami_runtime.session.inference import CPU, bind, build
-from sami_runtime.session.memory import Block, Memory
+from sami_runtime.session.memory import EpisodeMemory, TensorBlock
 from sami_runtime.session.session import Session
 
 Array = NDArray[np.float32]
@@ -212,8 +212,8 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
     contract = artifact.contract
     onnx = build(artifact)
     given = contract.signal_inputs
-    shares = Block({name: (1, signal.size) for name, signal in given.items()}).tensors
-    memories = (Memory(contract, 1), Memory(contract, 1))
+    shares = TensorBlock({name: (1, signal.size) for name, signal in given.items()}).tensors
+    memories = (EpisodeMemory(contract, 1), EpisodeMemory(contract, 1))
     ages = Ages(contract, 1).inputs
     bindings = [bind(onnx, shares | ages | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
     call, now = onnx.run_with_iobinding, 0
@@ -246,7 +246,7 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
     memory: dict[str, Array] = {}
 
     def reset() -> None:
-        begun = Ages(contract, 1).inputs | Memory(contract, 1).inputs
+        begun = Ages(contract, 1).inputs | EpisodeMemory(contract, 1).inputs
         memory.update({name: value.copy() for name, value in begun.items()})
 
     def step(i: int) -> Array:

@@ -57,11 +57,11 @@ class Ages:
                     raise SignalError(
                         f"tick {tick}: nobody told the age of {', '.join(missing)}. Tell one of each.", AGE
                     )
-                given = np.stack([np.broadcast_to(age[name], self._batch) for name in self._signals], 1)
+                numbers = np.stack([np.broadcast_to(age[name], self._batch) for name in self._signals], 1)
             else:
-                given = np.asarray(age, np.float64)
-                given = given[:, None] if given.shape == (self._batch,) and self._batch > 1 else given
-            ages = np.broadcast_to(given, target.shape)
+                numbers = np.asarray(age, np.float64)
+                numbers = numbers[:, None] if numbers.shape == (self._batch,) and self._batch > 1 else numbers
+            ages = np.broadcast_to(numbers, target.shape)
             wrong = np.argwhere(self._counts & ~((ages >= 0.0) & (ages <= self._most)))
             if len(wrong):
                 row, column = wrong[0]

@@ -30,8 +30,8 @@ MEMORY = 2 << 30
 MAX_ANSWER = 20_000
 """Most characters that are read of what the process says."""
 BOOT = (
-    "import sys; told, sys.path[:] = sys.argv[1:4], sys.argv[4:]; "
-    "from sami_runtime.session.rehearsal import main; main(*told)"
+    "import sys; arguments, sys.path[:] = sys.argv[1:4], sys.argv[4:]; "
+    "from sami_runtime.session.rehearsal import main; main(*arguments)"
 )
 """The program of the process, which finds the modules that this one finds, and none of the folder it stands in."""
 
@@ -99,7 +99,7 @@ def _name(number: int) -> str:
 def main(path: str, provider: str, cpu_s: str) -> None:
     """Read a model file from stdin, load and step it within limits, and say on stdout what was wrong with it."""
     data = sys.stdin.buffer.read()
-    told: dict[str, str | None] = {"refused": None, "why": ""}
+    verdict: dict[str, str | None] = {"refused": None, "why": ""}
     try:
         artifact = judge(data, path)
         if provider == "cpu":  # other providers map the memory of their device
@@ -107,10 +107,13 @@ def main(path: str, provider: str, cpu_s: str) -> None:
         _limit_time(int(cpu_s))
         _try(artifact, provider)
     except (SamiError, UnknownName) as error:
-        told = {"refused": type(error).__name__, "why": str(error)}
+        verdict = {"refused": type(error).__name__, "why": str(error)}
     except MemoryError:
-        told = {"refused": "ArtifactError", "why": f"{path} is refused: it takes more than {MEMORY} bytes of memory."}
-    os.write(1, json.dumps(told).encode())
+        verdict = {
+            "refused": "ArtifactError",
+            "why": f"{path} is refused: it takes more than {MEMORY} bytes of memory.",
+        }
+    os.write(1, json.dumps(verdict).encode())
     os._exit(0)  # without what a library might still do
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sami_runtime.model.contract import Contract
-from sami_runtime.session.memory import Block
+from sami_runtime.session.memory import TensorBlock
 from sami_runtime.values import fill, finite_check, require_finite, wrong_names
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -23,12 +23,12 @@ class Senses:
     """
 
     def __init__(self, contract: Contract, batch: int) -> None:
-        given = contract.signal_inputs
-        seen = Block({name: (batch, signal.size) for name, signal in given.items()})
-        self.inputs = seen.tensors
+        signals = contract.signal_inputs
+        block = TensorBlock({name: (batch, signal.size) for name, signal in signals.items()})
+        self.inputs = block.tensors
         """By the graph's input that reads it, each (N, size)."""
-        self._all_finite, self._signals = finite_check(seen.numbers), tuple(given.values())
-        self._shares = {signal.name: self.inputs[name] for name, signal in given.items()}
+        self._all_finite, self._signals = finite_check(block.numbers), tuple(signals.values())
+        self._shares = {signal.name: self.inputs[name] for name, signal in signals.items()}
         # Where each signal goes, in the shape that callers give.
         self._targets = [(name, share[0] if batch == 1 else share) for name, share in self._shares.items()]
         # Writing into a view copies an array of exactly this type and shape, and raises for everything else.

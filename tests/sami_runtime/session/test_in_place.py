@@ -14,7 +14,7 @@ import pytest
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import observation_input
 from sami_runtime.session.inference import bind, build, in_place, runner
-from sami_runtime.session.memory import ALIGNMENT, Block, Memory
+from sami_runtime.session.memory import ALIGNMENT, EpisodeMemory, TensorBlock
 from sami_runtime.session.session import Session
 
 
@@ -113,7 +113,7 @@ def test_an_interruption_leaves_the_session_as_it_was(path, seen):
 
 
 def test_tensors_of_a_block_begin_aligned_and_share_one_memory():
-    block = Block({"a": (1, 3), "empty": (1, 0), "b": (2, 17)})
+    block = TensorBlock({"a": (1, 3), "empty": (1, 0), "b": (2, 17)})
     assert [tensor.shape for tensor in block.tensors.values()] == [(1, 3), (1, 0), (2, 17)]
     for tensor in block.tensors.values():
         assert tensor.ctypes.data % ALIGNMENT == 0
@@ -125,7 +125,7 @@ def test_tensors_of_a_block_begin_aligned_and_share_one_memory():
 def test_arrays_that_only_onnxruntime_works_on_stay_alive(path):
     """A binding holds addresses, not arrays."""
     artifact = read_artifact(path)
-    memory = Memory(artifact.contract, 1)
+    memory = EpisodeMemory(artifact.contract, 1)
     shares = {f"observation.{s.name}": np.zeros((1, s.size), np.float32) for s in artifact.contract.observation}
     outputs = {name: np.zeros((1, *shape), np.float32) for name, shape in artifact.contract.outputs.items()}
     arrays = [weakref.ref(array) for array in (*shares.values(), *memory.inputs.values(), *outputs.values())]
@@ -151,8 +151,8 @@ def test_a_device_with_memory_of_its_own_reads_each_observation_anew(path, seen)
     onnx = build(artifact)
     answers = []
     for session in (onnx, Elsewhere(onnx)):
-        memories = [Memory(artifact.contract, 1) for _ in range(2)]
-        shares = Block({f"observation.{name}": (1, value.shape[1]) for name, value in seen.items()}).tensors
+        memories = [EpisodeMemory(artifact.contract, 1) for _ in range(2)]
+        shares = TensorBlock({f"observation.{name}": (1, value.shape[1]) for name, value in seen.items()}).tensors
         run = runner(session, shares | memories[0].inputs, memories[1].outputs)
         for t in range(3):
             for name, value in seen.items():
@@ -254,8 +254,8 @@ def test_an_onnxruntime_without_the_inner_call_runs_by_the_public_one(path, seen
     compiled = onnx._sess
     answers = []
     for has_inner_call in (True, False):
-        memories = [Memory(artifact.contract, 1) for _ in range(2)]
-        shares = Block({f"observation.{name}": (1, value.shape[1]) for name, value in seen.items()}).tensors
+        memories = [EpisodeMemory(artifact.contract, 1) for _ in range(2)]
+        shares = TensorBlock({f"observation.{name}": (1, value.shape[1]) for name, value in seen.items()}).tensors
         for name, value in seen.items():
             shares[f"observation.{name}"][0] = value[0]
         binding = bind(onnx, shares | memories[0].inputs, memories[1].outputs)
