@@ -141,7 +141,9 @@ class Contract(_Model):
     @property
     def feedback(self) -> dict[str, str]:
         """Graph inputs that a session feeds back, each with the output whose value it takes at the next step."""
-        return {PREVIOUS_ACTION: ACTION} | {state_input(each.name): state_output(each.name) for each in self.state}
+        return {PREVIOUS_ACTION: ACTION} | {
+            state_input(tensor.name): state_output(tensor.name) for tensor in self.state
+        }
 
     @property
     def answers(self) -> dict[str, Signal]:
