@@ -4,8 +4,8 @@
 
 One loop, one episode, one fake robot. Between swaps the loop is left alone for as long as a swap took, so that both
 kinds of ticks come from the same minutes of the same machine. A tick counts as during a swap if a part of one lay
-between the tick before and its own beginning. Every swap reads the file, builds the session and rebuilds the state of
-the whole episode.
+between the tick before and its own beginning. Every swap reads the file and builds the session, which goes on with the
+state of the one before it.
 """
 
 from __future__ import annotations

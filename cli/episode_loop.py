@@ -86,13 +86,13 @@ def robot_options(robot: RobotFile | None, clock: Any, contract: Any) -> dict[st
     Raises:
         SamiError, UnknownName: The fallback cannot be made, or the rate is no multiple of the policy's.
     """
-    from sami_runtime.loop.run_episode import substeps_of
+    from sami_runtime.loop.settings import LoopSettings
 
     from .load_adapter import load_fallback
 
     if robot is None:
         return {}
-    substeps_of(robot.loop_hz, contract.rate_hz)  # refused here, before a recording begins
+    LoopSettings(loop_hz=robot.loop_hz).substeps(contract.rate_hz)  # refused here, before a recording begins
     fallback = load_fallback(robot.fallback, clock, contract, robot.settings) if robot.fallback else None
     options = {"loop_hz": robot.loop_hz, "slower": robot.slower, "fallback": fallback}
     return {**options, "unguarded": robot.unguarded}

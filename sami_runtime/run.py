@@ -14,11 +14,12 @@ from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.loop.driven import driven, require_for_robot, warn_of_missing
-from sami_runtime.loop.handover import KEEP_STEPS, Handover, require_swap
+from sami_runtime.loop.compose import compose, require_for_robot, warn_of_missing
+from sami_runtime.loop.handover import Handover, require_swap
 from sami_runtime.loop.pilot import Ending, Pilot
 from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.run_episode import EpisodeReport, OnStep, run_episode
+from sami_runtime.loop.settings import LoopSettings
 from sami_runtime.loop.stopping import fatal_signals_raise
 from sami_runtime.loop.tick import StepRecord, Swapped
 from sami_runtime.recording.format import RecordedEpisode
@@ -66,17 +67,16 @@ class Run:
         dry_run: Whether everything is done but writing.
         loop_hz: Rate of the loop [1/s], a multiple of the policy's, which is taken if None.
         slower: Ask the policy only at every so-many-th of its periods, for a robot that is so many times as slow as
-            the one that it learned on; see `Slowed`.
-        prewarm_s: How long [s] before the policy is due it is warmed up; see `run_episode`.
-        enforce_timing: Whether observations can be too old and answers too late; see `run_episode`.
+            the one that it learned on; see `LoopSettings` and `Slowed`.
+        prewarm_s: How long [s] before the policy is due it is warmed up; see `LoopSettings`.
+        enforce_timing: Whether observations can be too old and answers too late; see `LoopSettings`.
         record: A file, NAME.mcap, for every tick; none if None.
         facts: What a reader of the recording should know, such as the environment and the seed.
         shadow: A second model that follows.
         watchdog: Stops the robot where this process cannot; it is running already, and is the caller's.
         fallback: Acts where the policy has been held too long; see `SafetyGate`.
-        pilot: A person's way in; see `run_episode`.
-        keep_steps: How many steps of an episode are kept, from which the state of a model that takes over is rebuilt.
-        command_delay_s: How long an action takes from its write to its effect [s]; see `run_episode`.
+        pilot: A person's way in; see `LoopSettings`.
+        command_delay_s: How long an action takes from its write to its effect [s]; see `LoopSettings`.
         admission: Which files `swap` lets in; any that are safe to load if None.
 
     Raises:
@@ -109,19 +109,21 @@ class Run:
         watchdog: Watchdog | None = None,
         fallback: Controller | None = None,
         pilot: Pilot | None = None,
-        keep_steps: int = KEEP_STEPS,
         command_delay_s: float | None = None,
         admission: Admission | None = None,
     ) -> None:
         contract, guards = session.contract, guards_without(unguarded)
+        settings = LoopSettings(
+            clock, loop_hz, slower, prewarm_s, enforce_timing, command_delay_s, watchdog=watchdog, pilot=pilot
+        )
         if simulator:
             guards = ()
         else:
-            require_for_robot(clock, gap, enforce_timing)
+            require_for_robot(settings, gap)
         if watchdog is not None:
             watchdog.require_rate(loop_hz or contract.rate_hz)
         self.shadow = shadow
-        self.driven = driven(adapter, contract, None if simulator else clock, gap, limits, dry_run, loop_hz, slower)
+        self.driven = compose(adapter, contract, settings, gap, limits, dry_run, simulator)
         """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
         require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
@@ -131,21 +133,15 @@ class Run:
         """Reads the contexts of the episode that runs, or ran last."""
         self.total = LoopReport()
         """Counts and times of every tick so far, also of an episode that did not end well."""
-        self._handover, self._swapping = Handover(session, keep_steps), threading.Lock()
+        self._handover, self._swapping = Handover(session), threading.Lock()
+        self._judged_by = session  # whose contract the gate has
         self._run_episode = partial(
             run_episode,
             adapter=self.driven,
-            clock=clock,
+            settings=settings,
             gate=self.gate,
-            loop_hz=loop_hz,
-            slower=slower,
-            prewarm_s=prewarm_s,
-            enforce_timing=enforce_timing,
             telemetry=self.telemetry,
-            watchdog=watchdog,
-            pilot=pilot,
             handover=self._handover,
-            command_delay_s=command_delay_s,
         )
         self._watched_by = watch_of(adapter)
         self._watchdog, self._admission = watchdog, admission or Admission(rehearsed=False)
@@ -192,9 +188,11 @@ class Run:
             for each in watching:
                 each(record)
 
-        if self._handover.change():
+        self._handover.change()
+        if self.session is not self._judged_by:  # also where it took over in the middle of the last episode
             self.gate.change_contract(self.session.contract)
             self.telemetry.take(Telemetry(self.session.contract))
+            self._judged_by = self.session
         self._handover.begin()
         self._thread = threading.get_ident()
         self._resting = resting = threading.Event()  # of this episode: whoever waits for one does not take the next
@@ -268,35 +266,34 @@ class Run:
     ) -> Swapped:
         """Let another model drive, without a tick being missed. For a thread other than the loop's.
 
-        All that takes time is done by the thread that calls: reading, checking and building the model, and, for a swap
-        in the middle of an episode, rebuilding its state from the episode's steps. The loop takes it between two
-        ticks. Whatever is refused changes nothing.
+        All that takes time is done by the thread that calls: reading, checking and building the model. The loop takes
+        it between two ticks. Whatever is refused changes nothing.
 
         Args:
             model: A model file, run by what runs the one that drives; or a session with a batch of 1, which is the
                 run's from then on.
             when: `"episode"`: the next episode begins with it; this returns when it is ready. `"now"`: it takes over
-                in the episode that runs, in the state in which it were if it had driven from its beginning, or from
-                `fed_from` on where not all of its steps are kept; this returns when it drives. If the episode ends
-                before that, or none runs, the next one begins with it.
+                in the episode that runs, and goes on with the state of the model that drives, whose weights it must
+                have; this returns when it drives. If the episode ends before that, or none runs, the next one begins
+                with it.
             timeout_s: How long [s] the loop may take to take over a model that is ready.
 
         Raises:
             ArtifactError, ContractError, ProviderError: The file is refused, as by `Session.load`.
             AdapterError, UnknownName, SamiError: It does not fit the adapter, the limits, the rate or the shadow; or,
-                in the middle of an episode, it reads, writes or answers other signals, or cannot be fed what was seen.
+                in the middle of an episode, it has other weights or signals.
         """
         if when not in ("episode", "now"):
             raise UnknownName("time of a swap", when, ("episode", "now"))
         with self._swapping:
-            driving, middle = self.session, when == "now"
+            driving = self.session
             session = model
             if not isinstance(session, Session):
                 session = self._admission.load(session, driving.active_providers[0])
-            require_swap(session, driving, self.driven, self.gate.limits, middle)
+            require_swap(session, driving, self.driven, self.gate.limits)
             if self.shadow:
                 self.shadow.require_fit(session.contract)
-            return self._handover.give(session, driving, middle, timeout_s)
+            return self._handover.give(session, driving, when == "now", timeout_s)
 
     @property
     def recorded(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,24 @@ def number_in(info: Mapping[str, Any], name: str) -> float | None:
 def all_finite(value: NDArray[np.float32]) -> bool:
     """Whether every number is finite; a third of the time of `np.isfinite(value).all()` on short arrays."""
     return 0 not in np.isfinite(value).tobytes()
+
+
+def finite_check(numbers: NDArray[np.float32]) -> Callable[[], bool]:
+    """Return a call that says whether every number of this array is finite now; it allocates nothing.
+
+    Args:
+        numbers: (K,), looked at anew at each call.
+    """
+    # numpy writes the flags into the bytes, which Python searches for a 0 faster than numpy reduces them.
+    flags = bytearray(len(numbers))
+    finite = np.frombuffer(flags, np.bool_)
+    is_finite = np.isfinite
+
+    def check() -> bool:
+        is_finite(numbers, finite)
+        return 0 not in flags
+
+    return check
 
 
 def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str], where: str, blame: str) -> None:

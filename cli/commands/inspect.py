@@ -92,9 +92,9 @@ def _write_golden(contract: Contract, model: Path, path: Path, force: bool) -> N
     steps = contract.golden_steps()
     if steps is None:
         raise SamiError(f"{model} carries no golden steps to write. Export the model again.")
-    signals = {**contract.given, EXECUTED: contract.action, **contract.answers}
+    signals = {**contract.signal_inputs, EXECUTED: contract.action, **contract.answers}
     names = [f"{name}.{element}" for name, signal in signals.items() for element in signal.elements]
-    seen = [steps.observation[signal.name] for signal in contract.given.values()]
+    seen = [steps.observation[signal.name] for signal in contract.signal_inputs.values()]
     late = [] if steps.age is None or steps.held is None else [steps.age, steps.held]
     if late:
         names += [f"{AGE}.{signal.name}" for signal in contract.observation] + [HELD]

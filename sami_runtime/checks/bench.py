@@ -16,8 +16,8 @@ from sami_runtime.clock import MonotonicClock
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.session.ages import Ages
-from sami_runtime.session.inference import CPU, build, runner
-from sami_runtime.session.memory import Block, Memory
+from sami_runtime.session.inference import CPU, bind, build
+from sami_runtime.session.memory import EpisodeMemory, TensorBlock
 from sami_runtime.session.session import Session
 
 Array = NDArray[np.float32]
@@ -76,7 +76,7 @@ class Timing:
 def observations(contract: Contract, count: int = OBSERVATIONS) -> dict[str, Array]:
     """By signal, (count, size) uniform random numbers in [-1, 1], the same ones each time."""
     rng = np.random.default_rng(0)
-    return {s.name: rng.uniform(-1, 1, (count, s.size)).astype(np.float32) for s in contract.given.values()}
+    return {s.name: rng.uniform(-1, 1, (count, s.size)).astype(np.float32) for s in contract.signal_inputs.values()}
 
 
 def candidates(artifact: Artifact, provider: str = "cpu") -> list[Candidate]:
@@ -211,12 +211,12 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
     """Return the bare call on bound arrays: two bindings, each of which writes what the other one reads."""
     contract = artifact.contract
     onnx = build(artifact)
-    given = contract.given
-    shares = Block({name: (1, signal.size) for name, signal in given.items()}).tensors
-    memories = (Memory(contract, 1), Memory(contract, 1))
+    given = contract.signal_inputs
+    shares = TensorBlock({name: (1, signal.size) for name, signal in given.items()}).tensors
+    memories = (EpisodeMemory(contract, 1), EpisodeMemory(contract, 1))
     ages = Ages(contract, 1).inputs
-    runs = [runner(onnx, shares | ages | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
-    now = 0
+    bindings = [bind(onnx, shares | ages | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
+    call, now = onnx.run_with_iobinding, 0
 
     def feed(i: int) -> None:
         for name, share in shares.items():
@@ -227,7 +227,7 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
 
     def step(i: int) -> Array:
         nonlocal now
-        runs[now]()
+        call(bindings[now])
         now = 1 - now
         return memories[now].action[0]
 
@@ -240,13 +240,13 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
     onnx = build(artifact, provider)
     names = list(contract.outputs)
     feedback = [(name, names.index(output)) for name, output in contract.feedback.items()]
-    given = {name: seen[signal.name] for name, signal in contract.given.items()}
+    given = {name: seen[signal.name] for name, signal in contract.signal_inputs.items()}
     feeds = [{name: value[i : i + 1] for name, value in given.items()} for i in range(OBSERVATIONS)]
     acted = names.index(ACTION)
     memory: dict[str, Array] = {}
 
     def reset() -> None:
-        begun = Ages(contract, 1).inputs | Memory(contract, 1).inputs
+        begun = Ages(contract, 1).inputs | EpisodeMemory(contract, 1).inputs
         memory.update({name: value.copy() for name, value in begun.items()})
 
     def step(i: int) -> Array:

@@ -6,18 +6,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Adapter, Observation, require_observation
-from sami_runtime.clock import Clock, Pace
+from sami_runtime.clock import ManualClock, Pace
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
 from sami_runtime.loop.handover import Handover
 from sami_runtime.loop.lateness import Age, Lateness, too_old
-from sami_runtime.loop.pilot import NOTHING, Ending, Pilot, Request
+from sami_runtime.loop.pilot import NOTHING, Ending, Request
 from sami_runtime.loop.report import LoopReport
+from sami_runtime.loop.settings import LoopSettings
 from sami_runtime.loop.tick import STEPPED, Outcome, SectionTimes, StepRecord
 from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.watchdog.watchdog import Watchdog
@@ -56,24 +57,6 @@ class EpisodeReport:
         return None if told is None else bool(told)
 
 
-class Timing(NamedTuple):
-    """When the ticks of an episode are due, and what comes of missing that."""
-
-    clock: Clock
-    enforced: bool
-    """Whether an observation can be too old by the clock, and an answer too late."""
-    period: float
-    """Of the loop [s]."""
-    substeps: int
-    """Ticks of the loop in one period of the policy."""
-    slower: int
-    """Periods of the policy in each of its steps."""
-    prewarm_s: float
-    """How long before one of the policy's it is warmed up [s]; 0 never."""
-    lateness: Lateness
-    """How late observations are."""
-
-
 class Episode:
     """An episode while it runs."""
 
@@ -82,22 +65,22 @@ class Episode:
         session: Session,
         adapter: Adapter,
         gate: SafetyGate,
+        settings: LoopSettings,
         limit: int,
-        timing: Timing,
         telemetry: Telemetry | None,
         on_step: OnStep | None,
-        watchdog: Watchdog | None,
-        pilot: Pilot | None,
         handover: Handover | None,
     ) -> None:
         self.session, self.adapter, self.gate, self.limit = session, adapter, gate, limit
         self.telemetry, self.on_step, self.handover = telemetry, on_step, handover
-        self.watchdog, self.pilot = watchdog, pilot
-        self.clock, self.enforced, self.period = timing.clock, timing.enforced, timing.period
-        self.substeps, self.slower = timing.substeps, timing.slower
-        self.prewarm_s, self.lateness = timing.prewarm_s, timing.lateness
+        self.watchdog, self.pilot = settings.watchdog, settings.pilot
+        self.clock, self.enforced = settings.clock or ManualClock(), settings.enforced
+        self.slower, self.prewarm_s = settings.slower, settings.prewarm_s
+        rate_hz = session.contract.rate_hz
+        self.substeps, self.period = settings.substeps(rate_hz), settings.period(rate_hz)
+        self.lateness = Lateness(adapter, rate_hz, self.enforced, settings.command_delay_s)
         self.deadline = gate.limits.deadline_s or self.period
-        self.names = [signal.name for signal in session.contract.given.values()]
+        self.names = [signal.name for signal in session.contract.signal_inputs.values()]
         self.context = np.zeros(session.contract.context_size, np.float32)
         self.extra: Mapping[str, Array] = {}
         self.contexts: list[Array] = []
@@ -133,7 +116,7 @@ class Episode:
         if self.done or (over and self._due(self.pace.tick + 1)):
             return False
         if self.handover and (session := self.handover.take(self.telemetry)):
-            self._change(session)
+            self.session = session
         if self.counts.ticks:
             warm = self.prewarm_s > 0.0 and self._due(self.pace.tick + 1)
             self.missed = self.pace.wait(self.prewarm_s, self.session.prewarm if warm else None)
@@ -168,8 +151,6 @@ class Episode:
         if sent is not None:
             self.session.executed(sent.action)
             self.standing = np.array(sent.action, np.float32)
-            if self.handover:
-                self.handover.history.executed = np.array(sent.action, np.float32)
             self.done, self.info = sent.done, sent.info
         self.turned = self._in_period(self.pace.tick)
         if asks and step == self.counted:
@@ -227,19 +208,12 @@ class Episode:
             What came of it, why it did not act, and how many steps its state was taken on by.
         """
         before = max(0, passed - 1)  # steps that were missed
-        self._elapse(before)
+        self.session.elapse(before)
         outcome, reason = self._answer(observation, began)
         if outcome not in STEPPED:
             passed = passed if self.slower == 1 else before  # the step is not over: it may still answer
-            self._elapse(passed - before)
+            self.session.elapse(passed - before)
         return outcome, reason, passed
-
-    def _elapse(self, periods: int) -> None:
-        """Let steps pass in which the action executed last stood."""
-        if periods:
-            self.session.elapse(periods)
-            if self.handover:
-                self.handover.history.elapse(periods)
 
     def _answer(self, observation: Observation | None, began: float) -> tuple[Outcome, str]:
         if observation is None:
@@ -268,16 +242,7 @@ class Episode:
             allowed = f"allowed are {self.deadline:.3g} s (deadline_s)"
             return Outcome.LATE, f"late: reading and the answer took {took:.3g} s, {allowed}"
         self.context, self.extra = answer.context, answer.extra
-        if self.handover:
-            self.handover.history.add(observation.values, answer.action, self.age)
         return Outcome.ACTED if self.wanted.command is None else Outcome.PILOTED, ""
-
-    def _change(self, session: Session) -> None:
-        """Go on with another session, which is where it were if it had driven from the beginning."""
-        self.session = session
-        if session.tick:
-            answer = session.last
-            self.context, self.extra = answer.context, answer.extra
 
     def _rule(self, outcome: Outcome, reason: str) -> Ruling:
         now, ticks = self.clock.now(), self._in_period(self.pace.tick) - self.turned

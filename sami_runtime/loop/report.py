@@ -139,8 +139,8 @@ class LoopReport:
 
     def __str__(self) -> str:
         """Return a table, as `sami run` prints it at the end."""
-        told = ", ".join(f"{self.outcomes[outcome]} {outcome.value}" for outcome in Outcome if self._tells(outcome))
-        lines = [f"{self.ticks} ticks: {told}; {self.overruns} overruns, {self.missed} missed"]
+        outcomes = ", ".join(f"{self.outcomes[outcome]} {outcome.value}" for outcome in Outcome if self._tells(outcome))
+        lines = [f"{self.ticks} ticks: {outcomes}; {self.overruns} overruns, {self.missed} missed"]
         if self.swaps:
             lines[0] += f", {self.swaps} swaps of the model"
         if self.mean_period:

@@ -63,9 +63,9 @@ class Swapped(NamedTuple):
     weights_sha256: str
     contract: Contract
     fed_from: int = 0
-    """From which of the episode's steps on its state was rebuilt: 0, unless not all of them were kept any more."""
+    """0; in recordings of earlier versions, from which of the episode's steps on its state had been rebuilt."""
     fed: int = 0
-    """How many steps the policy had made in the episode when it took over; 0 at an episode's beginning."""
+    """How many steps of the episode had been made when it took over; 0 at an episode's beginning."""
 
 
 @dataclass(frozen=True)

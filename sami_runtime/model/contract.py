@@ -67,8 +67,9 @@ class Context(_Model):
 class Contract(_Model):
     """Everything that a model file says about itself.
 
-    The graph's inputs and outputs are declared here and nowhere else: `given` and `feedback` are its inputs, `answers`
-    and the next state its outputs. Whoever traces, runs, checks or records the graph loops over them.
+    The graph's inputs and outputs are declared here and nowhere else: `signal_inputs`, `age_inputs` and `feedback` are
+    its inputs, `answers` and the next state its outputs. Whoever traces, runs, checks or records the graph loops over
+    them.
     """
 
     version: int = CONTRACT_VERSION
@@ -128,19 +129,21 @@ class Contract(_Model):
         return {name: value for name, value in dump(self).items() if value or name not in OPTIONAL}
 
     @property
-    def given(self) -> dict[str, Signal]:
-        """Graph inputs that a step is given, each with the signal by whose name `Session.step` takes it."""
+    def signal_inputs(self) -> dict[str, Signal]:
+        """Graph inputs that an observation fills, each with the signal by whose name `Session.step` takes it."""
         return {observation_input(signal.name): signal for signal in self.observation}
 
     @property
-    def told(self) -> dict[str, int]:
-        """Graph inputs that a step is told beside the observation, each with its size: ages, where it looks ahead."""
+    def age_inputs(self) -> dict[str, int]:
+        """Graph inputs that take the ages of the signals, each with its size; only files that look ahead have one."""
         return {} if self.lookahead is None else {AGE: len(self.observation)}
 
     @property
     def feedback(self) -> dict[str, str]:
         """Graph inputs that a session feeds back, each with the output whose value it takes at the next step."""
-        return {PREVIOUS_ACTION: ACTION} | {state_input(each.name): state_output(each.name) for each in self.state}
+        return {PREVIOUS_ACTION: ACTION} | {
+            state_input(tensor.name): state_output(tensor.name) for tensor in self.state
+        }
 
     @property
     def answers(self) -> dict[str, Signal]:
@@ -153,7 +156,7 @@ class Contract(_Model):
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:
         """Names of the graph's inputs, each with its shape without the batch axis."""
-        sizes = {name: signal.size for name, signal in self.given.items()} | self.told
+        sizes = {name: signal.size for name, signal in self.signal_inputs.items()} | self.age_inputs
         shapes: dict[str, tuple[int, ...]] = {name: (size,) for name, size in sizes.items()}
         return shapes | {name: self.outputs[output] for name, output in self.feedback.items()}
 
@@ -179,15 +182,15 @@ class Contract(_Model):
         # Files of memoryless policies may hold a context of size 0.
         arrays = {name: value for name, value in self.golden.decode().items() if value.shape[1]}
         sizes = {name: value.shape[1] for name, value in arrays.items()}
-        expected = {name: s.size for name, s in {**self.given, EXECUTED: self.action, **self.answers}.items()}
-        expected |= {**self.told, HELD: 1} if self.told else {}
+        expected = {name: s.size for name, s in {**self.signal_inputs, EXECUTED: self.action, **self.answers}.items()}
+        expected |= {**self.age_inputs, HELD: 1} if self.age_inputs else {}
         if sizes != expected:
             raise ContractError(
                 f"the golden steps of {self.name!r} hold {_sizes(sizes)}; its signals are "
                 f"{_sizes(expected)}. Export the model again."
             )
         return GoldenSteps(
-            observation={signal.name: arrays[name] for name, signal in self.given.items()},
+            observation={signal.name: arrays[name] for name, signal in self.signal_inputs.items()},
             executed=arrays[EXECUTED],
             answers={name: arrays[name] for name in self.answers},
             resets=self.golden.resets,
@@ -201,9 +204,9 @@ class Contract(_Model):
         Raises:
             ContractError: The arrays differ in their number of steps, or hold a number that is not finite.
         """
-        given = {name: steps.observation[signal.name] for name, signal in self.given.items()}
-        told = {} if steps.age is None or steps.held is None else {AGE: steps.age, HELD: steps.held}
-        return Golden.encode({**given, EXECUTED: steps.executed, **steps.answers, **told}, steps.resets)
+        observed = {name: steps.observation[signal.name] for name, signal in self.signal_inputs.items()}
+        ages = {} if steps.age is None or steps.held is None else {AGE: steps.age, HELD: steps.held}
+        return Golden.encode({**observed, EXECUTED: steps.executed, **steps.answers, **ages}, steps.resets)
 
     def metadata(self) -> dict[str, str]:
         """Return what a model file carries: the contract as JSON, and the hash of this text.
@@ -264,7 +267,7 @@ class Contract(_Model):
         if self.context is not None:
             rows.append((CONTEXT, _span(0, self.context.size), str(self.context.size), "1", ""))
         rows += [_row(f"output {signal.name}", 0, signal) for signal in self.extra_outputs]
-        rows += [(name, "", str(size), "periods", "") for name, size in self.told.items()]
+        rows += [(name, "", str(size), "periods", "") for name, size in self.age_inputs.items()]
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         head = f"{self.name}: {self.rate_hz:g} Hz, {self.episode_steps} steps an episode"
         lines = ["  ".join([*map(str.ljust, row[:4], widths), row[4]]).rstrip() for row in rows]

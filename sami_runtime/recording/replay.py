@@ -164,7 +164,7 @@ def follow(session: Session, record: StepRecord) -> Step | None:
     try:
         if record.stepped and record.observation is not None:
             session.elapse(record.passed - 1)
-            seen = record.observation.pick(signal.name for signal in session.contract.given.values())
+            seen = record.observation.pick(signal.name for signal in session.contract.signal_inputs.values())
             answer = session.step(seen, record.age)
     finally:
         if answer is None:

@@ -44,17 +44,17 @@ def ask(controller: Controller, observation: Observation | None, now: float, sig
     if observation is None:
         raise SamiError(f"{name} has nothing to act on, because no observation was given to fault()")
     try:
-        given = controller.act(observation, now)
+        action = controller.act(observation, now)
     except Exception as error:
         raise SamiError(f"{name} failed: {type(error).__name__}: {str(error).rstrip('.')}") from error
-    return require_action(given, signal, f"what {name} wants")
+    return require_action(action, signal, f"what {name} wants")
 
 
-def require_action(given: object, signal: Signal, what: str) -> Array:
+def require_action(value: object, signal: Signal, what: str) -> Array:
     """Return a copy, (A,), of what should be an action.
 
     Args:
-        given: What should be one.
+        value: What should be one.
         signal: The action's.
         what: What it is, for the message.
 
@@ -62,12 +62,12 @@ def require_action(given: object, signal: Signal, what: str) -> Array:
         SamiError: It has another shape, or is not finite; in one sentence, without its period.
     """
     try:
-        action = np.array(given, np.float32)
+        action = np.array(value, np.float32)
     except (TypeError, ValueError):
         action = np.empty(0, np.float32)
     if action.shape != (signal.size,) or not all_finite(action):
         raise SamiError(
-            f"{what} is {given}, expected {signal.size} finite numbers [{signal.unit}] ({', '.join(signal.elements)})"
+            f"{what} is {value}, expected {signal.size} finite numbers [{signal.unit}] ({', '.join(signal.elements)})"
         )
     return action
 

@@ -14,7 +14,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.safety.controller import Controller, ask, require_action, require_time
 from sami_runtime.safety.limiter import Limiter, Shaped, named
 from sami_runtime.safety.limits import Limits
-from sami_runtime.safety.ruling import Memory, Ruling
+from sami_runtime.safety.ruling import GateEpisode, Ruling
 from sami_runtime.safety.watch import ROUNDING, Rest, Watch
 from sami_runtime.safety.workspace import Workspace
 from sami_runtime.session.telemetry import Reading
@@ -117,7 +117,7 @@ class SafetyGate:
             now: The time [s] on the clock that stamps the observations; None if there is none in common.
         """
         episode = self._episode
-        episode.seen = observation
+        episode.observation = observation
         objection = episode.watch.judge(observation, now)
         if objection is None:
             episode.then = "hold"
@@ -291,7 +291,7 @@ class SafetyGate:
     def _fall_back(self, fallback: Controller, reason: str, now: float) -> Ruling:
         """Let the fallback act; where it fails, trip."""
         try:
-            wanted = ask(fallback, self._episode.seen, now, self._action)
+            wanted = ask(fallback, self._episode.observation, now, self._action)
         except SamiError as error:
             return self._stop(f"{error}; it had taken over because of {reason.rstrip('.')}", now)
         return self._drive(wanted, now)._replace(fallback=True)
@@ -303,12 +303,12 @@ class SafetyGate:
         episode.limiter.blend_in.reset()
         return _ruling(episode.limiter.shape(action, now), now)
 
-    def _fresh(self, period: float) -> Memory:
+    def _fresh(self, period: float) -> GateEpisode:
         rest = Rest(self.limits, self._action)
         workspace = Workspace(self.limits, self._contract)
         limiter = Limiter(self.limits, self._action, rest, period, workspace)
         watch = Watch(self.limits, self._contract, self.adapter.observation, self.guards)
-        return Memory(watch, rest, workspace, limiter, self._trips)
+        return GateEpisode(watch, rest, workspace, limiter, self._trips)
 
     def _standing(self, now: float) -> Ruling:
         written = self._episode.written

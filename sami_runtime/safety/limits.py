@@ -185,9 +185,9 @@ class Limits(BaseModel):
     def max_age(self, contract: Contract) -> dict[str, float]:
         """Return by signal the age [s] up to which it is acted on: `max_age_s`, or three periods of the policy."""
         default = AGE_PERIODS / contract.rate_hz
-        given = self.max_age_s if isinstance(self.max_age_s, dict) else {}
+        by_signal = self.max_age_s if isinstance(self.max_age_s, dict) else {}
         every = default if isinstance(self.max_age_s, dict) else self.max_age_s or default
-        return {signal.name: given.get(signal.name, every) for signal in contract.observation}
+        return {signal.name: by_signal.get(signal.name, every) for signal in contract.observation}
 
     def in_simulator(self, gapped: bool) -> Limits:
         """Return these limits with defaults that suit a simulator.
@@ -199,8 +199,8 @@ class Limits(BaseModel):
         changes: dict[str, Any] = (
             {"out_of_bounds": "act"} if gapped else {"max_age_s": math.inf, "max_pause_s": math.inf}
         )
-        given = self.model_fields_set if gapped else {name for name in changes if getattr(self, name) is not None}
-        return self.model_copy(update={name: value for name, value in changes.items() if name not in given})
+        chosen = self.model_fields_set if gapped else {name for name in changes if getattr(self, name) is not None}
+        return self.model_copy(update={name: value for name, value in changes.items() if name not in chosen})
 
     def bounds(self, action: Signal) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the (A,) lowest and (A,) highest action: the tighter of these limits' and the contract's."""
@@ -304,11 +304,11 @@ def by_element(value: float | Mapping[str, float] | None, action: Signal, defaul
 def _explain(error: ValidationError) -> str:
     """Return the first problem, by key, value and what would be valid."""
     # A value for each element may be a number or a table; the deepest problem is that of the one which was given.
-    problem = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
+    problem = max(error.errors(include_url=False), key=lambda fault: len(fault["loc"]))
     key, *inner = problem["loc"]
     if key in _UNIONS:
         inner = inner[1:]  # which of its kinds it was taken for
-    key = ".".join(map(str, [key, *(each for each in inner if isinstance(each, str))]))
+    key = ".".join(map(str, [key, *(part for part in inner if isinstance(part, str))]))
     if problem["type"] == "missing":
         return f"{key} is missing from {problem['input']!r}. Give it, or leave the limit out."
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
@@ -354,15 +354,15 @@ def _require_actions(limits: Limits, contract: Contract) -> None:
             else:
                 most = 2.0 * width / period**2
                 words = f"the model's action accelerates by at most {most:g}"
-            given = value.get(element) if isinstance(value, Mapping) else value
-            if given is not None and FACTOR * most < abs(given) < math.inf:
-                beyond[element] = (given, words)
+            number = value.get(element) if isinstance(value, Mapping) else value
+            if number is not None and FACTOR * most < abs(number) < math.inf:
+                beyond[element] = (number, words)
         # One number for all elements is for those that it can limit.
         if beyond and (isinstance(value, Mapping) or len(beyond) == action.size):
-            element, (given, words) = next(iter(beyond.items()))
+            element, (number, words) = next(iter(beyond.items()))
             what = f"{name}.{element}" if isinstance(value, Mapping) else name
             by = {"rate": "/s", "acceleration": "/s^2"}.get(name, "")
-            raise SamiError(_sentence(what, given, action.unit + by, words, "out"))
+            raise SamiError(_sentence(what, number, action.unit + by, words, "out"))
 
 
 def _require_observations(limits: Limits, contract: Contract) -> None:
@@ -383,9 +383,9 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
             most, factor, words = TURNS, 1.0, f"that is {max(map(abs, values)) / math.tau:.0f} turns"
         else:
             continue
-        for given in values:
-            if most and factor * most < abs(given) < math.inf:
-                raise SamiError(_sentence(what, given, signal.unit, words, "inf"))
+        for number in values:
+            if most and factor * most < abs(number) < math.inf:
+                raise SamiError(_sentence(what, number, signal.unit, words, "inf"))
 
 
 def _observed(limits: Limits) -> Iterator[tuple[str, tuple[float, ...]]]:
@@ -399,15 +399,15 @@ def _observed(limits: Limits) -> Iterator[tuple[str, tuple[float, ...]]]:
         yield f"workspace.{element}", ends
 
 
-def _sentence(what: str, given: float, unit: str, words: str, instead: str) -> str:
+def _sentence(what: str, number: float, unit: str, words: str, instead: str) -> str:
     base, _, by = unit.partition("/")
     guess = ""
     if base in UNITS:
         other, per = UNITS[base]
         by = f"/{by}" if by else ""
-        guess = f" In {other}{by}? Then it is {given / per:.4g} {unit}."
+        guess = f" In {other}{by}? Then it is {number / per:.4g} {unit}."
     out = "set inf, which limits nothing" if instead == "inf" else "leave it out"
     return (
-        f"{what} is {given:g} [{unit}], which cannot be meant: {words}, and it would never limit anything.{guess} "
+        f"{what} is {number:g} [{unit}], which cannot be meant: {words}, and it would never limit anything.{guess} "
         f"Correct it, or {out}."
     )

@@ -34,8 +34,8 @@ class Ruling(NamedTuple):
 
 
 @dataclass
-class Memory:
-    """What a gate knows of an episode."""
+class GateEpisode:
+    """What a gate remembers of an episode."""
 
     watch: Watch
     """Judges its observations."""
@@ -57,7 +57,7 @@ class Memory:
     """Ticks of the policy without a new action, in a row."""
     ruled_at: float = math.inf
     """When it was ruled last [s]; before the first ruling, no time can be too long ago."""
-    seen: Observation | None = None
+    observation: Observation | None = None
     """What was read last, good or not."""
     taken_over: bool = False
     """Whether another one than the policy drove last."""

@@ -13,7 +13,7 @@ from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits, by_element
-from sami_runtime.safety.world import AlarmStreak, Objection, World
+from sami_runtime.safety.observation_rules import AlarmStreak, Objection, ObservationRules
 from sami_runtime.safety.world_limits import DEFAULT_ALARM, FROZEN_LEAST, GUARDS
 from sami_runtime.session.telemetry import Reading
 from sami_runtime.signals import Signal
@@ -115,9 +115,9 @@ class Frozen:
     def judge(self, observation: Observation, now: float | None) -> str | None:
         """Object to a value that came too often in a row."""
         value = observation.values.get(self._name)
-        seen = None if value is None else np.asarray(value).tobytes()
-        self._count = self._count + 1 if seen is not None and seen == self._last else 1
-        self._last = seen
+        reading = None if value is None else np.asarray(value).tobytes()
+        self._count = self._count + 1 if reading is not None and reading == self._last else 1
+        self._last = reading
         if self._count < self._most:
             return None
         return (
@@ -155,7 +155,7 @@ class Watch:
             *(Frozen(name, most) for name, most in frozen.items()),
         )
         self._alarm = None if alarm is None else AlarmStreak(alarm)
-        self._world = World(limits, contract, provided, guards)
+        self._world = ObservationRules(limits, contract, provided, guards)
 
     def heed(self, reading: Reading) -> None:
         """Learn what the context told after a step of the policy, for `stop_on_alarm`."""
@@ -191,8 +191,8 @@ def guards_without(unguarded: Collection[str]) -> tuple[str, ...]:
 
 def active_guards(contract: Contract, guards: Collection[str]) -> tuple[str, ...]:
     """Return those of some guards that a contract has numbers for."""
-    seen = contract.seen
-    able = {"ranges": seen is not None, "ood": contract.atlas is not None, "frozen": bool(seen and seen.repeats)}
+    ranges = contract.seen
+    able = {"ranges": ranges is not None, "ood": contract.atlas is not None, "frozen": bool(ranges and ranges.repeats)}
     return tuple(name for name in guards if able[name])
 
 

@@ -48,9 +48,9 @@ class Workspace:
 
     def learn(self, observation: Observation) -> None:
         """Take over where the elements are; those that are missing or not finite go on as they were moved."""
-        seen = np.array([_number(observation, *place) for place in self._places])
+        positions = np.array([_number(observation, *place) for place in self._places])
         known = self._since * self._scale + (np.nan if self._seen is None else self._seen)
-        self._seen = np.where(np.isfinite(seen), seen, known)
+        self._seen = np.where(np.isfinite(positions), positions, known)
         self._since, self._last = np.zeros_like(self._since), np.zeros_like(self._last)
 
     def cut(self, action: Array, elapsed: float) -> Array:

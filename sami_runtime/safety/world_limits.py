@@ -113,10 +113,10 @@ def _flat(value: Any) -> Any:
     flat: dict[str, Any] = {}
     for key, inner in value.items():
         nested = inner if "." not in str(key) and isinstance(inner, Mapping) else {}
-        for name, each in {f"{key}.{element}": each for element, each in nested.items()}.items() or [(key, inner)]:
+        for name, entry in {f"{key}.{element}": entry for element, entry in nested.items()}.items() or [(key, inner)]:
             if name in flat:
                 raise ValueError(f"must name {name} once")
-            flat[name] = each
+            flat[name] = entry
     return flat
 
 

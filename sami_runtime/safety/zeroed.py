@@ -84,12 +84,12 @@ class Zeroed(Around):
 
     def read(self) -> Observation:
         """Return what the adapter behind observes, without the offsets."""
-        seen = self.observed()
-        values = dict(seen.values)
+        observation = self.observed()
+        values = dict(observation.values)
         for signal in self.observation:
             if signal.name in self._signals and signal.name in values:
                 values[signal.name] = self._corrected(signal, values[signal.name])
-        return replace(seen, values=values)
+        return replace(observation, values=values)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Send an action (A,), and tell the offsets beside what was sent."""
@@ -103,29 +103,29 @@ class Zeroed(Around):
         return np.where(offsets != 0.0, np.asarray(value, np.float64) - offsets, value).astype(np.asarray(value).dtype)
 
     def _at_rest(self) -> dict[str, Float64]:
-        """Return by watched signal what it said, (n, size); of a clock's readings only those that were new."""
-        said: dict[str, dict[float, Float64]] = {signal.name: {} for signal in self._watched}
+        """Return by watched signal what it read, (n, size); of a clock's readings only those that were new."""
+        readings: dict[str, dict[float, Float64]] = {signal.name: {} for signal in self._watched}
         began = 0.0 if self._clock is None else self._clock.now()
         for number in range(self._readings):
             if self._clock is not None and number:
                 self._clock.sleep_until(began + number * self._period)
-            seen = self.observed()
+            observation = self.observed()
             for signal in self._watched:
-                value = np.asarray(seen.values.get(signal.name, ()), np.float64)
+                value = np.asarray(observation.values.get(signal.name, ()), np.float64)
                 if value.shape != (signal.size,) or not np.isfinite(value).all():
                     raise AdapterError(
                         f"{signal.name} was {value.tolist()} while its offset was measured at rest; expected "
                         f"{signal.size} finite numbers [{signal.unit}]. Correct the adapter's read()."
                     )
-                stamp = float(number) if self._clock is None else seen.measured(signal.name)
-                said[signal.name].setdefault(stamp, value)
+                stamp = float(number) if self._clock is None else observation.measured(signal.name)
+                readings[signal.name].setdefault(stamp, value)
         for name in self._signals:
-            if len(said[name]) < FEWEST:
+            if len(readings[name]) < FEWEST:
                 raise AdapterError(
-                    f"{name} gave {len(said[name])} new readings in {self._readings} periods at rest, and {FEWEST} are "
-                    "the fewest that show whether the robot rests. Check its sensor, or raise known_readings."
+                    f"{name} gave {len(readings[name])} new readings in {self._readings} periods at rest, and {FEWEST} "
+                    "are the fewest that show whether the robot rests. Check its sensor, or raise known_readings."
                 )
-        return {name: np.array(list(values.values())) for name, values in said.items()}
+        return {name: np.array(list(values.values())) for name, values in readings.items()}
 
     def _require_rest(self, signal: Signal, readings: Float64) -> None:
         """Refuse readings (n, size) that drift by more than noise does."""

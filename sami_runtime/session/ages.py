@@ -28,7 +28,7 @@ class Ages:
 
     def __init__(self, contract: Contract, batch: int) -> None:
         self.inputs: dict[str, Array] = {
-            name: np.zeros((batch, size), np.float32) for name, size in contract.told.items()
+            name: np.zeros((batch, size), np.float32) for name, size in contract.age_inputs.items()
         }
         """By the graph's input that reads it."""
         self._signals = [signal.name for signal in contract.observation]
@@ -37,12 +37,12 @@ class Ages:
         self._counts = np.array([name in changing for name in self._signals])
         self._batch = batch
 
-    def tell(self, age: Age, where: str) -> None:
+    def tell(self, age: Age, tick: int) -> None:
         """Take the ages of a step.
 
         Args:
             age: A number for all, (N,) or (N, S), or either of the first two by signal.
-            where: Beginning of a message.
+            tick: Of the session, for messages.
 
         Raises:
             SignalError: An age is no number from 0 to the largest that was fitted, or a signal has none. Of signals
@@ -54,18 +54,20 @@ class Ages:
                 continue
             if isinstance(age, Mapping):
                 if missing := [name for name in self._signals if name not in age]:
-                    raise SignalError(f"{where} nobody told the age of {', '.join(missing)}. Tell one of each.", AGE)
-                given = np.stack([np.broadcast_to(age[name], self._batch) for name in self._signals], 1)
+                    raise SignalError(
+                        f"tick {tick}: nobody told the age of {', '.join(missing)}. Tell one of each.", AGE
+                    )
+                numbers = np.stack([np.broadcast_to(age[name], self._batch) for name in self._signals], 1)
             else:
-                given = np.asarray(age, np.float64)
-                given = given[:, None] if given.shape == (self._batch,) and self._batch > 1 else given
-            ages = np.broadcast_to(given, target.shape)
+                numbers = np.asarray(age, np.float64)
+                numbers = numbers[:, None] if numbers.shape == (self._batch,) and self._batch > 1 else numbers
+            ages = np.broadcast_to(numbers, target.shape)
             wrong = np.argwhere(self._counts & ~((ages >= 0.0) & (ages <= self._most)))
             if len(wrong):
                 row, column = wrong[0]
                 raise SignalError(
-                    f"{where} {self._signals[column]} is {ages[row, column]:.3g} periods old, and the file was fitted "
-                    f"for 0 to {int(self._most)}. Hold the last action, or export with a larger --lookahead.",
+                    f"tick {tick}: {self._signals[column]} is {ages[row, column]:.3g} periods old, and the file was "
+                    f"fitted for 0 to {int(self._most)}. Hold the last action, or export with a larger --lookahead.",
                     AGE,
                 )
             target[...] = np.where(self._counts, ages, 0.0)

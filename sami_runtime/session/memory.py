@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.model.contract import ACTION, CONTEXT, PREVIOUS_ACTION, Contract, state_output
 from sami_runtime.model.lookahead import PAST_ACTIONS
+from sami_runtime.values import finite_check
 
 Array = NDArray[np.float32]
 
@@ -43,8 +44,8 @@ class SessionState:
     def with_rows(self, rows: NDArray[np.bool_], other: SessionState) -> SessionState:
         """Return the same with the rows of a mask (N,) as another state of this session has them."""
 
-        def mixed(own: Mapping[str, Array], others: Mapping[str, Array]) -> dict[str, Array]:
-            return {name: _mixed(rows, others[name], value) for name, value in own.items()}
+        def mixed(these: Mapping[str, Array], others: Mapping[str, Array]) -> dict[str, Array]:
+            return {name: _mixed(rows, others[name], value) for name, value in these.items()}
 
         return replace(
             self,
@@ -59,7 +60,7 @@ def _mixed(rows: NDArray[np.bool_], where: Array, elsewhere: Array) -> Array:
     return np.where(rows.reshape(-1, *[1] * (where.ndim - 1)), where, elsewhere)
 
 
-class Block:
+class TensorBlock:
     """Named float32 tensors in one contiguous piece of memory, so that one pass looks at all of their numbers.
 
     Args:
@@ -82,7 +83,7 @@ class Block:
             begin += room[name]
 
 
-class Memory:
+class EpisodeMemory:
     """The action executed last, the other answers of the last step, and the recurrent state of N episodes.
 
     A session has two and alternates: a step reads one and writes the other, which counts only once it was judged.
@@ -94,7 +95,7 @@ class Memory:
 
     def __init__(self, contract: Contract, batch: int) -> None:
         self._tensors = contract.state
-        block = Block({name: (batch, *shape) for name, shape in contract.outputs.items()})
+        block = TensorBlock({name: (batch, *shape) for name, shape in contract.outputs.items()})
         self.numbers = block.numbers
         """All that is in it, to look for NaN in one pass."""
         self.outputs = block.tensors
@@ -107,6 +108,13 @@ class Memory:
         """(N, C): the context inferred last."""
         self.extra: dict[str, Array] = {signal.name: self.outputs[signal.name] for signal in contract.extra_outputs}
         """By the graph's output, each (N, size): the other answers of the last step."""
+        row: Any = 0 if batch == 1 else ...
+        self.action_row, self.context_row = self.action[row], self.context[row]
+        """Action and context in the shapes that callers get: without the axis of the batch for one episode."""
+        self.extra_rows = {name: value[row] for name, value in self.extra.items()}
+        """The other answers, in those shapes."""
+        self.all_finite = finite_check(self.numbers)
+        """Whether every number in it is finite."""
         self.state: dict[str, Array] = {
             tensor.name: self.outputs[state_output(tensor.name)] for tensor in self._tensors
         }
@@ -133,7 +141,7 @@ class Memory:
         for _ in range(min(periods, self._past.shape[1])):
             self._past[rows] = np.concatenate([self.action[rows][:, None], self._past[rows][:, :-1]], 1)
 
-    def take(self, other: Memory) -> None:
+    def take(self, other: EpisodeMemory) -> None:
         """Becomes equal to another one of the same contract and batch."""
         np.copyto(self.numbers, other.numbers)
         self.acted = other.acted

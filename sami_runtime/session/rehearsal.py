@@ -95,7 +95,7 @@ def _name(number: int) -> str:
 def main(path: str, provider: str, cpu_s: int) -> None:
     """Read a model file from stdin, load and step it within limits, and say on stdout what was wrong with it."""
     data = sys.stdin.buffer.read()
-    told: dict[str, str | None] = {"refused": None, "why": ""}
+    verdict: dict[str, str | None] = {"refused": None, "why": ""}
     try:
         artifact = judge(data, path)
         if provider == "cpu":  # other providers map the memory of their device
@@ -103,10 +103,13 @@ def main(path: str, provider: str, cpu_s: int) -> None:
         _limit_time(cpu_s)
         _try(artifact, provider)
     except (SamiError, UnknownName) as error:
-        told = {"refused": type(error).__name__, "why": str(error)}
+        verdict = {"refused": type(error).__name__, "why": str(error)}
     except MemoryError:
-        told = {"refused": "ArtifactError", "why": f"{path} is refused: it takes more than {MEMORY} bytes of memory."}
-    os.write(1, json.dumps(told).encode())
+        verdict = {
+            "refused": "ArtifactError",
+            "why": f"{path} is refused: it takes more than {MEMORY} bytes of memory.",
+        }
+    os.write(1, json.dumps(verdict).encode())
     os._exit(0)  # without what a library might still do
 
 

@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.contract import ACTION, CONTEXT, Contract
 from sami_runtime.session.ages import Age, Ages
 from sami_runtime.session.inference import build, is_failure, require_shapes, runner
-from sami_runtime.session.memory import Array, Memory, SessionState, by_name
+from sami_runtime.session.memory import Array, EpisodeMemory, SessionState, by_name
 from sami_runtime.session.senses import Senses
 from sami_runtime.values import all_finite, fill, require_finite, row_mask
 
 _UNCHANGED = "The policy produced it; the state was not advanced. Check the observation's units and ranges."
+
+
+_NOTHING: Mapping[str, NDArray[np.float32]] = {}
+_new = tuple.__new__
 
 
 class Step(NamedTuple):
@@ -31,7 +35,7 @@ class Step(NamedTuple):
     """(C,) inferred skill context; (N, C) for a batch. C is 0 for a memoryless policy."""
     inference_s: float
     """Time that onnxruntime took [s]."""
-    extra: Mapping[str, Array] = {}
+    extra: Mapping[str, Array] = _NOTHING
     """By the graph's output, each (size,) or (N, size): what the contract's `extra_outputs` declare."""
 
     @property
@@ -45,6 +49,7 @@ class Session:
 
     A step that raises leaves the session as it was: neither the state nor the previous action move. onnxruntime works
     on memory that is allocated here once; whatever a method returns is a copy that the caller may keep and write into.
+    A step therefore allocates its answer and some small objects of Python, and frees the latter: nothing grows.
     A session belongs to one thread at a time, and starts none.
 
     Args:
@@ -69,12 +74,11 @@ class Session:
         self._onnx = build(artifact, provider)
         self._senses, self._ages = Senses(self.contract, batch), Ages(self.contract, batch)
         inputs = self._senses.inputs | self._ages.inputs
-        self._rowless = batch == 1  # whether callers give and get (size,) instead of (N, size)
         self._everyone = np.ones(batch, np.bool_)  # never written into
-        self._told = np.zeros((batch, self.contract.action.size), np.float32)
+        self._applied = np.zeros((batch, self.contract.action.size), np.float32)
         # A step reads one memory and writes the other. Which of them counts changes in one assignment, so that neither
         # an error nor an interruption leaves half a step.
-        self._memories = (Memory(self.contract, batch), Memory(self.contract, batch))
+        self._memories = (EpisodeMemory(self.contract, batch), EpisodeMemory(self.contract, batch))
         self._now = 0
         self._undoable = False  # whether the memory that does not count is the one before the last step
         self._runs = tuple(
@@ -84,7 +88,7 @@ class Session:
         require_shapes(self._onnx, artifact, batch, inputs | self._memories[0].inputs)
         # On copies, so that nothing leaks into a live step.
         copies = {name: value.copy() for name, value in (inputs | self._memories[0].inputs).items()}
-        self._rehearsed = Memory(self.contract, batch)
+        self._rehearsed = EpisodeMemory(self.contract, batch)
         self._rehearse = runner(self._onnx, copies, self._rehearsed.outputs)
         self.prewarm()
 
@@ -108,9 +112,9 @@ class Session:
             SamiError: onnxruntime failed.
         """
         try:
-            self._senses.observe(self._senses.nothing, self._where)
+            self._senses.observe(self._senses.nothing, self.tick)
             self._rehearse()
-            all_finite(self._rehearsed.numbers)
+            self._rehearsed.all_finite()
             self._answer(self._rehearsed, 0.0)
         except Exception as error:
             raise SamiError(f"{self._where} inference failed while warming up: {error}. Stop the robot.") from error
@@ -149,8 +153,9 @@ class Session:
                 finite.
             SamiError: onnxruntime failed.
         """
-        self._senses.observe(observation, self._where)
-        self._ages.tell(age, self._where)
+        self._senses.observe(observation, self.tick)
+        if self._ages.inputs:
+            self._ages.tell(age, self.tick)
         self._undoable = False  # from here on the memory before the last step is written over
         start = time.perf_counter()
         try:
@@ -163,7 +168,7 @@ class Session:
             ) from error
         inference_s = time.perf_counter() - start
         answer = self._memories[1 - self._now]
-        if not all_finite(answer.numbers):
+        if not answer.all_finite():
             answers = self.contract.answers
             for name, value in answer.outputs.items():
                 elements = answers[name].elements if name in answers else ()
@@ -200,12 +205,12 @@ class Session:
         Raises:
             SignalError: The action is misshapen or not finite.
         """
-        signal, told = self.contract.action, self._told
-        fill(told, action, signal, f"{self._where} executed action")
-        if not all_finite(told):
-            require_finite(told, signal.name, signal.elements, self._where, "It was given to executed().")
+        signal, applied = self.contract.action, self._applied
+        fill(applied, action, signal, f"{self._where} executed action")
+        if not all_finite(applied):
+            require_finite(applied, signal.name, signal.elements, self._where, "It was given to executed().")
         memory = self._memories[self._now]
-        np.copyto(memory.action, told, where=memory.acted[:, None])
+        np.copyto(memory.action, applied, where=memory.acted[:, None])
 
     def elapse(self, periods: int = 1, rows: ArrayLike | None = None) -> None:
         """Let periods of the policy pass without a step: what was executed last stood, and the state is not advanced.
@@ -267,19 +272,19 @@ class Session:
             SamiError: The state belongs to other weights, or has other shapes.
             SignalError: It holds a number that is not finite.
         """
-        own = self.artifact.graph_sha256
-        if state.weights_sha256 != own:
+        weights = self.artifact.graph_sha256
+        if state.weights_sha256 != weights:
             raise SamiError(
-                f"the state belongs to weights {state.weights_sha256[:12]}, this session runs {own[:12]}. "
+                f"the state belongs to weights {state.weights_sha256[:12]}, this session runs {weights[:12]}. "
                 "A state moves only between files of the same weights; call reset() instead."
             )
         spare = self._memories[1 - self._now]
-        own_values = by_name(spare.action, spare.context, spare.state, spare.extra)
-        given = by_name(state.previous_action, state.context, state.tensors, state.extra)
-        values = {name: np.asarray(value, np.float32) for name, value in given.items()}
+        spare_values = by_name(spare.action, spare.context, spare.state, spare.extra)
+        restored = by_name(state.previous_action, state.context, state.tensors, state.extra)
+        values = {name: np.asarray(value, np.float32) for name, value in restored.items()}
         acted = np.array(state.acted, np.bool_)
         shapes = {name: value.shape for name, value in values.items()}
-        expected = {name: value.shape for name, value in own_values.items()}
+        expected = {name: value.shape for name, value in spare_values.items()}
         if shapes != expected or acted.shape != spare.acted.shape:
             raise SamiError(
                 f"the state has shapes {shapes}, expected {expected} for a batch of {self.batch}. "
@@ -289,16 +294,14 @@ class Session:
             require_finite(value, name, (), self._where, "It was given to restore().")
         self._undoable = False
         for name, value in values.items():
-            np.copyto(own_values[name], value)
+            np.copyto(spare_values[name], value)
         spare.acted = acted
         self._now, self.tick = 1 - self._now, state.tick
 
-    def _answer(self, memory: Memory, inference_s: float) -> Step:
-        row = 0 if self._rowless else ...
-        answer = Step(memory.action[row].copy(), memory.context[row].copy(), inference_s)
-        if not memory.extra:
-            return answer
-        return answer._replace(extra={name: value[row].copy() for name, value in memory.extra.items()})
+    def _answer(self, memory: EpisodeMemory, inference_s: float) -> Step:
+        extra = {name: value.copy() for name, value in memory.extra_rows.items()} if memory.extra_rows else _NOTHING
+        # Without the method that a NamedTuple puts in front, which takes as long as a copy.
+        return _new(Step, (memory.action_row.copy(), memory.context_row.copy(), inference_s, extra))
 
     @property
     def _where(self) -> str:

@@ -117,6 +117,24 @@ class Telemetry:
         """Become equal to another one, which is given away: whoever looks at this one sees what that one read."""
         vars(self).update(vars(other))
 
+    def change_contract(self, contract: Contract) -> None:
+        """Go on in the middle of an episode by the contract of another file of the same weights.
+
+        Its atlas judges the contexts from now on. Where it averages over more of them than were kept, telemetry begins
+        anew.
+        """
+        new, steps = Telemetry(contract), self.now.step + 1
+        kept, needed = len(self._recent), len(new._recent)
+        if new.atlas is not None:
+            if self.atlas is None or min(steps, needed) > kept:
+                self.take(new)
+                return
+            for step in range(max(0, steps - needed), steps):
+                new._recent[step % needed] = self._recent[step % kept]
+        self.atlas, self.probe = new.atlas, new.probe
+        self._learned, self._locate, self._recent = new._learned, new._locate, new._recent
+        self._mean = self._recent.mean(axis=0)
+
     def __call__(self, record: ContextRecord) -> None:
         """Read the tick of a loop; a tick at which the policy was not asked tells nothing new."""
         if record.step == 0:

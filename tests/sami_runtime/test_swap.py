@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,10 +19,13 @@ from sami_runtime import (
     SamiError,
     Session,
     Shadow,
+    Swapped,
     Telemetry,
     UnknownName,
     read_recording,
 )
+from sami_runtime.model.atlas import Atlas
+from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import follow, replay
 
 LONG = 300
@@ -32,6 +36,30 @@ LONG = 300
 def paths(make):
     """Files of two policies with other weights."""
     return [make.write(make.recurrent(seed=seed)) for seed in (0, 1)]
+
+
+@pytest.fixture
+def twins(make):
+    """Two files of one policy: equal weights, and contracts that differ in their names."""
+    return [make.write(make.recurrent(), name=name) for name in ("one", "another")]
+
+
+def atlas_of(scale, window=4):
+    """A reference of two known dynamics, whose spread is scaled."""
+    spread = ((scale, 0.0), (0.0, scale))
+    return Atlas(
+        tasks=({"mass": 1.0}, {"mass": 10.0}),
+        mean=((0.0, 0.0), (4.0, 0.0)),
+        covariance=(spread, spread),
+        step=10,
+        threshold=2.0,
+        slow=0.1,
+        fast=0.5,
+        false_alarm_rate=0.05,
+        episodes=50,
+        held_out=50,
+        window=window,
+    )
 
 
 def swapping(run, model, at=20, **options):
@@ -70,58 +98,71 @@ def by_hand(path, records, begin=0):
 
 
 @pytest.mark.parametrize("loop_hz", [25.0, 75.0])
-def test_in_the_middle_it_acts_as_if_it_had_driven_from_the_beginning_to_the_last_bit(paths, arm, loop_hz):
+def test_in_the_middle_it_goes_on_with_the_state_of_the_one_that_drove_to_the_last_bit(twins, arm, loop_hz):
     """Also over ticks that were held and refused, and with actions that were limited."""
     clock = ManualClock()
     goals = {at: np.nan for at in (0, 7, 30)}
     robot = arm(clock, stale_at_reads=[*range(11, 16), *range(40, 45)], goals=goals, limit=0.3)
     limits = Limits(rest=0.0, rate=2.0, max_age_s=0.05)
-    with Run(Session.load(paths[0]), robot, clock, limits=limits, loop_hz=loop_hz) as run:
-        outcome = swapping(run, paths[1], at=60)
+    with Run(Session.load(twins[0]), robot, clock, limits=limits, loop_hz=loop_hz) as run:
+        outcome = swapping(run, twins[1], at=60)
         report = run.episode(0, LONG, outcome.watch)
     assert outcome.error is None
-    at = next(each for each, record in enumerate(outcome.records) if record.swapped)
+    at = next(index for index, record in enumerate(outcome.records) if record.swapped)
     assert at > 60
     assert outcome.swapped == outcome.records[at].swapped
     before = sum(record.stepped for record in outcome.records[:at])
-    assert (outcome.swapped.fed_from, outcome.swapped.fed) == (0, before)
-    assert outcome.swapped.path == str(paths[1])
+    assert outcome.swapped.fed == before > 0
+    assert outcome.swapped.path == str(twins[1])
     assert sum(record.outcome in ("held", "refused") for record in outcome.records) >= 9
-    fed = list(by_hand(paths[1], outcome.records))
-    assert [record.state for record in outcome.records[at:]] == [digest for digest, _ in fed[at:]]
+    fed = list(by_hand(twins[1], outcome.records))
+    assert [record.state for record in outcome.records] == [digest for digest, _ in fed]
     acted = [(record, answer) for record, (_, answer) in zip(outcome.records, fed, strict=True) if record.stepped]
-    alike = [record.action.tobytes() == answer.action.tobytes() for record, answer in acted]
-    assert (any(alike[:before]), all(alike[before:])) == (False, True)
+    assert all(record.action.tobytes() == answer.action.tobytes() for record, answer in acted)
     assert report.contexts[before:].any()
-    assert run.session.artifact.path == paths[1]
+    assert run.session.artifact.path == twins[1]
     assert run.total.swaps == 1
     assert ", 1 swaps of the model" in str(run.total)
 
 
-def test_telemetry_reads_what_it_would_have_read_of_the_new_model(paths, arm):
+def test_telemetry_goes_on_by_the_reference_of_the_new_file_as_if_it_had_always_had_it(make, arm):
+    one, other = (atlas_of(scale) for scale in (1.0, 0.1))
+    files = [make.write(make.recurrent(), name=name, atlas=atlas) for name, atlas in (("one", one), ("other", other))]
     clock = ManualClock()
-    with Run(Session.load(paths[0]), arm(clock), clock) as run:
+    with Run(Session.load(files[0]), arm(clock), clock) as run:
         looked = run.telemetry
-        outcome = swapping(run, paths[1])
+        outcome = swapping(run, files[1])
         run.episode(0, LONG, outcome.watch)
+        now = run.telemetry.now
+        run.episode(1)
+    assert outcome.error is None
     assert looked is run.telemetry
-    by_the_new = Telemetry(Session.load(paths[1]).contract)
-    for _, answer in by_hand(paths[1], outcome.records):
+    assert run.gate._contract.atlas == other, "from the next episode on"
+    by_the_new = Telemetry(Session.load(files[1]).contract)
+    for _, answer in by_hand(files[1], outcome.records):
         by_the_new.update(answer.context)
-    assert looked.now == by_the_new.now
+    assert now == by_the_new.now
+    assert now.distance is not None
 
 
-def test_where_not_all_steps_are_kept_it_says_from_which_on_the_state_was_rebuilt(paths, arm, tmp_path):
-    clock = ManualClock()
-    with Run(Session.load(paths[0]), arm(clock), clock, keep_steps=40, record=tmp_path / "run.mcap") as run:
-        outcome = swapping(run, paths[1], at=100)
-        run.episode(0, LONG, outcome.watch)
-    at = next(each for each, record in enumerate(outcome.records) if record.swapped)
-    begin = outcome.swapped.fed_from
-    assert at - 40 < begin < at == outcome.swapped.fed
-    digests = [digest for digest, _ in by_hand(paths[1], outcome.records, begin)]
-    assert [record.state for record in outcome.records[at:]] == digests[at:]
-    assert replay(read_recording(tmp_path / "run.mcap"), *map(Session.load, paths)).same
+@pytest.mark.parametrize("before", [0, 3, 40])
+@pytest.mark.parametrize("windows", [(8, 8), (8, 4), (4, 8), (None, 8), (8, None)])
+def test_telemetry_keeps_the_contexts_that_the_new_reference_averages_over_or_begins_anew(make, windows, before):
+    contracts = [
+        make.contract_of(make.recurrent(), atlas=None if window is None else atlas_of(1.0, window))
+        for window in windows
+    ]
+    kept, needed = (window or 0 for window in windows)
+    changed, always = Telemetry(contracts[0]), Telemetry(contracts[1])
+    for step, context in enumerate(np.random.default_rng(0).normal(size=(60, 2))):
+        if step == before:
+            changed.change_contract(contracts[1])
+            if min(step, needed) > kept:
+                always = Telemetry(contracts[1])
+        changed.update(context)
+        always.update(context)
+    shown = [(reading.step, reading.drift, reading.distance, reading.score) for reading in (changed.now, always.now)]
+    assert shown[0] == pytest.approx(shown[1])
 
 
 def test_at_an_episodes_beginning_it_is_a_fresh_session(paths, arm):
@@ -156,12 +197,12 @@ def test_a_swap_between_episodes_is_one_for_the_next_episode(paths, arm, when):
     assert records[0].swapped.path == str(paths[1])
 
 
-def test_an_episode_that_ends_first_leaves_the_model_to_the_next_one(paths, arm):
+def test_an_episode_that_ends_first_leaves_the_model_to_the_next_one(twins, arm):
     """Here it ends by a trip, while a step that takes for ever keeps the loop from taking the model over."""
     clock = ManualClock()
     robot = arm(clock)
-    with Run(Session.load(paths[0]), robot, clock) as run:
-        outcome = swapping(run, paths[1])
+    with Run(Session.load(twins[0]), robot, clock) as run:
+        outcome = swapping(run, twins[1])
 
         def press(record):
             outcome.watch(record)
@@ -178,7 +219,7 @@ def test_an_episode_that_ends_first_leaves_the_model_to_the_next_one(paths, arm)
         records = []
         run.episode(1, on_step=records.append)
     assert records[0].swapped == outcome.swapped
-    assert [record.state for record in records] == [digest for digest, _ in by_hand(paths[1], records)]
+    assert [record.state for record in records] == [digest for digest, _ in by_hand(twins[1], records)]
 
 
 # --- what is refused, and what it leaves
@@ -202,31 +243,30 @@ def other_signals(make):
         ("range", r"'position' has high \(2.0, 2.0\), the other's has \(1.0, 1.0\)"),
         ("rate", r"acts at 50 Hz, and this run at 25 Hz"),
         ("unit", r"action 'force' has unit kN, the adapter's has N"),
-        ("memoryless", r"the context has 0 numbers, the other's has 2"),
+        ("weights", r"'tiny' has weights \w{12}, and 'tiny', which drives, \w{12}.*equal weights.*Swap at the next ep"),
+        ("memoryless", r"Swap at the next episode: when=\"episode\""),
         ("damaged", "is not a complete ONNX file"),
         ("missing", r"missing.onnx"),
-        ("inverse", r"fed with its step 0, output 'action' contains nan|inf"),
     ],
 )
 def test_in_the_middle_a_model_that_does_not_fit_is_refused_and_nothing_changes(paths, make, arm, kind, message):
     if kind in other_signals(make):
-        path = make.write(make.recurrent(seed=1), **other_signals(make)[kind])
+        path = make.write(make.recurrent(), **other_signals(make)[kind])
+    elif kind == "weights":
+        path = paths[1]
     elif kind == "damaged":
         path = make.raw(paths[1].read_bytes()[:-100])
     elif kind == "memoryless":
         path = make.write(make.memoryless())
-    elif kind == "inverse":
-        path = make.write(make.inverse())
     else:
         path = paths[1].with_name("missing.onnx")
     clock = ManualClock()
-    first = paths[0] if kind != "inverse" else make.write(make.memoryless())
-    with Run(Session.load(first), arm(clock, goals=dict.fromkeys(range(LONG), 0.0)), clock) as run:
+    with Run(Session.load(paths[0]), arm(clock, goals=dict.fromkeys(range(LONG), 0.0)), clock) as run:
         outcome = swapping(run, path)
         run.episode(0, LONG, outcome.watch)
         run.episode(1)
     assert re.search(message, str(outcome.error))
-    assert run.session.artifact.path == first
+    assert run.session.artifact.path == paths[0]
     assert (run.total.swaps, run.total.ticks, run.total.outcomes["acted"]) == (0, LONG + 10, LONG + 10)
 
 
@@ -279,10 +319,10 @@ def test_the_loops_own_thread_cannot_wait_for_itself(paths, arm):
     assert run.session.artifact.path == paths[1]
 
 
-def test_a_loop_that_hangs_does_not_keep_the_model_for_ever(paths, arm):
+def test_a_loop_that_hangs_does_not_keep_the_model_for_ever(twins, arm):
     clock, hanging = ManualClock(), threading.Event()
-    with Run(Session.load(paths[0]), arm(clock), clock) as run:
-        outcome = swapping(run, paths[1], timeout_s=0.1)
+    with Run(Session.load(twins[0]), arm(clock), clock) as run:
+        outcome = swapping(run, twins[1], timeout_s=0.1)
 
         def hang(record):
             outcome.watch(record)
@@ -292,7 +332,7 @@ def test_a_loop_that_hangs_does_not_keep_the_model_for_ever(paths, arm):
         threading.Timer(1.0, hanging.set).start()
         run.episode(0, LONG, hang)
     outcome.thread.join()
-    assert "did not take 'tiny' over within 0.1 s" in str(outcome.error)
+    assert "did not take 'another' over within 0.1 s" in str(outcome.error)
     assert run.total.swaps == 0
 
 
@@ -302,6 +342,7 @@ def test_a_loop_that_hangs_does_not_keep_the_model_for_ever(paths, arm):
 def test_a_recording_knows_who_drove_and_replays_with_all_of_them(paths, make, arm, tmp_path):
     pytest.importorskip("mcap")
     third = make.write(make.recurrent(seed=2))
+    paths = [paths[0], make.write(make.recurrent(), name="another")]
     clock = ManualClock()
     with Run(Session.load(paths[0]), arm(clock), clock, record=tmp_path / "run.mcap") as run:
         run.episode(0)
@@ -320,3 +361,24 @@ def test_a_recording_knows_who_drove_and_replays_with_all_of_them(paths, make, a
     assert not replay(recording, *map(Session.load, (paths[0], third, paths[1]))).same
     with pytest.raises(SamiError, match=r"2 models were given to replay .* in which 3 drove"):
         replay(recording, *map(Session.load, paths))
+
+
+def test_a_recording_of_an_earlier_version_whose_swap_rebuilt_the_state_replays(paths, arm, tmp_path):
+    """They let other weights take over in the middle of an episode, and said from which step on these had been fed."""
+    pytest.importorskip("mcap")
+    clock, records, fed_from, at = ManualClock(), [], 5, 20
+    sessions = [Session.load(path) for path in paths]
+    with Run(sessions[0], arm(clock), clock) as run:
+        run.episode(0, 40, records.append)
+    artifact = sessions[1].artifact
+    swapped = Swapped(str(paths[1]), artifact.graph_sha256, artifact.contract, fed_from, at)
+    with Recorder(tmp_path / "old.mcap", sessions[0]) as recorder:
+        for record, (digest, answer) in zip(records, by_hand(paths[1], records, fed_from), strict=True):
+            if record.step >= at:
+                new = {"action": answer.action, "context": answer.context, "state": digest}
+                record = replace(record, swapped=swapped if record.step == at else None, **new)
+            recorder(record)
+    recording = read_recording(tmp_path / "old.mcap")
+    assert [step.record.swapped.fed_from for step in recording.steps if step.record.swapped] == [fed_from]
+    assert replay(recording, *map(Session.load, paths)).same
+    assert not replay(recording, Session.load(paths[0])).same

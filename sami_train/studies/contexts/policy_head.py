@@ -41,7 +41,7 @@ class PolicyHead:
         if contract.context is None:
             raise SamiError(f"model {contract.name!r} infers no context: there is nothing to freeze or exchange.")
         front = FRONT if contract.lookahead else ""  # what it sees of the present, however late that arrived
-        self._given = {front + name: signal for name, signal in contract.given.items()}
+        self._given = {front + name: signal for name, signal in contract.signal_inputs.items()}
         self._extra = [signal.name for signal in contract.extra_outputs if not is_probe(signal)]
         model = onnx.load_from_string(artifact.model_bytes)
         if contract.lookahead:

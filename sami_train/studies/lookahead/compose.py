@@ -34,7 +34,7 @@ def without(model: onnx.ModelProto, contract: Contract) -> onnx.ModelProto:
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
     graph = plain.graph
-    names = {FRONT + name: name for name in contract.given}
+    names = {FRONT + name: name for name in contract.signal_inputs}
     _keep(graph.node, [node for node in graph.node if not node.name.startswith(FRONT)])
     _keep(graph.initializer, [weight for weight in graph.initializer if not weight.name.startswith(FRONT)])
     for node in graph.node:
@@ -70,7 +70,7 @@ def in_front(model: onnx.ModelProto, contract: Contract, forward: ForwardModel) 
     graph = whole.graph
     for node in graph.node:
         for at, name in enumerate(node.input):
-            if name in contract.given:
+            if name in contract.signal_inputs:
                 node.input[at] = FRONT + name
     nodes = list(_Front(contract, forward).nodes())
     _keep(graph.node, [*nodes, *graph.node, *_after(contract)])
@@ -102,7 +102,7 @@ class _Front:
     def __init__(self, contract: Contract, forward: ForwardModel) -> None:
         self.contract = contract
         self.steps = contract.inputs[state_input(PAST_ACTIONS)][0]
-        self.signals = list(contract.given)
+        self.signals = list(contract.signal_inputs)
 
     def nodes(self) -> Iterator[NodeProto]:
         """In the order in which they compute."""

@@ -103,7 +103,9 @@ def stopped_at(session, arm, slower, limits, loop_hz=None, fails=None, **script)
         fails(robot, clock)
     gate = SafetyGate(robot, session.contract, limits)
     with pytest.raises(SafetyStop):
-        run_episode(session, robot, 0, 100, clock, records.append, gate=gate, loop_hz=loop_hz, slower=slower)
+        run_episode(
+            session, robot, 0, 100, clock=clock, on_step=records.append, gate=gate, loop_hz=loop_hz, slower=slower
+        )
     return clock.now(), records
 
 
@@ -175,4 +177,4 @@ def test_a_pause_of_the_loop_is_judged_in_real_seconds(session, arm):
         robot = arm(clock, writing=iter([0.0] * 5 + [0.25]))
         gate = SafetyGate(robot, session.contract, Limits(stop_after=5, max_age_s=10.0))
         with pytest.raises(SafetyStop, match="pause"):
-            run_episode(session, robot, 0, 100, clock, gate=gate, slower=slower)
+            run_episode(session, robot, 0, 100, clock=clock, gate=gate, slower=slower)

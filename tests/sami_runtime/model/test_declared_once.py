@@ -176,9 +176,9 @@ def test_all_ways_to_step_the_file_that_are_timed_answer_the_same(path):
 
 @pytest.fixture
 def aged(monkeypatch):
-    """Contracts with one more line in `given`: a step is also given `age`."""
-    given = Contract.given.fget
-    monkeypatch.setattr(Contract, "given", property(lambda contract: {**given(contract), "age": AGE}))
+    """Contracts with one more line in `signal_inputs`: a step is also given `age`."""
+    inputs = Contract.signal_inputs.fget
+    monkeypatch.setattr(Contract, "signal_inputs", property(lambda contract: {**inputs(contract), "age": AGE}))
 
 
 def test_one_more_input_is_one_line_in_the_contract_and_the_code_that_gives_it(aged, make, onnx_tools, arm, tmp_path):

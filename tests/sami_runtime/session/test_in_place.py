@@ -4,15 +4,17 @@ import gc
 import os
 import subprocess
 import sys
+import tracemalloc
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import observation_input
-from sami_runtime.session.inference import build, runner
-from sami_runtime.session.memory import ALIGNMENT, Block, Memory
+from sami_runtime.session.inference import bind, build, in_place, runner
+from sami_runtime.session.memory import ALIGNMENT, EpisodeMemory, TensorBlock
 from sami_runtime.session.session import Session
 
 
@@ -111,7 +113,7 @@ def test_an_interruption_leaves_the_session_as_it_was(path, seen):
 
 
 def test_tensors_of_a_block_begin_aligned_and_share_one_memory():
-    block = Block({"a": (1, 3), "empty": (1, 0), "b": (2, 17)})
+    block = TensorBlock({"a": (1, 3), "empty": (1, 0), "b": (2, 17)})
     assert [tensor.shape for tensor in block.tensors.values()] == [(1, 3), (1, 0), (2, 17)]
     for tensor in block.tensors.values():
         assert tensor.ctypes.data % ALIGNMENT == 0
@@ -123,7 +125,7 @@ def test_tensors_of_a_block_begin_aligned_and_share_one_memory():
 def test_arrays_that_only_onnxruntime_works_on_stay_alive(path):
     """A binding holds addresses, not arrays."""
     artifact = read_artifact(path)
-    memory = Memory(artifact.contract, 1)
+    memory = EpisodeMemory(artifact.contract, 1)
     shares = {f"observation.{s.name}": np.zeros((1, s.size), np.float32) for s in artifact.contract.observation}
     outputs = {name: np.zeros((1, *shape), np.float32) for name, shape in artifact.contract.outputs.items()}
     arrays = [weakref.ref(array) for array in (*shares.values(), *memory.inputs.values(), *outputs.values())]
@@ -149,8 +151,8 @@ def test_a_device_with_memory_of_its_own_reads_each_observation_anew(path, seen)
     onnx = build(artifact)
     answers = []
     for session in (onnx, Elsewhere(onnx)):
-        memories = [Memory(artifact.contract, 1) for _ in range(2)]
-        shares = Block({f"observation.{name}": (1, value.shape[1]) for name, value in seen.items()}).tensors
+        memories = [EpisodeMemory(artifact.contract, 1) for _ in range(2)]
+        shares = TensorBlock({f"observation.{name}": (1, value.shape[1]) for name, value in seen.items()}).tensors
         run = runner(session, shares | memories[0].inputs, memories[1].outputs)
         for t in range(3):
             for name, value in seen.items():
@@ -215,3 +217,52 @@ def test_steps_allocate_nothing_that_stays(path, seen):
 
     before = play(1000)
     assert abs(play(5000) - before) < 200
+
+
+def test_a_steady_step_allocates_its_answer_and_small_temporaries_which_are_freed_with_it(path, seen):
+    """CPython allocates every tuple and float; what a step may not do is to keep any, or to make large ones."""
+    session, observation = Session.load(path), at(seen, 0)
+
+    def play(steps):
+        for _ in range(steps):
+            session.step(observation)
+
+    play(1000)
+    gc.collect()
+    before = sys.getallocatedblocks()
+    play(10_000)
+    assert sys.getallocatedblocks() - before < 50, "less than one block in two hundred steps"
+    buffers = [memory.numbers.ctypes.data for memory in session._memories]
+    tracemalloc.start()
+    try:
+        play(100)
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        play(1000)
+        after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - kept < 200
+    assert peak - kept < 1500, "bytes that are alive at once within a step, its answer included"
+    assert [memory.numbers.ctypes.data for memory in session._memories] == buffers
+
+
+def test_an_onnxruntime_without_the_inner_call_runs_by_the_public_one(path, seen):
+    """The step goes past onnxruntime's Python method where it can; names that are not public may go away."""
+    artifact = read_artifact(path)
+    onnx = build(artifact)
+    compiled = onnx._sess
+    answers = []
+    for has_inner_call in (True, False):
+        memories = [EpisodeMemory(artifact.contract, 1) for _ in range(2)]
+        shares = TensorBlock({f"observation.{name}": (1, value.shape[1]) for name, value in seen.items()}).tensors
+        for name, value in seen.items():
+            shares[f"observation.{name}"][0] = value[0]
+        binding = bind(onnx, shares | memories[0].inputs, memories[1].outputs)
+        public = SimpleNamespace(run_with_iobinding=onnx.run_with_iobinding)
+        run = in_place(onnx if has_inner_call else public, binding)
+        assert (run.func == compiled.run_with_iobinding) == has_inner_call
+        run()
+        answers.append(memories[1].numbers.copy())
+    np.testing.assert_array_equal(*answers)
+    assert answers[0].any()

@@ -9,56 +9,55 @@ from sami_runtime.adapters.base import Adapter
 from sami_runtime.adapters.dry_run import DryRun
 from sami_runtime.adapters.gapped import Gapped
 from sami_runtime.adapters.slowed import Slowed
-from sami_runtime.clock import Clock
 from sami_runtime.errors import SafetyWarning, SamiError
 from sami_runtime.gap.profile import GapProfile
+from sami_runtime.loop.settings import LoopSettings
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watchdog.watchdog import Watchdog
 from sami_runtime.safety.zeroed import Zeroed
 
 
-def driven(
+def compose(
     adapter: Adapter,
     contract: Contract,
-    clock: Clock | None,
+    settings: LoopSettings,
     gap: GapProfile | None,
     limits: Limits | None,
     dry_run: bool,
-    loop_hz: float | None,
-    slower: int = 1,
+    simulator: bool,
 ) -> Adapter:
     """Return an adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed.
 
     Args:
         adapter: Simulator or robot.
         contract: Of the policy.
-        clock: Paces the readings that zeroing takes; None in a simulator, which waits.
+        settings: Of the loop. Its clock paces the readings that zeroing takes, but in a simulator, which waits.
         gap: What is simulated between both.
         limits: What is known at rest stands in them.
         dry_run: Whether to write nothing.
-        loop_hz: How often the loop writes [1/s]; the policy's rate if None.
-        slower: How many of its periods a policy's step takes.
+        simulator: Whether the adapter's world stands still while nothing is written.
 
     Raises:
         UnknownName, SamiError: The gap or what is known does not fit.
     """
-    behind = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, loop_hz)
+    behind = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, settings.loop_hz)
     behind = DryRun(behind) if dry_run else behind
-    behind = behind if slower == 1 else Slowed(behind, slower)
+    behind = behind if settings.slower == 1 else Slowed(behind, settings.slower)
     if limits is None or not limits.known:
         return behind
     limits.require_fit(contract)
+    clock = None if simulator else settings.clock
     return Zeroed(behind, limits.known, limits.known_readings, clock, 1.0 / contract.rate_hz)
 
 
-def require_for_robot(clock: Clock | None, gap: GapProfile | None, enforce_timing: bool | None) -> None:
+def require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
     """Refuse what is for simulators alone.
 
     Raises:
         SamiError: With what to do instead.
     """
-    if clock is None and enforce_timing is None:
+    if settings.clock is None and settings.enforce_timing is None:
         raise SamiError(
             "the run of a robot has no clock, so nothing keeps its rate or tells the age of what it sees. Pass the "
             "clock that stamps its observations, or enforce_timing=False if its read() keeps the rate; or "

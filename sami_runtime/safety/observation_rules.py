@@ -1,4 +1,4 @@
-"""Judges what observations say about the world: one class a rule, one method each; `World` asks every rule."""
+"""Judges what observations say about the world: one class a rule, one method each; `ObservationRules` asks them all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Objection(NamedTuple):
     then: Then = "hold"
 
 
-class WorldRule(Protocol):
+class ObservationRule(Protocol):
     """What may be wrong with the world. It remembers only what it needs to judge the next observation.
 
     A number that is not finite is none of its business: the policy refuses it.
@@ -72,10 +72,10 @@ class Inside:
 
     def __init__(self, kind: str, ranges: Iterable[Range], size: int, then: Then, words: tuple[str, str]) -> None:
         self._kind, self._then, self._words = kind, then, words
-        self._ranges = {each.at: each for each in ranges}
+        self._ranges = {limited.at: limited for limited in ranges}
         self._low, self._high = np.full(size, -np.inf, np.float32), np.full(size, np.inf, np.float32)
-        for each in self._ranges.values():
-            self._low[each.at], self._high[each.at] = each.low, each.high
+        for limited in self._ranges.values():
+            self._low[limited.at], self._high[limited.at] = limited.low, limited.high
 
     def judge(self, row: Array, observation: Observation, now: float | None) -> Objection | None:
         """Object to a number beyond its range."""
@@ -85,10 +85,10 @@ class Inside:
         beyond = (low | high) & np.isfinite(row)
         if not beyond.any():
             return None
-        each = self._ranges[int(np.flatnonzero(beyond)[0])]
-        between, key = self._words[0], self._words[1].format(element=each.element)
-        value = _amount(row[each.at], each.unit)
-        reason = f"{self._kind}: {each.element} is {value}, {between} {each.low:g} to {each.high:g} ({key})"
+        broken = self._ranges[int(np.flatnonzero(beyond)[0])]
+        between, key = self._words[0], self._words[1].format(element=broken.element)
+        value = _amount(row[broken.at], broken.unit)
+        reason = f"{self._kind}: {broken.element} is {value}, {between} {broken.low:g} to {broken.high:g} ({key})"
         return Objection(reason, self._then)
 
 
@@ -134,7 +134,7 @@ class TrainingRanges:
             f"allowed are {self._allowed[0, at]:.4g} to {self._allowed[1, at]:.4g}"
         )
         name = element.partition(".")[0]
-        whole = [number for number, each in enumerate(self._elements) if each.partition(".")[0] == name]
+        whole = [index for index, full_name in enumerate(self._elements) if full_name.partition(".")[0] == name]
         if other := other_unit(unit, row[whole].astype(np.float64), *self._first[:, whole]):
             words += f"; probably {other[0]}: divide {name} by {other[1]:.4g}"
         return Objection(f"{words} (unguarded = ['ranges'])")
@@ -160,20 +160,20 @@ class Jumps:
         self._elements, self._units, self._then, self._period = [*limits], units, then, period
         self._signals = [element.partition(".")[0] for element in limits]
         self._at = [index[element] for element in limits]
-        self._most = np.array([each.most for each in limits.values()])
+        self._most = np.array([jump.most for jump in limits.values()])
         self._last = np.full(len(limits), np.nan)
         self._stamps = np.full(len(limits), np.nan)
         self._ticks = 0
 
     def judge(self, row: Array, observation: Observation, now: float | None) -> Objection | None:
         """Object to a number that is farther from the last one than it can have got in the time between."""
-        seen = row[self._at].astype(np.float64)
+        values = row[self._at].astype(np.float64)
         stamps = np.array([observation.measured(name) for name in self._signals])
         self._ticks += 1
-        periods = np.full(len(seen), float(self._ticks))
+        periods = np.full(len(values), float(self._ticks))
         if now is not None:
             periods = np.fmax(periods, (stamps - self._stamps) / self._period)
-        moved, most = np.abs(seen - self._last), self._most * periods
+        moved, most = np.abs(values - self._last), self._most * periods
         jumped = np.isfinite(moved) & (moved > most * (1 + TOLERANCE))
         if jumped.any():
             at = int(np.flatnonzero(jumped)[0])
@@ -183,8 +183,8 @@ class Jumps:
                 f"allowed are {most[at]:.3g} (jump.{element})"
             )
             return Objection(reason, self._then)
-        known = np.isfinite(seen)
-        self._last, self._stamps = np.where(known, seen, self._last), np.where(known, stamps, self._stamps)
+        known = np.isfinite(values)
+        self._last, self._stamps = np.where(known, values, self._last), np.where(known, stamps, self._stamps)
         self._ticks = 0
         return None
 
@@ -220,7 +220,7 @@ class AlarmStreak:
         return Objection(reason, self._limit.then)
 
 
-class World:
+class ObservationRules:
     """Judges the numbers of observations, by every rule that limits and contract set, the strictest first.
 
     Args:
@@ -244,7 +244,7 @@ class World:
         index = {f"{signal.name}.{element}": at for at, (signal, element) in enumerate(elements)}
         units = {f"{signal.name}.{element}": signal.unit for signal, element in elements}
         self._size = len(elements)
-        self._rules: list[WorldRule] = []
+        self._rules: list[ObservationRule] = []
         for then in THENS:  # what is held must not hide what stops
             inside = [Range(index[n], n, units[n], *e.range) for n, e in ranges.items() if e.then == then]
             beyond = [
@@ -253,7 +253,7 @@ class World:
                 for element, span in bounds[s.name].items()
                 if limits.beyond(s.name) == then
             ]
-            moved = {name: each for name, each in jumps.items() if each.then == then}
+            moved = {name: jump for name, jump in jumps.items() if jump.then == then}
             if spreads and then == "hold":  # before the bounds, which cannot say what is probably wrong
                 self._rules.append(TrainingRanges(index, units.values(), [spreads[s.name] for s in signals]))
             if inside:
@@ -306,7 +306,7 @@ def _bounds(signal: Signal, provided: Iterable[Signal], limits: Limits) -> dict[
     """Return the lowest and highest of each element that has bounds: the wider of the contract's and the adapter's."""
     if limits.beyond(signal.name) == "act":
         return {}
-    offered = next((each for each in provided if each.name == signal.name and each.size == signal.size), signal)
+    offered = next((s for s in provided if s.name == signal.name and s.size == signal.size), signal)
     spans = {}
     for element, *ends in zip(signal.elements, signal.low, signal.high, offered.low, offered.high, strict=True):
         low, high, offered_low, offered_high = ends
