@@ -120,15 +120,14 @@ def _judge_all(load: Callable[[], RobotFile], judge: Callable[[str, Callable[[],
 def _model(file: RobotFile) -> tuple[Session, str]:
     """Return the session of the model that is let in."""
     from .episode_loop import admission_of
-    from .model_file import model_file
+    from .model_file import named_file
 
-    path = model_file(Path(file.model)) or Path(file.model)
+    path = named_file(file.model)
     admission = admission_of(file, rehearsed=True)
     session = admission.load(path, file.provider)
     digest = admission.require_expected(path, path.read_bytes())
     if file.shadow is not None:
-        second = model_file(Path(file.shadow)) or Path(file.shadow)
-        admission.another.load(second, file.provider)
+        admission.another.load(named_file(file.shadow), file.provider)
     known = "as expected" if file.expect_sha256 else "of any hash: expect_sha256 is not set"
     return session, f"{session.contract.name}, SHA-256 {digest}, {known}"
 

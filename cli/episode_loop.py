@@ -117,6 +117,7 @@ def run_episodes(plan: Plan) -> None:
     from . import attend, episodes
     from .film import Film
     from .live import LiveLine
+    from .model_file import named_file
     from .watchdog_option import safety_warnings_shown
     from .watched_model import WatchedModel
 
@@ -133,7 +134,7 @@ def run_episodes(plan: Plan) -> None:
         raise SamiError("shadow_tolerance says what is alike in a second model; name that one by shadow.")
     follower = None
     if values.shadow:
-        second = admission.another.load(Path(values.shadow), values.provider)
+        second = admission.another.load(named_file(values.shadow), values.provider)
         follower = Shadow(second, contract, values.shadow_tolerance)
     if values.priority and not plan.paced:
         raise SamiError("--priority is for a loop that sleeps between its ticks; add --real-time.")

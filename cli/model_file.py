@@ -27,6 +27,12 @@ def model_file(named: Path | None) -> Path | None:
     return named
 
 
+def named_file(name: str) -> Path:
+    """Return the file of a model that a robot's file names; see `model_file`."""
+    path = Path(name)
+    return model_file(path) or path
+
+
 MODEL_HELP = "Model file, or the name of one that `sami models` lists"
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP}.", callback=model_file)]
 """The argument of commands about one model."""

@@ -81,7 +81,7 @@ def refuse_robot_options(given: Mapping[str, Any]) -> None:
     Raises:
         SamiError: with the first that was given.
     """
-    _refuse(given, "robots; name yours with --adapter, or leave it out.")
+    _refuse(given, "robots, which `sami drive robot.toml` drives; leave it out.")
 
 
 def _refuse(given: Mapping[str, Any], meant_for: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..model_file import MODEL_HELP, model_file
+from ..model_file import MODEL_HELP, model_file, named_file
 
 PERSON, OUTPUT = "A person beside the loop", "What is kept and shown"
 """Panels of the help."""
@@ -94,6 +94,5 @@ def drive(
         check_robot(robot, load, json)
         return
     file = load()
-    driven = model_file(Path(file.model)) or Path(file.model)
     target = worlds.robot(file.adapter, file.settings)
-    run_episodes(Plan(target, driven, file, dry_run=dry_run, excite=excite, live=browse, json=json))
+    run_episodes(Plan(target, named_file(file.model), file, dry_run=dry_run, excite=excite, live=browse, json=json))

@@ -231,7 +231,7 @@ def test_a_robot_is_written_to_more_often_than_the_policy_is_asked(sami):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--loop-hz", 100), "--loop-hz 100.0 is for robots; name yours with --adapter, or leave it out."),
+        (("--loop-hz", 100), "--loop-hz 100.0 is for robots, which `sami drive robot.toml` drives; leave it out."),
         (("--adapter-config", "arm.toml"), "--adapter-config arm.toml is for robots"),
         (("--fallback", "my_robot:Retreat"), "--fallback my_robot:Retreat is for robots"),
         (("--unguarded", "ood"), "--unguarded ood is for robots"),

@@ -14,7 +14,18 @@ PANELS = {
     "Train": ["train", "sweep"],
     "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt", "report", "skills"],
     "Model file": ["export", "atlas", "probe", "describe", "inspect", "verify", "sign", "models"],
-    "Robot": ["run", "new-adapter", "check-adapter", "replay", "convert", "view", "fit-gap", "bench", "doctor"],
+    "Robot": [
+        "run",
+        "drive",
+        "new-adapter",
+        "check-adapter",
+        "replay",
+        "convert",
+        "view",
+        "fit-gap",
+        "bench",
+        "doctor",
+    ],
 }
 COMMANDS = tuple(name for names in PANELS.values() for name in names)
 

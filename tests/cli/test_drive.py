@@ -91,9 +91,10 @@ def test_a_robot_is_driven_by_one_file_whose_paths_are_relative_to_it(sami):
 
 def test_a_file_as_json_and_an_option_that_overrides_it(sami):
     values = {"version": 1, "model": "nothing", "adapter": "my_robot:make", "limits": {"rest": 0.0}, "steps": 9}
+    values["shadow"] = "panda-satesac"
     Path("robot.json").write_text(json.dumps(values))
     done = sami("drive", "robot.json", "--model", "panda-satesac", "--steps", 2, "--record", "r.mcap", "--dry-run")
-    assert (done.code, done.errors, "2 acted" in done.out) == (0, "", True)
+    assert (done.code, done.errors, "2 acted" in done.out, "shadow: " in done.out) == (0, "", True, True)
     assert (Path("r.mcap").exists(), Path("written.txt").exists()) == (True, False)
 
 

@@ -70,7 +70,7 @@ def test_wrong_usage_exits_with_2(sami, arguments):
         ("export --run RUN --out x.txt", "x.txt does not end in .onnx; a model file is NAME.onnx."),
         ("inspect .", ". is a directory, expected a model file. Give the path of its .onnx file."),
         ("run --model nothing.onnx", "nothing.onnx does not exist."),
-        ("run --model MODEL --shadow-tolerance 0.1", "--shadow-tolerance says what is alike in a second model"),
+        ("run --model MODEL --shadow-tolerance 0.1", "shadow_tolerance says what is alike in a second model"),
         ("run --model MODEL --render gif --gif .", "cannot write .; --gif must be NAME.gif in a folder that exists"),
         (
             "run --model MODEL --gap nothing.toml",

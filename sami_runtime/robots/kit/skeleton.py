@@ -194,7 +194,12 @@ frames and their calibration, other clocks, velocities, units, inverse kinematic
     sami drive robot.toml --dry-run  # resets and infers, and writes nothing
     sami drive robot.toml
 
-where robot.toml begins with: version = 1, model = "{model}", adapter = "{module}:make", limits = "limits.toml".
+where robot.toml says, beside what docs/drive.md lists:
+
+    version = 1
+    model = "{model}"
+    adapter = "{module}:make"
+    limits = "limits.toml"
 
 The policy acts {rate} times a second, {steps} steps an episode. What its numbers mean, as `sami inspect` tells it:
 

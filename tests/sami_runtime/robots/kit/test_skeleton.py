@@ -80,7 +80,8 @@ def test_it_tells_frame_home_and_units_to_whoever_reads_it():
         "x -0.148 to 0.147, y -0.147 to 0.15, z 0.02 m",
         "dx, dy, dz times 0.05 m",
         "acts 25 times a second, 50 steps an episode",
-        "--model panda-satesac --dry-run",
+        "sami drive robot.toml --dry-run",
+        'model = "panda-satesac" adapter = "my_arm:make"',
     ):
         assert told in together
 
