@@ -108,7 +108,7 @@ def export(
         locked(out.with_suffix(".lock"), lambda by: SamiError(f"{out} {busy.format(by)}"), leave=False)
     )
     from .studies.looking_ahead import look_ahead, lookahead_lines
-    from .studies.probe import fitted, lookahead_lines
+    from .studies.probe import fitted, probe_lines
 
     console = Console(stderr=True)
     if model is not None:

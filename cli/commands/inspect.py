@@ -11,7 +11,7 @@ import typer
 from ..model_file import Model
 from ..signals import signal_lines
 from .studies.looking_ahead import lookahead_lines
-from .studies.probe import lookahead_lines
+from .studies.probe import probe_lines
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract

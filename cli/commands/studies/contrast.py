@@ -51,7 +51,7 @@ def contrast(
     for name in rankings:
         if name not in RANKINGS:
             raise UnknownName("ranking", name, RANKINGS)
-    ceilings = []
+    computed = []
     columns = (TextColumn("contrasts: {task.fields[count]}, losses"), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=None, count=0)
@@ -59,20 +59,20 @@ def contrast(
             RunFolder.open(run), methods, rankings, changes, losses, lambda count: progress.advance(task, count)
         )
         for ceiling in ceilings:
-            ceilings.append(ceiling)
-            progress.update(task, count=len(ceilings))
+            computed.append(ceiling)
+            progress.update(task, count=len(computed))
     result = {
         "run": run.name,
         "set": changes,
         "stages": STAGES,
-        "ceilings": [ceiling.as_dict() for ceiling in ceilings],
+        "ceilings": [ceiling.as_dict() for ceiling in computed],
     }
     if out is not None:
         write_json(out, result)
     if json:
         print(json_module.dumps(result, indent=2))
         return
-    Console().print(_table(ceilings))
+    Console().print(_table(computed))
     print("bound: highest mean over 200 losses; held out: on episodes not learned from. A constant encoder has 0.")
     print("realised: what the run's own training logged at that stage.")
     if out is not None:

@@ -174,10 +174,10 @@ def welch(x: np.ndarray, y: np.ndarray) -> Interval:
 
 
 def share_of_gap(scores: np.ndarray, low: np.ndarray, high: np.ndarray) -> Interval:
-    """(own - low) / (high - low), of means over seeds; interval by the bootstrap, the seeds of each drawn anew.
+    """(scores - low) / (high - low), of means over seeds; interval by the bootstrap, the seeds of each drawn anew.
 
     Args:
-        own: means of a set by seed, (seeds,), of what is judged.
+        scores: means of a set by seed, (seeds,), of what is judged.
         low: the same of where the gap begins.
         high: of where it ends; its mean differs from that of `low`.
     """

@@ -171,7 +171,7 @@ def worth_table(comparison: MethodComparison) -> Table | None:
 
 
 def _worth(worth: Worth, measure: Measure, several: bool) -> tuple[str, ...]:
-    between = f" (from {worth.memoryless.label} to {worth.told.label})" if several else ""
+    between = f" (from {worth.memoryless.label} to {worth.oracle.label})" if several else ""
     return (
         worth.group.label + between + ("" if worth.equal_budget else " (UNEQUAL BUDGET)"),
         worth.task_set,

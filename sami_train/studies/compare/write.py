@@ -51,10 +51,10 @@ def write_report(comparison: MethodComparison, out: Path, command: Sequence[str]
         for plot in PLOTS:
             (out / plot.name).unlink(missing_ok=True)
         order = ["report.md", "results.csv", *(plot.name for plot in plots)]
-        for name in order:
-            with unfinished(out / name) as beside:
-                shutil.copy(made / name, beside)
-        return [out / name for name in order]
+        for file in order:
+            with unfinished(out / file) as beside:
+                shutil.copy(made / file, beside)
+        return [out / file for file in order]
 
 
 def _write_results(comparison: MethodComparison, path: Path) -> None:

@@ -47,7 +47,7 @@ def _comment(one: FittedNumber) -> str:
 
 def _toml(value: object) -> str:
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{name} = {_toml(each)}' for name, each in value.items())} }}"
+        return f"{{ {', '.join(f'{name} = {_toml(item)}' for name, item in value.items())} }}"
     if isinstance(value, list):
-        return f"[{', '.join(_toml(each) for each in value)}]"
+        return f"[{', '.join(_toml(item) for item in value)}]"
     return json.dumps(value)

@@ -90,9 +90,7 @@ def attach_probe(model: Path, out: Path, fitted: FittedReadout) -> Contract:
     old = artifact.contract.golden_steps()
     if old is None:
         raise SamiError(f"{model} carries no golden steps to compare with. Export the model again.")
-    if carried or len(without_probe) < len(
-        artifact.contract.extra_outputs
-    ):  # else the graph stays as it is, to the bit
+    if carried or len(without_probe) < len(artifact.contract.extra_outputs):  # else the graph does not change
         graph = behind(without(graph), contract, readout, carried)
     kept = {name: value for name, value in old.answers.items() if not name.startswith(PROBE)}
     kept |= answers(readout, carried, kept[CONTEXT]) if carried else {}

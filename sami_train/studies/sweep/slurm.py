@@ -122,10 +122,10 @@ class SlurmJob:
             self._over_since = self._over_since or time.monotonic()
             if time.monotonic() - self._over_since < GRACE_S:
                 return Look("running")
-        reason = f"Slurm says {state}" if state else "Slurm knows its job no more"
+        report = f"Slurm says {state}" if state else "Slurm knows its job no more"
         if state == "CANCELLED" and not self._stopped:
             return Look("cancelled", "its job was cancelled")
-        return Look("lost" if state in LOST else "ended", reason)
+        return Look("lost" if state in LOST else "ended", report)
 
     def stop(self) -> None:
         """Cancel it: SIGTERM, and after a while (KillWait, half a minute) the end."""
