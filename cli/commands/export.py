@@ -107,9 +107,8 @@ def export(
     context.with_resource(
         locked(out.with_suffix(".lock"), lambda by: SamiError(f"{out} {busy.format(by)}"), leave=False)
     )
-    from .studies.looking_ahead import look_ahead, told
-    from .studies.probe import fitted
-    from .studies.probe import told as probed
+    from .studies.looking_ahead import look_ahead, lookahead_lines
+    from .studies.probe import fitted, probe_lines
 
     console = Console(stderr=True)
     if model is not None:
@@ -120,7 +119,7 @@ def export(
         where = None if refit else environment_of(read_artifact(model).contract, None)
         with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
             contract = look_ahead(model, out, lookahead, where, lookahead_episodes, refit or (), command_delay, bar)
-        print(f"wrote {out}: {out.stat().st_size:,} bytes", *told(contract), sep="\n")
+        print(f"wrote {out}: {out.stat().st_size:,} bytes", *lookahead_lines(contract), sep="\n")
         return
     assert run is not None
     from sami_train.envs.catalog import environment
@@ -177,8 +176,8 @@ def export(
     with unfinished(weights) as beside:
         keep_weights(beside, agent, contract.weights_sha256, targets=False)
     print(f"wrote {weights}: {weights.stat().st_size:,} bytes, which sami train --init starts from")
-    print(*told(contract), sep="\n", end="\n" if contract.lookahead else "")
-    print(*(probed(contract) if probe else ()), sep="\n", end="\n" if probe else "")
+    print(*lookahead_lines(contract), sep="\n", end="\n" if contract.lookahead else "")
+    print(*(probe_lines(contract) if probe else ()), sep="\n", end="\n" if probe else "")
     if evaluation is None:
         print(f"it carries no evaluation: run `sami eval --run {run}` first to have them inside")
     if contract.atlas is None and contract.context is not None:

@@ -10,8 +10,8 @@ import typer
 
 from ..model_file import Model
 from ..signals import signal_lines
-from .studies.looking_ahead import told
-from .studies.probe import told as probed
+from .studies.looking_ahead import lookahead_lines
+from .studies.probe import probe_lines
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
@@ -47,7 +47,7 @@ def inspect(
     for name, value in contract.training.items():
         print(f"training {name}: {_short(value)}")
     print(f"atlas: {_atlas(contract)}")
-    for line in (*told(contract), *probed(contract)):
+    for line in (*lookahead_lines(contract), *probe_lines(contract)):
         print(line)
     for name, numbers in (contract.evaluation or {}).get("sets", {}).items():
         if "success" in numbers:

@@ -58,14 +58,14 @@ def evaluate_sets(
         on_task: called with each task's result as it arrives.
         kept: what is measured already, and takes what is measured now, by set.
     """
-    found = []
+    evaluated = []
     for gap in gaps:
-        missing = [task_set for task_set in task_sets if kept.found(gap, task_set) is None]
+        missing = [task_set for task_set in task_sets if kept.results_of(gap, task_set) is None]
         with ExitStack() as closing:
             play = closing.enter_context(_stage(source, spec, episodes, cores, gap)) if missing else None
             results: list[TaskResult] = []
             for task_set in task_sets:
-                done = kept.found(gap, task_set)
+                done = kept.results_of(gap, task_set)
                 if done is None:
                     assert play is not None
                     done = list(measure_returns(play, task_set, spec.tasks.resolve(task_set), episodes, SEED))
@@ -74,8 +74,8 @@ def evaluate_sets(
                 if on_task is not None:
                     for result in done:
                         on_task(result)
-        found.append(tuple(results))
-    return found
+        evaluated.append(tuple(results))
+    return evaluated
 
 
 @contextmanager

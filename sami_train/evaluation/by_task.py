@@ -52,7 +52,7 @@ def evaluate_tasks(
     """
     tasks = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
     jobs = [(gap, task) for gap in range(len(gaps)) for task in range(len(tasks))]
-    results = {job: done[0] for job in jobs if (done := kept.found(gaps[job[0]], *tasks[job[1]])) is not None}
+    results = {job: done[0] for job in jobs if (done := kept.results_of(gaps[job[0]], *tasks[job[1]])) is not None}
     jobs = [job for job in jobs if job not in results]
     if on_task is not None:
         for result in results.values():

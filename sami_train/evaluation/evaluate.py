@@ -28,8 +28,8 @@ from sami_train.evaluation.results import Evaluation, OnTask
 
 def count_results(spec: EnvironmentSpec, task_sets: Sequence[str], episodes: int) -> int:
     """Return how many tasks an evaluation tells of."""
-    each = [len(spec.tasks.resolve(name)) for name in task_sets]
-    return sum(each if spec.measure.per == "task" else (min(count, episodes) for count in each))
+    counts = [len(spec.tasks.resolve(name)) for name in task_sets]
+    return sum(counts if spec.measure.per == "task" else (min(count, episodes) for count in counts))
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ def measure_pieces(
     source: Source, spec: EnvironmentSpec, wanted: Sequence[Piece], episodes: int, kept: KeptResults
 ) -> None:
     """Measure those of some pieces that are not kept yet, one after the other on one core, and keep them."""
-    left = [piece for piece in wanted if kept.found(piece.gap, piece.task_set, piece.task) is None]
-    each = [(piece.gap, piece.task_set, piece.task) for piece in left if piece.task is not None]
-    for where, result in zip(each, measure_tasks(source, spec, each, episodes) if each else (), strict=True):
+    left = [piece for piece in wanted if kept.results_of(piece.gap, piece.task_set, piece.task) is None]
+    places = [(piece.gap, piece.task_set, piece.task) for piece in left if piece.task is not None]
+    for where, result in zip(places, measure_tasks(source, spec, places, episodes) if places else (), strict=True):
         kept.add([result], *where)
     for piece in left:
         if piece.task is None:
@@ -117,5 +117,5 @@ def evaluate_gaps(
     spec = environment(env)
     kept = KeptResults(keep, source, spec, episodes)
     evaluate_each = evaluate_tasks if spec.measure.per == "task" else evaluate_sets
-    found = evaluate_each(source, spec, task_sets, gaps, episodes, cores, on_task, kept)
-    return [Evaluation(env, results, gap) for results, gap in zip(found, gaps, strict=True)]
+    by_gap = evaluate_each(source, spec, task_sets, gaps, episodes, cores, on_task, kept)
+    return [Evaluation(env, results, gap) for results, gap in zip(by_gap, gaps, strict=True)]

@@ -59,11 +59,13 @@ class KeptResults:
         self.path = beside.with_name(beside.stem + self._ending)
         self._as_read = whole = read_json_lines(self.path)
         try:
-            self._rows = {row["of"]: [TaskResult.from_row(each, self.spec) for each in row["results"]] for row in whole}
+            self._rows = {
+                row["of"]: [TaskResult.from_row(result, self.spec) for result in row["results"]] for row in whole
+            }
         except (KeyError, TypeError, ValueError) as error:
             raise SamiError(f"{self.path} is damaged: {error!r}. Remove it, and all is measured anew.") from error
 
-    def found(self, gap: GapProfile | None, task_set: str, task: Task | None = None) -> list[TaskResult] | None:
+    def results_of(self, gap: GapProfile | None, task_set: str, task: Task | None = None) -> list[TaskResult] | None:
         """Return what was measured behind a gap in a set, or in one task of it; None where nothing was yet."""
         return self._rows.get(_key(gap, task_set, task))
 

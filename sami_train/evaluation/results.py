@@ -58,9 +58,9 @@ class TaskResult:
         if measure is not SUCCESS:
             return {**first, **last, "returns": self.returns}
         shares = {"success": self.success, "solved_at_start": self.solved_at_start, **self.shares}
-        each = {"successes": "".join("01"[success] for success in self.successes)} if self.successes else {}
+        outcomes = {"successes": "".join("01"[success] for success in self.successes)} if self.successes else {}
         skills = {"skills": dict(self.skills)} if self.skills else {}
-        return {**first, **shares, **last, "above_floor": known(self.above_floor), **skills, **each}
+        return {**first, **shares, **last, "above_floor": known(self.above_floor), **skills, **outcomes}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], spec: EnvironmentSpec) -> TaskResult:
@@ -74,7 +74,7 @@ class TaskResult:
             values |= {name: row[name] for name in ("success", "solved_at_start")}
             values["shares"] = {column: row[column] for column in spec.outcomes}
             values["skills"] = dict(row.get("skills", {}))
-            values["successes"] = tuple(each == "1" for each in row.get("successes", ""))
+            values["successes"] = tuple(digit == "1" for digit in row.get("successes", ""))
         else:
             values["returns"] = tuple(row["returns"])
         made = cls(**values, ret=row.get("ret"))
@@ -155,8 +155,8 @@ class Evaluation:
         """
         if self.measure is RETURN:
             return self.returns(task_set)
-        each = [result.successes for result in self.of(task_set)]
-        return np.mean(each, axis=0) if len({len(one) for one in each}) == 1 else np.zeros(0)
+        successes = [result.successes for result in self.of(task_set)]
+        return np.mean(successes, axis=0) if len({len(one) for one in successes}) == 1 else np.zeros(0)
 
     def interval(self, task_set: str) -> tuple[float, float] | None:
         """Return the 95 % interval of a set's score over starts, see `interval_over_starts`; None where it has none."""

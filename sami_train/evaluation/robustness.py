@@ -189,7 +189,7 @@ def sweep(
     return [
         RobustnessPoint("", 0.0, "", {}, clean),
         *(
-            RobustnessPoint(kind.name, severity, unit, profile.to_dict(), found)
-            for (kind, severity, unit, profile), found in zip(points, behind, strict=True)
+            RobustnessPoint(kind.name, severity, unit, profile.to_dict(), evaluation)
+            for (kind, severity, unit, profile), evaluation in zip(points, behind, strict=True)
         ),
     ]

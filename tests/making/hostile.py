@@ -134,7 +134,7 @@ def _checkpoint(folder):
 def _kept(folder):
     spec = environment(TINY["env"])
     kept = KeptResults(folder / "evaluation.json", base()[1].policy.numpy_weights(), spec, 4)
-    kept.found(None, "training")
+    kept.results_of(None, "training")
 
 
 def _recording(path):

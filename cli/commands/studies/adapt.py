@@ -56,48 +56,48 @@ def adapt(
     changes = [DynamicsChange.parse(text, spec.tasks, spec.episode_steps) for text in change]
     files = findings(out, "adaptation", force)
     weights = read_artifact(model).contract.weights_sha256
-    found: list[Adaptation] = []
+    adaptations: list[Adaptation] = []
     console = Console(stderr=True)
     with Progress(console=console, disable=json or not console.is_terminal, transient=True) as bar:
         shown = bar.add_task("running changed episodes", total=len(changes) * episodes)
         for what in changes:
-            found.append(adaptation(model, spec, what, episodes, seed, lambda done: bar.advance(shown, done)))
+            adaptations.append(adaptation(model, spec, what, episodes, seed, lambda done: bar.advance(shown, done)))
     document = {
         "model": model.name,
         "weights_sha256": weights,
         "env": spec.name,
         "episodes": episodes,
         "seed": seed,
-        "changes": [each.to_dict() for each in found],
+        "changes": [judged.to_dict() for judged in adaptations],
     }
     if files is not None:
         from sami_train.studies.charts.adaptation import draw
 
         with unfinished(files[0]) as beside:
             beside.write_text(json_module.dumps(document) + "\n", encoding="utf-8")
-        draw(found, files[1])
+        draw(adaptations, files[1])
     if json:
         print(json_module.dumps(document, indent=2))
         return
-    for each in found:
-        _print(each)
+    for judged in adaptations:
+        _print(judged)
     print(LEGEND)
     for path in files or ():
         print(f"wrote {path}")
 
 
-def _print(found: Adaptation) -> None:
+def _print(judged: Adaptation) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    goal = found.rows[0].success is not None
-    print(f"{found.change}: {found.reached} of {found.episodes} episodes were not over before the change")
+    goal = judged.rows[0].success is not None
+    print(f"{judged.change}: {judged.reached} of {judged.episodes} episodes were not over before the change")
     table = Table(box=box.SIMPLE_HEAD, padding=0)
     table.add_column("context", no_wrap=True)
     for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "adapted", "identified"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in found.rows:
+    for row in judged.rows:
         table.add_row(
             row.variant.value,
             *((_mean(row.success, 2),) if row.success is not None else ()),

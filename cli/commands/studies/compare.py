@@ -33,7 +33,7 @@ def compare(
     """Compare evaluated runs: success or return by method and setting with intervals over seeds; what beats what."""
     from rich.console import Console
 
-    from sami_train.studies.compare.comparison import Comparison
+    from sami_train.studies.compare.comparison import MethodComparison
     from sami_train.studies.compare.evaluated import read_runs
     from sami_train.studies.compare.tables import as_data, tables
     from sami_train.studies.compare.write import check_out, write_report
@@ -41,7 +41,7 @@ def compare(
     if out is not None:
         check_out(out, replace=force)
     with nullcontext() if json else Console(stderr=True).status("comparing"):
-        comparison = Comparison(read_runs(runs), by)
+        comparison = MethodComparison(read_runs(runs), by)
         shown = tables(comparison)
         written = [] if out is None else write_report(comparison, out, ["sami", *sys.argv[1:]])
     if json:

@@ -51,7 +51,7 @@ def contrast(
     for name in rankings:
         if name not in RANKINGS:
             raise UnknownName("ranking", name, RANKINGS)
-    found = []
+    computed = []
     columns = (TextColumn("contrasts: {task.fields[count]}, losses"), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=None, count=0)
@@ -59,15 +59,20 @@ def contrast(
             RunFolder.open(run), methods, rankings, changes, losses, lambda count: progress.advance(task, count)
         )
         for ceiling in ceilings:
-            found.append(ceiling)
-            progress.update(task, count=len(found))
-    result = {"run": run.name, "set": changes, "stages": STAGES, "ceilings": [ceiling.as_dict() for ceiling in found]}
+            computed.append(ceiling)
+            progress.update(task, count=len(computed))
+    result = {
+        "run": run.name,
+        "set": changes,
+        "stages": STAGES,
+        "ceilings": [ceiling.as_dict() for ceiling in computed],
+    }
     if out is not None:
         write_json(out, result)
     if json:
         print(json_module.dumps(result, indent=2))
         return
-    Console().print(_table(found))
+    Console().print(_table(computed))
     print("bound: highest mean over 200 losses; held out: on episodes not learned from. A constant encoder has 0.")
     print("realised: what the run's own training logged at that stage.")
     if out is not None:
@@ -82,9 +87,9 @@ def _table(ceilings: list[Ceiling]) -> Table:
         table.add_column(name)
     for name in ("episodes", "bound", "held out", "log K", "losses", "realised"):
         table.add_column(name, justify="right")
-    for each in ceilings:
-        numbers = (each.bound, each.held_out, each.log_k)
-        cells = [*("-" if number is None else f"{number:.2f}" for number in numbers), f"{each.losses:,}"]
-        realised = "-" if each.realised is None else f"{each.realised:.2f}"
-        table.add_row(each.stage, each.method, each.ranking, f"{each.episodes:,}", *cells, realised)
+    for ceiling in ceilings:
+        numbers = (ceiling.bound, ceiling.held_out, ceiling.log_k)
+        cells = [*("-" if number is None else f"{number:.2f}" for number in numbers), f"{ceiling.losses:,}"]
+        realised = "-" if ceiling.realised is None else f"{ceiling.realised:.2f}"
+        table.add_row(ceiling.stage, ceiling.method, ceiling.ranking, f"{ceiling.episodes:,}", *cells, realised)
     return table

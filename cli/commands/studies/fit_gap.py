@@ -56,10 +56,15 @@ def fit_gap(
         with output(out, force, inputs) as beside:
             beside.write_text(document_of(fitted), encoding="utf-8")
     if json:
-        found = [{**vars(one), "estimate": one.estimate._asdict()} for one in fitted.found]
-        told = {"gap": fitted.profile.to_dict(), "found": found, "untold": fitted.untold, "held_out": fitted.checks}
-        told["notes"] = fitted.notes
-        print(json_module.dumps(told))
+        estimates = [{**vars(one), "estimate": one.estimate._asdict()} for one in fitted.estimates]
+        result = {
+            "gap": fitted.profile.to_dict(),
+            "found": estimates,
+            "untold": fitted.untold,
+            "held_out": fitted.checks,
+        }
+        result["notes"] = fitted.notes
+        print(json_module.dumps(result))
         return
     from rich.console import Console
     from rich.table import Table
@@ -67,15 +72,15 @@ def fit_gap(
     table = Table(title=f"{fitted.episodes} episodes of {', '.join(fitted.names)}", title_justify="left")
     for name in ("gap", "signal", "found", "95 % interval", "by"):
         table.add_column(name, no_wrap=name in ("gap", "found"), min_width=10)
-    for one in fitted.found:
-        low, value, high = (f"{each:.3g}" for each in one.estimate)
+    for one in fitted.estimates:
+        low, value, high = (f"{end:.3g}" for end in one.estimate)
         table.add_row(one.key, one.signal, f"{value} {one.unit}", f"{low} to {high}", one.by)
     console = Console()
-    console.print(table if fitted.found else "nothing: as far as this log tells, the robot is as the simulator")
+    console.print(table if fitted.estimates else "nothing: as far as this log tells, the robot is as the simulator")
     for line in (*told_of(fitted), *fitted.notes):
         print(line)
     print("not told:")
-    for each in fitted.untold:
-        print(f"- {each}")
+    for sentence in fitted.untold:
+        print(f"- {sentence}")
     if out is not None:
         print(f"wrote {out}")

@@ -64,11 +64,13 @@ def look_ahead(
         stretches = roll_out(model, spec, episodes, on_round=lambda done: bar.advance(rolled, done))
         fitted = f"{episodes} episodes in {spec.name}, in every second one with random actions half of the time"
     fitting = bar.add_task("fitting a forward model", total=UPDATES)
-    found = fit(stretches, contract.observation, steps, on_update=lambda done: bar.advance(fitting, done), start=start)
-    return attach_lookahead(model, out, steps, found, fitted)
+    forward = fit(
+        stretches, contract.observation, steps, on_update=lambda done: bar.advance(fitting, done), start=start
+    )
+    return attach_lookahead(model, out, steps, forward, fitted)
 
 
-def told(contract: Contract) -> list[str]:
+def lookahead_lines(contract: Contract) -> list[str]:
     """Return what a file says of its forward model, a line a signal; nothing where it has none."""
     ahead = contract.lookahead
     if ahead is None:

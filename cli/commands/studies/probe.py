@@ -49,7 +49,7 @@ def probe(
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         contract = fitted(model, out or model, environment_of(contract, env), episodes, bar)
-    print(f"wrote {out or model}", *told(contract), sep="\n")
+    print(f"wrote {out or model}", *probe_lines(contract), sep="\n")
 
 
 def fitted(model: Path, out: Path, spec: EnvironmentSpec, episodes: int, bar: Progress) -> Contract:
@@ -73,7 +73,7 @@ def fitted(model: Path, out: Path, spec: EnvironmentSpec, episodes: int, bar: Pr
     )
 
 
-def told(contract: Contract) -> list[str]:
+def probe_lines(contract: Contract) -> list[str]:
     """Return what a file says of its probe, a line a feature."""
     if contract.probe is not None:
         return contract.probe.lines()

@@ -48,14 +48,16 @@ def skills(
             groups.setdefault(title, []).append(evaluation)
     if len(envs := {evaluation.env for group in groups.values() for evaluation in group}) > 1:
         raise SamiError(f"these are of the environments {', '.join(sorted(envs))}; show one at a time.")
-    found = {title: skills_by_task(group) for title, group in groups.items()}
+    by_title = {title: skills_by_task(group) for title, group in groups.items()}
     paper = PAPER if envs == {"panda"} else {}
     if json:
-        print(json_module.dumps({title: _plain(tasks, paper.get(title)) for title, tasks in found.items()}, indent=2))
+        print(
+            json_module.dumps({title: _plain(tasks, paper.get(title)) for title, tasks in by_title.items()}, indent=2)
+        )
         return
     from rich.console import Console
 
-    for title, tasks in found.items():
+    for title, tasks in by_title.items():
         Console().print(_table(title, tasks, paper.get(title)))
 
 
@@ -85,9 +87,9 @@ def _table(title: str, tasks: list[TaskSkills], paper: str | None) -> Table:
     first, *others = tasks[0].task
     columns = list(dict.fromkeys(sorted(tuple(task.task[name] for name in others) for task in tasks)))
     count = max(task.runs for task in tasks)
-    told = " / ".join(name.replace("_and_", " & ") for name in names)
+    legend = " / ".join(name.replace("_and_", " & ") for name in names)
     runs = f", {count} runs" if count > 1 else ""
-    table = Table(title=f"{title}{runs}: {told} (success), in percent of episodes", title_justify="left")
+    table = Table(title=f"{title}{runs}: {legend} (success), in percent of episodes", title_justify="left")
     table.add_column(first, justify="right")
     for values in columns:
         table.add_column(", ".join(f"{n} {shown(v)}" for n, v in zip(others, values, strict=True)), justify="right")

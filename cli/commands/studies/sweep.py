@@ -67,15 +67,15 @@ def sweep(
     json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON only, at the end.")] = False,
 ) -> None:
     """Train and evaluate every combination of some values. Ctrl-C stops at checkpoints; the same command goes on."""
-    given = {name for name in OF_THE_GRID if context.get_parameter_source(name).name == "COMMANDLINE"}  # type: ignore[union-attr]
+    options_of_grid = {name for name in OF_THE_GRID if context.get_parameter_source(name).name == "COMMANDLINE"}  # type: ignore[union-attr]
     if (resume is None) == (out is None):
         raise typer.BadParameter("give either --out or --resume")
     if resume is not None:
-        given -= {"env"}  # which says that the sweep's own environments may be imported
-    if resume is not None and given:
-        names = ", ".join(sorted("--set" if name == "override" else f"--{name}" for name in given))
+        options_of_grid -= {"env"}  # which says that the sweep's own environments may be imported
+    if resume is not None and options_of_grid:
+        names = ", ".join(sorted("--set" if name == "override" else f"--{name}" for name in options_of_grid))
         raise typer.BadParameter(f"--resume takes the grid from the sweep's folder; leave out {names}")
-    told = settings_of(slurm, slurm_set, ray, ray_set)
+    cluster = settings_of(slurm, slurm_set, ray, ray_set)
     if seeds_per_device is not None and (jobs is not None or slurm or ray):
         raise typer.BadParameter("--seeds-per-device is of this machine's GPUs, instead of --jobs, --slurm and --ray")
     from rich.console import Console
@@ -94,7 +94,7 @@ def sweep(
         live.width = WIDTH
     if not dry_run:
         if slurm or ray:
-            this.told |= told
+            this.cluster |= cluster
         engine = _engine(this, jobs, slurm, ray, seeds_per_device)
         with _Display(this, engine.jobs, live) as display:
             ended = this.run(engine, display.update)
@@ -107,8 +107,8 @@ def sweep(
             print(f"{len(this.rows)} cells, {this.count('done')} of them done")
         return
     where = " --slurm" if slurm else f" --ray {ray}" if ray else ""
-    own = by_name(*(row.cell.config.env for row in this.rows))
-    again = f"sami sweep --resume {this.path}{where}{own}"
+    sources = by_name(*(row.cell.config.env for row in this.rows))
+    again = f"sami sweep --resume {this.path}{where}{sources}"
     for row in this.rows:
         if row.state == "failed":
             live.print(f"{row.cell.name} failed: {row.reason}\n  log: {row.log}", markup=False, soft_wrap=True)
@@ -145,7 +145,7 @@ def _engine(sweep: Sweep, jobs: int | None, slurm: bool, ray: str, per_gpu: int 
         if on_cpu := [row.cell.name for row in sweep.rows if row.cell.config.device == "cpu"]:
             raise SweepError(f"{on_cpu[0]} is trained on the CPU; --seeds-per-device goes with --device cuda or auto.")
         return engine_of(False, "", min(per_gpu * len(gpus), cells), {}, gpus)
-    return engine_of(slurm, ray, min(jobs or (cells if slurm or ray else usable_cores()), cells), sweep.told)
+    return engine_of(slurm, ray, min(jobs or (cells if slurm or ray else usable_cores()), cells), sweep.cluster)
 
 
 def _grid(options: dict[str, str | None], overrides: list[str], deterministic: bool) -> Grid:
@@ -193,8 +193,8 @@ class _Display:
             if self._shown.get(row.cell.name, "waiting") != row.state:
                 done = f" after {row.status.steps:,} steps" if row.status.steps else ""
                 shown = _shown(row)
-                told = ", ".join(f"{name} {shown(value)}" for name, value in row.status.sets.items()) or row.reason
-                line = f"{row.cell.name} {row.state}{done}{': ' if told else ''}{told}"
+                note = ", ".join(f"{name} {shown(value)}" for name, value in row.status.sets.items()) or row.reason
+                line = f"{row.cell.name} {row.state}{done}{': ' if note else ''}{note}"
                 self.console.print(line, markup=False, highlight=False, soft_wrap=True)
             self._shown[row.cell.name] = row.state
 
@@ -209,7 +209,7 @@ def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
     counts = [f"{sweep.count(state)} {state}" for state in STATES if sweep.count(state)]
     about = [f"about {_duration(left / jobs)} left"] if left else []
     totals = {row.cell.config.steps for row in sweep.rows}
-    each = [f"{min(totals):,} steps each"] if len(totals) == 1 else []
+    all_alike = [f"{min(totals):,} steps each"] if len(totals) == 1 else []
     table = Table(box=SIMPLE_HEAD, padding=0)
     table.add_column("cell", overflow="fold", min_width=20)
     for name in ("state", "steps", "exploring", "left", *_sets(sweep)):
@@ -224,14 +224,14 @@ def _table(sweep: Sweep, jobs: int = 0, height: int | None = None) -> Group:
         table.add_row(
             row.cell.name,
             row.state,
-            f"{min(1.0, status.steps / total):.0%}" + ("" if each else f" of {total:,}"),
+            f"{min(1.0, status.steps / total):.0%}" + ("" if all_alike else f" of {total:,}"),
             "" if status.exploring is None else shown(status.exploring),
             _duration((total - status.steps) / speed) if speed and row.state == "running" else "",
             *(shown(status.sets[name]) if name in status.sets else "" for name in _sets(sweep)),
             style=COLORS.get(row.state),
         )
     notes = [Text(f"{row.cell.name} {row.reason.splitlines()[0]}") for row in sweep.rows if row.reason]
-    return Group(Text(f"{sweep.path}: {', '.join(counts + each + about)}"), *notes, table)
+    return Group(Text(f"{sweep.path}: {', '.join(counts + all_alike + about)}"), *notes, table)
 
 
 def _measure(row: CellRow) -> Measure:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sami_train.studies.charts.style import BAND, STYLES, colour_of, legend_below, panels, shades
-from sami_train.studies.compare.comparison import Comparison, Standing
+from sami_train.studies.compare.comparison import MethodComparison, Standing
 from sami_train.studies.compare.groups import Group, shown_value
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ LOG = 8
 """Ratio of the largest to the smallest value of a key from which its axis is logarithmic."""
 
 
-def learning_curves(comparison: Comparison) -> Figure | None:
+def learning_curves(comparison: MethodComparison) -> Figure | None:
     """Return what counts while exploring; one panel, or one for each method where a method has several groups."""
     groups = [group for group in comparison.groups if any(len(run.curve()[0]) for run in group.runs)]
     if not groups:
@@ -53,7 +53,7 @@ def _learning_curve(axes: Axes, group: Group, label: str, colour: Any) -> None:
         axes.fill_between(at / 1000, mean - std, mean + std, color=colour, alpha=0.18, lw=0)
 
 
-def curves_by_key(comparison: Comparison) -> Figure | None:
+def curves_by_key(comparison: MethodComparison) -> Figure | None:
     """IQM against the key: a line for each method and each other setting; level where only one value was run."""
     key = comparison.by
     if key is None:

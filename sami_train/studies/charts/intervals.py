@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sami_train.studies.charts.style import BAND, GREY, colour_of, legend_below, panels
-from sami_train.studies.compare.comparison import Comparison, Contest, Standing
+from sami_train.studies.compare.comparison import Contest, MethodComparison, Standing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,7 +15,7 @@ MANY = 15
 """Pairs of groups that are too many to plot all of them."""
 
 
-def score_intervals(comparison: Comparison) -> Figure:
+def score_intervals(comparison: MethodComparison) -> Figure:
     """IQM with its bootstrap interval, and the mean of each seed with Student's t interval, by group and set."""
     from matplotlib.lines import Line2D
 
@@ -32,7 +32,7 @@ def score_intervals(comparison: Comparison) -> Figure:
     return figure
 
 
-def improvement_intervals(comparison: Comparison) -> Figure | None:
+def improvement_intervals(comparison: MethodComparison) -> Figure | None:
     """P(X > Y) of the pairs that the paper's claim is about, else of all pairs; None where none or too many."""
     contests = comparison.contests
     if not contests and len(comparison.groups) * (len(comparison.groups) - 1) <= 2 * MANY:

@@ -60,7 +60,7 @@ class Contest:
     equal_budget: bool
 
 
-class Comparison:
+class MethodComparison:
     """A comparison of runs of one environment.
 
     Args:
@@ -208,18 +208,18 @@ class Comparison:
         return [*self._budget(), *self._settings(), *self._seeds(), *self._origin()]
 
     def _budget(self) -> list[str]:
-        found = []
+        notes = []
         if not self.equal_budget:
             listed = ", ".join(f"{group.label} {span([run.steps for run in group.runs])}" for group in self.groups)
-            found.append(f"UNEQUAL BUDGETS, so this is no comparison of methods. Environment steps: {listed}.")
+            notes.append(f"UNEQUAL BUDGETS, so this is no comparison of methods. Environment steps: {listed}.")
         elif not self._even(lambda run: run.updates):
             updates = {group.label: [run.updates for run in group.runs if run.updates] for group in self.groups}
             listed = ", ".join(f"{label} {span(numbers)}" for label, numbers in updates.items() if numbers)
-            found.append(f"Unequal updates for equal environment steps: {listed}.")
+            notes.append(f"Unequal updates for equal environment steps: {listed}.")
         unfinished = [run.address for run in self.runs if run.facts.get("state") != "finished"]
         if unfinished:
-            found.append(f"Not trained to the end: {', '.join(unfinished)}.")
-        return found
+            notes.append(f"Not trained to the end: {', '.join(unfinished)}.")
+        return notes
 
     def _settings(self) -> list[str]:
         return [
@@ -229,23 +229,23 @@ class Comparison:
 
     def _seeds(self) -> list[str]:
         single = [group.label for group in self.groups if len(group.runs) == 1]
-        found = []
+        notes = []
         if single:
-            found.append(f"One seed only, so neither deviation nor interval: {', '.join(single)}.")
+            notes.append(f"One seed only, so neither deviation nor interval: {', '.join(single)}.")
         if len({tuple(group.seeds) for group in self.groups}) > 1:
             listed = ", ".join(f"{group.label} {'+'.join(map(str, group.seeds))}" for group in self.groups)
-            found.append(f"Groups have different seeds: {listed}.")
-        return found
+            notes.append(f"Groups have different seeds: {listed}.")
+        return notes
 
     def _origin(self) -> list[str]:
-        found = []
+        notes = []
         starts = {tuple(result.solved_at_start for result in run.evaluation.results) for run in self.runs}
         if len(starts) > 1:
-            found.append("Evaluation episodes did not start alike in all runs: different versions or settings.")
+            notes.append("Evaluation episodes did not start alike in all runs: different versions or settings.")
         commits = sorted({run.commit for run in self.runs})
         if len(commits) > 1:
-            found.append(f"Runs were trained by {len(commits)} states of the code: {', '.join(commits)}.")
-        return found
+            notes.append(f"Runs were trained by {len(commits)} states of the code: {', '.join(commits)}.")
+        return notes
 
 
 def _by_seed(group: Group, task_set: str) -> Mapping[int, float]:

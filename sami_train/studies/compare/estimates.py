@@ -173,24 +173,24 @@ def welch(x: np.ndarray, y: np.ndarray) -> Interval:
     return Interval(value, float(low), float(high))
 
 
-def share_of_gap(own: np.ndarray, low: np.ndarray, high: np.ndarray) -> Interval:
-    """(own - low) / (high - low), of means over seeds; interval by the bootstrap, the seeds of each drawn anew.
+def share_of_gap(scores: np.ndarray, low: np.ndarray, high: np.ndarray) -> Interval:
+    """(scores - low) / (high - low), of means over seeds; interval by the bootstrap, the seeds of each drawn anew.
 
     Args:
-        own: means of a set by seed, (seeds,), of what is judged.
+        scores: means of a set by seed, (seeds,), of what is judged.
         low: the same of where the gap begins.
         high: of where it ends; its mean differs from that of `low`.
     """
 
     def share(*drawn: np.ndarray) -> np.ndarray:
-        own, low, high = (part.mean() for part in drawn)
+        scores, low, high = (part.mean() for part in drawn)
         gap = high - low
-        return np.array([(own - low) / gap if gap else math.nan])
+        return np.array([(scores - low) / gap if gap else math.nan])
 
-    value = float(share(own, low, high)[0])
-    if min(len(own), len(low), len(high)) == 1:
+    value = float(share(scores, low, high)[0])
+    if min(len(scores), len(low), len(high)) == 1:
         return Interval(value)
-    (lower,), (upper,) = _stratified(share, own, low, high)
+    (lower,), (upper,) = _stratified(share, scores, low, high)
     # A draw without any gap has no share: then no interval has an end.
     return Interval(value, lower, upper) if math.isfinite(lower) and math.isfinite(upper) else Interval(value)
 

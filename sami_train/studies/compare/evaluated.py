@@ -74,8 +74,8 @@ class EvaluatedRun:
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Environment steps (n,) and what counts while exploring (n,); empty where the run kept none."""
         rows, column = self.record.metrics, self.evaluation.measure.exploring
-        found = {int(row["step"]): row[column] for row in rows if column in row and row[column] == row[column]}
-        return np.array(list(found)), np.array(list(found.values()))
+        by_step = {int(row["step"]): row[column] for row in rows if column in row and row[column] == row[column]}
+        return np.array(list(by_step)), np.array(list(by_step.values()))
 
 
 def read_runs(paths: Sequence[Path]) -> list[EvaluatedRun]:

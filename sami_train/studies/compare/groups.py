@@ -58,11 +58,13 @@ def group_runs(runs: Sequence[EvaluatedRun]) -> list[Group]:
     short = _short(sorted({key for keys in varying.values() for key in keys}))
     groups = []
     for name in names:
-        own = [run for run in runs if run.method.name == name]
-        shown = _labelled(own, varying[name])
-        for values in sorted({_values(run, varying[name]) for run in own}, key=_order):
+        of_method = [run for run in runs if run.method.name == name]
+        shown = _labelled(of_method, varying[name])
+        for values in sorted({_values(run, varying[name]) for run in of_method}, key=_order):
             settings = dict(zip(varying[name], values, strict=True))
-            members = sorted((run for run in own if _values(run, varying[name]) == values), key=lambda run: run.seed)
+            members = sorted(
+                (run for run in of_method if _values(run, varying[name]) == values), key=lambda run: run.seed
+            )
             text = {key: f"{short[key]}={shown_value(settings[key])}" for key in shown}
             groups.append(Group(members[0].method, settings, text, tuple(members)))
             _check_seeds(groups[-1])
@@ -75,12 +77,12 @@ def differences_between(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
     for group in groups:
         firsts.setdefault(group.method.title, group.runs[0])
     vary = {key for group in groups for key in group.settings}
-    found = {}
+    differences = {}
     for key in groups[0].runs[0].config:
         values = {title: run.config[key] for title, run in firsts.items() if _reads(run.method, key)}
         if key not in vary and key not in NEVER and len(set(values.values())) > 1:
-            found[key] = values
-    return found
+            differences[key] = values
+    return differences
 
 
 def _reads(method: Method, key: str) -> bool:

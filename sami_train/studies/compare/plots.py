@@ -16,7 +16,7 @@ from sami_train.studies.charts.curves import curves_by_key, learning_curves
 from sami_train.studies.charts.heat_maps import heat_maps, limits_of, two_features
 from sami_train.studies.charts.intervals import improvement_intervals, score_intervals
 from sami_train.studies.charts.style import SETTINGS
-from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.comparison import MethodComparison
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ class Plot:
     """A file, what draws it, and what it shows."""
 
     name: str
-    make: Callable[[Comparison], Figure | Chart | None]
+    make: Callable[[MethodComparison], Figure | Chart | None]
     """None where the runs do not allow it."""
     caption: str
     """With `{measure}` where the name of what counts belongs."""
@@ -40,7 +40,7 @@ class Plot:
         return text.format(measure=measure.name.capitalize())
 
 
-def maps_by_task(comparison: Comparison) -> Chart | None:
+def maps_by_task(comparison: MethodComparison) -> Chart | None:
     """Mean over seeds in each task, a map for each group; None where an environment has no map."""
     spec, measure = environment(comparison.env), comparison.measure
     if not two_features(spec):
@@ -92,7 +92,7 @@ PLOTS = (
 )
 
 
-def draw(comparison: Comparison, folder: Path) -> list[Plot]:
+def draw(comparison: MethodComparison, folder: Path) -> list[Plot]:
     """Draw what the runs allow into an existing folder.
 
     Returns:

@@ -9,7 +9,7 @@ from typing import Any
 from sami_train.envs.measure import SUCCESS, Measure, known
 from sami_train.evaluation import paper
 from sami_train.runs.record import RealisedContrast
-from sami_train.studies.compare.comparison import Comparison, Contest, Standing, span
+from sami_train.studies.compare.comparison import Contest, MethodComparison, Standing, span
 from sami_train.studies.compare.estimates import Interval, holm, least_difference, least_sign_flip_p
 from sami_train.studies.compare.worth import Worth, worths
 
@@ -26,7 +26,7 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
 
-def tables(comparison: Comparison) -> list[Table]:
+def tables(comparison: MethodComparison) -> list[Table]:
     """All tables, in the order of reading: one for each set of tasks, what a context is worth, whether SaNCE helps."""
     standings = [standings_table(comparison, task_set) for task_set in comparison.task_sets]
     standings[-1].notes.extend(standings_notes(comparison))
@@ -34,7 +34,7 @@ def tables(comparison: Comparison) -> list[Table]:
     return [*standings, *(table for table in more if table)]
 
 
-def standings_table(comparison: Comparison, task_set: str) -> Table:
+def standings_table(comparison: MethodComparison, task_set: str) -> Table:
     """Return what each group scored on one set of tasks, beside the paper; the steps too where budgets are unequal."""
     standings = [s for s in comparison.standings if s.task_set == task_set]
     measure = comparison.measure
@@ -60,7 +60,7 @@ def standings_table(comparison: Comparison, task_set: str) -> Table:
     return Table(title, columns, rows)
 
 
-def standings_notes(comparison: Comparison) -> list[str]:
+def standings_notes(comparison: MethodComparison) -> list[str]:
     """How to read the tables of standings."""
     unit = "task" if comparison.measure is SUCCESS else "episode"
     floor = ("above floor: mean success among episodes that doing nothing would not have solved.",)
@@ -73,7 +73,7 @@ def standings_notes(comparison: Comparison) -> list[str]:
     ]
 
 
-def contests_table(comparison: Comparison) -> Table | None:
+def contests_table(comparison: MethodComparison) -> Table | None:
     """Whether SaNCE helps: each method with it against the same without, or with a placebo for its ranking.
 
     None where no such pair was given.
@@ -83,7 +83,9 @@ def contests_table(comparison: Comparison) -> Table | None:
         return None
     paired = holm([contest.test.p for contest in contests])
     welch = holm([contest.welch_p for contest in contests])
-    rows = [_contest(comparison.env, comparison.measure, *each) for each in zip(contests, paired, welch, strict=True)]
+    rows = [
+        _contest(comparison.env, comparison.measure, *contest) for contest in zip(contests, paired, welch, strict=True)
+    ]
     place = "a task" if comparison.measure is SUCCESS else "an episode"
     tests = sum(contest.test.p is not None for contest in contests)
     counts = sorted({len(contest.test.seeds) for contest in contests})
@@ -110,26 +112,27 @@ def contests_table(comparison: Comparison) -> Table | None:
     return Table("Does SaNCE help? Differences paired by seed", columns, rows, notes)
 
 
-def contrast_table(comparison: Comparison) -> Table | None:
+def contrast_table(comparison: MethodComparison) -> Table | None:
     """Return what the contrastive losses reached, by group; None where no run had one."""
     reached = {group.label: [run.record.contrast for run in group.runs] for group in comparison.groups}
-    with_contrast = {label: [each for each in runs if each] for label, runs in reached.items() if any(runs)}
+    with_contrast = {label: [record for record in runs if record] for label, runs in reached.items() if any(runs)}
     if not with_contrast:
         return None
     rows = [(label, *_contrast(runs)) for label, runs in with_contrast.items()]
     notes = ["bound: mean over the run, lowest to highest seed; a constant encoder has 0, none passes log K."]
-    if not all(each.averaged for runs in with_contrast.values() for each in runs):
+    if not all(record.averaged for runs in with_contrast.values() for record in runs):
         notes.append("~: of single losses, as logs had them before they averaged over many.")
-    if ended := sum(1 for runs in with_contrast.values() for each in runs if each.ended):
+    if ended := sum(1 for runs in with_contrast.values() for record in runs if record.ended):
         notes.append(f"{ended} of the runs ended theirs, as it taught nothing; the means are of before that.")
     return Table("Contrast: what the loss reached, nats", ("group", "runs", "bound", "log K", "attempts"), rows, notes)
 
 
 def _contrast(runs: Sequence[RealisedContrast]) -> tuple[str, ...]:
     bounds, log_k, shares = (
-        [value for each in runs if (value := getattr(each, name)) is not None] for name in ("bound", "log_k", "share")
+        [value for record in runs if (value := getattr(record, name)) is not None]
+        for name in ("bound", "log_k", "share")
     )
-    mark = "" if all(each.averaged for each in runs) else "~"
+    mark = "" if all(record.averaged for record in runs) else "~"
     bound = (
         mark + " to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(bounds), max(bounds)))) if bounds else NONE
     )
@@ -141,34 +144,34 @@ def _contrast(runs: Sequence[RealisedContrast]) -> tuple[str, ...]:
     )
 
 
-def worth_table(comparison: Comparison) -> Table | None:
+def worth_table(comparison: MethodComparison) -> Table | None:
     """Return how far each group gets from SAC, which has no memory, to the oracle, which is told the task.
 
     None where runs of either are missing.
     """
-    found, measure = worths(comparison), comparison.measure
-    if not found:
+    of_groups, measure = worths(comparison), comparison.measure
+    if not of_groups:
         return None
-    several = len({(worth.memoryless.label, worth.told.label) for worth in found}) > 1
-    rows = [_worth(worth, measure, several) for worth in found]
+    several = len({(worth.memoryless.label, worth.oracle.label) for worth in of_groups}) > 1
+    rows = [_worth(worth, measure, several) for worth in of_groups]
     notes = [
         f"less SAC's: mean {measure.name} less that of SAC, which has no memory; Welch's t over seeds, not paired. The "
         "oracle is told the task: its row is the gap that there is to close.",
         "share: of that gap, what the group closes; interval by drawing seeds anew, too narrow with few of them.",
     ]
-    for task_set in dict.fromkeys(worth.task_set for worth in found if not worth.gap_counts):
+    for task_set in dict.fromkeys(worth.task_set for worth in of_groups if not worth.gap_counts):
         notes.append(
             f"{task_set}: the gap is not above 0 by its interval. These runs do not show that it helps to know the "
             "task, so a share of the gap means nothing."
         )
-    if any(worth.gap.bounds is None for worth in found):
+    if any(worth.gap.bounds is None for worth in of_groups):
         notes.append("One seed of SAC or of the oracle: nothing tells the gap from chance.")
     columns = ("group", "set", "less SAC's [95 % t]", "share of the gap [95 % bootstrap]")
     return Table("What is a context worth? From SAC to the oracle", columns, rows, notes)
 
 
 def _worth(worth: Worth, measure: Measure, several: bool) -> tuple[str, ...]:
-    between = f" (from {worth.memoryless.label} to {worth.told.label})" if several else ""
+    between = f" (from {worth.memoryless.label} to {worth.oracle.label})" if several else ""
     return (
         worth.group.label + between + ("" if worth.equal_budget else " (UNEQUAL BUDGET)"),
         worth.task_set,
@@ -243,7 +246,7 @@ def _contest(
     )
 
 
-def as_data(comparison: Comparison) -> dict[str, Any]:
+def as_data(comparison: MethodComparison) -> dict[str, Any]:
     """Return the comparison as plain data, for `--json`; undefined numbers are null."""
     return {
         "env": comparison.env,

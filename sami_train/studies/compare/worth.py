@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sami_train.studies.compare.comparison import Comparison, _alike
+from sami_train.studies.compare.comparison import MethodComparison, _alike
 from sami_train.studies.compare.estimates import Interval, share_of_gap, welch
 from sami_train.studies.compare.groups import Group, comparable
 
@@ -18,7 +18,7 @@ class Worth:
     group: Group
     """Never the one without memory; perhaps the one that is told the task."""
     memoryless: Group
-    told: Group
+    oracle: Group
     task_set: str
     above: Interval
     """Mean of the group less that of those without memory."""
@@ -35,14 +35,14 @@ class Worth:
     @property
     def equal_budget(self) -> bool:
         """Whether all three took about equally many environment steps."""
-        return _alike([run.steps for group in (self.group, self.memoryless, self.told) for run in group.runs])
+        return _alike([run.steps for group in (self.group, self.memoryless, self.oracle) for run in group.runs])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {
             "group": self.group.label,
             "memoryless": self.memoryless.label,
-            "told": self.told.label,
+            "told": self.oracle.label,
             "task_set": self.task_set,
             "above_memoryless": self.above._asdict(),
             "gap": self.gap._asdict(),
@@ -52,30 +52,30 @@ class Worth:
         }
 
 
-def worths(comparison: Comparison) -> list[Worth]:
+def worths(comparison: MethodComparison) -> list[Worth]:
     """Return how far every group gets between the baselines, set by set; nothing where runs of either are missing."""
     return [
-        _worth(group, memoryless, told, task_set)
-        for memoryless, told in _baselines(comparison)
+        _worth(group, memoryless, oracle, task_set)
+        for memoryless, oracle in _baselines(comparison)
         for task_set in comparison.task_sets
         for group in comparison.groups
-        if group is told or not (group.method.memoryless or group.method.is_told)
-        if comparable(group, memoryless) and comparable(group, told)
+        if group is oracle or not (group.method.memoryless or group.method.is_told)
+        if comparable(group, memoryless) and comparable(group, oracle)
     ]
 
 
-def _baselines(comparison: Comparison) -> Iterator[tuple[Group, Group]]:
+def _baselines(comparison: MethodComparison) -> Iterator[tuple[Group, Group]]:
     for memoryless in comparison.groups:
-        for told in comparison.groups:
-            if memoryless.method.memoryless and told.method.is_told and comparable(memoryless, told):
-                yield memoryless, told
+        for oracle in comparison.groups:
+            if memoryless.method.memoryless and oracle.method.is_told and comparable(memoryless, oracle):
+                yield memoryless, oracle
 
 
-def _worth(group: Group, memoryless: Group, told: Group, task_set: str) -> Worth:
-    own, low, high = (each.scores(task_set).mean(axis=1) for each in (group, memoryless, told))
+def _worth(group: Group, memoryless: Group, oracle: Group, task_set: str) -> Worth:
+    scores, low, high = (part.scores(task_set).mean(axis=1) for part in (group, memoryless, oracle))
     gap = welch(high, low)
-    share = share_of_gap(own, low, high) if group is not told and _counts(gap) else None
-    return Worth(group, memoryless, told, task_set, welch(own, low), gap, share)
+    share = share_of_gap(scores, low, high) if group is not oracle and _counts(gap) else None
+    return Worth(group, memoryless, oracle, task_set, welch(scores, low), gap, share)
 
 
 def _counts(gap: Interval) -> bool:

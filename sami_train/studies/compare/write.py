@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sami_train.files import unfinished
-from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.evaluated import ComparisonError
 from sami_train.studies.compare.plots import PLOTS, Plot, draw
 from sami_train.studies.compare.tables import Table, number, tables
@@ -31,7 +31,7 @@ def check_out(out: Path, replace: bool) -> None:
         raise ComparisonError(f"{out} is not empty; choose another --out, or replace an earlier report with --force.")
 
 
-def write_report(comparison: Comparison, out: Path, command: Sequence[str]) -> list[Path]:
+def write_report(comparison: MethodComparison, out: Path, command: Sequence[str]) -> list[Path]:
     """Write the folder; an earlier report in it is replaced, other files stay.
 
     Args:
@@ -51,13 +51,13 @@ def write_report(comparison: Comparison, out: Path, command: Sequence[str]) -> l
         for plot in PLOTS:
             (out / plot.name).unlink(missing_ok=True)
         order = ["report.md", "results.csv", *(plot.name for plot in plots)]
-        for each in order:
-            with unfinished(out / each) as beside:
-                shutil.copy(made / each, beside)
-        return [out / each for each in order]
+        for file in order:
+            with unfinished(out / file) as beside:
+                shutil.copy(made / file, beside)
+        return [out / file for file in order]
 
 
-def _write_results(comparison: Comparison, path: Path) -> None:
+def _write_results(comparison: MethodComparison, path: Path) -> None:
     left_out = ("task_set", "task", "returns", "successes")
     keys = sorted({key for group in comparison.groups for key in group.settings})
     rows = [
@@ -85,7 +85,7 @@ def _write_results(comparison: Comparison, path: Path) -> None:
         writer.writerows(rows)
 
 
-def _markdown(comparison: Comparison, plots: Sequence[Plot], command: Sequence[str]) -> str:
+def _markdown(comparison: MethodComparison, plots: Sequence[Plot], command: Sequence[str]) -> str:
     lines = [f"# Comparison on `{comparison.env}`", "", "```", shlex.join(command), "```", ""]
     lines += [f"* {caution}" for caution in comparison.cautions()] + [""]
     for table in tables(comparison):
@@ -102,7 +102,7 @@ def _table(table: Table) -> list[str]:
     return [*lines, "", *(f"* {note}" for note in table.notes), *([""] if table.notes else [])]
 
 
-def _runs(comparison: Comparison) -> Table:
+def _runs(comparison: MethodComparison) -> Table:
     rows: list[tuple[str, ...]] = []
     total = 0.0
     for group in comparison.groups:

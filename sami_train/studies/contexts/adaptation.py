@@ -182,24 +182,24 @@ def judge(
     goal = measure is SUCCESS
     rows = []
     for variant, every in runs.items():
-        own = [every[k] for k in reached]
+        episodes_here = [every[k] for k in reached]
         start = [starts[k] for k in reached]
         better = [float(live[k].success) - every[k].success if goal else live[k].ret - every[k].ret for k in reached]
         detected = adapted = identified = None
         score: tuple[float | None, ...] = ()
         if atlas is not None and variant in (Variant.LIVE, Variant.UNCHANGED):
-            told = [_readings(contract, run) for run in own]
-            detected = Delay.of([_detected(readings, change.step) for readings in told])
-            score = _scores(told, change.step)
+            readings_of_runs = [_readings(contract, run) for run in episodes_here]
+            detected = Delay.of([_detected(readings, change.step) for readings in readings_of_runs])
+            score = _scores(readings_of_runs, change.step)
             if known and variant is Variant.LIVE:
-                identified = Delay.of([_identified(readings, change) for readings in told])
+                identified = Delay.of([_identified(readings, change) for readings in readings_of_runs])
         if variant in (Variant.LIVE, Variant.RESET):
             frozen = [live[k].contexts[change.step] for k in reached]
-            pairs = zip(own, start, frozen, strict=True)
+            pairs = zip(episodes_here, start, frozen, strict=True)
             adapted = Delay.of([_adapted(run, other, old, change.step) for run, other, old in pairs])
-        success = Mean.of([float(run.success) for run in own]) if goal else None
-        ret = Mean.of([run.ret for run in own])
-        gap = _gap(own, start, change.step)
+        success = Mean.of([float(run.success) for run in episodes_here]) if goal else None
+        ret = Mean.of([run.ret for run in episodes_here])
+        gap = _gap(episodes_here, start, change.step)
         rows.append(VariantRow(variant, success, ret, Mean.of(better), detected, adapted, identified, gap, score))
     return Adaptation(change, len(live), len(reached), tuple(rows))
 
@@ -220,11 +220,11 @@ def _identified(readings: Sequence[Reading], change: DynamicsChange) -> int | No
     return right.index(True) + 1 if right and right[-1] else None
 
 
-def _scores(told: Sequence[Sequence[Reading]], step: int) -> tuple[float | None, ...]:
+def _scores(episodes: Sequence[Sequence[Reading]], step: int) -> tuple[float | None, ...]:
     scores: list[float | None] = []
     for t in count(step):
-        running = [readings[t].score for readings in told if len(readings) > t]
-        if len(running) < min(FEWEST, len(told)):
+        running = [readings[t].score for readings in episodes if len(readings) > t]
+        if len(running) < min(FEWEST, len(episodes)):
             break
         counted = [score for score in running if score is not None]
         scores.append(float(np.median(counted)) if counted else None)
@@ -242,8 +242,8 @@ def _adapted(run: ChangedEpisode, start: ChangedEpisode, frozen: np.ndarray, ste
 def _gap(runs: Sequence[ChangedEpisode], starts: Sequence[ChangedEpisode], step: int) -> tuple[float, ...]:
     gaps: list[float] = []
     for t in count(step):
-        running = [(run, start) for run, start in zip(runs, starts, strict=True) if len(run.given) > t]
+        running = [(run, start) for run, start in zip(runs, starts, strict=True) if len(run.given_context) > t]
         if len(running) < min(FEWEST, len(runs)):
             break
-        gaps.append(float(np.mean([np.linalg.norm(run.given[t] - start.context(t)) for run, start in running])))
+        gaps.append(float(np.mean([np.linalg.norm(run.given_context[t] - start.context(t)) for run, start in running])))
     return tuple(gaps)

@@ -54,15 +54,15 @@ def check(
         raise SamiError(f"{model} has no atlas; add one with: sami atlas {model}")
     behind = known_gap(contract.training) if behind is None else behind
     jobs = [(name, task) for name, tasks in spec.tasks.sets.items() for task in tasks]
-    found = collect_contexts(model, spec, [task for _, task in jobs], episodes, seed, on_round, behind)
-    return [_alarms(atlas, *job, contexts) for job, contexts in zip(jobs, found, strict=True)]
+    contexts_of_jobs = collect_contexts(model, spec, [task for _, task in jobs], episodes, seed, on_round, behind)
+    return [_alarms(atlas, *job, contexts) for job, contexts in zip(jobs, contexts_of_jobs, strict=True)]
 
 
 def _alarms(atlas: Atlas, task_set: str, task: Task, episodes: Contexts) -> Alarms:
     locate = Locator(atlas)
     places = [[locate(mean) for mean in _counted(atlas, episode)] for episode in episodes]
     over = [[place.score > 1.0 for place in episode] for episode in places]
-    firsts = [atlas.step + each.index(True) for each in over if True in each]
+    firsts = [atlas.step + alarms.index(True) for alarms in over if True in alarms]
     last = [locate.task(episode[-1]) == task for episode in places if episode]
     return Alarms(
         task_set,

@@ -90,7 +90,9 @@ def find_ceilings(
         SamiError: the run has no checkpoint with a buffer, a method has no contrastive loss, or a change is none of the
             contrast.
     """
-    contrasts = [(each, ranking) for each in map(_contrastive, methods) for ranking in _used(each, rankings)]
+    contrasts = [
+        (contender, ranking) for contender in map(_contrastive, methods) for ranking in _used(contender, rankings)
+    ]
     agent, buffer, collected = _with_buffer(run)
     config = _changed(run.config(), changes or {})
     for stage, share in STAGES.items():
@@ -99,16 +101,18 @@ def find_ceilings(
         held_out = np.arange(end) % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
         parts = buffer.of(by_age[~held_out]), buffer.of(by_age[held_out])
         steps = collected - int(buffer.lengths[later].sum())  # a long run's buffer has lost what came first
-        for each, ranking in contrasts:
+        for contender, ranking in contrasts:
             contrast = config.contrast.model_copy(update={"ranking": ranking})
-            found = _converge(agent, each, contrast, *parts, most_losses, on_look)
-            own = (each.name, contrast) == (agent.config.method, agent.config.contrast)
-            yield Ceiling(stage, end, each.name, ranking, *found, realised=_realised(run, steps) if own else None)
+            reached = _converge(agent, contender, contrast, *parts, most_losses, on_look)
+            same_contrast = (contender.name, contrast) == (agent.config.method, agent.config.contrast)
+            yield Ceiling(
+                stage, end, contender.name, ranking, *reached, realised=_realised(run, steps) if same_contrast else None
+            )
 
 
 def _converge(
     agent: ContextSAC,
-    each: Method,
+    contender: Method,
     config: ContrastConfig,
     train: EpisodeBuffer,
     held_out: EpisodeBuffer,
@@ -117,7 +121,7 @@ def _converge(
 ) -> tuple[float | None, float | None, float | None, int]:
     """Return the bound, the bound held out, log K, and the losses it took."""
     torch.manual_seed(0)
-    policy, estimator = _fresh_policy(agent), each.estimator
+    policy, estimator = _fresh_policy(agent), contender.estimator
     assert estimator is not None
     contrast = Contrast(policy, estimator, config)
     optimizer = torch.optim.Adam(policy.encoder.parameters(), lr=RATE)
@@ -157,8 +161,8 @@ def _fresh_policy(agent: ContextSAC) -> ContextPolicy:
 def _mean_bound(contrast: Contrast, buffer: EpisodeBuffer, losses: int = 50) -> float:
     """Return the mean bound on episodes that were not learned from; NaN where there is nothing to compare."""
     rng = np.random.default_rng(1)
-    found = [loss for _ in range(losses) if (loss := contrast.loss(buffer, rng)) is not None]
-    return float(np.mean([float(loss.bound) for loss in found])) if found else float("nan")
+    losses_made = [loss for _ in range(losses) if (loss := contrast.loss(buffer, rng)) is not None]
+    return float(np.mean([float(loss.bound) for loss in losses_made])) if losses_made else float("nan")
 
 
 def _with_buffer(run: RunFolder) -> tuple[ContextSAC, EpisodeBuffer, int]:
@@ -201,12 +205,12 @@ def _changed(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
 
 
 def _contrastive(name: str) -> Method:
-    found = method(name)
-    if found.estimator is None:
-        raise SamiError(f"{found.title} has no contrastive loss; name some of ccm, satesac, saccm.")
-    return found
+    contender = method(name)
+    if contender.estimator is None:
+        raise SamiError(f"{contender.title} has no contrastive loss; name some of ccm, satesac, saccm.")
+    return contender
 
 
-def _used(each: Method, rankings: Sequence[str]) -> Sequence[str]:
+def _used(contender: Method, rankings: Sequence[str]) -> Sequence[str]:
     """Return the rankings that make a difference to a method."""
-    return rankings if each.estimator is not None and each.estimator.ranks else rankings[:1]
+    return rankings if contender.estimator is not None and contender.estimator.ranks else rankings[:1]

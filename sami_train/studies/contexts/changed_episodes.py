@@ -42,7 +42,7 @@ class ChangedEpisode(NamedTuple):
 
     contexts: np.ndarray
     """What the encoder inferred, (T, C)."""
-    given: np.ndarray
+    given_context: np.ndarray
     """What the policy was given, (T, C)."""
     actions: np.ndarray
     """(T, A)"""
@@ -100,7 +100,7 @@ class ChangedEpisodes:
         if change.gaps is not None:
             envs = [GappedEnv(env, self._spec, change.gaps[0]) for env in envs]
         begun = [env.reset(seed=seed, options=task)[0] for env, seed in zip(envs, seeds, strict=True)]
-        observation = np.stack([flatten(seen) for seen in begun])
+        observation = np.stack([flatten(first) for first in begun])
         self._session.reset()
         rows = [_ChangingRow() for _ in envs]
         for t in count():
@@ -117,16 +117,16 @@ class ChangedEpisodes:
                     self._session.reset()
             signals = self._layout.by_name(observation, self._names)
             step = self._session.step(signals)
-            actions, given = step.action, step.context
+            actions, given_context = step.action, step.context
             if t == change.step:
                 frozen = step.context
             if t >= change.step and variant in (Variant.FROZEN, Variant.START):
-                given = frozen if variant is Variant.FROZEN else np.stack([run.context(t) for run in starts])
-                actions = self._head(signals, given, step.extra)
+                given_context = frozen if variant is Variant.FROZEN else np.stack([run.context(t) for run in starts])
+                actions = self._head(signals, given_context, step.extra)
                 self._session.executed(actions)
             for n in running:
-                seen = rows[n].step(envs[n], actions[n], step.context[n], given[n])
-                observation[n] = flatten(seen)
+                next_observation = rows[n].step(envs[n], actions[n], step.context[n], given_context[n])
+                observation[n] = flatten(next_observation)
         return [row.run() for row in rows]
 
 
@@ -135,13 +135,13 @@ class _ChangingRow:
 
     def __init__(self) -> None:
         self.contexts: list[np.ndarray] = []
-        self.given: list[np.ndarray] = []
+        self.given_context: list[np.ndarray] = []
         self.actions: list[np.ndarray] = []
         self.ret, self.success, self.over = 0.0, False, False
 
-    def step(self, env: Any, action: np.ndarray, context: np.ndarray, given: np.ndarray) -> Any:
+    def step(self, env: Any, action: np.ndarray, context: np.ndarray, given_context: np.ndarray) -> Any:
         self.contexts.append(context.copy())
-        self.given.append(given.copy())
+        self.given_context.append(given_context.copy())
         self.actions.append(action.copy())
         observation, reward, terminated, truncated, info = env.step(action.copy())
         self.ret += float(reward)
@@ -150,5 +150,5 @@ class _ChangingRow:
 
     def run(self) -> ChangedEpisode:
         return ChangedEpisode(
-            np.stack(self.contexts), np.stack(self.given), np.stack(self.actions), self.ret, self.success
+            np.stack(self.contexts), np.stack(self.given_context), np.stack(self.actions), self.ret, self.success
         )

@@ -41,12 +41,12 @@ class PolicyHead:
         if contract.context is None:
             raise SamiError(f"model {contract.name!r} infers no context: there is nothing to freeze or exchange.")
         front = FRONT if contract.lookahead else ""  # what it sees of the present, however late that arrived
-        self._given = {front + name: signal for name, signal in contract.signal_inputs.items()}
+        self._inputs = {front + name: signal for name, signal in contract.signal_inputs.items()}
         self._extra = [signal.name for signal in contract.extra_outputs if not is_probe(signal)]
         model = onnx.load_from_string(artifact.model_bytes)
         if contract.lookahead:
             model = onnx.shape_inference.infer_shapes(model)  # of what it is cut at, which is no input of the whole
-        cut = Extractor(model).extract_model([*self._given, CONTEXT, *self._extra], [ACTION])
+        cut = Extractor(model).extract_model([*self._inputs, CONTEXT, *self._extra], [ACTION])
         self._onnx = build(replace(artifact, model_bytes=cut.SerializeToString()))
         if golden := contract.golden_steps():
             now = slice(None) if golden.age is None else ~golden.age.any(axis=1)
@@ -63,7 +63,7 @@ class PolicyHead:
         self, observation: Mapping[str, np.ndarray], context: np.ndarray, extra: Mapping[str, np.ndarray] | None = None
     ) -> np.ndarray:
         """Actions (n, A) for observations by signal, (n, size) each, contexts (n, C), and all else that is answered."""
-        feed = {name: observation[signal.name] for name, signal in self._given.items()}
+        feed = {name: observation[signal.name] for name, signal in self._inputs.items()}
         feed |= {CONTEXT: context, **{name: (extra or {})[name] for name in self._extra}}
-        (action,) = self._onnx.run([ACTION], {name: np.asarray(each, np.float32) for name, each in feed.items()})
+        (action,) = self._onnx.run([ACTION], {name: np.asarray(value, np.float32) for name, value in feed.items()})
         return np.asarray(action)

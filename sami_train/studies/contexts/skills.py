@@ -43,14 +43,14 @@ def skills_by_task(evaluations: Sequence[Evaluation]) -> list[TaskSkills]:
     by_task: dict[tuple[object, ...], list[TaskResult]] = {}
     for result in (result for evaluation in evaluations for result in evaluation.results):
         by_task.setdefault(tuple(result.task.values()), []).append(result)
-    found = []
+    skills_of_tasks = []
     for _, results in sorted(by_task.items()):
         shares = {
             skill.name: _mean([_share(result, skill, skill is skills[0]) for result in results]) for skill in skills
         }
         success = float(np.mean([result.success for result in results]))
-        found.append(TaskSkills(results[0].task, shares, success, len(results)))
-    return found
+        skills_of_tasks.append(TaskSkills(results[0].task, shares, success, len(results)))
+    return skills_of_tasks
 
 
 def _share(result: TaskResult, skill: Skill, first: bool) -> float | None:

@@ -70,14 +70,14 @@ def arrivals(trace: Trace, name: str) -> Arrivals:
     return Arrivals(read, missing)
 
 
-def fit_arrival(found: list[Arrivals]) -> Arrival:
+def fit_arrival(episodes: list[Arrivals]) -> Arrival:
     """Return the likeliest latency of each episode with the likeliest jitter and dropout of all."""
-    each = [one for one in found if one.read.sum()]
-    spread = max(float(np.flatnonzero(one.read).max() - np.flatnonzero(one.read).min()) for one in each)
+    observed = [one for one in episodes if one.read.sum()]
+    spread = max(float(np.flatnonzero(one.read).max() - np.flatnonzero(one.read).min()) for one in observed)
     jitters = np.arange(0.0, spread + 2.0, STEP)
     likelihood = np.zeros((len(jitters), len(LOSSES)))
-    latencies = np.zeros((len(each), len(jitters), len(LOSSES)))
-    for number, one in enumerate(each):
+    latencies = np.zeros((len(observed), len(jitters), len(LOSSES)))
+    for number, one in enumerate(observed):
         least = float(np.flatnonzero(one.read).min())
         tried = np.arange(max(0.0, least - spread - 1.0), least + 0.5, STEP)
         table = np.stack([_likelihood(one, latency, jitters) for latency in tried])  # (latencies, jitters, losses)
@@ -98,7 +98,7 @@ def fit_arrival(found: list[Arrivals]) -> Arrival:
         (float(chosen.min()), float(chosen.max())),
         (float(jitter.min()), float(jitters[at[0]]), float(jitter.max())),
         (float(loss.min()), float(LOSSES[at[1]]), float(loss.max())),
-        int(sum(one.read.sum() + one.missing.sum() for one in each)),
+        int(sum(one.read.sum() + one.missing.sum() for one in observed)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sami_train.studies.fit_gap.fit import FittedGap, Found
+from sami_train.studies.fit_gap.fit import FittedGap, FittedNumber
 
 
 def document_of(fitted: FittedGap) -> str:
@@ -18,10 +18,13 @@ def document_of(fitted: FittedGap) -> str:
     ]
     values = fitted.profile.to_dict()
     for key, value in values.items():
-        found = [one for one in fitted.found if one.key == key]
-        lines += [f"# {_comment(one)}" for one in found]
+        fitted_here = [one for one in fitted.estimates if one.key == key]
+        lines += [f"# {_comment(one)}" for one in fitted_here]
         lines += [f"{key} = {_toml(value)}", ""]
-    lines += ["# What the log does not tell, and what is left out here:", *(f"# - {each}" for each in fitted.untold)]
+    lines += [
+        "# What the log does not tell, and what is left out here:",
+        *(f"# - {sentence}" for sentence in fitted.untold),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -37,14 +40,14 @@ def told_of(fitted: FittedGap) -> list[str]:
     ]
 
 
-def _comment(one: Found) -> str:
-    low, value, high = (f"{each:.3g}" for each in one.estimate)
+def _comment(one: FittedNumber) -> str:
+    low, value, high = (f"{end:.3g}" for end in one.estimate)
     return f"{one.signal or one.key}: {value} {one.unit} ({low} to {high}), by {one.by}"
 
 
 def _toml(value: object) -> str:
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{name} = {_toml(each)}' for name, each in value.items())} }}"
+        return f"{{ {', '.join(f'{name} = {_toml(item)}' for name, item in value.items())} }}"
     if isinstance(value, list):
-        return f"[{', '.join(_toml(each) for each in value)}]"
+        return f"[{', '.join(_toml(item) for item in value)}]"
     return json.dumps(value)

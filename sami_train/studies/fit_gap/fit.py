@@ -33,7 +33,7 @@ FEW_LOST = 0.005
 
 
 @dataclass(frozen=True)
-class Found:
+class FittedNumber:
     """One number of the gap."""
 
     key: str
@@ -51,7 +51,7 @@ class FittedGap:
     """What a log tells of a robot's gap."""
 
     profile: GapProfile
-    found: tuple[Found, ...]
+    estimates: tuple[FittedNumber, ...]
     untold: tuple[str, ...]
     """What it does not tell, a sentence each."""
     notes: tuple[str, ...]
@@ -74,26 +74,26 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
     """
     signals = log.contract.observation
     same_as = copies(log.traces, signals)
-    own = [signal for signal in signals if signal.name not in same_as]
-    elements = [(f"{s.name}.{e}", s.name, column) for s in own for column, e in enumerate(s.elements)]
-    told = answers(reference, elements)
-    _require_answers(log, told)
-    response = fit_response(log.traces, told)
+    sensed = [signal for signal in signals if signal.name not in same_as]
+    elements = [(f"{s.name}.{e}", s.name, column) for s in sensed for column, e in enumerate(s.elements)]
+    motion_answers = answers(reference, elements)
+    _require_answers(log, motion_answers)
+    response = fit_response(log.traces, motion_answers)
     if response.margin < MARGIN:
         raise SamiError(f"{_named(log)} does not tell one delay of its commands from another. {_advice(log)}")
-    senses = {signal.name: _sensed(log, reference, signal.name) for signal in own}
+    senses = {signal.name: _sensed(log, reference, signal.name) for signal in sensed}
     arrived = _arrived(log)
-    found = [*_times(log, arrived, response), *(one for sense in senses.values() for one in sense.found)]
+    numbers = [*_times(log, arrived, response), *(one for sense in senses.values() for one in sense.numbers)]
     profile: dict[str, Any] = {"same_as": same_as} if same_as else {}
-    for one in found:
+    for one in numbers:
         span = _span(one)
         profile[one.key] = span if not one.signal else {**profile.get(one.key, {}), one.signal: span}
     return FittedGap(
         GapProfile.of(profile),
-        tuple(found),
+        tuple(numbers),
         tuple(_untold(log, arrived, senses)),
         tuple(_notes(log, response)),
-        _checks(log, told),
+        _checks(log, motion_answers),
         log.names,
         len(log.traces),
     )
@@ -102,7 +102,7 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
 class _Sense(NamedTuple):
     """What was found of a signal, and what was not."""
 
-    found: list[Found]
+    numbers: list[FittedNumber]
     noise_told: bool
     bias: str
     """What is known of its bias that a profile cannot say; empty where nothing is."""
@@ -121,30 +121,35 @@ class _Arrived(NamedTuple):
     """None where they come less often than the policy acts, or never."""
 
 
-def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) -> list[Found]:
-    period, found = log.period, []
+def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) -> list[FittedNumber]:
+    period, numbers = log.period, []
 
     def add(key: str, ends: Sequence[float], unit: str, by: str) -> None:
-        found.append(Found(key, "", Estimate(*ends), unit, by))
+        numbers.append(FittedNumber(key, "", Estimate(*ends), unit, by))
 
     # A profile has one latency for all signals: the latest tells it.
     late = max((one.fit for one in arrived if one.fit), key=lambda fit: fit.latency[1], default=None)
     if late is not None:
         low, high = late.latency
-        told = f"the stamps of {late.messages} messages"
+        stamps = f"the stamps of {late.messages} messages"
         if high > 0.0:
-            add("latency_s", (low * period, (low + high) / 2 * period, high * period), "s", told)
+            add("latency_s", (low * period, (low + high) / 2 * period, high * period), "s", stamps)
         if late.jitter[1] > 0.0:
-            add("jitter_s", [each * period for each in late.jitter], "s", told)
+            add("jitter_s", [periods * period for periods in late.jitter], "s", stamps)
         if late.dropout[1] > FEW_LOST:
-            add("dropout", late.dropout, "share", told)
+            add("dropout", late.dropout, "share", stamps)
     by = f"how {_listed(list(dict.fromkeys(name.partition('.')[0] for name in response.elements)))} moved"
     if response.delay[2] > 0:
-        add("action_latency_s", [each * period for each in response.delay], "s", by)
+        add("action_latency_s", [periods * period for periods in response.delay], "s", by)
     low, lag, high = response.lag
     if lag > LAG_ERROR:
-        add("actuator_lag_s", [each * period for each in (max(0.0, low - LAG_ERROR), lag, high + LAG_ERROR)], "s", by)
-    return found
+        add(
+            "actuator_lag_s",
+            [periods * period for periods in (max(0.0, low - LAG_ERROR), lag, high + LAG_ERROR)],
+            "s",
+            by,
+        )
+    return numbers
 
 
 def _arrived(log: Log) -> list[_Arrived]:
@@ -152,43 +157,47 @@ def _arrived(log: Log) -> list[_Arrived]:
     groups: dict[bytes, list[str]] = {}
     for name in log.traces[0].sent:
         groups.setdefault(b"".join(trace.sent[name].tobytes() for trace in log.traces), []).append(name)
-    found = []
+    arrived = []
     for names in groups.values():
         messages = [arrivals(trace, names[0]) for trace in log.traces]
         apart = spacing(log.traces, names[0])
         regular = apart == 1.0 and any(one.read.sum() for one in messages)
-        found.append(_Arrived(names, apart, messages, fit_arrival(messages) if regular else None))
-    return found
+        arrived.append(_Arrived(names, apart, messages, fit_arrival(messages) if regular else None))
+    return arrived
 
 
 def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
     """Return noise, rounding and bias of a signal."""
-    signal = next(each for each in log.contract.observation if each.name == name)
-    found = []
+    signal = next(declared for declared in log.contract.observation if declared.name == name)
+    numbers = []
     steps = [fit_step(log.traces, name, column) for column in range(signal.size)]
     there = [step for step in steps if step is not None]
     step = max(there, default=0.0)
     if there and not any(fit_step(reference, name, column) for column in range(signal.size)):
-        found.append(Found("quantisation", name, Estimate(min(there), step, step), signal.unit, "all that was read"))
+        numbers.append(
+            FittedNumber("quantisation", name, Estimate(min(there), step, step), signal.unit, "all that was read")
+        )
     else:
         step = 0.0
     noise, calm = fit_noise(log.traces, name, log.rest), fit_noise(reference, name, log.rest)
-    deviation, own = 0.0, calm.deviation.value if calm else 0.0
+    deviation, reference_noise = 0.0, calm.deviation.value if calm else 0.0
     if noise is not None:
         deviation = noise.deviation.value
         hidden = bool(step) and deviation**2 < step**2 / 6.0
-        if not hidden and noise.deviation.low > NOISIER * own and deviation > _negligible(log.traces, name):
-            noise = without(noise, float(np.hypot(own, step / np.sqrt(12.0))))
-            found.append(Found("noise", name, noise.deviation, signal.unit, f"{noise.differences} differences at rest"))
+        if not hidden and noise.deviation.low > NOISIER * reference_noise and deviation > _negligible(log.traces, name):
+            noise = without(noise, float(np.hypot(reference_noise, step / np.sqrt(12.0))))
+            numbers.append(
+                FittedNumber("noise", name, noise.deviation, signal.unit, f"{noise.differences} differences at rest")
+            )
     known = fit_bias(log.traces, signal, log.known, log.rest, deviation)
     if len(known) < signal.size:
-        parts = [f"{each} is off by {e.value:.4g} ({e.low:.4g} to {e.high:.4g})" for each, e in known.items()]
-        return _Sense(found, noise is not None, ", ".join(parts), False)
-    low, high = min(each.low for each in known.values()), max(each.high for each in known.values())
+        parts = [f"{element} is off by {e.value:.4g} ({e.low:.4g} to {e.high:.4g})" for element, e in known.items()]
+        return _Sense(numbers, noise is not None, ", ".join(parts), False)
+    low, high = min(error.low for error in known.values()), max(error.high for error in known.values())
     if max(-low, high) > SIGMAS * deviation / np.sqrt(len(log.traces)) + BIAS_ERROR:
-        value = float(np.mean([each.value for each in known.values()]))
-        found.append(Found("bias", name, Estimate(low, value, high), signal.unit, "known values at rest"))
-    return _Sense(found, noise is not None, "", True)
+        value = float(np.mean([error.value for error in known.values()]))
+        numbers.append(FittedNumber("bias", name, Estimate(low, value, high), signal.unit, "known values at rest"))
+    return _Sense(numbers, noise is not None, "", True)
 
 
 def _untold(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _Sense]) -> Iterator[str]:
@@ -197,8 +206,8 @@ def _untold(log: Log, arrived: Sequence[_Arrived], senses: Mapping[str, _Sense])
     yield "stuck sensors, the drift of clocks, errors of gain, noise that grows with the value"
     fits = [one for one in arrived if one.fit]
     if len({one.fit.latency for one in fits if one.fit}) > 1:
-        each = [f"{_listed(one.names)} {one.fit.latency[1] * log.period:.3g} s" for one in fits if one.fit]
-        yield f"a latency for each signal ({'; '.join(each)}): the longest stands for all"
+        latencies = [f"{_listed(one.names)} {one.fit.latency[1] * log.period:.3g} s" for one in fits if one.fit]
+        yield f"a latency for each signal ({'; '.join(latencies)}): the longest stands for all"
     for one in arrived:
         if one.spacing != 1.0:
             yield f"how {_listed(one.names)} arrive: new ones come every {one.spacing:g} periods, or are not stamped"
@@ -226,26 +235,26 @@ def _negligible(traces: Sequence[Trace], name: str) -> float:
     return 8.0 * float(np.spacing(np.float32(max(largest, 1e-6)))) + 1e-6
 
 
-def _span(found: Found) -> float | list[float]:
+def _span(number: FittedNumber) -> float | list[float]:
     """Return what a profile says of a number: a range where its ends differ."""
-    low, value, high = (float(f"{each:.4g}") for each in found.estimate)
-    if found.key == "quantisation" or low == high:
+    low, value, high = (float(f"{end:.4g}") for end in number.estimate)
+    if number.key == "quantisation" or low == high:
         return value
-    return [low, min(high, 1.0) if found.key == "dropout" else high]
+    return [low, min(high, 1.0) if number.key == "dropout" else high]
 
 
-def _checks(log: Log, told: Sequence[Answer]) -> dict[str, Any]:
+def _checks(log: Log, motion_answers: Sequence[Answer]) -> dict[str, Any]:
     """Return how well a fit to some episodes explains those that were held out; empty where there are too few."""
     held = [trace for number, trace in enumerate(log.traces) if number % HELD_OUT == HELD_OUT - 1]
     if not held:
         return {}
     fitted = [trace for number, trace in enumerate(log.traces) if number % HELD_OUT != HELD_OUT - 1]
-    response = fit_response(fitted, told)
+    response = fit_response(fitted, motion_answers)
     checks: dict[str, Any] = {
         "episodes": len(held),
         "delay_periods": response.delay[1],
-        "motion_explained": explained(held, told, response.delay[1], response.lag[1]),
-        "motion_explained_without_gap": explained(held, told, 0, 0.0),
+        "motion_explained": explained(held, motion_answers, response.delay[1], response.lag[1]),
+        "motion_explained_without_gap": explained(held, motion_answers, 0, 0.0),
     }
     return checks
 
@@ -266,14 +275,14 @@ def require_excitation(log: Log) -> np.ndarray:
     return np.asarray(excited)
 
 
-def _require_answers(log: Log, told: Sequence[Answer]) -> None:
+def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
     """Refuse a log of which nothing tells a delay.
 
     Raises:
         SamiError: Nothing answers in the reference, or there are too few motions between readings.
     """
     excited = require_excitation(log)
-    moving = [answer for answer in told if (np.abs(answer.weights).sum(axis=0) > 0)[excited].any()]
+    moving = [answer for answer in motion_answers if (np.abs(answer.weights).sum(axis=0) > 0)[excited].any()]
     if not moving:
         raise SamiError(
             "in the reference no element of the observation is moved by the commands, so that nothing tells how late "

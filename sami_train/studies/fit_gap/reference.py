@@ -31,19 +31,19 @@ def simulated(spec: EnvironmentSpec, traces: Sequence[Trace]) -> list[Trace]:
 
 def _episode(adapter: GymnasiumAdapter, spec: EnvironmentSpec, trace: Trace, seed: int) -> Trace:
     adapter.reset(seed)
-    said: dict[str, list[np.ndarray]] = {signal.name: [] for signal in spec.signals}
+    readings: dict[str, list[np.ndarray]] = {signal.name: [] for signal in spec.signals}
     for command in trace.executed:
-        seen = adapter.read()
-        for name, values in said.items():
-            values.append(np.asarray(seen.values[name], np.float64))
+        observation = adapter.read()
+        for name, values in readings.items():
+            values.append(np.asarray(observation.values[name], np.float64))
         if adapter.write(command.astype(np.float32)).done:
             break
-    count = len(next(iter(said.values())))
+    count = len(next(iter(readings.values())))
     ticks = np.arange(count)
     return Trace(
         ticks=ticks,
-        sent=dict.fromkeys(said, ticks),
-        values={name: np.array(values) for name, values in said.items()},
+        sent=dict.fromkeys(readings, ticks),
+        values={name: np.array(values) for name, values in readings.items()},
         executed=trace.executed[:count],
         times=ticks / spec.rate_hz,
         zeroed={},

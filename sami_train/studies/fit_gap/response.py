@@ -99,7 +99,7 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
         reference: Episodes in which commands were followed without a gap.
         names: Elements to look at: `SIGNAL.ELEMENT`, the signal and the column.
     """
-    found = []
+    fitted = []
     for name, signal, column in names:
         rows, moved = _stacked(reference, signal, column)
         if len(moved) < 2 * TAPS or not np.ptp(moved) > 0.0:
@@ -112,39 +112,39 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
         left = target - centred @ weights
         explained = 1.0 - float(left @ left) / float(target @ target)
         if explained >= TOLD:
-            found.append(Answer(name, signal, column, weights.reshape(rows.shape[1:]), explained))
-    return found
+            fitted.append(Answer(name, signal, column, weights.reshape(rows.shape[1:]), explained))
+    return fitted
 
 
-def fit_response(traces: Sequence[Trace], told: Sequence[Answer]) -> ActuatorResponse:
+def fit_response(traces: Sequence[Trace], by_element: Sequence[Answer]) -> ActuatorResponse:
     """Return the delay and the lag under which the motions of some episodes are what the reference would do.
 
     Where episodes tell other ones than all of them together, the ends are theirs.
     """
-    each = np.array([[[misfit([t], told, int(d), lag) for lag in LAGS] for d in DELAYS] for t in traces])
-    pooled = each.sum(axis=0).min(axis=1)
+    misfits = np.array([[[misfit([t], by_element, int(d), lag) for lag in LAGS] for d in DELAYS] for t in traces])
+    pooled = misfits.sum(axis=0).min(axis=1)
     delay = int(pooled.argmin())
     # By episode, how likely each delay is, and by how much its own is likelier than that of all.
-    alone = each.min(axis=2)
-    own = np.where(alone[:, delay] - alone.min(axis=1) > SURE, alone.argmin(axis=1), delay)
+    alone = misfits.min(axis=2)
+    delays = np.where(alone[:, delay] - alone.min(axis=1) > SURE, alone.argmin(axis=1), delay)
     likely = DELAYS[pooled <= pooled.min() + 2 * DROP]
-    if (own != delay).any():
-        likely, delay = own, int(np.median(own))
-    lag = _lag(traces, told, each, own)
+    if (delays != delay).any():
+        likely, delay = delays, int(np.median(delays))
+    lag = _lag(traces, by_element, misfits, delays)
     return ActuatorResponse(
         (int(likely.min()), delay, int(likely.max())),
         lag,
-        _gain(traces, told, delay, lag[1]),
-        tuple(answer.name for answer in told),
-        float(np.delete(pooled, delay).min() - pooled[delay]) if (own == delay).all() else np.inf,
+        _gain(traces, by_element, delay, lag[1]),
+        tuple(answer.name for answer in by_element),
+        float(np.delete(pooled, delay).min() - pooled[delay]) if (delays == delay).all() else np.inf,
     )
 
 
 def _lag(
-    traces: Sequence[Trace], told: Sequence[Answer], each: np.ndarray, delays: np.ndarray
+    traces: Sequence[Trace], by_element: Sequence[Answer], misfits: np.ndarray, delays: np.ndarray
 ) -> tuple[float, float, float]:
     """Return the lag with its ends, given the delay of each episode and its misfits, (episodes, delays, lags)."""
-    curves = each[np.arange(len(traces)), delays]  # (episodes, lags)
+    curves = misfits[np.arange(len(traces)), delays]  # (episodes, lags)
     at = int(curves.sum(axis=0).argmin())
     apart = curves[:, at] - curves.min(axis=1) > SURE
     if apart.mean() > SEVERAL:
@@ -152,18 +152,18 @@ def _lag(
         return float(lags.min()), float(np.median(lags)), float(lags.max())
     fine = np.linspace(LAGS[max(0, at - 2)], LAGS[min(len(LAGS) - 1, at + 2)], 33)
     curve = sum(
-        np.array([misfit([trace], told, int(delay), lag) for lag in fine])
+        np.array([misfit([trace], by_element, int(delay), lag) for lag in fine])
         for trace, delay in zip(traces, delays, strict=True)
     )
     likely = fine[curve <= np.min(curve) + 2 * DROP]
     return float(likely.min()), float(fine[np.argmin(curve)]), float(likely.max())
 
 
-def misfit(traces: Sequence[Trace], told: Sequence[Answer], delay: int, lag: float) -> float:
+def misfit(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int, lag: float) -> float:
     """Return -2 log likelihood of the motions, up to a constant: noise and gain of each element are free."""
     total = 0.0
     written = [commanded(trace.executed, delay, lag) for trace in traces]
-    for answer in told:
+    for answer in by_element:
         predicted, moved = _predicted(traces, answer, written)
         gain = max(0.0, float(predicted @ moved) / max(1e-30, float(predicted @ predicted)))
         left = moved - gain * predicted
@@ -171,11 +171,11 @@ def misfit(traces: Sequence[Trace], told: Sequence[Answer], delay: int, lag: flo
     return total
 
 
-def explained(traces: Sequence[Trace], told: Sequence[Answer], delay: int, lag: float) -> float:
+def explained(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int, lag: float) -> float:
     """Return the share of the motions that a delay and a lag explain with the reference's gain, mean over elements."""
     written = [commanded(trace.executed, delay, lag) for trace in traces]
     shares = []
-    for answer in told:
+    for answer in by_element:
         predicted, moved = _predicted(traces, answer, written)
         left = moved - predicted
         shares.append(1.0 - float(left @ left) / max(1e-30, float(moved @ moved)))
@@ -184,19 +184,19 @@ def explained(traces: Sequence[Trace], told: Sequence[Answer], delay: int, lag: 
 
 def _predicted(traces: Sequence[Trace], answer: Answer, written: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return predicted and observed motions of an element, each less its mean."""
-    expected, seen = [], []
+    expected, observed = [], []
     for trace, commands in zip(traces, written, strict=True):
         to, moved = motions(trace, answer.signal, answer.column)
         expected.append(np.einsum("mta,ta->m", history(commands, to), answer.weights))
-        seen.append(moved)
-    predicted, moved = np.concatenate(expected), np.concatenate(seen)
+        observed.append(moved)
+    predicted, moved = np.concatenate(expected), np.concatenate(observed)
     return predicted - predicted.mean(), moved - moved.mean()
 
 
-def _gain(traces: Sequence[Trace], told: Sequence[Answer], delay: int, lag: float) -> float:
+def _gain(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int, lag: float) -> float:
     written = [commanded(trace.executed, delay, lag) for trace in traces]
     gains = []
-    for answer in told:
+    for answer in by_element:
         predicted, moved = _predicted(traces, answer, written)
         gains.append(float(predicted @ moved) / max(1e-30, float(predicted @ predicted)))
     return float(np.median(gains))
@@ -206,7 +206,7 @@ def _stacked(traces: Sequence[Trace], signal: str, column: int) -> tuple[np.ndar
     """Return the commands before each motion of an element, (m, TAPS, A), and the motions (m,)."""
     rows, moved = [], []
     for trace in traces:
-        found = motions(trace, signal, column)
-        rows.append(history(trace.executed, found.to))
-        moved.append(found.moved)
+        read = motions(trace, signal, column)
+        rows.append(history(trace.executed, read.to))
+        moved.append(read.moved)
     return np.concatenate(rows), np.concatenate(moved)

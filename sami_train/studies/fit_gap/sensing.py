@@ -53,10 +53,10 @@ def at_rest(trace: Trace, name: str, rest: np.ndarray, first: int = 0) -> np.nda
 
 def fit_noise(traces: Sequence[Trace], name: str, rest: np.ndarray) -> SensorNoise | None:
     """Return a signal's noise, by the differences of readings that follow each other; None where nothing rests."""
-    readings = [said for trace in traces if len(said := at_rest(trace, name, rest, FIRST)) >= FEWEST]
+    readings = [reading for trace in traces if len(reading := at_rest(trace, name, rest, FIRST)) >= FEWEST]
     if not readings:
         return None
-    steps = np.concatenate([np.diff(said, axis=0) for said in readings])
+    steps = np.concatenate([np.diff(reading, axis=0) for reading in readings])
     deviation = float(np.sqrt((steps**2).mean() / 2.0))
     # Differences share readings: 3/4 as many tell as much, independently (Allan variance of white noise).
     share = SIGMAS / np.sqrt(2.0 * 0.75 * steps.size)
@@ -65,7 +65,7 @@ def fit_noise(traces: Sequence[Trace], name: str, rest: np.ndarray) -> SensorNoi
 
 def without(noise: SensorNoise, other: float) -> SensorNoise:
     """Return noise without a part of it, such as that of the reference [the signal's unit]."""
-    low, value, high = (float(np.sqrt(max(0.0, each**2 - other**2))) for each in noise.deviation)
+    low, value, high = (float(np.sqrt(max(0.0, deviation**2 - other**2))) for deviation in noise.deviation)
     return SensorNoise(Estimate(low, value, high), noise.differences)
 
 
@@ -99,32 +99,32 @@ def fit_bias(
         rest: The action that moves nothing, (A,).
         deviation: The signal's noise.
     """
-    found = {}
+    errors = {}
     for column, element in enumerate(signal.elements):
         name = f"{signal.name}.{element}"
         if name not in known:
             continue
-        said = [at_rest(trace, signal.name, rest)[:, column] for trace in traces]
-        offsets = np.array([each.mean() - known[name] for each in said])
+        readings = [at_rest(trace, signal.name, rest)[:, column] for trace in traces]
+        offsets = np.array([reading.mean() - known[name] for reading in readings])
         offsets += [trace.zeroed.get(name, 0.0) for trace in traces]
-        unsure = SIGMAS * deviation / np.sqrt([len(each) for each in said])
+        unsure = SIGMAS * deviation / np.sqrt([len(reading) for reading in readings])
         if np.ptp(offsets) > 2.0 * float(unsure.max()) + 1e-6:
-            found[name] = Estimate(float(offsets.min()), float(offsets.mean()), float(offsets.max()))
+            errors[name] = Estimate(float(offsets.min()), float(offsets.mean()), float(offsets.max()))
         else:
             error = float(unsure.mean()) / np.sqrt(len(offsets))
-            found[name] = Estimate(*(float(offsets.mean()) + sign * error for sign in (-1, 0, 1)))
-    return found
+            errors[name] = Estimate(*(float(offsets.mean()) + sign * error for sign in (-1, 0, 1)))
+    return errors
 
 
 def copies(traces: Sequence[Trace], signals: Sequence[Signal]) -> dict[str, str]:
     """Return the signals that always say what another one before them says, by name: they have one sensor."""
-    found: dict[str, str] = {}
+    same_as: dict[str, str] = {}
     for at, signal in enumerate(signals):
         for source in signals[:at]:
-            if source.size != signal.size or source.name in found:
+            if source.size != signal.size or source.name in same_as:
                 continue
             moved = any(np.ptp(trace.values[signal.name], axis=0).any() for trace in traces)
             if moved and all(np.array_equal(t.values[signal.name], t.values[source.name]) for t in traces):
-                found[signal.name] = source.name
+                same_as[signal.name] = source.name
                 break
-    return found
+    return same_as

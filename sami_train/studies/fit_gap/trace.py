@@ -85,9 +85,9 @@ def read_log(paths: Sequence[str | Path]) -> Log:
         with values_of(recording.path):
             for name, entry in recording.about["limits"].get("known", {}).items():
                 known[name] = float(entry["value"])
-            told = recording.about["limits"].get("rest")
-            if told is not None and not isinstance(told, str):
-                table = told if isinstance(told, Mapping) else dict.fromkeys(contract.action.elements, told)
+            neutral = recording.about["limits"].get("rest")
+            if neutral is not None and not isinstance(neutral, str):
+                table = neutral if isinstance(neutral, Mapping) else dict.fromkeys(contract.action.elements, neutral)
                 rest = np.array([float(table[element]) for element in contract.action.elements])
             traces += _traces(recording)
     if not traces:
@@ -107,10 +107,10 @@ def _traces(recording: Recording) -> Iterator[Trace]:
 
 def _fresh_age(recording: Recording, records: Sequence[StepRecord]) -> float:
     """Return how old a reading without any latency is, in periods: a simulator stamps when it steps, one before."""
-    told = recording.about.get("simulator")
-    if told is None:  # a recording of before it was kept
-        told = any("terminated" in record.info for record in records)
-    return 1.0 if told else 0.0
+    ended = recording.about.get("simulator")
+    if ended is None:  # a recording of before it was kept
+        ended = any("terminated" in record.info for record in records)
+    return 1.0 if ended else 0.0
 
 
 def _trace(recording: Recording, records: Sequence[StepRecord], fresh_age: float) -> Trace | None:

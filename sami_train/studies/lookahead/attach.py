@@ -36,14 +36,14 @@ def require_steps(steps: int) -> None:
         raise SamiError(f"--lookahead is {steps}; a file looks 1 to {MOST_STEPS} periods ahead.")
 
 
-def attach_lookahead(model: Path, out: Path, steps: int, found: Fit, fitted: str) -> Contract:
+def attach_lookahead(model: Path, out: Path, steps: int, forward: Fit, fitted: str) -> Contract:
     """Write a model file with a forward model in front of its policy, in the place of one that is there.
 
     Args:
         model: the file; it stays as it is, unless `out` is the same.
         out: what is written, once it has been compared.
         steps: K.
-        found: the forward model.
+        forward: the fitted forward model.
         fitted: what it was fitted to, for people.
 
     Raises:
@@ -55,11 +55,11 @@ def attach_lookahead(model: Path, out: Path, steps: int, found: Fit, fitted: str
     artifact = read_artifact(model)
     graph, contract = onnx.load_from_string(artifact.model_bytes), artifact.contract
     lookahead = Lookahead(
-        steps=steps, fitted=fitted, transitions=found.transitions, held_out=found.held_out, errors=found.errors
+        steps=steps, fitted=fitted, transitions=forward.transitions, held_out=forward.held_out, errors=forward.errors
     )
     contract = with_room(contract, steps).model_copy(update={"lookahead": lookahead})
-    graph = in_front(without(graph, contract), contract, found.model)
-    return write_verified(out, graph, contract, golden_steps(Session(artifact), contract, found.model))
+    graph = in_front(without(graph, contract), contract, forward.model)
+    return write_verified(out, graph, contract, golden_steps(Session(artifact), contract, forward.model))
 
 
 def golden_steps(session: Session, contract: Contract, forward: ForwardModel) -> GoldenSteps:
@@ -84,17 +84,17 @@ def golden_steps(session: Session, contract: Contract, forward: ForwardModel) ->
     age[1::3] = age[1::3, :1]
     age[::3] = 0.0
     held = np.where(np.arange(count) % 4 == 3, rng.integers(1, 3, count), 0)
-    own = (old.executed == old.answers[ACTION]).all(axis=1)  # (T,): steps whose own action was executed
+    own_action = (old.executed == old.answers[ACTION]).all(axis=1)  # (T,): steps whose own action was executed
     executed, reference = old.executed.copy(), Reference(session, contract, forward)
     answers: dict[str, list[np.ndarray]] = {name: [] for name in contract.answers}
     for step in range(count):
         if step in old.resets:
             reference.reset()
         reference.elapse(int(held[step]))
-        seen = {name: value[step] for name, value in old.observation.items()}
-        for name, value in reference.step(seen, age[step]).items():
+        observation = {name: value[step] for name, value in old.observation.items()}
+        for name, value in reference.step(observation, age[step]).items():
             answers[name].append(value)
-        if own[step]:
+        if own_action[step]:
             executed[step] = answers[ACTION][-1]
         reference.executed(executed[step])
     return GoldenSteps(

@@ -16,17 +16,17 @@ from sami_train.studies.lookahead.forward_model import LAYERS, ForwardModel
 
 def alone(contract: Contract) -> Contract:
     """Return the contract of a policy without what is in front of it."""
-    own = tuple(tensor for tensor in contract.state if tensor.name not in (PAST_ACTIONS, LAST_CONTEXT))
-    return contract.model_copy(update={"state": own, "lookahead": None})
+    state = tuple(tensor for tensor in contract.state if tensor.name not in (PAST_ACTIONS, LAST_CONTEXT))
+    return contract.model_copy(update={"state": state, "lookahead": None})
 
 
 def with_room(contract: Contract, steps: int) -> Contract:
     """Return the contract of a policy that looks K periods ahead, without saying how well: what it carries along."""
-    own = list(alone(contract).state)
-    own.append(StateTensor(name=PAST_ACTIONS, shape=(steps, contract.action.size)))
+    state = list(alone(contract).state)
+    state.append(StateTensor(name=PAST_ACTIONS, shape=(steps, contract.action.size)))
     if contract.context_size:
-        own.append(StateTensor(name=LAST_CONTEXT, shape=(contract.context_size,)))
-    return contract.model_copy(update={"state": tuple(own)})
+        state.append(StateTensor(name=LAST_CONTEXT, shape=(contract.context_size,)))
+    return contract.model_copy(update={"state": tuple(state)})
 
 
 def without(model: onnx.ModelProto, contract: Contract) -> onnx.ModelProto:
@@ -112,16 +112,16 @@ class _Front:
         yield _node("Split", [past], *(f"row_{k}" for k in range(self.steps)), axis=1)
         for k in range(self.steps):
             yield _node("Squeeze", [f"{FRONT}row_{k}", FRONT + "axis"], f"past_{k}")
-        seen = "seen_0"
+        place = "seen_0"
         for k in range(self.steps, 0, -1):
-            yield from self._step(k, seen)
-            seen = f"seen_{k}"
-        yield _node("Split", [FRONT + seen, FRONT + "sizes"], *self.signals, axis=1)
+            yield from self._step(k, place)
+            place = f"seen_{k}"
+        yield _node("Split", [FRONT + place, FRONT + "sizes"], *self.signals, axis=1)
 
-    def _step(self, k: int, seen: str) -> Iterator[NodeProto]:
+    def _step(self, k: int, place: str) -> Iterator[NodeProto]:
         """Roll forward from k periods ago to k - 1 periods ago."""
         action = PREVIOUS_ACTION if k == 1 else f"{FRONT}past_{k - 2}"
-        inputs = [FRONT + seen, action, f"{FRONT}past_{k - 1}"]
+        inputs = [FRONT + place, action, f"{FRONT}past_{k - 1}"]
         context = [state_input(LAST_CONTEXT)] if self.contract.context_size else []
         yield _node("Concat", [*inputs, *context], f"hidden_{k}_0", axis=1)
         for layer in range(LAYERS):
@@ -137,7 +137,7 @@ class _Front:
             yield _node("Sub", [FRONT + "age", f"{FRONT}ago_{k - 1}"], older)
         yield _node("Clip", [FRONT + older, FRONT + "zero", FRONT + "one"], f"share_{k}")
         yield _node("Mul", [f"{FRONT}share_{k}", f"{FRONT}change_{k}"], f"moved_{k}")
-        yield _node("Add", [FRONT + seen, f"{FRONT}moved_{k}"], f"seen_{k}")
+        yield _node("Add", [FRONT + place, f"{FRONT}moved_{k}"], f"seen_{k}")
 
 
 def _after(contract: Contract) -> Iterator[NodeProto]:

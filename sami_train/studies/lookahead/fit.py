@@ -127,12 +127,12 @@ def errors_of(
     predicted, standing = [], []
     for k in range(1, steps + 1):
         squares: list[np.ndarray] = []
-        for each in stretches:
-            if len(each) < k:
+        for stretch in stretches:
+            if len(stretch) < k:
                 continue
-            then, now = each.observations[:-k], each.observations[k:]
-            actions = [_back(each.actions, ago)[k:] for ago in range(k + 1)]
-            ahead = model.ahead(then, np.full((1, 1), k), actions, each.contexts[k - 1 : -1])
+            then, now = stretch.observations[:-k], stretch.observations[k:]
+            actions = [_back(stretch.actions, ago)[k:] for ago in range(k + 1)]
+            ahead = model.ahead(then, np.full((1, 1), k), actions, stretch.contexts[k - 1 : -1])
             squares.append(np.stack([_wrapped(part - now, signals) ** 2 for part in (ahead, then)]))
         means = np.concatenate(squares, axis=1).mean(axis=1) if squares else np.zeros((2, ends[-1]))
         by_signal = [[float(np.sqrt(p.mean())) for p in np.split(row, ends[:-1])] for row in means]
@@ -155,14 +155,14 @@ class _Windows:
 
     def __init__(self, stretches: Sequence[Stretch], signals: Sequence[Signal], steps: int) -> None:
         self.steps = steps
-        first = [np.arange(len(each)) for each in stretches]
-        starts = np.concatenate([[0], np.cumsum([len(each) + 1 for each in stretches])])
+        first = [np.arange(len(stretch)) for stretch in stretches]
+        starts = np.concatenate([[0], np.cumsum([len(stretch) + 1 for stretch in stretches])])
         self.first = np.concatenate([at + start for at, start in zip(first, starts, strict=False)])
-        self.left = np.concatenate([len(each) - at for each, at in zip(stretches, first, strict=True)])
-        observations = np.concatenate([each.observations for each in stretches])
-        self.actions = np.concatenate([each.actions for each in stretches]).astype(np.float32)
-        self.contexts = np.concatenate([each.contexts for each in stretches]).astype(np.float32)
-        self.before = np.concatenate([_back(each.actions, 1) for each in stretches]).astype(np.float32)
+        self.left = np.concatenate([len(stretch) - at for stretch, at in zip(stretches, first, strict=True)])
+        observations = np.concatenate([stretch.observations for stretch in stretches])
+        self.actions = np.concatenate([stretch.actions for stretch in stretches]).astype(np.float32)
+        self.contexts = np.concatenate([stretch.contexts for stretch in stretches]).astype(np.float32)
+        self.before = np.concatenate([_back(stretch.actions, 1) for stretch in stretches]).astype(np.float32)
         self.observations = observations.astype(np.float32)
         change = _wrapped(observations[self.first + 1] - observations[self.first], signals)
         self.scale = np.sqrt((change**2).mean(axis=0)).astype(np.float32)
@@ -184,11 +184,11 @@ class _Windows:
         """Return observations (B, D), actions (B, K, 2 A), contexts (B, C), changes (B, K, D), known (B, K, 1)."""
         rows, known = self.first[at], np.arange(1, self.steps + 1) <= self.left[at, None]
         ahead = np.minimum(rows[:, None] + np.arange(1, self.steps + 1), len(self.observations) - 1)
-        seen = self.observations[rows]
-        changes = _wrapped(self.observations[ahead] - seen[:, None], self.signals)
+        now = self.observations[rows]
+        changes = _wrapped(self.observations[ahead] - now[:, None], self.signals)
         actions = np.concatenate([self.actions[ahead], self.before[ahead]], axis=2)
         contexts = self.contexts[rows] * with_context
-        parts = (seen, actions, contexts, changes, known[..., None])
+        parts = (now, actions, contexts, changes, known[..., None])
         return tuple(torch.as_tensor(part, dtype=torch.float32) for part in parts)  # type: ignore[return-value]
 
 
@@ -221,12 +221,12 @@ class _Network(nn.Module):
         for layer, matrix, bias in zip(self.layers, matrices, offsets, strict=True):
             layer.load_state_dict({"weight": torch.as_tensor(matrix.T), "bias": torch.as_tensor(bias)})
 
-    def loss(self, seen: Tensor, actions: Tensor, context: Tensor, changes: Tensor, known: Tensor) -> Tensor:
+    def loss(self, now: Tensor, actions: Tensor, context: Tensor, changes: Tensor, known: Tensor) -> Tensor:
         """Roll forward over K periods, and return the loss of all."""
         moving = self.scale > SMALLEST
-        scale, changed, loss = self.scale.clamp(min=SMALLEST), torch.zeros_like(seen), torch.zeros(())
+        scale, changed, loss = self.scale.clamp(min=SMALLEST), torch.zeros_like(now), torch.zeros(())
         for k in range(actions.shape[1]):
-            x = (torch.cat([seen + changed, actions[:, k], context], 1) - self.mean) * self.spread
+            x = (torch.cat([now + changed, actions[:, k], context], 1) - self.mean) * self.spread
             for layer in self.layers[:-1]:
                 x = torch.tanh(layer(x))
             changed = changed + torch.where(moving, self.layers[-1](x) * self.scale, 0.0)

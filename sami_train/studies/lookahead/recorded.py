@@ -46,20 +46,22 @@ def recorded_stretches(
         RecordingError: one cannot be read.
         SamiError: one has other signals or another rate, or teaches nothing.
     """
-    found: list[Stretch] = []
+    collected: list[Stretch] = []
     for path in paths:
         recording = read_recording(path)
         _require_fit(recording, contract)
-        told = float(recording.about.get("command_delay_s", 0.0))
-        later = 0.0 if command_delay_s is None else (command_delay_s - told) * contract.rate_hz
+        followed = float(recording.about.get("command_delay_s", 0.0))
+        later = 0.0 if command_delay_s is None else (command_delay_s - followed) * contract.rate_hz
         episodes: dict[int, list[StepRecord]] = {}
         for number, record in recording.steps:
             episodes.setdefault(number, []).append(record)
-        stretches = [each for records in episodes.values() for each in _Timeline(records, contract, later).stretches()]
+        stretches = [
+            stretch for records in episodes.values() for stretch in _Timeline(records, contract, later).stretches()
+        ]
         if not stretches:
             raise SamiError(f"{path} has no {LEAST} observations in a row to learn from; leave it out.")
-        found += stretches
-    return found
+        collected += stretches
+    return collected
 
 
 def _require_fit(recording: Recording, contract: Contract) -> None:
@@ -76,7 +78,7 @@ class _Timeline:
 
     def __init__(self, records: Sequence[StepRecord], contract: Contract, later: float) -> None:
         self.contract = contract
-        self.seen: dict[str, tuple[list[float], list[NDArray[np.float64]]]] = {
+        self.readings: dict[str, tuple[list[float], list[NDArray[np.float64]]]] = {
             s.name: ([], []) for s in contract.observation
         }
         executed: dict[int, Array] = {}
@@ -96,7 +98,7 @@ class _Timeline:
 
     def _lay(self, values: Mapping[str, Array], age: float | Mapping[str, float], period: float) -> None:
         """Put an observation to when each signal was measured, where it is newer than what is there."""
-        for name, (times, kept) in self.seen.items():
+        for name, (times, kept) in self.readings.items():
             time = period - (age if isinstance(age, float) else age[name])
             value = np.asarray(values[name], np.float64)
             if (not times or time > times[-1] + 0.5) and np.isfinite(value).all():
@@ -121,7 +123,7 @@ class _Timeline:
 
     def _at_periods(self, signal: Signal) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Return which periods a signal is known at (T,), and its numbers there (T, size)."""
-        times, kept = self.seen[signal.name]
+        times, kept = self.readings[signal.name]
         at = np.arange(self.periods, dtype=np.float64)
         if not times:
             return np.zeros(len(at), bool), np.zeros((len(at), signal.size))

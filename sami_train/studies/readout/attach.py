@@ -62,18 +62,18 @@ def measure_probe(
     require_context(artifact)
     features = varying(spec.tasks)
     tasks = unseen_tasks(spec.tasks, episodes, seed)
-    contexts = [each for (each,) in collect_contexts(model, spec, tasks, 1, seed, on_round)]
+    contexts = [contexts_of_task for (contexts_of_task,) in collect_contexts(model, spec, tasks, 1, seed, on_round)]
     atlas = artifact.contract.atlas
     return fit(contexts, tasks, features, 2 * usual_window(contexts) - 1 if atlas is None else atlas.step)
 
 
-def attach_probe(model: Path, out: Path, found: FittedReadout) -> Contract:
+def attach_probe(model: Path, out: Path, fitted: FittedReadout) -> Contract:
     """Write a model file with a probe, in the place of one that is there.
 
     Args:
         model: the file; it stays as it is, unless `out` is the same.
         out: what is written, once it has been compared.
-        found: the probe.
+        fitted: the fitted probe.
 
     Raises:
         CheckFailed: the file that is read, or the one that would be written, does not do what it says.
@@ -81,16 +81,16 @@ def attach_probe(model: Path, out: Path, found: FittedReadout) -> Contract:
     """
     verify(model).require()
     artifact = read_artifact(model)
-    carried = tuple(feature for feature in found.probe.features if feature.carried)
-    readout = found.readout.columns(_columns(found.probe.features))
-    own = tuple(signal for signal in artifact.contract.extra_outputs if not is_probe(signal))
-    changes = {"extra_outputs": own + found.probe.signals, "probe": found.probe}
+    carried = tuple(feature for feature in fitted.probe.features if feature.carried)
+    readout = fitted.readout.columns(_columns(fitted.probe.features))
+    without_probe = tuple(signal for signal in artifact.contract.extra_outputs if not is_probe(signal))
+    changes = {"extra_outputs": without_probe + fitted.probe.signals, "probe": fitted.probe}
     contract = artifact.contract.model_copy(update=changes)
     graph = onnx.load_from_string(artifact.model_bytes)
     old = artifact.contract.golden_steps()
     if old is None:
         raise SamiError(f"{model} carries no golden steps to compare with. Export the model again.")
-    if carried or len(own) < len(artifact.contract.extra_outputs):  # else the graph stays as it is, to the bit
+    if carried or len(without_probe) < len(artifact.contract.extra_outputs):  # else the graph does not change
         graph = behind(without(graph), contract, readout, carried)
     kept = {name: value for name, value in old.answers.items() if not name.startswith(PROBE)}
     kept |= answers(readout, carried, kept[CONTEXT]) if carried else {}
@@ -159,7 +159,7 @@ def _nodes(carried: tuple[ProbedFeature, ...]) -> Iterator[NodeProto]:
     yield _node("Gemm", [CONTEXT, NODES + "weight_0", NODES + "bias_0"], NODES + "linear")
     yield _node("Tanh", [NODES + "linear"], NODES + "hidden")
     yield _node("Gemm", [NODES + "hidden", NODES + "weight_1", NODES + "bias_1"], NODES + "places")
-    yield _node("Split", [NODES + "places", NODES + "sizes"], *(NODES + each.name for each in carried), axis=1)
+    yield _node("Split", [NODES + "places", NODES + "sizes"], *(NODES + feature.name for feature in carried), axis=1)
     for feature in carried:
         place, output = NODES + feature.name, PROBE + feature.name
         if not feature.parts:

@@ -80,7 +80,7 @@ def fit(
     Raises:
         SamiError: too few episodes count.
     """
-    counted = [(each[step:], task) for each, task in zip(episodes, tasks, strict=True) if len(each) > step]
+    counted = [(contexts[step:], task) for contexts, task in zip(episodes, tasks, strict=True) if len(contexts) > step]
     if len(counted) < LEAST:
         raise SamiError(
             f"{len(counted)} of {len(episodes)} episodes last beyond step {step}, from which contexts count; a probe "
@@ -92,10 +92,10 @@ def fit(
     stop = parts[0][: max(2, round(STOP * len(parts[0])))]
     learnt = _steps([counted[k] for k in parts[0][len(stop) :]], features)
     readout = _readout(learnt, _steps([counted[k] for k in stop], features), fitted, seed, on_update)
-    told = [_told(feature) for feature in features]
+    described = [_told(feature) for feature in features]
     errors, calm = (np.abs(readout.places(s.contexts) - s.places) for s in (judging, calibrating))
-    probed, ends = [], np.cumsum(widths(tuple(told)))
-    for feature, end, width in zip(told, ends, widths(tuple(told)), strict=True):
+    probed, ends = [], np.cumsum(widths(tuple(described)))
+    for feature, end, width in zip(described, ends, widths(tuple(described)), strict=True):
         columns = slice(end - width, end)
         margin = _quantile(calm[:, columns].max(axis=1), calibrating.weights, len(parts[1]))
         held = (errors[:, columns] <= margin).all(axis=1)

@@ -51,11 +51,11 @@ def answers(readout: Readout, features: tuple[ProbedFeature, ...], contexts: NDA
         features: those that contexts carry, in order.
         contexts: (N, C).
     """
-    found = {}
+    estimates = {}
     places = np.split(readout.places(contexts), np.cumsum(widths(features))[:-1], axis=1)
     for feature, place in zip(features, places, strict=True):
         if not feature.parts:
             place = np.concatenate([place, place - feature.margin, place + feature.margin], axis=1)
         clipped = np.clip(place, *bounds(feature))
-        found[PROBE + feature.name] = (np.exp(clipped) if feature.logarithmic else clipped).astype(np.float32)
-    return found
+        estimates[PROBE + feature.name] = (np.exp(clipped) if feature.logarithmic else clipped).astype(np.float32)
+    return estimates

@@ -25,18 +25,18 @@ def varying(space: TaskSpace) -> list[Scale | Crippled]:
     Raises:
         SamiError: there is none.
     """
-    tasks, found = known_range(space), list[Scale | Crippled]()
+    tasks, features = known_range(space), list[Scale | Crippled]()
     for feature in space.features:
         if isinstance(feature, Crippled):
             if len(set(map(str, _silent(feature, tasks)))) > 1:
-                found.append(feature)
+                features.append(feature)
         elif (scale := Scale.of(feature, tasks)).varies:
-            found.append(scale)
-    if not found:
+            features.append(scale)
+    if not features:
         raise SamiError(
             "the environment's tasks do not differ by any feature: there is nothing that a probe could tell."
         )
-    return found
+    return features
 
 
 def unseen_tasks(space: TaskSpace, count: int, seed: int) -> list[Task]:
@@ -51,7 +51,9 @@ def unseen_tasks(space: TaskSpace, count: int, seed: int) -> list[Task]:
     if (draw := space.drawn.get("training")) is not None:
         return [space.check(draw(rng)) for _ in range(count)]
     tasks = known_range(space)
-    return [space.check({each.name: _drawn(each, tasks, rng) for each in space.features}) for _ in range(count)]
+    return [
+        space.check({feature.name: _drawn(feature, tasks, rng) for feature in space.features}) for _ in range(count)
+    ]
 
 
 def _drawn(feature: Feature | Crippled, tasks: Sequence[Task], rng: np.random.Generator) -> float | list[int]:

@@ -13,7 +13,7 @@ from sami_train.studies.charts.chart import Chart
 from sami_train.studies.charts.learning import learning
 from sami_train.studies.charts.outcomes import by_task, intervals, skills, title_of
 from sami_train.studies.charts.robustness import robustness
-from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.tables import Table, tables
 from sami_train.studies.report.parts import Parts
 from sami_train.studies.report.tables import Scored, cost_table, score_table, separability_table, shown_interval
@@ -59,7 +59,7 @@ class Tile:
     note: str = ""
 
 
-def sections(parts: Sequence[Parts], comparison: Comparison | None) -> list[Section]:
+def sections(parts: Sequence[Parts], comparison: MethodComparison | None) -> list[Section]:
     """Return all sections, in the order of reading.
 
     Args:
@@ -110,7 +110,7 @@ def _title(parts: Sequence[Parts], one: Parts) -> str:
     return one.subject.name if _several(parts) else ""
 
 
-def _scores(parts: Sequence[Parts], comparison: Comparison | None) -> Section:
+def _scores(parts: Sequence[Parts], comparison: MethodComparison | None) -> Section:
     evaluated = [one for one in parts if one.subject.evaluation is not None]
     block = SectionBlock()
     if evaluated:

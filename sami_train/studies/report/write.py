@@ -16,7 +16,7 @@ from sami_train.evaluation.paper import reported
 from sami_train.files import read_json, unfinished, write_json
 from sami_train.runs.folder import RunError
 from sami_train.runs.provenance import git_state, versions
-from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.evaluated import ComparisonError, read_runs
 from sami_train.studies.report.html import Head, render
 from sami_train.studies.report.parts import Cost, Parts, Tell, Wishes, measure_parts
@@ -105,13 +105,13 @@ def write_report(
     return read_json(out / SUMMARY)
 
 
-def _comparison(subjects: Sequence[Subject]) -> Comparison | None:
+def _comparison(subjects: Sequence[Subject]) -> MethodComparison | None:
     """Return the comparison of the runs among the subjects; None where there are not two that can be compared."""
     runs = [subject.run for subject in subjects if subject.run is not None and subject.evaluation is not None]
     if len(runs) < 2:
         return None
     try:
-        return Comparison(read_runs([Path(run.address) for run in runs]))
+        return MethodComparison(read_runs([Path(run.address) for run in runs]))
     except (ComparisonError, RunError):
         return None  # evaluated unlike: the table of scores stands for itself
 

@@ -41,10 +41,10 @@ class CellOutcome:
     def read(cls, logs: Path) -> CellOutcome | None:
         """Return what a cell's process said at its end; None where it said nothing that can be read."""
         try:
-            told = read_json(logs / OUTCOME)
+            outcome = read_json(logs / OUTCOME)
         except SamiError:
             return None
-        state, reason = told.get("state"), told.get("reason", "")
+        state, reason = outcome.get("state"), outcome.get("reason", "")
         return cls(state, str(reason)) if state in STATES else None
 
 
@@ -124,8 +124,8 @@ def to_an_outcome(work: Callable[[], bool], logs: Path) -> CellOutcome:
         outcome = CellOutcome("stopped")
     except Exception as error:
         traceback.print_exc()
-        said = str(error) if isinstance(error, SamiError) else f"{type(error).__name__}: {error}"
-        outcome = CellOutcome("failed", said)
+        reason = str(error) if isinstance(error, SamiError) else f"{type(error).__name__}: {error}"
+        outcome = CellOutcome("failed", reason)
     sys.stdout.flush()
     try:
         write_json(logs / OUTCOME, {"state": outcome.state, "reason": outcome.reason})

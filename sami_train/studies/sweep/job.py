@@ -47,10 +47,10 @@ def run_job(logs: Path) -> None:
     if (logs / PART).is_file():
         run_part(logs)
         return
-    told = read_json(logs / DESCRIPTION)
+    job = read_json(logs / DESCRIPTION)
     (logs / OUTCOME).unlink(missing_ok=True)
-    cell = Cell(told["name"], from_dict(told["config"]), told["overrides"])
-    run_cell(cell, Path(told["folder"]), logs, told["episodes"])
+    cell = Cell(job["name"], from_dict(job["config"]), job["overrides"])
+    run_cell(cell, Path(job["folder"]), logs, job["episodes"])
 
 
 def hold_the_lifeline() -> None:

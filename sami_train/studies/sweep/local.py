@@ -36,7 +36,7 @@ class Local:
             return LocalJob(logs, threads)
         self._running = [(gpu, job) for gpu, job in self._running if not job.look().over]
         taken = Counter(gpu for gpu, _ in self._running)
-        gpu = min(self.gpus, key=lambda each: taken[each])
+        gpu = min(self.gpus, key=taken.__getitem__)
         job = LocalJob(logs, threads, gpu)
         self._running.append((gpu, job))
         return job

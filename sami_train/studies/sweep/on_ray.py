@@ -41,8 +41,10 @@ class Ray:
                 ray.init(address=address, configure_logging=False, log_to_driver=False)
             self._task = ray.remote(**{"num_cpus": 1, **needs}, max_retries=RETRIES)(_run)
         except (ConnectionError, RuntimeError, ValueError, TypeError) as error:
-            said = str(error).splitlines()[0]
-            raise SweepError(f"Ray does not take this: {said}. Give --ray the address of a running cluster.") from error
+            reason = str(error).splitlines()[0]
+            raise SweepError(
+                f"Ray does not take this: {reason}. Give --ray the address of a running cluster."
+            ) from error
         self._require_a_node({"CPU": needs.get("num_cpus", 1), "GPU": needs.get("num_gpus", 0)})
 
     def submit(self, logs: Path) -> RayJob:

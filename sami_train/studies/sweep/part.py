@@ -29,7 +29,7 @@ def describe_part(folder: Path, policy: Mapping[str, str], env: str, episodes: i
         wanted: the pieces.
     """
     folder.mkdir(parents=True)
-    told = [
+    pieces = [
         {
             "gap": None if piece.gap is None else piece.gap.to_dict(),
             "task_set": piece.task_set,
@@ -38,22 +38,22 @@ def describe_part(folder: Path, policy: Mapping[str, str], env: str, episodes: i
         for piece in wanted
     ]
     where = {kind: str(Path(path).absolute()) for kind, path in policy.items()}
-    write_json(folder / PART, {"policy": where, "env": env, "episodes": episodes, "pieces": told})
+    write_json(folder / PART, {"policy": where, "env": env, "episodes": episodes, "pieces": pieces})
 
 
 def run_part(folder: Path) -> CellOutcome:
     """Measure what a part's folder describes, and has not kept yet."""
-    told: dict[str, Any] = read_json(folder / PART)
+    part: dict[str, Any] = read_json(folder / PART)
     (folder / OUTCOME).unlink(missing_ok=True)
 
     def work() -> bool:
-        source, spec = source_of(told["policy"]), environment(told["env"])
+        source, spec = source_of(part["policy"]), environment(part["env"])
         wanted = [
             Piece(None if row["gap"] is None else GapProfile.of(row["gap"]), row["task_set"], row["task"])
-            for row in told["pieces"]
+            for row in part["pieces"]
         ]
-        kept = KeptResults(folder / PART, source, spec, told["episodes"])
-        measure_pieces(source, spec, wanted, told["episodes"], kept)
+        kept = KeptResults(folder / PART, source, spec, part["episodes"])
+        measure_pieces(source, spec, wanted, part["episodes"], kept)
         return True
 
     return to_an_outcome(work, folder)

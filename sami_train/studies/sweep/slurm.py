@@ -72,12 +72,12 @@ class Slurm:
         if now - self._looked_at >= POLL_S:
             self._looked_at = now
             try:
-                told = _call(["squeue", f"--user={os.getuid()}", "--noheader", "--states=all", "--format=%i|%T|%r"])
+                answer = _call(["squeue", f"--user={os.getuid()}", "--noheader", "--states=all", "--format=%i|%T|%r"])
             except SweepError as error:
                 self._trouble = str(error)  # a controller that restarts; jobs go on meanwhile
             else:
                 self._trouble = ""
-                rows = (line.strip().split("|", 2) for line in told.splitlines() if line.count("|") == 2)
+                rows = (line.strip().split("|", 2) for line in answer.splitlines() if line.count("|") == 2)
                 self._seen = {job: (state, reason) for job, state, reason in rows}
         if self._trouble:
             return self._seen.get(number, ("PENDING", ""))[0], self._trouble
@@ -122,10 +122,10 @@ class SlurmJob:
             self._over_since = self._over_since or time.monotonic()
             if time.monotonic() - self._over_since < GRACE_S:
                 return Look("running")
-        said = f"Slurm says {state}" if state else "Slurm knows its job no more"
+        report = f"Slurm says {state}" if state else "Slurm knows its job no more"
         if state == "CANCELLED" and not self._stopped:
             return Look("cancelled", "its job was cancelled")
-        return Look("lost" if state in LOST else "ended", said)
+        return Look("lost" if state in LOST else "ended", report)
 
     def stop(self) -> None:
         """Cancel it: SIGTERM, and after a while (KillWait, half a minute) the end."""
@@ -157,6 +157,8 @@ def _call(command: list[str], script: str = "", refused: bool = True) -> str:
         raise SweepError(f"{command[0]} has not answered within {COMMAND_S:g} s; is Slurm's controller up?") from None
     if done.returncode and refused:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["it says nothing"]
-        said = "; ".join(dict.fromkeys(line.removeprefix(f"{command[0]}: ").removeprefix("error: ") for line in lines))
-        raise SweepError(f"Slurm does not take this: {said}")
+        reason = "; ".join(
+            dict.fromkeys(line.removeprefix(f"{command[0]}: ").removeprefix("error: ") for line in lines)
+        )
+        raise SweepError(f"Slurm does not take this: {reason}")
     return done.stdout

@@ -64,7 +64,7 @@ def spread(
     wanted = pieces(spec, task_sets, gaps)
 
     def missing() -> list[Piece]:
-        return [piece for piece in wanted if kept.found(piece.gap, piece.task_set, piece.task) is None]
+        return [piece for piece in wanted if kept.results_of(piece.gap, piece.task_set, piece.task) is None]
 
     def gather() -> None:
         for part in sorted(folder.glob("*-*")):
@@ -74,7 +74,7 @@ def spread(
 
     if on_task is not None:
         for piece in wanted:
-            for result in kept.found(piece.gap, piece.task_set, piece.task) or ():
+            for result in kept.results_of(piece.gap, piece.task_set, piece.task) or ():
                 on_task(result)
     gather()
     left = missing()

@@ -111,13 +111,13 @@ def find_runs(paths: Sequence[Path | str]) -> list[RunRecord]:
     Raises:
         RunError: there is no run, or one is damaged.
     """
-    found: dict[Path, RunRecord] = {}
+    latest: dict[Path, RunRecord] = {}
     for path in paths:
         for record in _runs_of(Path(path)):
             key = record.folder.resolve()
-            if key not in found or record.study is None:
-                found[key] = record
-    return [found[key] for key in sorted(found)]
+            if key not in latest or record.study is None:
+                latest[key] = record
+    return [latest[key] for key in sorted(latest)]
 
 
 def _runs_of(path: Path) -> list[RunRecord]:

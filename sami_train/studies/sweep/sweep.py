@@ -65,8 +65,8 @@ class Sweep:
 
     def __init__(self, path: Path, grid: Grid, episodes: int) -> None:
         self.path, self.grid, self.episodes = path, grid, episodes
-        self.told: dict[str, Any] = {}
-        """What a cluster was told of the jobs, or will be: kept with the grid."""
+        self.cluster: dict[str, Any] = {}
+        """The settings that a cluster gets with the jobs, kept with the grid."""
         self.rows = [CellRow(cell) for cell in grid.cells()]
         for row in self.rows:
             self._check(row.cell)
@@ -89,11 +89,11 @@ class Sweep:
             if not (type(kept["episodes"]) is int and kept["episodes"] > 0):
                 raise ValueError(f"episodes is {kept['episodes']!r:.40}")
             sweep = cls(path, Grid(kept["axes"], kept["unnamed"]), kept["episodes"])
-            sweep.told = dict(kept.get("cluster", {}))
+            sweep.cluster = dict(kept.get("cluster", {}))
             return sweep
         except (LookupError, TypeError, ValueError, AttributeError, OSError) as error:
-            said = f"{type(error).__name__}: {error}"
-            raise SweepError(f"{file} is damaged ({said}); sweep again with another --out.") from error
+            problem = f"{type(error).__name__}: {error}"
+            raise SweepError(f"{file} is damaged ({problem}); sweep again with another --out.") from error
 
     @classmethod
     def begin(cls, path: Path, grid: Grid, episodes: int) -> Sweep:
@@ -111,7 +111,7 @@ class Sweep:
                 "a sweep evaluates all cells alike: keep the number, or choose another --out."
             )
         wider = cls(path, there.grid.extended(grid), episodes)
-        wider.told = there.told
+        wider.cluster = there.cluster
         return wider
 
     def folder(self, cell: Cell) -> Path:
@@ -169,8 +169,8 @@ class Sweep:
         asked: list[int] = []
         stops = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
         with self.locked(), on_signals(lambda number, frame: asked.append(number), *stops):
-            told = {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()}
-            write_json(self.path / "sweep.json", told | ({"cluster": self.told} if self.told else {}))
+            description = {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()}
+            write_json(self.path / "sweep.json", description | ({"cluster": self.cluster} if self.cluster else {}))
             waiting = [row for row in self.rows if row.state != "done"]
             for row in waiting:
                 left = holder(self.logs(row.cell) / "lock")
@@ -254,8 +254,8 @@ class Sweep:
             row.state = "stopped" if stopping else "waiting"
             return
         elif outcome is None:
-            said = _last_words(job.log) + (f" ({look.reason})" if look.reason else "")
-            outcome = CellOutcome("stopped") if stopping else CellOutcome("failed", said)
+            reason = _last_words(job.log) + (f" ({look.reason})" if look.reason else "")
+            outcome = CellOutcome("stopped") if stopping else CellOutcome("failed", reason)
         row.state, row.reason = outcome.state, outcome.reason
         further = _checkpointed(self.folder(row.cell)) > row.began_at
         if row.state == "stopped" and not stopping and look.state != "cancelled" and further:
@@ -269,5 +269,5 @@ def _checkpointed(folder: Path) -> int:
 
 def _last_words(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
-    return f"its process ended without a result (killed, or out of memory?); it last said: {said}"
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+    return f"its process ended without a result (killed, or out of memory?); it last said: {last}"

@@ -12,7 +12,7 @@ from sami_cli.tables import evaluation_table
 from sami_runtime.errors import SamiError
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.evaluation.results import Evaluation, TaskResult
-from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.evaluated import read_runs
 from sami_train.studies.compare.tables import as_data, standings_table
 from sami_train.studies.compare.write import write_report
@@ -65,7 +65,7 @@ def test_what_is_undefined_is_a_dash_in_a_table():
 @pytest.mark.filterwarnings("error")
 def test_a_comparison_of_such_runs_has_nulls_dashes_and_empty_cells(tmp_path):
     made_run(tmp_path / "a", success=1.0, episodes=1, floor=1.0)
-    comparison = Comparison(read_runs([tmp_path]))
+    comparison = MethodComparison(read_runs([tmp_path]))
     data = json.loads(json.dumps(as_data(comparison), allow_nan=False))
     assert {row["above_floor"] for row in data["results"]} == {None}
     table = standings_table(comparison, "training")

@@ -12,7 +12,7 @@ from sami_train.files import read_json, write_json
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.record import RunRecord
 from sami_train.studies.compare import estimates
-from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.evaluated import ComparisonError, EvaluatedRun, read_runs
 from sami_train.studies.compare.groups import group_runs
 from sami_train.studies.compare.tables import as_data, contests_table, standings_table, tables
@@ -25,7 +25,7 @@ def _few_draws(monkeypatch):
 
 
 def compared(*paths, by=None):
-    return Comparison(read_runs(paths), by)
+    return MethodComparison(read_runs(paths), by)
 
 
 def labels(*paths, by=None):
@@ -124,7 +124,7 @@ def test_the_order_of_arguments_and_naming_a_run_twice_change_no_number(tmp_path
     assert as_data(compared(*reversed(paths))) == expected
     assert as_data(compared(tmp_path, paths[4], paths[0])) == expected
     runs = read_runs(paths)
-    assert as_data(Comparison(runs[::-1])) == expected
+    assert as_data(MethodComparison(runs[::-1])) == expected
 
 
 # --- numbers

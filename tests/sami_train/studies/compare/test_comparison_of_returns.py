@@ -11,7 +11,7 @@ from sami_train.episodes.episode import Episode
 from sami_train.episodes.task_record import RETURN_WINDOW, TaskRecord
 from sami_train.runs.progress import Progress
 from sami_train.studies.compare import estimates
-from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.evaluated import ComparisonError, read_runs
 from sami_train.studies.compare.plots import maps_by_task
 from sami_train.studies.compare.tables import as_data, contests_table, standings_table
@@ -32,7 +32,7 @@ def comparison(tmp_path, monkeypatch):
                 return 1200.0 + GAIN[name] + 10.0 * seed + gain + episode
 
             made_return_run(tmp_path / f"{method}-{seed}", method=method, seed=seed, ret=ret)
-    return Comparison(read_runs([tmp_path]))
+    return MethodComparison(read_runs([tmp_path]))
 
 
 def test_scores_are_returns_by_episode_and_their_mean_is_the_sets(comparison):
@@ -94,7 +94,7 @@ def test_a_learning_curve_is_of_returns(comparison):
 
 def test_a_map_averages_tasks_that_differ_only_in_crippled_parts(tmp_path):
     made_return_run(tmp_path / "a", env="crippled-ant", episodes=100, ret=lambda name, episode: 100.0 * episode)
-    comparison = Comparison(read_runs([tmp_path]))
+    comparison = MethodComparison(read_runs([tmp_path]))
     drawn = {(row["mass"], row["damping"]): row["value"] for row in maps_by_task(comparison).rows}
     results = comparison.runs[0].evaluation.results
     where = {(result.task["mass"], result.task["damping"]) for result in results}

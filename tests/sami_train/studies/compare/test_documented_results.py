@@ -13,7 +13,7 @@ from sami_train.evaluation.paper import SETS, reported
 from sami_train.evaluation.results import Evaluation
 from sami_train.methods.methods import METHODS
 from sami_train.studies.compare import estimates
-from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.evaluated import read_runs
 from sami_train.studies.compare.tables import standings_table
 from sami_train.studies.sweep.study import find_runs, read_study
@@ -35,7 +35,7 @@ def compared(command):
     words = shlex.split(command)[2:]
     by = words[words.index("--by") + 1] if "--by" in words else None
     paths = [word for word in words if word.startswith("results/") and words[words.index(word) - 1] != "--out"]
-    return Comparison(read_runs([ROOT / path for path in paths]), by)
+    return MethodComparison(read_runs([ROOT / path for path in paths]), by)
 
 
 def printed(comparison):

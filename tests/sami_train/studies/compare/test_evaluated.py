@@ -6,7 +6,7 @@ import pytest
 
 from sami_train.files import read_json, write_json
 from sami_train.runs.folder import RunError, RunFolder
-from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.evaluated import ComparisonError, read_runs
 from tests.making.made_runs import STEPS, made_run
 
@@ -55,7 +55,7 @@ def test_a_seed_counts_once(tmp_path):
     made_run(tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     with pytest.raises(ComparisonError, match=r"a and .*b are both SaTESAC with seed 0; a seed counts once"):
-        Comparison(read_runs([tmp_path]))
+        MethodComparison(read_runs([tmp_path]))
 
 
 def test_different_evaluations_are_refused(tmp_path):

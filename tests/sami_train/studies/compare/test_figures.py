@@ -5,7 +5,7 @@ import pytest
 from sami_train.methods.methods import METHODS, Method
 from sami_train.studies.charts.style import colour_of
 from sami_train.studies.compare import estimates
-from sami_train.studies.compare.comparison import Comparison
+from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.evaluated import read_runs
 from sami_train.studies.compare.plots import draw
 from tests.making.made_runs import made_run
@@ -33,6 +33,6 @@ def test_a_comparison_with_new_methods_is_drawn(tmp_path, monkeypatch, by):
             for trajectories in (64, 16) if by else (64,):
                 path = tmp_path / f"{method}-{seed}-{trajectories}"
                 made_run(path, method, seed, success=0.5 + 0.1 * seed, contrast__trajectories=trajectories)
-    drawn = draw(Comparison(read_runs([tmp_path]), by), tmp_path)
+    drawn = draw(MethodComparison(read_runs([tmp_path]), by), tmp_path)
     assert {"intervals.png", "learning_curves.png"} <= {plot.name for plot in drawn}
     assert ("by_key.png" in {plot.name for plot in drawn}) == (by is not None)

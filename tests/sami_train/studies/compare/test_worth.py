@@ -9,7 +9,7 @@ from scipy import stats
 from sami_train.evaluation import paper
 from sami_train.methods.methods import METHODS
 from sami_train.studies.compare import estimates
-from sami_train.studies.compare.comparison import PAIRS, Comparison
+from sami_train.studies.compare.comparison import PAIRS, MethodComparison
 from sami_train.studies.compare.estimates import share_of_gap, welch
 from sami_train.studies.compare.evaluated import read_runs
 from sami_train.studies.compare.tables import as_data, tables, worth_table
@@ -44,7 +44,7 @@ def compare(folder, methods, seeds=3, steps=None):
 
             took = {} if steps is None else {"steps": steps[method]}
             made_return_run(folder / f"{method}-{seed}", method=method, seed=seed, ret=ret, **took)
-    return Comparison(read_runs([folder]))
+    return MethodComparison(read_runs([folder]))
 
 
 @pytest.fixture

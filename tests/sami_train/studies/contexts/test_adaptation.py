@@ -54,18 +54,18 @@ def test_until_the_change_all_variants_are_the_same_episode_bit_for_bit(world):
         assert len(live.actions) > STEP + 1
         for run in (runs[row] for runs in world.runs.values()):
             assert run.actions[:STEP].tobytes() == live.actions[:STEP].tobytes()
-            assert run.given[:STEP].tobytes() == live.given[:STEP].tobytes()
+            assert run.given_context[:STEP].tobytes() == live.given_context[:STEP].tobytes()
 
 
 def test_from_the_change_on_each_variant_is_given_its_own_context(world):
     for row, start in enumerate(world.starts):
         of = {variant: runs[row] for variant, runs in world.runs.items()}
         live = of[Variant.LIVE]
-        assert (of[Variant.FROZEN].given[STEP:] == live.contexts[STEP]).all()
-        for t, given in enumerate(of[Variant.START].given[STEP:], STEP):
+        assert (of[Variant.FROZEN].given_context[STEP:] == live.contexts[STEP]).all()
+        for t, given in enumerate(of[Variant.START].given_context[STEP:], STEP):
             np.testing.assert_array_equal(given, start.context(t))
         for own in (live, of[Variant.RESET], of[Variant.UNCHANGED]):
-            np.testing.assert_array_equal(own.given, own.contexts)
+            np.testing.assert_array_equal(own.given_context, own.contexts)
         # The observation at the change knows nothing of it yet; only the reset one has forgotten what was before.
         assert of[Variant.FROZEN].contexts[STEP].tobytes() == live.contexts[STEP].tobytes()
         assert of[Variant.RESET].contexts[STEP].tobytes() != live.contexts[STEP].tobytes()

@@ -79,7 +79,7 @@ def fitted(record):
 
 def spans(fitted):
     """What was found, by key."""
-    return {(one.key, one.signal): one.estimate for one in fitted.found}
+    return {(one.key, one.signal): one.estimate for one in fitted.estimates}
 
 
 def test_without_a_gap_nothing_is_found(fitted):
