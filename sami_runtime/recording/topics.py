@@ -266,9 +266,9 @@ def _sized(data: bytes) -> bytes:
 
 def _varint(number: int) -> bytes:
     """Return a number as protobuf writes it: seven bits a byte, the lowest first."""
-    found = bytearray()
+    encoded = bytearray()
     while number > 127:
-        found.append(128 | number & 127)
+        encoded.append(128 | number & 127)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
