@@ -25,7 +25,7 @@ import numpy as np
 from sami_runtime import Limits, MonotonicClock, Run, SamiError, Session, real_time, shipped_models
 from sami_runtime.documents import read_document
 from sami_runtime.robots.ros2 import make
-from sami_runtime.robots.ros2.messages import JointState, Numbers
+from sami_runtime.robots.ros2.messages import JointMessage, Numbers
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos
 from sami_train.envs.panda.tasks import PANDA_TASKS
@@ -113,10 +113,10 @@ def drive(given):
 def echo():
     """Answer each command, until killed."""
     node = open_node("cyclonedds", DOMAIN, MonotonicClock())
-    answer, names = node.publisher("/joint_states", JointState, Qos()), tuple(f"joint{at}" for at in range(7))
+    answer, names = node.publisher("/joint_states", JointMessage, Qos()), tuple(f"joint{at}" for at in range(7))
 
     def hear(said, _):
-        answer.send(JointState(time.time(), names, said.data, said.data))
+        answer.send(JointMessage(time.time(), names, said.data, said.data))
 
     node.subscribe("/commands", Numbers, Qos(), hear)
     threading.Event().wait()
@@ -125,7 +125,7 @@ def echo():
 def rounds(given):
     """Return the times of round trips."""
     node, came = open_node("cyclonedds", DOMAIN, MonotonicClock()), threading.Event()
-    node.subscribe("/joint_states", JointState, Qos(), lambda said, _: came.set())
+    node.subscribe("/joint_states", JointMessage, Qos(), lambda said, _: came.set())
     command = node.publisher("/commands", Numbers, Qos())
     priority = [] if given.priority is None else ["--priority", str(given.priority)]
     other = subprocess.Popen([sys.executable, __file__, "--echo", *priority])

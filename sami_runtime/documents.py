@@ -51,16 +51,16 @@ def plain_strings(value: Any, kept: str = "") -> Any:
     if isinstance(value, str):
         return printable(value, kept)
     if isinstance(value, dict):
-        return {printable(key, kept): plain_strings(each, kept) for key, each in value.items()}
-    return [plain_strings(each, kept) for each in value] if isinstance(value, list) else value
+        return {printable(key, kept): plain_strings(item, kept) for key, item in value.items()}
+    return [plain_strings(item, kept) for item in value] if isinstance(value, list) else value
 
 
 def faults_of(error: ValidationError) -> str:
     """Return what is wrong with a document, key by key, for people."""
     return "; ".join(
-        f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg'][:1].lower()}{each['msg'][1:]}"
-        + ("" if each["type"] in ("missing", "extra_forbidden") else f", and it is {each['input']!r}")
-        for each in error.errors()
+        f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg'][:1].lower()}{fault['msg'][1:]}"
+        + ("" if fault["type"] in ("missing", "extra_forbidden") else f", and it is {fault['input']!r}")
+        for fault in error.errors()
     )
 
 
@@ -85,8 +85,8 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
             raise ValueError(f"it is larger than {MAX_DOCUMENT_BYTES} bytes")
         text = data.decode("utf-8")
     except (OSError, ValueError) as error:
-        told = error.strerror if isinstance(error, OSError) else error
-        raise SamiError(f"{path} cannot be read: {told}. Give the path of a file of {what}.") from None
+        cause = error.strerror if isinstance(error, OSError) else error
+        raise SamiError(f"{path} cannot be read: {cause}. Give the path of a file of {what}.") from None
     try:
         document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:

@@ -94,5 +94,5 @@ class UnknownName(SamiError):  # noqa: N818 - named after what the user typed
 def nearest(name: str, valid: Iterable[str]) -> str | None:
     """Return the valid name most like `name`, or None when nothing comes close."""
     by_lower = {candidate.lower(): candidate for candidate in valid}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[found[0]] if found else None
+    matches = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[matches[0]] if matches else None

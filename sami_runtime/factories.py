@@ -75,8 +75,8 @@ def load_named(name: str, kind: str, example: str) -> Any:
     """
     module, module_name, object_name = _module_of(name, kind, example, "OBJECT")
     if not hasattr(module, object_name):
-        own = [key for key in vars(module) if not key.startswith("_")]
-        raise UnknownName(kind, object_name, own, f"{module_name} does not have it.")
+        names = [key for key in vars(module) if not key.startswith("_")]
+        raise UnknownName(kind, object_name, names, f"{module_name} does not have it.")
     return getattr(module, object_name)
 
 
@@ -95,8 +95,8 @@ def load_factory(name: str, kind: str, example: str) -> Callable[..., Any]:
     module, module_name, factory_name = _module_of(name, kind, example, "FACTORY")
     factory = getattr(module, factory_name, None)
     if not callable(factory):
-        own = [(key, value) for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        valid = [key for key, value in own if getattr(value, "__module__", None) == module.__name__]
+        callables = [(key, value) for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        valid = [key for key, value in callables if getattr(value, "__module__", None) == module.__name__]
         raise UnknownName("factory", factory_name, valid, f"{module_name} does not have it.")
     return factory
 
@@ -127,13 +127,13 @@ def call_factory(name: str, factory: Callable[..., Any], *arguments: Any, shown:
 
 def own_line(error: BaseException) -> str:
     """Return where in code of a user's own an error came up: `my_arm.py, line 12, in read`; empty where it did not."""
-    found = ""
+    place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         code, package = frame.f_code, str(frame.f_globals.get("__name__")).partition(".")[0]
-        own = os.path.isabs(code.co_filename) and not code.co_filename.startswith(_INSTALLED)
-        if own and package not in PACKAGES:
-            found = f"{os.path.basename(code.co_filename)}, line {line}, in {code.co_name}"
-    return found
+        is_users_code = os.path.isabs(code.co_filename) and not code.co_filename.startswith(_INSTALLED)
+        if is_users_code and package not in PACKAGES:
+            place = f"{os.path.basename(code.co_filename)}, line {line}, in {code.co_name}"
+    return place
 
 
 def _module_of(name: str, kind: str, example: str, what: str) -> tuple[ModuleType, str, str]:
@@ -146,8 +146,8 @@ def _module_of(name: str, kind: str, example: str, what: str) -> tuple[ModuleTyp
     try:
         return importlib.import_module(module_name), module_name, own_name
     except (Exception, SystemExit) as error:
-        told = f"{type(error).__name__}: {error}. {_advice(module_name, error)}"
-        raise SamiError(f"{module_name} of {name} cannot be imported: {told}") from error
+        cause = f"{type(error).__name__}: {error}. {_advice(module_name, error)}"
+        raise SamiError(f"{module_name} of {name} cannot be imported: {cause}") from error
 
 
 def _advice(module_name: str, error: BaseException) -> str:

@@ -92,7 +92,10 @@ def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = ())
     Raises:
         SamiError: The path exists, or is an input.
     """
-    if any(path == each or (path.exists() and each.exists() and path.samefile(each)) for each in inputs):
+    if any(
+        path == input_path or (path.exists() and input_path.exists() and path.samefile(input_path))
+        for input_path in inputs
+    ):
         raise SamiError(f"{path} is read by this command, which never replaces what it reads. Choose another name.")
     if path.is_dir():
         raise SamiError(f"{path} exists and is a folder, which is never replaced. Choose another name.")
@@ -119,9 +122,9 @@ def output(path: Path, force: bool = False, inputs: Iterable[Path] = ()) -> Iter
 
 def _sync(made: Path) -> None:
     """Have what was made on the disk before it gets its name, so that a crash leaves the old file or the new one."""
-    for each in made.rglob("*") if made.is_dir() else (made,):
-        if each.is_file():
-            with each.open("rb") as file:
+    for path in made.rglob("*") if made.is_dir() else (made,):
+        if path.is_file():
+            with path.open("rb") as file:
                 os.fsync(file.fileno())
 
 

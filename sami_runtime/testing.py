@@ -111,10 +111,10 @@ class AdapterLaws:
 
     def _why_not(self, law: str) -> str | None:
         """Return why nobody can judge a law, or None where somebody could."""
-        if any(law == each.sentence for each in WRITING) and not (self.write or self._excites()):
+        if any(law == check.sentence for check in WRITING) and not (self.write or self._excites()):
             return "nothing is written: write = False"
-        if any(law == each.sentence for each in MOVING) and not self._excites():
+        if any(law == check.sentence for check in MOVING) and not self._excites():
             return "nothing is moved: excite = False"
-        if any(law == each.sentence for each in SEEING) and self._contract().seen is None:
+        if any(law == check.sentence for check in SEEING) and self._contract().seen is None:
             return "the model file does not tell what training saw: sami describe adds it"
         return None

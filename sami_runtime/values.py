@@ -36,11 +36,11 @@ def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: s
     if array.shape != target.shape and (batch != 1 or array.shape != (size,)):
         names = ", ".join(signal.elements)
         if batch == 1 and array.ndim == 1:
-            found, expected = f"{array.size} values", str(size)
+            actual, expected = f"{array.size} values", str(size)
         else:
-            found, expected = f"shape {array.shape}", str((size,) if batch == 1 else target.shape)
+            actual, expected = f"shape {array.shape}", str((size,) if batch == 1 else target.shape)
         raise SignalError(
-            f"{where} {signal.name!r} has {found}, expected {expected} [{signal.unit}] ({names}).",
+            f"{where} {signal.name!r} has {actual}, expected {expected} [{signal.unit}] ({names}).",
             signal.name,
         )
     # A float64 beyond float32 becomes inf, which require_finite then names.
@@ -114,9 +114,9 @@ def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str
     raise NonFiniteError(f"{where} {name!r} contains {kind} at {shown}{more}{in_row}. {blame}", name)
 
 
-def wrong_names(given: Iterable[str], expected: Collection[str], where: str) -> SignalError:
+def wrong_names(offered: Iterable[str], expected: Collection[str], where: str) -> SignalError:
     """Return the error for an observation whose signals are not those that the policy reads."""
-    names = [str(name) for name in given]
+    names = [str(name) for name in offered]
     missing = [name for name in expected if name not in names]
     faults = [f"observation {name!r} is missing" for name in missing]
     for name in names:

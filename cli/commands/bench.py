@@ -12,7 +12,7 @@ import typer
 from ..model_file import Model, OwnEnvironment
 
 if TYPE_CHECKING:
-    from sami_runtime.checks.bench import Timing
+    from sami_runtime.checks.bench import CandidateTiming
 
 RATES_HZ = (None, 25.0, 100.0, 1000.0)
 AGREE = 1e-4
@@ -85,7 +85,7 @@ def _machine(provider: str) -> dict[str, Any]:
     }
 
 
-def _table(title: str, found: dict[str, Timing]) -> str:
+def _table(title: str, found: dict[str, CandidateTiming]) -> str:
     width = max(len(name) for name in found)
     head = f"{title:<{width}}  {'steps':>7} {'p50 us':>9} {'ratio':>6} {'p99 us':>9} {'p99.9 us':>9} {'worst us':>9}"
     lines = [

@@ -29,7 +29,7 @@ import sami_train.envs  # noqa: F401 - registers the world
 from sami_runtime import MonotonicClock, real_time
 from sami_runtime.realtime import highest_priority
 from sami_runtime.robots.kit import Frame
-from sami_runtime.robots.ros2.messages import JointState, Numbers, Pose, Trajectory
+from sami_runtime.robots.ros2.messages import JointMessage, Numbers, PoseMessage, Trajectory
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos
 
@@ -116,30 +116,33 @@ class Arm:
             self.engine.stepSimulation()
         self.now += TICK_S
 
-    def joints(self) -> JointState:
+    def joints(self) -> JointMessage:
         """Return what the arm tells."""
         states = self.engine.getJointStates(self.bodies["panda"], [*range(7), 9, 10])
         known = dict(zip((*ARM, *FINGERS), states, strict=True))
         position, velocity = (np.array([known[name][part] for name in TOLD]) for part in (0, 1))
-        return JointState(1.0 + self.now, TOLD, position, velocity)
+        return JointMessage(1.0 + self.now, TOLD, position, velocity)
 
     def cube(self) -> Frame:
         """Return where the cube is, by the table."""
         position, xyzw = self.engine.getBasePositionAndOrientation(self.bodies["object"])
         return Frame.of(position, xyzw=xyzw)
 
-    def image(self) -> Pose:
+    def image(self) -> PoseMessage:
         """Return what the camera sees."""
         seen = CAMERA.inverse @ self.cube()
-        return Pose(camera_clock(self.now), "camera", seen.translation, seen.xyzw)
+        return PoseMessage(camera_clock(self.now), "camera", seen.translation, seen.xyzw)
 
 
 def serve(seconds: float, speed: float, late: float, domain: int | None) -> None:
     """Play the arm, its controllers and its camera; print where the cube is when an episode begins and at the end."""
     node, arm = open_node("cyclonedds", domain, MonotonicClock()), Arm()
     kept = Qos(durability="transient_local")
-    joints, camera = node.publisher("/joint_states", JointState, Qos()), node.publisher("/camera/cube", Pose, Qos())
-    goal, commands = node.publisher("/goal", Pose, kept), queue.SimpleQueue[tuple[str, Any]]()
+    joints, camera = (
+        node.publisher("/joint_states", JointMessage, Qos()),
+        node.publisher("/camera/cube", PoseMessage, Qos()),
+    )
+    goal, commands = node.publisher("/goal", PoseMessage, kept), queue.SimpleQueue[tuple[str, Any]]()
     for topic in ("/arm_velocity_controller/commands", "/gripper_controller/commands", "/episode"):
         node.subscribe(topic, Numbers, Qos(depth=10), lambda said, _, topic=topic: commands.put((topic, said.data)))
 
@@ -147,9 +150,9 @@ def serve(seconds: float, speed: float, late: float, domain: int | None) -> None
     node.subscribe(trajectories, Trajectory, Qos(), lambda said, _: commands.put((trajectories, said)))
 
     def tell_goal() -> None:
-        goal.send(Pose(1.0 + arm.now, "table", np.array(arm.goal), np.array([0.0, 0.0, 0.0, 1.0])))
+        goal.send(PoseMessage(1.0 + arm.now, "table", np.array(arm.goal), np.array([0.0, 0.0, 0.0, 1.0])))
 
-    images, next_image = deque[tuple[float, Pose]](), 0.0
+    images, next_image = deque[tuple[float, PoseMessage]](), 0.0
     tell_goal()
     print("listening", flush=True)
     start = time.monotonic()

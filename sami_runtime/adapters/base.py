@@ -161,48 +161,50 @@ def refuse(faults: Sequence[str], undone: str = "moved") -> None:
         raise AdapterError(f"nothing was {undone}, because {len(faults)} thing(s) do not match:{listed}")
 
 
-def require_observation(given: object, adapter: Adapter) -> Observation:
+def require_observation(returned: object, adapter: Adapter) -> Observation:
     """Return what `read` returned, if that is an observation.
 
     Raises:
         AdapterError: It is something else, holds something else, or has the time of a signal that it lacks.
     """
     valid = "Observation(values, time), the values by signal and when they were measured [s]"
-    seen: Observation = _require_kind(given, Observation, adapter, "read", valid)
-    _require_kind(seen.values, Mapping, adapter, "read", valid, "an Observation whose values are of type ")
-    _require_kind(seen.time, NUMBERS, adapter, "read", valid, "an Observation whose time is of type ")
-    for time in _require_kind(seen.times or {}, Mapping, adapter, "read", valid, "times of type ").values():
+    observation: Observation = _require_kind(returned, Observation, adapter, "read", valid)
+    _require_kind(observation.values, Mapping, adapter, "read", valid, "an Observation whose values are of type ")
+    _require_kind(observation.time, NUMBERS, adapter, "read", valid, "an Observation whose time is of type ")
+    for time in _require_kind(observation.times or {}, Mapping, adapter, "read", valid, "times of type ").values():
         _require_kind(time, NUMBERS, adapter, "read", valid, "a time of type ")
-    if seen.times is not None and (strange := seen.times.keys() - seen.values.keys()):
+    if observation.times is not None and (strange := observation.times.keys() - observation.values.keys()):
         raise AdapterError(
             f"{type(adapter).__name__}.read() returned times of {', '.join(sorted(strange))}, which it did not "
-            f"observe; it observed {', '.join(seen.values)}. Name the times as the signals."
+            f"observe; it observed {', '.join(observation.values)}. Name the times as the signals."
         )
-    return seen
+    return observation
 
 
-def require_executed(given: object, adapter: Adapter) -> Executed:
+def require_executed(returned: object, adapter: Adapter) -> Executed:
     """Return what `write` returned, if that says what was executed.
 
     Raises:
         AdapterError: It is something else, or holds something else.
     """
     valid = "Executed(action) with what was really sent, Executed(action, done, info) where the world tells more"
-    told: Executed = _require_kind(given, Executed, adapter, "write", valid)
-    _require_kind(told.info, Mapping, adapter, "write", valid, "an Executed whose info is of type ")
-    _require_kind(told.done, (bool, int, np.bool_), adapter, "write", valid, "an Executed whose done is of type ")
+    executed: Executed = _require_kind(returned, Executed, adapter, "write", valid)
+    _require_kind(executed.info, Mapping, adapter, "write", valid, "an Executed whose info is of type ")
+    _require_kind(executed.done, (bool, int, np.bool_), adapter, "write", valid, "an Executed whose done is of type ")
     try:
-        np.asarray(told.action, np.float32)
+        np.asarray(executed.action, np.float32)
     except (TypeError, ValueError):
-        _require_kind(told.action, np.ndarray, adapter, "write", valid, "an Executed whose action is of type ")
+        _require_kind(executed.action, np.ndarray, adapter, "write", valid, "an Executed whose action is of type ")
         raise
-    return told
+    return executed
 
 
-def _require_kind(given: Any, kind: Any, adapter: Adapter, method: str, valid: str, of: str = "") -> Any:
-    if not isinstance(given, kind):
-        raise AdapterError(f"{type(adapter).__name__}.{method}() returned {of}{type(given).__name__}; return {valid}.")
-    return given
+def _require_kind(returned: Any, kind: Any, adapter: Adapter, method: str, valid: str, of: str = "") -> Any:
+    if not isinstance(returned, kind):
+        raise AdapterError(
+            f"{type(adapter).__name__}.{method}() returned {of}{type(returned).__name__}; return {valid}."
+        )
+    return returned
 
 
 def _differences(kind: str, wanted: Signal, offered: Signal) -> list[str]:

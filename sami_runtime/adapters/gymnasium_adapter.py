@@ -106,8 +106,8 @@ class GymnasiumAdapter:
         observation, reward, terminated, truncated, info = self.env.step(sent.copy())
         self._done = bool(terminated or truncated)
         self._keep(observation)
-        told = {"reward": float(reward), "terminated": bool(terminated), "truncated": bool(truncated)}
-        return Executed(sent, self._done, {**info, **told})
+        outcome = {"reward": float(reward), "terminated": bool(terminated), "truncated": bool(truncated)}
+        return Executed(sent, self._done, {**info, **outcome})
 
     def stop(self) -> None:
         """Nothing: a simulator rests whenever it is not stepped."""

@@ -60,7 +60,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Timing:
+class CandidateTiming:
     """How long the steps of one candidate took [us]."""
 
     steps: int
@@ -137,11 +137,11 @@ def measure(
     return {name: np.concatenate(parts) / 1000 for name, parts in times.items()}
 
 
-def summarise(times: Mapping[str, NDArray[np.float64]]) -> dict[str, Timing]:
+def summarise(times: Mapping[str, NDArray[np.float64]]) -> dict[str, CandidateTiming]:
     """Percentiles of what `measure` found."""
     reference = float(np.median(next(iter(times.values()))))
     return {
-        name: Timing(
+        name: CandidateTiming(
             steps=len(taken),
             p50=float(np.percentile(taken, 50)),
             p99=float(np.percentile(taken, 99)),

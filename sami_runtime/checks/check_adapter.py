@@ -133,7 +133,7 @@ READING = (
 )
 SEEING = (Law("gives numbers such as training saw: same frame, same units", accustomed),)
 """Laws that nobody can judge where the model file does not tell what training saw."""
-WRITING = (Law("says what it executed, within the action's bounds", laws.told),)
+WRITING = (Law("says what it executed, within the action's bounds", laws.reports_executed),)
 """Laws that nobody can judge who writes nothing."""
 MOVING = (Law("answers to each element of the action as in simulation: the same way, about as far", responds),)
 """Laws that nobody can judge who moves nothing."""

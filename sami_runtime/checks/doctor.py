@@ -46,8 +46,8 @@ def examine(root: Path = Path("/")) -> Iterator[Finding]:
         root: Where `proc` and `sys` lie.
     """
     yield versions()
-    found = importlib.metadata.packages_distributions().get("onnxruntime", [])
-    yield builds(sorted(set(found)))
+    packages = importlib.metadata.packages_distributions().get("onnxruntime", [])
+    yield builds(sorted(set(packages)))
     yield from onnxruntime()
     yield cores()
     yield load(root)
@@ -195,16 +195,16 @@ def limits(root: Path) -> Iterator[Finding]:
     if highest := highest_priority(root):
         yield Finding("real-time priority", "ok", f"up to {highest}; priority = {min(highest, 50)} in a robot's file")
     else:
-        found = "none: RLIMIT_RTPRIO is 0, and on busy cores the loop waits for its turn like everything else"
-        yield Finding("real-time priority", "warn", found, f"{PRIORITY_WAY} Then: priority = 50 in a robot's file")
+        reading = "none: RLIMIT_RTPRIO is 0, and on busy cores the loop waits for its turn like everything else"
+        yield Finding("real-time priority", "warn", reading, f"{PRIORITY_WAY} Then: priority = 50 in a robot's file")
     if (locked := lockable_bytes(root)) is None:
         yield Finding("locked memory", "ok", "unlimited; lock_memory = true in a robot's file")
     else:
-        found = f"at most {locked} bytes: pages of the policy may be swapped out"
+        reading = f"at most {locked} bytes: pages of the policy may be swapped out"
         yield Finding(
             "locked memory",
             "warn",
-            found,
+            reading,
             f"{MEMORY_WAY} Then: lock_memory = true in a robot's file. Or run without swap.",
         )
 
@@ -223,11 +223,11 @@ def throttling(root: Path) -> Iterator[Finding]:
         advice = "sudo sysctl kernel.sched_rt_runtime_us=950000"
         yield Finding(name, "warn", "none: what has a real-time priority does not run", advice)
     elif runtime < 0:
-        found = "all of a core: a loop of such a priority that never sleeps takes it from everything else"
-        yield Finding(name, "warn", found, "sudo sysctl kernel.sched_rt_runtime_us=950000, unless that is meant.")
+        reading = "all of a core: a loop of such a priority that never sleeps takes it from everything else"
+        yield Finding(name, "warn", reading, "sudo sysctl kernel.sched_rt_runtime_us=950000, unless that is meant.")
     else:
-        found = f"{runtime} of {period} us: only a loop that hardly sleeps is held up by it"
-        yield Finding(name, "ok", found)
+        reading = f"{runtime} of {period} us: only a loop that hardly sleeps is held up by it"
+        yield Finding(name, "ok", reading)
 
 
 def clock(root: Path) -> Finding:
@@ -235,15 +235,15 @@ def clock(root: Path) -> Finding:
     info = time.get_clock_info("perf_counter")
     file = root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
     source = file.read_text(encoding="ascii").strip() if file.is_file() else info.implementation
-    found = f"{source}, resolution {info.resolution * 1e9:g} ns"
+    reading = f"{source}, resolution {info.resolution * 1e9:g} ns"
     if not info.monotonic or info.resolution > 1e-6 or (file.is_file() and source not in GOOD_CLOCKS):
         return Finding(
             "clock",
             "warn",
-            found,
+            reading,
             "A slow or coarse clock makes every deadline uncertain; boot with clocksource=tsc if the processor allows.",
         )
-    return Finding("clock", "ok", found)
+    return Finding("clock", "ok", reading)
 
 
 def sleep(count: int = 200) -> Finding:
@@ -254,13 +254,13 @@ def sleep(count: int = 200) -> Finding:
         time.sleep(1e-3)
         late[i] = time.perf_counter() - deadline
     p50, p99, worst = np.percentile(late, (50, 99, 100)) * 1e6
-    found = f"{count} sleeps of 1 ms ended late by p50 {p50:.0f}, p99 {p99:.0f}, at worst {worst:.0f} us"
+    lateness = f"{count} sleeps of 1 ms ended late by p50 {p50:.0f}, p99 {p99:.0f}, at worst {worst:.0f} us"
     if p99 > LATE_S * 1e6:
         return Finding(
             "sleep",
             "warn",
-            found,
+            lateness,
             "Stop other work, set the governor to performance, or give the loop a real-time priority "
             "(priority = 50 in a robot's file).",
         )
-    return Finding("sleep", "ok", found)
+    return Finding("sleep", "ok", lateness)

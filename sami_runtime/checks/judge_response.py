@@ -146,9 +146,11 @@ class Judge:
     def __init__(self, contract: Contract) -> None:
         assert contract.seen is not None
         assert contract.seen.responses is not None
-        self._contract, told = contract, contract.seen.responses.signals
+        self._contract, responses = contract, contract.seen.responses.signals
         self.signs, self._sizes = clear_responses(contract, WEAK), clear_responses(contract, STRONG)
-        self.expected = np.concatenate([np.array(told[signal.name].mean) for signal in contract.observation], axis=1)
+        self.expected = np.concatenate(
+            [np.array(responses[signal.name].mean) for signal in contract.observation], axis=1
+        )
         """(A, D)."""
         self._columns = self.signs.any(axis=0)  # (D,): what answers to anything
         self._scale = np.abs(np.where(self.signs, self.expected, 0.0)).max(axis=0)  # (D,)
@@ -187,7 +189,7 @@ class Judge:
                 lambda ratio: ratio < 0,
             )
         )
-        return any(np.logical_and.reduce(each).any() for each in (small, large, flipped))
+        return any(np.logical_and.reduce(wrong_elements).any() for wrong_elements in (small, large, flipped))
 
     def too_far(self, pair: Matrix) -> bool:
         """Return whether two responses (2, D) both are larger than any expected one, by far and to one side."""
@@ -223,26 +225,26 @@ class Judge:
     def _other(self, element: int, samples: Matrix) -> int | None:
         """Return the element whose response it was instead; None where it is nobody else's."""
         at = self._columns
-        found = samples.mean(axis=0)[at] / self._scale[at]
-        length = float(np.linalg.norm(found))
+        mean_response = samples.mean(axis=0)[at] / self._scale[at]
+        length = float(np.linalg.norm(mean_response))
         if length < 1 / FACTOR:
             return None
         shapes = np.where(self.signs, self.expected, 0.0)[:, at] / self._scale[at]
-        cosines = np.abs(shapes @ found) / np.maximum(np.linalg.norm(shapes, axis=1), 1e-12) / length
+        cosines = np.abs(shapes @ mean_response) / np.maximum(np.linalg.norm(shapes, axis=1), 1e-12) / length
         best = int(cosines.argmax())
         return best if best != element and cosines[best] > max(ALIKE, 1.5 * cosines[element]) else None
 
     def _explain(self, element: int, samples: Matrix, instead: dict[int, int | None]) -> str:
-        names, expected, found = self._contract.action.elements, self.expected[element], samples.mean(axis=0)
+        names, expected, mean_response = self._contract.action.elements, self.expected[element], samples.mean(axis=0)
         name, other = names[element], instead[element]
         if other is not None:
             at = int(np.argmax(self.signs[other] * np.abs(self.expected[other]) / np.maximum(self._scale, 1e-12)))
-            ratio = found[at] / self.expected[other][at]
+            ratio = mean_response[at] / self.expected[other][at]
             turned = ", and with its sign flipped" if ratio < 0 else ""
             both = instead.get(other) == element
             what = f"{name} and {names[other]} are swapped" if both else f"it moves {names[other]} instead"
-            return f"{self._told(element, at, found)}: {what}{turned}. Correct their order in write() or read()"
-        ratios = found / np.where(expected == 0, np.inf, expected)
+            return f"{self._told(element, at, mean_response)}: {what}{turned}. Correct their order in write() or read()"
+        ratios = mean_response / np.where(expected == 0, np.inf, expected)
         judged = self._sizes[element] if self._sizes[element].any() else self.signs[element]
         wrong = self.signs[element] & (
             (ratios < -1 / FACTOR) | (judged & ((np.abs(ratios) < 1 / FACTOR) | (np.abs(ratios) > FACTOR)))
@@ -254,18 +256,18 @@ class Judge:
             signal, number = self._numbers[at]
             where = f"of {signal.name}.{number} in read()"
         factor = float(np.median(ratios[wrong]))
-        told = self._told(element, at, found)
+        difference = self._told(element, at, mean_response)
         if abs(factor) < 1 / FACTOR and not self._moved(samples)[wrong].any():
             least = float(
                 np.max(
-                    np.abs(expected) / np.maximum(np.abs(found) + self._error(samples), 1e-12),
+                    np.abs(expected) / np.maximum(np.abs(mean_response) + self._error(samples), 1e-12),
                     where=wrong,
                     initial=FACTOR,
                 )
             )
             unit = " (57.3 is radians where it takes degrees)" if least < 57.3 else ""
             return (
-                f"{told}: {name} is dead, or its scale is too small by a factor of {min(least, 1e6):.3g} "
+                f"{difference}: {name} is dead, or its scale is too small by a factor of {min(least, 1e6):.3g} "
                 f"or more{unit}. "
                 f"Look at its drive and its sensor, and at the place and unit of its number {where}"
             )
@@ -274,22 +276,22 @@ class Judge:
         if not 1 / FACTOR <= size <= FACTOR:
             phrases.append(f"its scale is wrong by a factor of {size:.3g}{_unit(size)}")
         divide = f"Multiply {'it' if 'read' in where else 'the action'} {where} by {1 / factor:.3g}"
-        return f"{told}: {' and '.join(phrases) or 'its size is wrong'}. {divide}"
+        return f"{difference}: {' and '.join(phrases) or 'its size is wrong'}. {divide}"
 
-    def _told(self, element: int, at: int, found: Matrix) -> str:
+    def _told(self, element: int, at: int, mean_response: Matrix) -> str:
         (signal, number), action = self._numbers[at], self._contract.action
         return (
-            f"{action.elements[element]} moved {signal.name}.{number} by {found[at]:.3g} {signal.unit} for each "
-            f"{action.unit}, in simulation by {self.expected[element][at]:.3g}"
+            f"{action.elements[element]} moved {signal.name}.{number} by {mean_response[at]:.3g} {signal.unit} "
+            f"for each {action.unit}, in simulation by {self.expected[element][at]:.3g}"
         )
 
 
 def _unit(factor: float) -> str:
     """Return which unit is suspected of a factor, as a phrase in brackets; empty if none is."""
     for known, what in UNITS.items():
-        for exact, said in ((known, what), (1 / known, " for ".join(reversed(what.split(" for "))))):
+        for exact, phrase in ((known, what), (1 / known, " for ".join(reversed(what.split(" for "))))):
             if 1 / UNIT_WITHIN <= factor / exact <= UNIT_WITHIN:
-                return f" ({exact:.3g} is {said})"
+                return f" ({exact:.3g} is {phrase})"
     return ""
 
 

@@ -40,31 +40,31 @@ def strays(contract: Contract, values: Mapping[str, NDArray[np.floating]]) -> li
         contract: With what training saw; nothing is judged where it does not tell.
         values: By signal, (T, size).
     """
-    found = []
+    outliers = []
     for signal in contract.observation if contract.seen else ():
         far = _deviations(contract, signal, "signals", np.asarray(values[signal.name], np.float64))
         for element, step in enumerate(far.argmax(axis=0)):
             if far[step, element] > ALLOWED:
                 value = float(values[signal.name][step][element])
-                found.append(Stray(signal, element, int(step), value, float(far[step, element])))
-    return sorted(found, key=lambda stray: -stray.deviations)
+                outliers.append(Stray(signal, element, int(step), value, float(far[step, element])))
+    return sorted(outliers, key=lambda stray: -stray.deviations)
 
 
 def accustomed(trial: Trial) -> str | None:
     """Refuse observations that are not such as training saw; return where the episode began elsewhere than there."""
     values = {
-        signal.name: np.stack([np.asarray(seen.values[signal.name], np.float64) for seen in trial.seen])
+        signal.name: np.stack([np.asarray(observation.values[signal.name], np.float64) for observation in trial.seen])
         for signal in trial.contract.observation
     }
-    found = strays(trial.contract, values)
-    if not found:
+    outliers = strays(trial.contract, values)
+    if not outliers:
         return _away_from_home(trial.contract, {name: value[0] for name, value in values.items()})
-    shown = [_sentence(stray, trial.contract) for stray in found[:SHOWN]]
-    if len(found) > SHOWN:
-        shown.append(f"and {len(found) - SHOWN} other elements")
+    shown = [_sentence(stray, trial.contract) for stray in outliers[:SHOWN]]
+    if len(outliers) > SHOWN:
+        shown.append(f"and {len(outliers) - SHOWN} other elements")
     begin = trial.contract.seen.begin if trial.contract.seen else {}
     # What hardly differs from episode to episode tells best what became of it.
-    surest = min(found, key=lambda stray: begin[stray.signal.name].deviation[stray.element])
+    surest = min(outliers, key=lambda stray: begin[stray.signal.name].deviation[stray.element])
     why = _probably(trial.contract, surest, values[surest.signal.name][surest.step])
     raise AdapterError(f"{'; '.join(shown)}. {why}")
 

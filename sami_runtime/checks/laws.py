@@ -64,12 +64,12 @@ def runs(trial: Trial) -> None:
 
 def complete(trial: Trial) -> None:
     """Refuse a signal that is missing, of another shape, or not finite."""
-    for tick, seen in enumerate(trial.seen):
+    for tick, observation in enumerate(trial.seen):
         for signal in trial.adapter.observation:
-            if signal.name not in seen.values:
-                given = ", ".join(seen.values) or "nothing"
-                raise AdapterError(f"read {tick} lacks {signal.name}; it gave {given}")
-            value = np.asarray(seen.values[signal.name])
+            if signal.name not in observation.values:
+                names = ", ".join(observation.values) or "nothing"
+                raise AdapterError(f"read {tick} lacks {signal.name}; it gave {names}")
+            value = np.asarray(observation.values[signal.name])
             if value.shape != (signal.size,) or not is_numeric(value):
                 raise AdapterError(
                     f"read {tick} gave {signal.name} as {value.dtype} of shape {value.shape}, not ({signal.size},)"
@@ -80,9 +80,9 @@ def complete(trial: Trial) -> None:
 
 def bounded(trial: Trial) -> None:
     """Refuse a number beyond the contract's bounds."""
-    for tick, seen in enumerate(trial.seen):
+    for tick, observation in enumerate(trial.seen):
         for signal in trial.contract.observation:
-            if beyond := _beyond(np.asarray(seen.values[signal.name], np.float64), signal):
+            if beyond := _beyond(np.asarray(observation.values[signal.name], np.float64), signal):
                 raise AdapterError(f"read {tick} gave {signal.name}.{beyond} [{signal.unit}]; is the unit another one?")
 
 
@@ -113,7 +113,7 @@ def clocked(trial: Trial) -> None:
 def forward(trial: Trial) -> None:
     """Refuse stamps that go back, or stand still."""
     for name in (signal.name for signal in trial.contract.observation):
-        stamps = [seen.measured(name) for seen in trial.seen]
+        stamps = [observation.measured(name) for observation in trial.seen]
         for tick, (one, other) in enumerate(pairwise(stamps)):
             if other < one:
                 stamped = _stamped(trial.seen[tick + 1], name)
@@ -134,7 +134,7 @@ def kept(trial: Trial) -> None:
                 raise AdapterError(f"read {tick} gave {name} as a buffer that a later one reuses; return a copy of it")
 
 
-def told(trial: Trial) -> None:
+def reports_executed(trial: Trial) -> None:
     """Refuse an executed action beyond the action's bounds."""
     for tick, sent in enumerate(trial.sent):
         if beyond := _beyond(np.asarray(sent.action, np.float64), trial.contract.action):
@@ -156,8 +156,8 @@ def closes(trial: Trial) -> None:
     trial.adapter.close()
 
 
-def _stamped(seen: Observation, name: str) -> str:
-    return "is stamped" if seen.times is None else f"has {name} stamped"
+def _stamped(observation: Observation, name: str) -> str:
+    return "is stamped" if observation.times is None else f"has {name} stamped"
 
 
 def _beyond(value: NDArray[np.float64], signal: Signal) -> str:

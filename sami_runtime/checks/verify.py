@@ -188,9 +188,9 @@ class _Replay:
 
     def closed_loop(self) -> tuple[bool, str]:
         """Return the same, with the session's own actions fed back wherever no limit changed what was executed."""
-        own = (self.golden.executed == self.golden.answers[ACTION]).all(axis=1)  # (T,)
-        passed, detail = self._close(self._play(self.session, own), self.golden.answers)
-        return passed, f"{detail}; own action fed back at {int(own.sum())} of {len(own)} steps"
+        undisturbed = (self.golden.executed == self.golden.answers[ACTION]).all(axis=1)  # (T,)
+        passed, detail = self._close(self._play(self.session, undisturbed), self.golden.answers)
+        return passed, f"{detail}; own action fed back at {int(undisturbed.sum())} of {len(undisturbed)} steps"
 
     def reset(self) -> tuple[bool, str]:
         """After a reset, a used session answers as a fresh one does, bit for bit."""
@@ -229,25 +229,25 @@ class _Replay:
             together = pair.step({name: value[at] for name, value in golden.observation.items()}, self._age(at))
             pair.executed(golden.executed[at])
             for row, session in enumerate(single):
-                seen = {name: value[at[row]] for name, value in golden.observation.items()}
-                alone = session.step(seen, self._age(at[row]))
+                observation = {name: value[at[row]] for name, value in golden.observation.items()}
+                alone = session.step(observation, self._age(at[row]))
                 session.executed(golden.executed[at[row]])
                 for name in golden.answers:
                     worst.see(name, step, together.answers[name][row], alone.answers[name])
         return worst.error <= self.tolerance, str(worst)
 
     def _play(
-        self, session: Session, own: NDArray[np.bool_] | None = None, start: int = 0, end: int | None = None
+        self, session: Session, undisturbed: NDArray[np.bool_] | None = None, start: int = 0, end: int | None = None
     ) -> Answers:
-        """Return the answers to golden steps [start, end); `own` (T,): where the own action was executed."""
+        """Return the answers to golden steps [start, end); `undisturbed` (T,): where the policy acted freely."""
         answers: dict[str, list[Array]] = {name: [] for name in self.golden.answers}
         for step in range(start, len(self.golden) if end is None else end):
             if step in self.golden.resets:
                 session.reset()
             session.elapse(self._held(step))
-            seen = {name: value[step] for name, value in self.golden.observation.items()}
-            answer = session.step(seen, self._age(step))
-            if own is None or not own[step]:
+            observation = {name: value[step] for name, value in self.golden.observation.items()}
+            answer = session.step(observation, self._age(step))
+            if undisturbed is None or not undisturbed[step]:
                 session.executed(self.golden.executed[step])
             for name, values in answers.items():
                 values.append(answer.answers[name])
@@ -266,9 +266,9 @@ class _Replay:
         for name, others in expected.items():
             for step, (value, other) in enumerate(zip(answers[name], others, strict=True)):
                 worst[name].see(name, step, value, other)
-        passed = all(seen.error <= self.tolerance for seen in worst.values())
-        found = "; ".join(map(str, worst.values()))
-        return passed, found if passed else f"{found}; tolerance {self.tolerance:.1e}"
+        passed = all(difference.error <= self.tolerance for difference in worst.values())
+        detail = "; ".join(map(str, worst.values()))
+        return passed, detail if passed else f"{detail}; tolerance {self.tolerance:.1e}"
 
 
 class _Worst:

@@ -55,11 +55,11 @@ class Draw:
                 self._numbers[key] = {line: float(self._drawn(value.get(line, 0.0))[0]) * size for line in lines}
             else:
                 self._numbers[key] = float(self._drawn(value)[0]) * size
-        self._elements = {key: np.zeros(max(each.stop for each in where.values())) for key in OF_EACH_SIGNAL}
-        for name, each in where.items():
+        self._elements = {key: np.zeros(max(columns.stop for columns in where.values())) for key in OF_EACH_SIGNAL}
+        for name, columns in where.items():
             for key, values in self._elements.items():
-                drawn = each.stop - each.start if key in OF_EACH_ELEMENT else 1
-                values[each] = self._drawn(profile.of_signal(key, name), drawn)
+                drawn = columns.stop - columns.start if key in OF_EACH_ELEMENT else 1
+                values[columns] = self._drawn(profile.of_signal(key, name), drawn)
         if size != 1.0:
             for key in self._elements.keys() - FIXED:
                 self._elements[key] = np.minimum(self._elements[key], LONGEST) * size

@@ -132,12 +132,12 @@ class Gap:
             and then one for each signal.
         """
         tick, self._tick = self._tick, self._tick + 1
-        said = values.astype(np.float64)
+        measured = values.astype(np.float64)
         for sensor in self._sensors:
-            sensor.apply(said, tick)
-        seen, stamp, sensed = self._lines.carry(said.astype(values.dtype), self._stamps.stamp(time), tick)
+            sensor.apply(measured, tick)
+        arrived, stamp, sensed = self._lines.carry(measured.astype(values.dtype), self._stamps.stamp(time), tick)
         self.late = dict(zip(self._where, (tick - sensed).tolist(), strict=True))
-        return seen, stamp
+        return arrived, stamp
 
     def actuate(self, command: Array) -> Array:
         """Write once: the command that is sent goes in, and the action (A,) that its actuator reaches comes out."""

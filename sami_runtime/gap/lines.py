@@ -39,7 +39,7 @@ class UnderWay(Generic[T]):
         return self._newest
 
 
-class Line(Generic[T]):
+class SensorLine(Generic[T]):
     """The line from a sensor, or from all: latency, jitter, dropout. The first message of an episode arrives at once.
 
     Args:
@@ -82,7 +82,9 @@ class Lines:
     """
 
     def __init__(self, period: float, members: Mapping[str, Mapping[int, slice]]) -> None:
-        self._lines: dict[str, Line[tuple[Array, Times, int]]] = {name: Line(period, name) for name in members}
+        self._lines: dict[str, SensorLine[tuple[Array, Times, int]]] = {
+            name: SensorLine(period, name) for name in members
+        }
         self._signals = {name: np.array(list(signals)) for name, signals in members.items()}
         self._numbers = {name: np.r_[tuple(signals.values())] for name, signals in members.items()}
         self._count = sum(map(len, members.values()))
@@ -93,7 +95,7 @@ class Lines:
             line.begin(draw)
 
     def change(self, draw: Draw) -> None:
-        """Go on as another draw has it, see `Line.change`."""
+        """Go on as another draw has it, see `SensorLine.change`."""
         for line in self._lines.values():
             line.change(draw)
 
@@ -106,8 +108,8 @@ class Lines:
         """
         if len(self._lines) == 1:
             (line,) = self._lines.values()
-            said, stamp, at = line.carry((values, stamps, tick), tick)
-            return said, stamp, np.full(self._count, at)
+            delayed, stamp, at = line.carry((values, stamps, tick), tick)
+            return delayed, stamp, np.full(self._count, at)
         count = 1 + self._count
         measured = stamps if isinstance(stamps, np.ndarray) else np.full(count, stamps)
         arrived, seen, sensed = values.copy(), measured.copy(), np.zeros(self._count, np.int64)

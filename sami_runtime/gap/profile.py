@@ -133,7 +133,7 @@ class GapProfile(BaseModel):
     def _check(cls, value: Any, info: ValidationInfo) -> BySignal:
         key = str(info.field_name)
         if isinstance(value, Mapping) and key in (*OF_EACH_SIGNAL, *OF_EACH_LINE, *OF_ACTIONS):
-            return {str(name): _VALID[key].check(f"{key}.{name}", each) for name, each in value.items()}
+            return {str(name): _VALID[key].check(f"{key}.{name}", item) for name, item in value.items()}
         return _VALID[key].check(key, value)
 
     @model_validator(mode="after")
@@ -158,7 +158,7 @@ class GapProfile(BaseModel):
     @field_validator("same_as", mode="plain")
     @classmethod
     def _check_pairs(cls, value: Any) -> dict[str, str]:
-        if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value.values()):
+        if not isinstance(value, Mapping) or not all(isinstance(signal_name, str) for signal_name in value.values()):
             raise ValueError(f'same_as is {value!r}; it must be a table such as {{ achieved_goal = "cube_position" }}.')
         for name, source in value.items():
             if source in value:
@@ -254,9 +254,9 @@ class GapProfile(BaseModel):
                 if name not in elements:
                     raise UnknownName("element of the action", name, elements, f"The gap {key} names it.")
         for name, source in self.same_as.items():
-            for each in (name, source):
-                if each not in sizes:
-                    raise UnknownName("observation signal", each, sizes, "The gap same_as names it.")
+            for signal_name in (name, source):
+                if signal_name not in sizes:
+                    raise UnknownName("observation signal", signal_name, sizes, "The gap same_as names it.")
             if sizes[name] != sizes[source]:
                 raise SamiError(
                     f"same_as.{name} is {source!r}, which has {sizes[source]} numbers and not {sizes[name]}. "

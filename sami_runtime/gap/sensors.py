@@ -95,9 +95,9 @@ class Sticking:
         """Keep the value of the tick at which a number sticks, until it works again."""
         if not len(self._at):
             return
-        said = values[self._at]
-        self._kept = np.where(self._first == tick, said, self._kept)
-        values[self._at] = np.where((self._first <= tick) & (tick < self._end), self._kept, said)
+        readings = values[self._at]
+        self._kept = np.where(self._first == tick, readings, self._kept)
+        values[self._at] = np.where((self._first <= tick) & (tick < self._end), self._kept, readings)
 
     def _ticks(self, times: Float64) -> Float64:
         return np.array([whole_periods(min(time / self._period, FOREVER)) for time in times], np.float64)

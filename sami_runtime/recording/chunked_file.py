@@ -130,17 +130,17 @@ class ChunkedFile:
     def _work(self) -> None:
         last = False
         while not last:
-            each = self._waiting.get()
-            last = each is None
+            job = self._waiting.get()
+            last = job is None
             if self.error is not None:
                 continue  # what waits is dropped: it would fill the memory
             # A thread that ended by an error of any kind would lose every later tick without a word.
             try:
-                if isinstance(each, tuple):
-                    self._write(self._chunk(*each))
-                    self._taken += len(each[0])
+                if isinstance(job, tuple):
+                    self._write(self._chunk(*job))
+                    self._taken += len(job[0])
                 else:
-                    self._write(b"" if each is None else self._told(each), whole=last)
+                    self._write(b"" if job is None else self._told(job), whole=last)
             except BaseException as error:
                 self.error = error
 
@@ -166,10 +166,10 @@ class ChunkedFile:
         mcap, packed = self._mcap, self._packer.compress(part)
         chunk = self._record(mcap.Chunk("zstd", packed, last, first, zlib.crc32(part), len(part)))
         indexes, offsets = bytearray(), {}
-        for channel, each in places.items():
+        for channel, place_records in places.items():
             offsets[channel] = self._at + len(chunk) + len(indexes)
-            indexes += PLACES.pack(PLACES_KIND, 6 + len(each), channel, len(each)) + each
-            self._counts[channel] = self._counts.get(channel, 0) + len(each) // PLACE.size
+            indexes += PLACES.pack(PLACES_KIND, 6 + len(place_records), channel, len(place_records)) + place_records
+            self._counts[channel] = self._counts.get(channel, 0) + len(place_records) // PLACE.size
         self._indexes += self._record(
             mcap.ChunkIndex(len(chunk), self._at, "zstd", len(packed), last, len(indexes), offsets, first, len(part))
         )

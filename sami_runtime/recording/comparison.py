@@ -23,23 +23,27 @@ class Difference(NamedTuple):
     """Index of the tick in the episode."""
     name: str
     """What differs: `"action dx"`, `"context 3"`, `"state"`."""
-    found: str
+    actual: str
     """What the follower has there."""
     expected: str
     """What the one that it follows had there."""
     size: float | None
-    """|found - expected|; None where that has no meaning."""
+    """|actual - expected|; None where that has no meaning."""
 
     def within(self, size: float | None) -> bool:
         """Return whether it is no larger than a size; one without a size is larger than any."""
         return size is None or (self.size is not None and self.size <= size)
 
+    def plain(self) -> dict[str, Any]:
+        """Return the difference for JSON, where `found` is the follower's value."""
+        return {"found" if key == "actual" else key: value for key, value in self._asdict().items()}
+
     def __str__(self) -> str:
-        return f"episode {self.episode}, step {self.step}: {self.name} is {self.found}, was {self.expected}"
+        return f"episode {self.episode}, step {self.step}: {self.name} is {self.actual}, was {self.expected}"
 
 
 @dataclass
-class Comparison:
+class ReplayComparison:
     """What came of following."""
 
     steps: int = 0
@@ -58,15 +62,15 @@ class Comparison:
         """Whether every step was answered and none differs."""
         return not self.differing and not self.failed
 
-    def count(self, found: list[Difference], stepped: bool = True) -> None:
+    def count(self, new_differences: list[Difference], stepped: bool = True) -> None:
         """Count a tick, with what differs at it, and whether the policy made a step."""
         self.steps += stepped
-        self.differing += bool(found)
-        for each in found:
-            self.first = self.first or each
-            worst = self.largest.get(each.name)
-            if worst is None or not each.within(worst.size):
-                self.largest[each.name] = each
+        self.differing += bool(new_differences)
+        for difference in new_differences:
+            self.first = self.first or difference
+            worst = self.largest.get(difference.name)
+            if worst is None or not difference.within(worst.size):
+                self.largest[difference.name] = difference
 
     def fail(self, error: SamiError) -> None:
         """Count a step at which the follower could not answer."""
@@ -79,8 +83,8 @@ class Comparison:
             "steps": self.steps,
             "differing": self.differing,
             "failed": self.failed,
-            "first": self.first and self.first._asdict(),
-            "largest": {name: each._asdict() for name, each in self.largest.items()},
+            "first": self.first and self.first.plain(),
+            "largest": {name: difference.plain() for name, difference in self.largest.items()},
             "failures": dict(self.failures),
         }
 
@@ -92,12 +96,16 @@ class Comparison:
         lines = [f"{self.steps} steps compared, {self.differing} ticks differ"]
         if self.first:
             lines.append(f"first at {self.first}")
-        lines += [f"largest {each.size:.3g} at {each}" for each in self.largest.values() if each.size is not None]
+        lines += [
+            f"largest {difference.size:.3g} at {difference}"
+            for difference in self.largest.values()
+            if difference.size is not None
+        ]
         lines += [f"{count} times no answer: {message}" for message, count in self.failures.most_common(3)]
         return "\n".join(lines)
 
 
-def require_same(comparison: Comparison) -> None:
+def require_same(comparison: ReplayComparison) -> None:
     """Do nothing if the follower answered alike everywhere.
 
     Raises:
@@ -108,13 +116,13 @@ def require_same(comparison: Comparison) -> None:
 
 
 def differences(
-    episode: int, step: int, name: str, elements: tuple[str, ...], found: Array, expected: Array | None
+    episode: int, step: int, name: str, elements: tuple[str, ...], actual: Array, expected: Array | None
 ) -> Iterator[Difference]:
     """Return each element that has other bits."""
-    if expected is None or found.shape != expected.shape:
+    if expected is None or actual.shape != expected.shape:
         shape = None if expected is None else expected.shape
-        yield Difference(episode, step, name, f"of shape {found.shape}", f"of shape {shape}", None)
+        yield Difference(episode, step, name, f"of shape {actual.shape}", f"of shape {shape}", None)
         return
-    for at in np.flatnonzero(found.view(np.uint32) != expected.view(np.uint32)):
-        size = abs(float(found[at]) - float(expected[at]))
-        yield Difference(episode, step, f"{name} {elements[at]}", f"{found[at]:.9g}", f"{expected[at]:.9g}", size)
+    for at in np.flatnonzero(actual.view(np.uint32) != expected.view(np.uint32)):
+        size = abs(float(actual[at]) - float(expected[at]))
+        yield Difference(episode, step, f"{name} {elements[at]}", f"{actual[at]:.9g}", f"{expected[at]:.9g}", size)

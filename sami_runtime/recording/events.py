@@ -30,35 +30,35 @@ class Events:
 
     def of(self, episode: int, record: StepRecord) -> list[Event]:
         """Return the events of the next tick."""
-        found: list[Event] = []
+        events: list[Event] = []
         if record.step == 0:
             self._outcome, self._limited, self._phase, self._alarm = (Outcome.ACTED, ""), (), None, False
-            found.append(Event("INFO", f"episode {episode} begins"))
+            events.append(Event("INFO", f"episode {episode} begins"))
         if record.swapped:
-            found.append(Event("INFO", f"model {record.swapped.contract.name} takes over"))
+            events.append(Event("INFO", f"model {record.swapped.contract.name} takes over"))
         if record.missed:
-            found.append(Event("WARNING", f"{record.missed} tick{'s' * (record.missed > 1)} passed without a turn"))
+            events.append(Event("WARNING", f"{record.missed} tick{'s' * (record.missed > 1)} passed without a turn"))
         kind = record.reason.partition(":")[0]
         if (record.outcome, kind) != self._outcome and record.outcome not in QUIET:
-            found.append(Event("WARNING", f"{record.outcome.value}: {record.reason}".removesuffix(": ")))
+            events.append(Event("WARNING", f"{record.outcome.value}: {record.reason}".removesuffix(": ")))
         elif self._outcome[0] not in QUIET and record.outcome is Outcome.ACTED:
-            found.append(Event("INFO", "the policy acts again"))
+            events.append(Event("INFO", "the policy acts again"))
         if record.outcome is not Outcome.STANDING:
             self._outcome = (record.outcome, kind)
         stopped = "stop" in record.limited_by
         if stopped or (record.limited_by and not self._limited):
             text = f"the gate stopped the robot: {record.reason}" if stopped else ", ".join(record.limited_by)
-            found.append(Event("ERROR", text) if stopped else Event("INFO", f"limited: {text}"))
+            events.append(Event("ERROR", text) if stopped else Event("INFO", f"limited: {text}"))
         self._limited = record.limited_by
-        return found + self._adaptation(record)
+        return events + self._adaptation(record)
 
     def _adaptation(self, record: StepRecord) -> list[Event]:
-        now, found = record.telemetry, list[Event]()
+        now, events = record.telemetry, list[Event]()
         if now is None:
-            return found
+            return events
         if now.phase is not self._phase and now.phase is not None:
-            found.append(Event("INFO", now.phase.value))
+            events.append(Event("INFO", now.phase.value))
         if now.alarm and not self._alarm:
-            found.append(Event("WARNING", f"unknown dynamics: score {now.score:.2f} is above 1"))
+            events.append(Event("WARNING", f"unknown dynamics: score {now.score:.2f} is above 1"))
         self._phase, self._alarm = now.phase, now.alarm
-        return found
+        return events

@@ -129,9 +129,9 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     return str(value)
 
 
@@ -217,7 +217,7 @@ def recorded_step(message: dict[str, Any]) -> RecordedStep:
 
 def recorded_age(value: Any) -> float | dict[str, float]:
     """Return how old what was observed is [periods], of all signals or by signal."""
-    return {name: float(each) for name, each in value.items()} if isinstance(value, dict) else float(value)
+    return {name: float(age) for name, age in value.items()} if isinstance(value, dict) else float(value)
 
 
 def whole_number(value: Any) -> int:

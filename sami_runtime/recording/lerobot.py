@@ -68,13 +68,13 @@ def _write(recording: Recording, folder: Path) -> int:
     with output(folder) as beside:
         for name in ("data/chunk-000", "meta/episodes/chunk-000"):
             (beside / name).mkdir(parents=True)
-        whole = {name: np.concatenate([each[name] for each in tables]) for name in features}
+        whole = {name: np.concatenate([table[name] for table in tables]) for name in features}
         data = {name: _arrow(arrow, features[name], value) for name, value in whole.items()}
         parquet.write_table(arrow.table(data), beside / "data" / PLACE)
         episodes = _episodes(arrow, tables, list(tasks))
         parquet.write_table(episodes, beside / "meta/episodes" / PLACE)
         parquet.write_table(_task_table(arrow, list(tasks)), beside / "meta/tasks.parquet")
-        stats = {name: {key: each.tolist() for key, each in _stats(value).items()} for name, value in whole.items()}
+        stats = {name: {key: number.tolist() for key, number in _stats(value).items()} for name, value in whole.items()}
         (beside / "meta/stats.json").write_text(json.dumps(stats, indent=4))
         info = {
             "codebase_version": VERSION,
@@ -132,10 +132,10 @@ def _steps(
     """Return a stretch of T steps, (T,) or (T, size) by the name of the feature."""
     contract, count = recording.contract, len(stretch)
     order = [signal.name for signal in contract.observation]
-    seen = [record.observation.values for record in stretch if record.observation is not None]
+    observations = [record.observation.values for record in stretch if record.observation is not None]
     last = np.arange(count) == count - 1
     columns = {
-        STATE: [np.concatenate([np.ravel(values[name]) for name in order]) for values in seen],
+        STATE: [np.concatenate([np.ravel(values[name]) for name in order]) for values in observations],
         ACTION: [record.executed for record in stretch],
         DONE: last & ended,
         "timestamp": np.arange(count) / contract.rate_hz,
@@ -173,7 +173,7 @@ def _episodes(arrow: Any, tables: list[dict[str, NDArray[Any]]], tasks: list[str
         row |= {"data/chunk_index": 0, "data/file_index": 0, "dataset_from_index": start, "dataset_to_index": end}
         row |= {"meta/episodes/chunk_index": 0, "meta/episodes/file_index": 0}
         for name, value in table.items():
-            row |= {f"stats/{name}/{key}": each.tolist() for key, each in _stats(value).items()}
+            row |= {f"stats/{name}/{key}": number.tolist() for key, number in _stats(value).items()}
         rows.append(row)
     return arrow.Table.from_pylist(rows)
 
@@ -182,7 +182,7 @@ def _task_table(arrow: Any, tasks: list[str]) -> Any:
     """Return the tasks as a data frame writes them whose index they are."""
     table = arrow.table({"task_index": list(range(len(tasks))), "__index_level_0__": tasks})
     column = {"field_name": None, "metadata": None}
-    said = {
+    pandas_schema = {
         "index_columns": ["__index_level_0__"],
         "column_indexes": [],
         "columns": [
@@ -198,7 +198,7 @@ def _task_table(arrow: Any, tasks: list[str]) -> Any:
         "creator": {"library": "pyarrow", "version": arrow.__version__},
         "pandas_version": "2.0.0",
     }
-    return table.replace_schema_metadata({"pandas": json.dumps(said)})
+    return table.replace_schema_metadata({"pandas": json.dumps(pandas_schema)})
 
 
 def _arrow(arrow: Any, feature: dict[str, Any], value: NDArray[Any]) -> Any:
@@ -210,5 +210,5 @@ def _arrow(arrow: Any, feature: dict[str, Any], value: NDArray[Any]) -> Any:
 def _task(recording: Recording, record: StepRecord) -> str:
     """Return a task in words: where it is, and what is hidden in it."""
     env, task = recording.about.get("env") or recording.contract.name, record.info.get("task") or {}
-    said = ", ".join(f"{name} {value}" for name, value in task.items()) if isinstance(task, dict) else str(task)
-    return f"{env}: {said}" if said else str(env)
+    task_text = ", ".join(f"{name} {value}" for name, value in task.items()) if isinstance(task, dict) else str(task)
+    return f"{env}: {task_text}" if task_text else str(env)

@@ -147,9 +147,9 @@ def read_recording(path: str | Path) -> Recording:
             f"{path} is damaged, or no recording of sami run: {_said(error)}. Copy it again."
         ) from error
     if about is None or about.get("version") not in READABLE:
-        found = "none" if about is None else about.get("version")
+        version = "none" if about is None else about.get("version")
         raise RecordingError(
-            f"{path} has recording version {found}; this sami_runtime reads versions "
+            f"{path} has recording version {version}; this sami_runtime reads versions "
             f"{' and '.join(map(str, READABLE))}. Give a file that sami run --record wrote."
         )
     try:

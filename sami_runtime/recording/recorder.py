@@ -121,9 +121,9 @@ class Recorder:
         text = {True: ", success", False: ", no success", None: ""}[came.success]
         ended = Event("INFO", f"episode {self._episode} ended: {came.ended.value}{text}")
         self._topics.log(ended, self._log_time(self._time), now)
-        told = {"episode": self._episode, "ended": came.ended.value, "success": came.success}
+        outcome = {"episode": self._episode, "ended": came.ended.value, "success": came.success}
         self._hand_over()
-        self._chunks.tell(f"{EPISODE}.{self._episode}", {name: json.dumps(value) for name, value in told.items()})
+        self._chunks.tell(f"{EPISODE}.{self._episode}", {name: json.dumps(value) for name, value in outcome.items()})
 
     def close(self) -> None:
         """Completes the file, or removes it if no tick was recorded. Does nothing the second time.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sami_runtime.errors import SamiError
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import ACTION, Contract
-from sami_runtime.recording.comparison import Comparison, Difference, differences
+from sami_runtime.recording.comparison import Difference, ReplayComparison, differences
 from sami_runtime.recording.format import describe
 from sami_runtime.recording.reader import Recording, values_of
 from sami_runtime.session.session import Session, Step
@@ -38,9 +38,9 @@ class Shadow:
 
     def __init__(self, session: Session, contract: Contract, tolerance: float = 0.0) -> None:
         require_alike(session, contract)
-        self.comparison = Comparison()
+        self.comparison = ReplayComparison()
         """Of all episodes."""
-        self.episode = Comparison()
+        self.episode = ReplayComparison()
         """Of the last episode alone."""
         self._session, self._tolerance = session, tolerance
         self._episode = -1
@@ -56,7 +56,7 @@ class Shadow:
     def __call__(self, record: StepRecord) -> None:
         """Follows one tick."""
         if record.step == 0:
-            self._episode, self.episode = self._episode + 1, Comparison()
+            self._episode, self.episode = self._episode + 1, ReplayComparison()
         both = (self.comparison, self.episode)
         try:
             answer = follow(self._session, record)
@@ -66,13 +66,15 @@ class Shadow:
             return
         if answer is not None and record.action is not None:
             elements = self._session.contract.action.elements
-            found = list(differences(self._episode, record.step, ACTION, elements, answer.action, record.action))
-            beyond = [each for each in found if not each.within(self._tolerance)]
+            action_differences = list(
+                differences(self._episode, record.step, ACTION, elements, answer.action, record.action)
+            )
+            beyond = [difference for difference in action_differences if not difference.within(self._tolerance)]
             for comparison in both:
                 comparison.count(beyond)
 
 
-def replay(recording: Recording, session: Session, *swapped: Session) -> Comparison:
+def replay(recording: Recording, session: Session, *swapped: Session) -> ReplayComparison:
     """Step a model over a recording, every tick of every episode, and compares to the last bit.
 
     All that the policy answers is compared at each of its steps, and the digest of the state at every tick, where the
@@ -88,7 +90,7 @@ def replay(recording: Recording, session: Session, *swapped: Session) -> Compari
         SamiError: A model reads, writes or paces otherwise than the recorded one, or they are too few or too many.
     """
     drove = _drove(recording, (session, *swapped))
-    comparison = Comparison()
+    comparison = ReplayComparison()
     at, steps = 0, 0
     for episode, record in recording.steps:
         steps = 0 if record.step == 0 else steps
@@ -103,20 +105,20 @@ def replay(recording: Recording, session: Session, *swapped: Session) -> Compari
             if episode == later.episode and steps >= later.fed_from:
                 follow(later.session, record)
         steps += record.stepped
-        found: list[Difference] = []
+        step_differences: list[Difference] = []
         try:
             with values_of(recording.path):
                 answer = follow(session, record)
                 if answer is not None:
                     for name, signal in answers.items():
                         now, then = answer.answers.get(name, NONE), record.answers.get(name)
-                        found += differences(episode, record.step, name, signal.elements, now, then)
+                        step_differences += differences(episode, record.step, name, signal.elements, now, then)
         except SamiError as error:
             comparison.fail(error)
             continue
         if same_weights and (state := session.digest) != record.state:
-            found.append(Difference(episode, record.step, "state", state, record.state, None))
-        comparison.count(found, stepped=answer is not None)
+            step_differences.append(Difference(episode, record.step, "state", state, record.state, None))
+        comparison.count(step_differences, stepped=answer is not None)
     return comparison
 
 
@@ -180,29 +182,29 @@ def require_alike(session: Session, contract: Contract) -> None:
     Raises:
         SamiError: With every difference.
     """
-    own = session.contract
+    follower = session.contract
     read = {signal.name: signal for signal in contract.observation}
     faults = [
-        f"reads {signal.name!r}, which the other does not" for signal in own.observation if signal.name not in read
+        f"reads {signal.name!r}, which the other does not" for signal in follower.observation if signal.name not in read
     ]
-    pairs = [(signal, read[signal.name]) for signal in own.observation if signal.name in read]
-    for ours, theirs in [*pairs, (own.action, contract.action)]:
+    pairs = [(signal, read[signal.name]) for signal in follower.observation if signal.name in read]
+    for ours, theirs in [*pairs, (follower.action, contract.action)]:
         if _shape(ours) != _shape(theirs):
             faults.append(f"has {_shape(ours)} where the other has {_shape(theirs)}")
-    if own.rate_hz != contract.rate_hz:
-        faults.append(f"acts at {own.rate_hz:g} Hz, the other at {contract.rate_hz:g} Hz")
+    if follower.rate_hz != contract.rate_hz:
+        faults.append(f"acts at {follower.rate_hz:g} Hz, the other at {contract.rate_hz:g} Hz")
     if session.batch != 1:
         faults.append(f"has a batch of {session.batch}, where 1 is followed")
     if faults:
         raise SamiError(
-            f"model {own.name!r} cannot follow {contract.name!r}: it {'; it '.join(faults)}. Give a model for the same "
-            "robot."
+            f"model {follower.name!r} cannot follow {contract.name!r}: it {'; it '.join(faults)}. Give a model for the "
+            "same robot."
         )
 
 
 def _only_one(contract: Contract, session: Session) -> list[str]:
     """Return the further outputs, such as a probe's readouts, that only one of the two has: nothing to compare."""
-    names = [{each.name for each in side.extra_outputs} for side in (contract, session.contract)]
+    names = [{signal.name for signal in side.extra_outputs} for side in (contract, session.contract)]
     return sorted(names[0] ^ names[1])
 
 
@@ -210,11 +212,11 @@ def conditions(recording: Recording, session: Session, *swapped: Session) -> lis
     """Return what is not as it was when the recording was made, and may be why bits differ; for `replay`'s sessions."""
     about, now = recording.about, describe(session)
     notes = [] if recording.closed else ["the recording was cut off; its whole ticks are replayed"]
-    for each, drove in zip((session, *swapped), _drove(recording, (session, *swapped)), strict=True):
-        old, new = drove.weights_sha256[:12], each.artifact.graph_sha256[:12]
+    for replaying, drove in zip((session, *swapped), _drove(recording, (session, *swapped)), strict=True):
+        old, new = drove.weights_sha256[:12], replaying.artifact.graph_sha256[:12]
         if old != new:
             notes.append(f"the recording was made with weights {old}, this model has {new}")
-        if names := _only_one(drove.contract, each):
+        if names := _only_one(drove.contract, replaying):
             notes.append(f"not compared, because the recording or the model lacks it: {', '.join(names)}")
     if not swapped and len(recording.models) > 1:
         notes.append(f"{len(recording.models)} models drove in the recording; this one is compared throughout")

@@ -60,9 +60,9 @@ class Schemas:
 
     def declare(self, name: str, fields: Fields) -> Any:
         """Declare a message `PACKAGE.NAME`, and return the class that makes it."""
-        package, _, own = name.rpartition(".")
+        package, _, short_name = name.rpartition(".")
         file = self._files.FileDescriptorProto(name=name.replace(".", "/") + ".proto", package=package, syntax="proto3")
-        message = file.message_type.add(name=own)
+        message = file.message_type.add(name=short_name)
         for number, (field, kind) in enumerate(fields.items(), 1):
             label, plain = MANY if kind.startswith("*") else ONE, kind.lstrip("*?")
             added = message.field.add(name=field, number=number, label=label)
@@ -88,15 +88,15 @@ class Schemas:
 
     def described(self, name: str) -> bytes:
         """Return what a file says of a message: a `FileDescriptorSet` of it and of all that it holds."""
-        found, by_path = dict[str, Any](), {file.name: file for file in self._declared.values()}
+        files, by_path = dict[str, Any](), {file.name: file for file in self._declared.values()}
 
         def collect(file: Any) -> None:
             for needed in file.dependency:
                 collect(by_path[needed])
-            found[file.name] = file
+            files[file.name] = file
 
         collect(self._declared[name])
-        described: bytes = self._files.FileDescriptorSet(file=found.values()).SerializeToString(deterministic=True)
+        described: bytes = self._files.FileDescriptorSet(file=files.values()).SerializeToString(deterministic=True)
         return described
 
     def _add(self, name: str, file: Any) -> None:

@@ -29,17 +29,17 @@ def rows(recording: Recording) -> list[Row]:
     `telemetry.NAME`, `times.SECTION` [s], `info.NAME` of what the adapter told in numbers and words, and of the tick
     itself. What a tick has nothing for is left out.
     """
-    contract, found = recording.contract, []
+    contract, table_rows = recording.contract, []
     for step in recording.steps:
         contract = step.record.swapped.contract if step.record.swapped else contract
-        found.append(_row(recording, contract, step))
-    return found
+        table_rows.append(_row(recording, contract, step))
+    return table_rows
 
 
-def columns(found: Iterable[Row]) -> list[str]:
+def columns(table_rows: Iterable[Row]) -> list[str]:
     """Return the names of all columns: those of the first rows first."""
     names: dict[str, None] = {}
-    for row in found:
+    for row in table_rows:
         names.update(dict.fromkeys(row))
     return list(names)
 
@@ -51,12 +51,12 @@ def write_csv(recording: Recording, path: Path, force: bool = False) -> int:
         SamiError: The file exists and is not to be replaced, or cannot be written.
     """
     with values_of(recording.path), output(path, force, [recording.path]) as beside:
-        found = rows(recording)
+        table_rows = rows(recording)
         with beside.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, columns(found), restval="")
+            writer = csv.DictWriter(file, columns(table_rows), restval="")
             writer.writeheader()
-            writer.writerows(found)
-    return len(found)
+            writer.writerows(table_rows)
+    return len(table_rows)
 
 
 def write_parquet(recording: Recording, path: Path, force: bool = False) -> int:
@@ -68,10 +68,10 @@ def write_parquet(recording: Recording, path: Path, force: bool = False) -> int:
     """
     arrow, parquet = arrow_parts()
     with values_of(recording.path), output(path, force, [recording.path]) as beside:
-        found = rows(recording)
-        table = arrow.table({name: _column(found, name) for name in columns(found)})
+        table_rows = rows(recording)
+        table = arrow.table({name: _column(table_rows, name) for name in columns(table_rows)})
         parquet.write_table(table, beside, compression="zstd")
-    return len(found)
+    return len(table_rows)
 
 
 def arrow_parts() -> tuple[Any, Any]:
@@ -93,8 +93,8 @@ def finite(text: Any) -> Any:
     return float(text) if text in ("nan", "inf", "-inf") else text
 
 
-def _column(found: list[Row], name: str) -> list[Any]:
-    values = [row.get(name) for row in found]
+def _column(table_rows: list[Row], name: str) -> list[Any]:
+    values = [row.get(name) for row in table_rows]
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float}:
         return [None if value is None else float(value) for value in values] if float in kinds else values
@@ -104,16 +104,16 @@ def _column(found: list[Row], name: str) -> list[Any]:
 def _row(recording: Recording, contract: Contract, step: RecordedStep) -> Row:
     episode, record = step
     came = recording.episodes.get(episode)
-    seen = {} if record.observation is None else record.observation.values
-    signals = {each.name: each for each in contract.observation}
+    observed = {} if record.observation is None else record.observation.values
+    signals = {signal.name: signal for signal in contract.observation}
     row: Row = {"episode": episode, "step": record.step, "time": record.time, "outcome": record.outcome.value}
     row |= {"reason": record.reason, "limited_by": "; ".join(record.limited_by)}
-    for name, value in seen.items():
+    for name, value in observed.items():
         row |= _elements(f"observation.{name}", signals.get(name), value)
     row |= _elements("proposed", contract.action, record.action)
     row |= _elements("executed", contract.action, record.executed)
     row |= _elements("context", None, record.context if contract.context_size else None)
-    extra = {each.name: each for each in contract.extra_outputs}
+    extra = {signal.name: signal for signal in contract.extra_outputs}
     for name, value in record.extra.items():
         row |= _elements(f"answer.{name}", extra.get(name), value)
     row |= _told(record)
@@ -137,19 +137,19 @@ def _elements(prefix: str, signal: Signal | None, value: Any) -> Row:
 def _told(record: StepRecord) -> Row:
     if record.telemetry is None:
         return {}
-    told = record.telemetry.plain()
-    row = {f"telemetry.{name}": told[name] for name in READING if told[name] is not None}
-    return row | _flat("telemetry.nearest", told["nearest"] or {})
+    telemetry = record.telemetry.plain()
+    row = {f"telemetry.{name}": telemetry[name] for name in READING if telemetry[name] is not None}
+    return row | _flat("telemetry.nearest", telemetry["nearest"] or {})
 
 
 def _flat(prefix: str, value: Mapping[str, Any]) -> Row:
     """Return what is one number, word or truth each; lists by their index."""
     row: Row = {}
-    for name, each in value.items():
-        if isinstance(each, Mapping):
-            row |= _flat(f"{prefix}.{name}", each)
-        elif isinstance(each, list | tuple | np.ndarray):
-            row |= _flat(f"{prefix}.{name}", {str(at): part for at, part in enumerate(each)})
-        elif each is not None:
-            row[f"{prefix}.{name}"] = finite(each)
+    for name, item in value.items():
+        if isinstance(item, Mapping):
+            row |= _flat(f"{prefix}.{name}", item)
+        elif isinstance(item, list | tuple | np.ndarray):
+            row |= _flat(f"{prefix}.{name}", {str(at): part for at, part in enumerate(item)})
+        elif item is not None:
+            row[f"{prefix}.{name}"] = finite(item)
     return row

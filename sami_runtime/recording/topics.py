@@ -79,8 +79,8 @@ class Topics:
         self.contract = contract
         self._file, self._schemas = file, Schemas()
         self._observation = {
-            each.name: self._row(f"/observation/{each.name}", f"sami.observation.{each.name}", each, at)
-            for at, each in enumerate(contract.observation, 1)
+            signal.name: self._row(f"/observation/{signal.name}", f"sami.observation.{signal.name}", signal, at)
+            for at, signal in enumerate(contract.observation, 1)
         }
         action = contract.action
         self._answers = {
@@ -90,15 +90,15 @@ class Topics:
         if contract.context:
             self._answers["context"] = self._row("/context", "sami.Context", contract.context.signal)
         self._extra = {
-            each.name: self._row(f"/answer/{each.name}", f"sami.answer.{each.name}", each)
-            for each in contract.extra_outputs
+            signal.name: self._row(f"/answer/{signal.name}", f"sami.answer.{signal.name}", signal)
+            for signal in contract.extra_outputs
         }
         self._poses = dict(self._find_poses())
         self._joints = self._find_joints()
         self._pose = {name: self._well_known(f"/pose/{name}", "PoseInFrame") for name in self._poses}
         self._joint_states = self._well_known("/joints", "JointStates") if self._joints else 0
         self._log = self._well_known("/log", "Log")
-        names = [f"sami.observation.{each}" for each in self._observation]
+        names = [f"sami.observation.{signal_name}" for signal_name in self._observation]
         self._schemas.declare("sami.Observation", dict(zip(self._observation, names, strict=True)))
         parts = {
             "observation": "sami.Observation",
@@ -115,14 +115,14 @@ class Topics:
     def add(self, episode: int, record: StepRecord, events: Iterable[Event], log_time: int, publish_time: int) -> None:
         """Add the messages of a tick."""
         add, stamp = self._file.add, _stamp(log_time)
-        seen = {} if record.observation is None else record.observation.values
+        measured = {} if record.observation is None else record.observation.values
         parts: dict[str, bytes] = {}
         observed = b""
         for name, row in self._observation.items():
-            if name in seen and (data := row.encode(seen[name])):
+            if name in measured and (data := row.encode(measured[name])):
                 add(row.number, data, log_time, publish_time)
                 observed += row.nested + data
-        if seen:
+        if measured:
             parts["observation"] = observed
         answered = {"proposed": record.action, "executed": record.executed, "context": record.context}
         for name, answer in self._answers.items():
@@ -132,13 +132,13 @@ class Topics:
         for name, value in record.extra.items():
             if name in self._extra and (data := self._extra[name].encode(value)):
                 add(self._extra[name].number, data, log_time, publish_time)
-        told = self._told(episode, record)
+        message = self._told(episode, record)
         nested = b"".join(self._parts[name] + _sized(data) for name, data in parts.items())
-        add(self._tick, told.SerializeToString() + nested, log_time, publish_time)
-        for name, data in self._placed(seen, stamp):
+        add(self._tick, message.SerializeToString() + nested, log_time, publish_time)
+        for name, data in self._placed(measured, stamp):
             add(self._pose[name], data, log_time, publish_time)
-        if self._joints and self._joints[0].name in seen:
-            add(self._joint_states, self._jointed(*self._joints, seen, stamp), log_time, publish_time)
+        if self._joints and self._joints[0].name in measured:
+            add(self._joint_states, self._jointed(*self._joints, measured, stamp), log_time, publish_time)
         for event in events:
             self.log(event, log_time, publish_time)
 
@@ -151,7 +151,7 @@ class Topics:
     def _told(self, episode: int, record: StepRecord) -> Any:
         """Return what a tick is besides its signals."""
         age = record.age if isinstance(record.age, float | int) else max(record.age.values(), default=0.0)
-        told = self._tick_message(
+        message = self._tick_message(
             episode=episode,
             step=record.step,
             missed=record.missed,
@@ -166,28 +166,30 @@ class Topics:
         )
         reward, now = number_in(record.info, "reward"), record.telemetry
         if reward is not None:
-            told.reward = reward
+            message.reward = reward
         if now is not None:
-            told.speed, told.alarm = now.speed, now.alarm
-            told.phase = now.phase.value if now.phase else ""
+            message.speed, message.alarm = now.speed, now.alarm
+            message.phase = now.phase.value if now.phase else ""
             if now.nearest is not None and now.drift is not None and now.distance is not None and now.score is not None:
-                told.nearest = ", ".join(f"{name} {value}" for name, value in now.nearest.items())
-                told.drift, told.distance, told.score = now.drift, now.distance, now.score
-        return told
+                message.nearest = ", ".join(f"{name} {value}" for name, value in now.nearest.items())
+                message.drift, message.distance, message.score = now.drift, now.distance, now.score
+        return message
 
-    def _placed(self, seen: Mapping[str, Any], stamp: Any) -> Iterator[tuple[str, bytes]]:
+    def _placed(self, measured: Mapping[str, Any], stamp: Any) -> Iterator[tuple[str, bytes]]:
         make = self._made
         for name, (position, turned) in self._poses.items():
-            if position.name not in seen or (turned and turned.name not in seen):
+            if position.name not in measured or (turned and turned.name not in measured):
                 continue
             framed = make["foxglove.PoseInFrame"](timestamp=stamp, frame_id=FRAME)
             place, at = framed.pose.position, framed.pose.orientation
-            place.x, place.y, place.z = np.asarray(seen[position.name], np.float64).ravel().tolist()
-            at.x, at.y, at.z, at.w = _xyzw(turned, None if turned is None else seen[turned.name])
+            place.x, place.y, place.z = np.asarray(measured[position.name], np.float64).ravel().tolist()
+            at.x, at.y, at.z, at.w = _xyzw(turned, None if turned is None else measured[turned.name])
             yield name, framed.SerializeToString()
 
-    def _jointed(self, angle: Signal, rate: Signal | None, seen: Mapping[str, Any], stamp: Any) -> bytes:
-        columns = {"position": seen[angle.name]} | ({"velocity": seen[rate.name]} if rate and rate.name in seen else {})
+    def _jointed(self, angle: Signal, rate: Signal | None, measured: Mapping[str, Any], stamp: Any) -> bytes:
+        columns = {"position": measured[angle.name]} | (
+            {"velocity": measured[rate.name]} if rate and rate.name in measured else {}
+        )
         rows = {name: np.asarray(value, np.float64).ravel().tolist() for name, value in columns.items()}
         joint = self._made["foxglove.JointState"]
         joints = [
@@ -213,7 +215,7 @@ class Topics:
 
         A contract gives no frames, so the name has to say that it is a place. All others are in `/observation` alone.
         """
-        by_name = {each.name: each for each in self.contract.observation}
+        by_name = {signal.name: signal for signal in self.contract.observation}
         for name, signal in by_name.items():
             named = PLACES.search(name) and not NO_PLACES.search(f"{name} {signal.meaning}")
             if named and (signal.elements, signal.unit) == (XYZ, "m"):
@@ -228,9 +230,9 @@ class Topics:
         A joint may be called yaw or x as well. Elements that are all of that kind are an orientation, unless the signal
         is named after joints or the action moves the same ones. What has rates is measured, and no goal.
         """
-        by_rates = {each.elements: each for each in self.contract.observation if each.unit == "rad/s"}
-        angles = [each for each in self.contract.observation if each.unit == "rad" and self._of_joints(each)]
-        measured = [each for each in angles if each.elements in by_rates] or angles
+        by_rates = {signal.elements: signal for signal in self.contract.observation if signal.unit == "rad/s"}
+        angles = [signal for signal in self.contract.observation if signal.unit == "rad" and self._of_joints(signal)]
+        measured = [signal for signal in angles if signal.elements in by_rates] or angles
         return (measured[0], by_rates.get(measured[0].elements)) if measured else None
 
     def _of_joints(self, signal: Signal) -> bool:
@@ -264,9 +266,9 @@ def _sized(data: bytes) -> bytes:
 
 def _varint(number: int) -> bytes:
     """Return a number as protobuf writes it: seven bits a byte, the lowest first."""
-    found = bytearray()
+    encoded = bytearray()
     while number > 127:
-        found.append(128 | number & 127)
+        encoded.append(128 | number & 127)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)

@@ -22,8 +22,8 @@ from sami_runtime.loop.report import LoopReport
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.view.feed import Feed
 from sami_runtime.recording.view.page import page, run_of
-from sami_runtime.recording.view.rows import Rows
-from sami_runtime.recording.view.server import History
+from sami_runtime.recording.view.rows import RunRows
+from sami_runtime.recording.view.server import LiveHistory
 
 ROOT = Path(__file__).parents[2]
 OLD = ROOT / "tests/sami_runtime/recording/version-1.mcap"
@@ -128,7 +128,7 @@ def test_events_tell_what_the_run_is_and_every_tick_from_the_first(live):
 
 def test_the_history_of_a_live_run_is_bounded_and_who_comes_late_gets_the_newest(monkeypatch):
     monkeypatch.setattr("sami_runtime.recording.view.server.MOST_BYTES", 100_000)
-    history, (ours, theirs) = History(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    history, (ours, theirs) = LiveHistory(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         thread = threading.Thread(target=history.follow, args=(theirs,))
         thread.start()
@@ -165,7 +165,7 @@ def test_whatever_an_adapter_reports_ends_no_watched_run(info):
 
 def test_a_tick_that_cannot_be_shown_is_counted_and_ends_no_run(monkeypatch):
     recording = read_recording(OLD)
-    monkeypatch.setattr(Rows, "row", lambda *_: 1 / 0)
+    monkeypatch.setattr(RunRows, "row", lambda *_: 1 / 0)
     with Feed(recording.contract, {}, "odd") as feed:
         feed(recording.steps[0].record)
     assert feed.dropped == 1

@@ -17,7 +17,7 @@ from sami_runtime.documents import read_document
 from sami_runtime.realtime import highest_priority
 from sami_runtime.robots.ros2 import make
 from sami_runtime.robots.ros2.open_node import open_node
-from sami_runtime.robots.ros2.settings import Qos, Settings
+from sami_runtime.robots.ros2.settings import Qos, RosSettings
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "ros2"
@@ -42,7 +42,7 @@ def document(**changed):
 
 
 def settings(**changed):
-    return Settings.of(document(**changed))
+    return RosSettings.of(document(**changed))
 
 
 def environment(domain):

@@ -24,7 +24,7 @@ from sami_runtime import (
     check_adapter,
     shipped_models,
 )
-from sami_runtime.robots.franka.link import Phase
+from sami_runtime.robots.franka.link import ArmPhase
 
 pytest.importorskip("pylibfranka")
 pytest.importorskip("mink")
@@ -79,7 +79,7 @@ def recovered(adapter):
     adapter.reset(0)
     up(adapter)
     adapter.stop()
-    return adapter.arm.phase is Phase.IDLE
+    return adapter.arm.phase is ArmPhase.IDLE
 
 
 def test_it_keeps_the_laws_of_adapters(robot, session):
@@ -182,7 +182,7 @@ def test_a_reflex_ends_in_a_stop_and_nothing_recovers_unasked(robot, session):
             else:
                 with pytest.raises(SafetyStop, match="communication_constraints_violation"):
                     again()
-        assert adapter.arm.phase is Phase.FAULT
+        assert adapter.arm.phase is ArmPhase.FAULT
         assert recovered(adapter)
 
 

@@ -24,7 +24,7 @@ pytest.importorskip("cyclonedds")
 pytest.importorskip("mink")
 pytest.importorskip("panda_gym")
 
-from sami_runtime.robots.ros2.messages import Diagnostics, JointState, Numbers
+from sami_runtime.robots.ros2.messages import Diagnostics, JointMessage, Numbers
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos
 from tests.making.ros2 import EXAMPLE, HOST, LOOPBACK, Ear, SimulatedRobot, SlowClock, environment
@@ -95,7 +95,7 @@ def test_the_policy_brings_cubes_to_their_goals_and_those_who_watch_hear_how(
     diagnostics, commands, joints = (
         ears("/diagnostics", Diagnostics),
         ears(COMMANDS, Numbers),
-        ears("/joint_states", JointState),
+        ears("/joint_states", JointMessage),
     )
     reports, dones = [], 3
     with (
@@ -134,7 +134,7 @@ def test_it_keeps_the_laws_of_adapters_and_answers_as_in_simulation(robot, sessi
 
 
 def test_a_controller_of_trajectories_is_driven_as_well_and_holds_where_they_end(robot, clock, ears):
-    joints = ears("/joint_states", JointState)
+    joints = ears("/joint_states", JointMessage)
     changed = {
         "command__topic": "/arm_trajectory_controller/joint_trajectory",
         "command__type": "trajectory_msgs/msg/JointTrajectory",
@@ -205,7 +205,7 @@ def test_it_refuses_to_begin_with_a_list_of_all_that_does_not_match_and_sends_no
 
 
 def test_a_robot_that_falls_silent_ends_in_a_stop_that_says_so(robot, session, clock, limits, ears):
-    joints = ears("/joint_states", JointState)
+    joints = ears("/joint_states", JointMessage)
     with robot.adapter(clock, success=None) as adapter, Run(session, adapter, clock, limits=limits) as run:
 
         def freeze(record):
@@ -229,8 +229,8 @@ def test_a_second_publisher_of_a_topic_is_refused_before_anything_moves_and_not_
         with robot.adapter(clock) as adapter:
             adapter.reset(1)
             adapter.stop()
-            joints = stranger.publisher("/joint_states", JointState, Qos())
-            lies = JointState(time.time(), tuple(f"panda_joint{n}" for n in range(1, 8)), np.ones(7), np.ones(7))
+            joints = stranger.publisher("/joint_states", JointMessage, Qos())
+            lies = JointMessage(time.time(), tuple(f"panda_joint{n}" for n in range(1, 8)), np.ones(7), np.ones(7))
             end = time.monotonic() + PATIENCE_S
             while len(adapter._node.publishers("/joint_states")) < 2 and time.monotonic() < end:
                 time.sleep(0.02)
@@ -250,7 +250,7 @@ def test_a_second_publisher_of_a_topic_is_refused_before_anything_moves_and_not_
 
 @pytest.mark.parametrize("within", [0.4, None], ids=["watched", "not watched"])
 def test_the_arm_of_a_loop_that_was_killed_rests_only_by_a_watchdog(robot, ears, within):
-    joints = ears("/joint_states", JointState)
+    joints = ears("/joint_states", JointMessage)
     told = json.dumps([DOMAIN, SPEED, within])
     process = subprocess.Popen(
         [sys.executable, "-c", HOST, told], stdout=subprocess.PIPE, text=True, env=environment(DOMAIN)

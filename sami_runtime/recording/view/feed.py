@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from sami_runtime.recording.view.rows import Rows, described
+from sami_runtime.recording.view.rows import RunRows, described
 
 if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
@@ -48,7 +48,7 @@ class Feed:
 
         self.dropped = 0
         """Ticks that those who watch do not see."""
-        self._rows, self._episode = Rows(contract), -1
+        self._rows, self._episode = RunRows(contract), -1
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
         token = secrets.token_urlsafe(16)
@@ -66,11 +66,11 @@ class Feed:
         assert self._server.stdout
         self._server.stdin.write(token + "\n")  # not an argument, which everybody on the machine could read
         self._server.stdin.close()
-        said = self._server.stdout.readline().strip()
-        if not said.isdigit():
+        first_line = self._server.stdout.readline().strip()
+        if not first_line.isdigit():
             self._server.wait(START_S)
-            raise SamiError(f"nobody can watch the run: {said or 'the server did not begin'}. Leave out --live.")
-        self.url = f"http://127.0.0.1:{said}/{token}/"
+            raise SamiError(f"nobody can watch the run: {first_line or 'the server did not begin'}. Leave out --live.")
+        self.url = f"http://127.0.0.1:{first_line}/{token}/"
         """Where it is; whoever knows this address, and is on this machine, may watch."""
         run = {**described(contract, about, name), "groups": self._rows.groups, "columns": self._rows.columns}
         self._socket.send(json.dumps({"run": run}).encode())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sami_runtime.recording.view.rows import Rows, described
+from sami_runtime.recording.view.rows import RunRows, described
 
 if TYPE_CHECKING:
     from sami_runtime.recording.reader import Recording
@@ -38,14 +38,14 @@ def page(runs: list[dict[str, Any]], live: bool = False) -> str:
 
 def run_of(recording: Recording) -> dict[str, Any]:
     """Return a recording as the page has it: what it is, its numbers by column, and what came of its episodes."""
-    rows, tasks = Rows(recording.contract), dict[str, str]()
+    rows, tasks = RunRows(recording.contract), dict[str, str]()
     numbers, events = list[list[Any]](), list[list[Any]]()
     for at, (episode, record) in enumerate(recording.steps):
-        told = rows.row(episode, record)
-        numbers.append(told["row"])
-        events += [[at, *each] for each in told.get("events", ())]
-        if "task" in told:
-            tasks[str(episode)] = told["task"]
+        tick_row = rows.row(episode, record)
+        numbers.append(tick_row["row"])
+        events += [[at, *event] for event in tick_row.get("events", ())]
+        if "task" in tick_row:
+            tasks[str(episode)] = tick_row["task"]
     table = np.array(numbers, np.float64).reshape(len(numbers), len(rows.columns))
     return {
         **described(recording.contract, recording.about, recording.path.name),
@@ -59,7 +59,7 @@ def run_of(recording: Recording) -> dict[str, Any]:
         "data": base64.b64encode(np.ascontiguousarray(table.T, "<f4").tobytes()).decode(),
         "events": events,
         "tasks": tasks,
-        "came": {str(number): [each.ended.value, each.success] for number, each in recording.episodes.items()},
+        "came": {str(number): [episode.ended.value, episode.success] for number, episode in recording.episodes.items()},
     }
 
 
@@ -73,10 +73,10 @@ def write_page(recordings: list[Recording], path: Path, force: bool = False) -> 
     from sami_runtime.recording.reader import values_of
 
     runs = []
-    for each in recordings:
-        with values_of(each.path):
-            runs.append(run_of(each))
+    for recording in recordings:
+        with values_of(recording.path):
+            runs.append(run_of(recording))
     with values_of(path):
         data = page(runs).encode()
-    with output(path, force, [each.path for each in recordings]) as beside:
+    with output(path, force, [recording.path for recording in recordings]) as beside:
         beside.write_bytes(data)

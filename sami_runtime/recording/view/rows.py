@@ -19,7 +19,7 @@ TICK = ("t", "episode", "step", "outcome", "reason", "limited", "phase", "neares
 NUMBERS = ("score", "distance", "speed", "drift", "observe", "infer", "gate", "write", "lag", "missed", "reward")
 
 
-class Rows:
+class RunRows:
     """Makes the rows of a run, one tick after the other.
 
     Args:
@@ -40,10 +40,10 @@ class Rows:
         self._sizes = {"proposed": contract.action.size, "context": contract.context_size}
         self._extra = contract.extra_outputs
         action, context = contract.action, contract.context.signal if contract.context else None
-        groups = [_group("observation", f"observation.{each.name}", each) for each in contract.observation]
+        groups = [_group("observation", f"observation.{signal.name}", signal) for signal in contract.observation]
         groups += [_group(kind, kind, action) for kind in ("proposed", "executed")]
         groups += [_group("context", "context", context)] if context else []
-        groups += [_group("answer", f"answer.{each.name}", each) for each in contract.extra_outputs]
+        groups += [_group("answer", f"answer.{signal.name}", signal) for signal in contract.extra_outputs]
         self.groups = groups
         """Of columns: what belongs together, with the unit and the elements' names and bounds."""
         self.columns = [*TICK, *NUMBERS, *(column for group in groups for column in group["columns"])]
@@ -54,26 +54,26 @@ class Rows:
         from sami_runtime.values import number_in
 
         words = len(self.words)
-        told, times = record.telemetry, record.times
-        seen = {} if record.observation is None else record.observation.values
+        telemetry, times = record.telemetry, record.times
+        observed = {} if record.observation is None else record.observation.values
         reward = number_in(record.info, "reward")
         numbers: list[Any] = [
             *(self._time(record), episode, record.step, self._word(record.outcome.value)),
             *(self._word(record.reason), self._word("; ".join(record.limited_by))),
-            self._word(told.phase.value if told and told.phase else ""),
-            self._word(_named(told.nearest) if told and told.nearest else ""),
-            *(_reading(told)),
+            self._word(telemetry.phase.value if telemetry and telemetry.phase else ""),
+            self._word(_named(telemetry.nearest) if telemetry and telemetry.nearest else ""),
+            *(_reading(telemetry)),
             *(times.observe, times.infer, times.gate, times.write, record.lag, record.missed, reward),
         ]
         for signal in self._signals:
-            numbers += _values(seen.get(signal.name), signal.size)
+            numbers += _values(observed.get(signal.name), signal.size)
         for value in (record.action, record.executed):
             numbers += _values(value, self._sizes["proposed"])
         numbers += _values(record.context, self._sizes["context"])
         for signal in self._extra:
             numbers += _values(record.extra.get(signal.name), signal.size)
         row: dict[str, Any] = {"row": [_plain(number) for number in numbers]}
-        if events := [list(each) for each in self._events.of(episode, record)]:
+        if events := [list(event) for event in self._events.of(episode, record)]:
             row["events"] = events
         task = record.info.get("task")
         if isinstance(task, Mapping) and (record.step == 0 or task != self._task):
@@ -131,9 +131,9 @@ def described(contract: Contract, about: Mapping[str, Any], name: str) -> dict[s
 
 def _facts(about: Mapping[str, Any]) -> list[str]:
     """Return what is worth knowing of how a run was made, in words."""
-    told = {True: "in a simulator", False: "on a robot"}.get(about.get("simulator", ""), "")
+    world = {True: "in a simulator", False: "on a robot"}.get(about.get("simulator", ""), "")
     facts = [
-        told,
+        world,
         "dry run: nothing was written" if about.get("dry_run") else "",
         "behind a gap" if about.get("gap") else "",
     ]
@@ -152,8 +152,8 @@ def _group(kind: str, name: str, signal: Signal) -> dict[str, Any]:
     }
 
 
-def _reading(told: Reading | None) -> tuple[Any, ...]:
-    return (None,) * 4 if told is None else (told.score, told.distance, told.speed, told.drift)
+def _reading(telemetry: Reading | None) -> tuple[Any, ...]:
+    return (None,) * 4 if telemetry is None else (telemetry.score, telemetry.distance, telemetry.speed, telemetry.drift)
 
 
 def _values(value: Any, size: int) -> list[Any]:

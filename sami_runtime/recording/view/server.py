@@ -27,7 +27,7 @@ PATIENCE_S = 10.0
 """After how long without a byte taken a browser is given up [s]."""
 
 
-class History:
+class LiveHistory:
     """Messages of a run in their order; threads wait for the next one."""
 
     def __init__(self) -> None:
@@ -56,13 +56,13 @@ class History:
             self.over = True
             self._changed.notify_all()
 
-    def after(self, seen: int, timeout_s: float) -> tuple[list[bytes], int]:
+    def after(self, ticks_sent: int, timeout_s: float) -> tuple[list[bytes], int]:
         """Return the messages after so many, and how many have been seen with them; none if nothing came in time."""
         with self._changed:
-            self._changed.wait_for(lambda: self.over or self._gone + len(self._ticks) > seen, timeout_s)
-            start = max(0, seen - self._gone)
-            found = self._ticks[start : start + BATCH]
-            return found, self._gone + start + len(found)
+            self._changed.wait_for(lambda: self.over or self._gone + len(self._ticks) > ticks_sent, timeout_s)
+            start = max(0, ticks_sent - self._gone)
+            ticks = self._ticks[start : start + BATCH]
+            return ticks, self._gone + start + len(ticks)
 
 
 def _size(data: bytes) -> int:
@@ -73,7 +73,7 @@ def _size(data: bytes) -> int:
 class Handler(BaseHTTPRequestHandler):
     """Answers with the page or with events, to who knows the token."""
 
-    history: History
+    history: LiveHistory
     token: str
     page: bytes
     timeout = PATIENCE_S
@@ -100,11 +100,11 @@ class Handler(BaseHTTPRequestHandler):
     def _events(self) -> None:
         """Send all that happened, and what happens, until it is over."""
         self.wfile.write(b"retry: 1000\n\ndata: " + self.history.first + b"\n\n")
-        seen = 0
+        ticks_sent = 0
         while True:
-            found, seen = self.history.after(seen, timeout_s=5.0)
-            self.wfile.write(b"".join(b"data: " + each + b"\n\n" for each in found) or b": nothing new\n\n")
-            if not found and self.history.over:
+            ticks, ticks_sent = self.history.after(ticks_sent, timeout_s=5.0)
+            self.wfile.write(b"".join(b"data: " + tick + b"\n\n" for tick in ticks) or b": nothing new\n\n")
+            if not ticks and self.history.over:
                 self.wfile.write(b'data: {"over": true}\n\n')
                 return
 
@@ -120,7 +120,11 @@ def main(descriptor: int) -> None:
     if hasattr(os, "nice"):
         os.nice(10)  # the loop goes first
     source = socket.socket(fileno=descriptor)
-    Handler.token, Handler.history, Handler.page = sys.stdin.readline().strip(), History(), page([], live=True).encode()
+    Handler.token, Handler.history, Handler.page = (
+        sys.stdin.readline().strip(),
+        LiveHistory(),
+        page([], live=True).encode(),
+    )
     try:
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     except OSError as error:

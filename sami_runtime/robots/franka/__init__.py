@@ -31,9 +31,9 @@ def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> FrankaAdap
     """
     require_libraries()
     from sami_runtime.robots.franka.adapter import FrankaAdapter
-    from sami_runtime.robots.franka.settings import Settings
+    from sami_runtime.robots.franka.settings import FrankaSettings
 
-    return FrankaAdapter(clock, contract, Settings.of(config))
+    return FrankaAdapter(clock, contract, FrankaSettings.of(config))
 
 
 def emergency_stop() -> Callable[[], object]:

@@ -9,10 +9,10 @@ from pathlib import Path
 from sami_runtime.documents import read_document
 from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.robots.franka import require_libraries
-from sami_runtime.robots.franka.settings import Settings
+from sami_runtime.robots.franka.settings import FrankaSettings
 
 
-def state(settings: Settings, recover: bool) -> str:
+def state(settings: FrankaSettings, recover: bool) -> str:
     """Return what the robot tells, after it recovered if that is asked for.
 
     Raises:
@@ -21,9 +21,10 @@ def state(settings: Settings, recover: bool) -> str:
     import pylibfranka
 
     robot = pylibfranka.Robot(settings.robot, pylibfranka.RealtimeConfig.kIgnore)
-    told = robot.read_once()
-    text = f"mode {told.robot_mode.name}, last errors {told.last_motion_errors}, joints {[round(q, 3) for q in told.q]}"
-    if recover and told.robot_mode == pylibfranka.RobotMode.Reflex:
+    state_now = robot.read_once()
+    joints = [round(angle, 3) for angle in state_now.q]
+    text = f"mode {state_now.robot_mode.name}, last errors {state_now.last_motion_errors}, joints {joints}"
+    if recover and state_now.robot_mode == pylibfranka.RobotMode.Reflex:
         try:
             robot.automatic_error_recovery()
         except Exception as error:
@@ -44,7 +45,7 @@ def main() -> int:
     given = parser.parse_args()
     try:
         require_libraries()
-        settings = Settings.of(read_document(given.settings, "settings"))
+        settings = FrankaSettings.of(read_document(given.settings, "settings"))
         print(state(settings, given.what == "recover"))
     except SamiError as error:
         print(error, file=sys.stderr)

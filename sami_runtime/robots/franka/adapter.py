@@ -24,9 +24,9 @@ from sami_runtime.robots.franka.link import (
     KIND,
     RECOVER,
     STOP,
+    ArmPhase,
     ArmState,
     HandState,
-    Phase,
     now,
     pack_joints,
     pack_width,
@@ -34,7 +34,7 @@ from sami_runtime.robots.franka.link import (
     unpack_hand,
 )
 from sami_runtime.robots.franka.requirements import faults_of_contract, faults_of_robot
-from sami_runtime.robots.franka.settings import Settings
+from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.robots.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Latest
 from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
 
@@ -70,7 +70,7 @@ class FrankaAdapter:
         AdapterError: With everything that does not match; nothing was moved.
     """
 
-    def __init__(self, clock: Clock, contract: Contract, settings: Settings) -> None:
+    def __init__(self, clock: Clock, contract: Contract, settings: FrankaSettings) -> None:
         self.observation, self.action = PANDA_OBSERVATION, PANDA_ACTION
         refuse(faults_of_contract(contract, settings))
         assert contract.sheet is not None
@@ -114,7 +114,7 @@ class FrankaAdapter:
     @property
     def processes(self) -> dict[str, int]:
         """The ids of the processes that speak to arm and hand."""
-        return {each.part: each.pid for each in (self._arm, self._hand) if each is not None}
+        return {process.part: process.pid for process in (self._arm, self._hand) if process is not None}
 
     def place_with(self, task: Mapping[str, Any]) -> None:
         """Have a simulated cube placed with another mass and on another table from the next reset on."""
@@ -165,15 +165,15 @@ class FrankaAdapter:
             SafetyStop: The robot was stopped, and why; nothing was sent.
         """
         arm, hand = self._connected()
-        told, fingers = arm.state, hand.state
-        place = self._base @ self._ik.pose(told.positions)
+        arm_state, fingers = arm.state, hand.state
+        place = self._base @ self._ik.pose(arm_state.positions)
         width = float(self._seen["gripper_width"][0])
         change = float(np.clip(width + 0.2 * action[3], 0.0, 0.08)) - width
         pace = self.settings.hand.arm_waits if moves(change, fingers, self.settings.hand.least_change) else 1.0
         at, base = place.translation, self._base.translation
         wanted = pace * allowed(self._reach * action[:3], at, base, self.settings, self._period)
         ahead = TURN_S / self._period
-        motion = self._ik.move(told.positions, self._base.inverse.vectors(ahead * wanted), TURN_S)
+        motion = self._ik.move(arm_state.positions, self._base.inverse.vectors(ahead * wanted), TURN_S)
         arm.send(pack_joints(FOLLOW_JOINTS, motion.velocities))
         hand.send(pack_width(width + change))
         sent = np.append(self._base.vectors(motion.displacement) / (ahead * self._reach), action[3])
@@ -194,7 +194,7 @@ class FrankaAdapter:
         if self._arm is None or self._arm.fault:  # it rests already
             return
         arm = self._arm
-        with_fault = (Phase.IDLE, Phase.FAULT)
+        with_fault = (ArmPhase.IDLE, ArmPhase.FAULT)
         self._wait(lambda: bool(arm.fault) or arm.state.phase in with_fault, REST_S, "the arm did not come to rest")
 
     def emergency_stop(self) -> None:
@@ -212,7 +212,7 @@ class FrankaAdapter:
         for part in (arm, hand):
             part.forget_fault()
             part.send(RECOVER)
-        self._wait(lambda: arm.state.phase is Phase.IDLE, REST_S, "the arm did not recover")
+        self._wait(lambda: arm.state.phase is ArmPhase.IDLE, REST_S, "the arm did not recover")
 
     def close(self) -> None:
         """Bring the arm to rest, and end the connections."""
@@ -226,22 +226,22 @@ class FrankaAdapter:
         arm.send(pack_joints(GO, self._home))
         hand.send(pack_width(0.0))
         there = float(abs(arm.state.positions - self._home).max()) < 0.02
-        return arm.state.phase is Phase.GOING and arm.state.arrived and there and hand.state.speed == 0.0
+        return arm.state.phase is ArmPhase.GOING and arm.state.arrived and there and hand.state.speed == 0.0
 
     def _heard(self, arm: Beside[ArmState], hand: Beside[HandState]) -> bool:
         """Take what the robot told; return whether it did since the reset."""
-        told, offset = arm.state, self.clock.now() - now()
-        place = self._base @ self._ik.pose(told.positions)
-        velocity = self._base.vectors(self._ik.velocity(told.positions, told.velocities))
-        self._latest.put(told.measured + offset, ee_position=place.translation, ee_velocity=velocity)
+        arm_state, offset = arm.state, self.clock.now() - now()
+        place = self._base @ self._ik.pose(arm_state.positions)
+        velocity = self._base.vectors(self._ik.velocity(arm_state.positions, arm_state.velocities))
+        self._latest.put(arm_state.measured + offset, ee_position=place.translation, ee_velocity=velocity)
         width, measured = reckoned(hand.state, now())
         self._latest.put(measured + offset, gripper_width=[width])
         return not {"ee_position", "gripper_width"} & set(self._latest.missing)
 
-    def _see(self, told: dict[str, object], received: float) -> None:
+    def _see(self, image: dict[str, object], received: float) -> None:
         """Take an image of the camera; one that cannot be used raises, and the link drops it."""
-        measured = self._sync.ours(float(str(told["time"])), received)
-        cube = self._camera @ Frame.of(np.array(told["position"]), xyzw=np.array(told["xyzw"]))
+        measured = self._sync.ours(float(str(image["time"])), received)
+        cube = self._camera @ Frame.of(np.array(image["position"]), xyzw=np.array(image["xyzw"]))
         at = cube.translation
         with self._imaging:
             moves, turns = self._moves(at, measured), self._turns(cube.rotation, measured)
@@ -279,7 +279,7 @@ def allowed(
     wanted: NDArray[np.float64],
     place: NDArray[np.float64],
     base: NDArray[np.float64],
-    settings: Settings,
+    settings: FrankaSettings,
     period: float,
 ) -> NDArray[np.float64]:
     """Return a displacement (3,) [m] within a period, no faster than allowed, and slower before an edge.
@@ -306,9 +306,9 @@ def moves(change: float, fingers: HandState, least: float) -> bool:
     return fingers.speed != 0.0 or change > least or (change < -least and not fingers.grasped)
 
 
-def reckoned(told: HandState, at: float) -> tuple[float, float]:
+def reckoned(hand: HandState, at: float) -> tuple[float, float]:
     """Return the width of a hand [m], and of when it is [s]: while it moves, by its speed since it last told."""
-    if not told.speed:
-        return told.width, told.measured
-    way, left = told.speed * (at - told.measured), told.target - told.width
-    return told.width + (way if abs(way) < abs(left) else left), at
+    if not hand.speed:
+        return hand.width, hand.measured
+    way, left = hand.speed * (at - hand.measured), hand.target - hand.width
+    return hand.width + (way if abs(way) < abs(left) else left), at

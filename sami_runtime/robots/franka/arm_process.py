@@ -28,13 +28,13 @@ from sami_runtime.robots.franka.link import (
     RECOVER,
     REFUSED,
     STOP,
+    ArmPhase,
     ArmState,
-    Phase,
     now,
     pack_arm,
     unpack_joints,
 )
-from sami_runtime.robots.franka.settings import Settings
+from sami_runtime.robots.franka.settings import FrankaSettings
 
 TELL_EVERY = 4
 """Cycles of the robot from one state told to the loop to the next."""
@@ -58,7 +58,7 @@ class ArmProcess:
         bell: Whatever arrives there stops the arm.
     """
 
-    def __init__(self, link: socket.socket, settings: Settings, bell: socket.socket) -> None:
+    def __init__(self, link: socket.socket, settings: FrankaSettings, bell: socket.socket) -> None:
         import pylibfranka  # of the extra: this module can be looked at without
 
         self._franka = pylibfranka
@@ -66,7 +66,7 @@ class ArmProcess:
         self._link.setblocking(False)
         self._bell: socket.socket | None = bell
         bell.setblocking(False)
-        self._phase, self._heard, self._quit = Phase.IDLE, 0.0, False
+        self._phase, self._heard, self._quit = ArmPhase.IDLE, 0.0, False
         self._wanted: tuple[bytes, tuple[float, ...]] | None = None
         self._rate, self._cycles, self._lost, self._worst = 1.0, 0, 0, 0.0
         self._arrived = False
@@ -100,7 +100,7 @@ class ArmProcess:
     def _rest(self) -> None:
         """Read the resting arm, until there is something to do."""
         self._tell(self._robot.read_once())
-        select.select([each for each in (self._link, self._bell) if each is not None], [], [], IDLE_S)
+        select.select([source for source in (self._link, self._bell) if source is not None], [], [], IDLE_S)
         self._listen()
 
     def _move(self) -> None:
@@ -137,14 +137,14 @@ class ArmProcess:
             # The first command is where the robot is: it measures speeds from there.
             positions = generator.positions if self._cycles == begun + 1 else generator.step()
             command = self._franka.JointPositions(positions.tolist())
-            command.motion_finished = done = self._phase is Phase.STOPPING and generator.at_rest
+            command.motion_finished = done = self._phase is ArmPhase.STOPPING and generator.at_rest
             control.writeOnce(command)
             self._arrived = generator.arrived
             if done:
                 break
             if self._cycles % TELL_EVERY < cycles:
                 self._tell(state)
-        self._wanted, self._phase = None, Phase.IDLE
+        self._wanted, self._phase = None, ArmPhase.IDLE
         del control
         if why:
             self._fail(why)
@@ -152,7 +152,7 @@ class ArmProcess:
     def _reason(self, generator: JointGenerator, bad: int) -> str:
         """Return why the arm has to be stopped; empty while it need not."""
         silent = now() - self._heard
-        if silent > self._settings.stale_s and self._phase is Phase.FOLLOWING and not generator.at_rest:
+        if silent > self._settings.stale_s and self._phase is ArmPhase.FOLLOWING and not generator.at_rest:
             return (
                 f"no command came for {silent:.3g} s, allowed are {self._settings.stale_s:g} s (stale_s): the policy "
                 "or its host stalled, and the arm was stopped"
@@ -167,15 +167,15 @@ class ArmProcess:
     def _steer(self, generator: JointGenerator, stop: bool) -> None:
         """Tell the generator what is wanted now."""
         if stop or self._wanted is None or self._quit:
-            self._phase = Phase.STOPPING
+            self._phase = ArmPhase.STOPPING
             generator.halt()
             return
         kind, values = self._wanted
         if kind == GO:
-            self._phase = Phase.GOING
+            self._phase = ArmPhase.GOING
             generator.go(values, self._settings.motion.home_speed)
         else:
-            self._phase = Phase.FOLLOWING
+            self._phase = ArmPhase.FOLLOWING
             generator.follow(values)
 
     def _listen(self) -> None:
@@ -191,7 +191,7 @@ class ArmProcess:
                     self._wanted = None
                 elif kind == RECOVER:
                     self._recover()
-                elif kind in (FOLLOW, GO) and self._phase is not Phase.FAULT:
+                elif kind in (FOLLOW, GO) and self._phase is not ArmPhase.FAULT:
                     self._wanted = (kind, unpack_joints(message))
         with suppress(BlockingIOError):
             while self._bell is not None:
@@ -214,10 +214,10 @@ class ArmProcess:
         if self._robot.read_once().robot_mode == self._franka.RobotMode.Reflex:
             self._robot.automatic_error_recovery()
             self._set_up()
-        self._phase, self._wanted = Phase.IDLE, None
+        self._phase, self._wanted = ArmPhase.IDLE, None
 
     def _tell(self, state: Any) -> None:
-        told = ArmState(
+        state_now = ArmState(
             self._phase,
             now(),
             np.array(state.q),
@@ -229,20 +229,20 @@ class ArmProcess:
             self._worst,
         )
         with suppress(OSError):  # the loop hears nothing now, or never again
-            self._link.send(pack_arm(told))
+            self._link.send(pack_arm(state_now))
 
     def _fail(self, why: str) -> None:
         """Stay still, and say why."""
-        self._phase, self._wanted, self._rate = Phase.FAULT, None, 1.0
+        self._phase, self._wanted, self._rate = ArmPhase.FAULT, None, 1.0
         with suppress(OSError):
             self._link.send(FAULT + why.encode()[:4000])
 
     def _explained(self, error: Exception) -> str:
-        told = str(error).strip().removeprefix("libfranka: ").replace("\n", "; ")
+        reason = str(error).strip().removeprefix("libfranka: ").replace("\n", "; ")
         if isinstance(error, self._franka.NetworkException):
             self._quit = True  # there is nothing left to speak to
-            return f"the connection to the robot is lost: {told}"
-        return f"the robot stopped by itself: {told}"
+            return f"the connection to the robot is lost: {reason}"
+        return f"the robot stopped by itself: {reason}"
 
 
 def _come_first() -> None:
@@ -257,7 +257,7 @@ def main(settings: dict[str, Any], descriptor: int, bell: int) -> None:
         signal.signal(number, signal.SIG_IGN)  # who ends the loop ends this, by the link or by dying
     link = socket.socket(fileno=descriptor)
     try:
-        process = ArmProcess(link, Settings.model_validate(settings), socket.socket(fileno=bell))
+        process = ArmProcess(link, FrankaSettings.model_validate(settings), socket.socket(fileno=bell))
         facts = process.connect()
     except Exception as error:
         link.sendall(REFUSED + f"{type(error).__name__}: {error}".encode())

@@ -41,7 +41,7 @@ class Beside(Generic[State]):
         self.part, self._unpack = part, unpack
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         module = f"sami_runtime.robots.franka.{part}_process"
-        descriptors = [each.fileno() for each in (theirs, bell) if each is not None]
+        descriptors = [end.fileno() for end in (theirs, bell) if end is not None]
         self._process = subprocess.Popen(
             python_command(module, settings, *descriptors),
             stdin=subprocess.DEVNULL,

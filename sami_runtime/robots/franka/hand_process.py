@@ -27,7 +27,7 @@ from sami_runtime.robots.franka.link import (
     pack_hand,
     unpack_width,
 )
-from sami_runtime.robots.franka.settings import Settings
+from sami_runtime.robots.franka.settings import FrankaSettings
 
 ANY_WIDTH = 0.08
 """Tolerance of a grasp [m]: whatever is between the fingers is held."""
@@ -43,7 +43,7 @@ class HandProcess:
         settings: Of the robot.
     """
 
-    def __init__(self, link: socket.socket, settings: Settings) -> None:
+    def __init__(self, link: socket.socket, settings: FrankaSettings) -> None:
         import pylibfranka  # of the extra: this module can be looked at without
 
         self._franka = pylibfranka
@@ -101,9 +101,9 @@ class HandProcess:
         self._tell(width, speed, target)
 
     def _tell(self, width: float, speed: float = 0.0, target: float = 0.0) -> None:
-        told = HandState(now(), width, speed, target if speed else width, self._held is not None, self._commands)
+        state_now = HandState(now(), width, speed, target if speed else width, self._held is not None, self._commands)
         with suppress(OSError):
-            self._link.send(pack_hand(told))
+            self._link.send(pack_hand(state_now))
 
     def _listen(self) -> None:
         with suppress(BlockingIOError):
@@ -127,7 +127,7 @@ def main(settings: dict[str, Any], descriptor: int) -> None:
         signal.signal(number, signal.SIG_IGN)  # who ends the loop ends this, by the link or by dying
     link = socket.socket(fileno=descriptor)
     try:
-        process = HandProcess(link, Settings.model_validate(settings))
+        process = HandProcess(link, FrankaSettings.model_validate(settings))
         facts = process.facts()
     except Exception as error:
         link.sendall(REFUSED + f"{type(error).__name__}: {error}".encode())

@@ -22,7 +22,7 @@ FOLLOW, GO, STOP, RECOVER, QUIT = b"f", b"g", b"s", b"r", b"q"
 """First byte of what goes to it: velocities or a hand's width, positions, to rest, to recover, to end."""
 
 
-class Phase(enum.IntEnum):
+class ArmPhase(enum.IntEnum):
     """What an arm does."""
 
     IDLE = 0
@@ -40,7 +40,7 @@ class Phase(enum.IntEnum):
 class ArmState(NamedTuple):
     """What an arm told in one of its cycles."""
 
-    phase: Phase
+    phase: ArmPhase
     measured: float
     """When [s], by `now`."""
     positions: NDArray[np.float64]
@@ -91,7 +91,7 @@ def pack_arm(state: ArmState) -> bytes:
 def unpack_arm(message: bytes) -> ArmState:
     """Return the state of a message."""
     _, phase, measured, *numbers = _ARM.unpack(message)
-    return ArmState(Phase(phase), measured, np.array(numbers[:7]), np.array(numbers[7:14]), *numbers[14:])
+    return ArmState(ArmPhase(phase), measured, np.array(numbers[:7]), np.array(numbers[7:14]), *numbers[14:])
 
 
 def pack_hand(state: HandState) -> bytes:

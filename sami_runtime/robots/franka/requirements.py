@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION, PANDA_SHEET
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.franka.generator import HIGH, LOW
-from sami_runtime.robots.franka.settings import Settings
+from sami_runtime.robots.franka.settings import FrankaSettings
 
 NEEDED = ("arm_base", "home_joints", "home_gripper_width", "reached_displacement", "flange_to_ee")
 """Of the data sheet."""
@@ -24,7 +24,7 @@ RECOVER = "python -m sami_runtime.robots.franka recover SETTINGS.toml"
 """What has a robot recover, once somebody has seen why it stopped."""
 
 
-def faults_of_contract(contract: Contract, settings: Settings) -> list[str]:
+def faults_of_contract(contract: Contract, settings: FrankaSettings) -> list[str]:
     """Return what of a policy does not fit this arm, a sentence each."""
     faults = []
     known = {signal.name: signal for signal in PANDA_OBSERVATION}
@@ -59,7 +59,7 @@ def faults_of_contract(contract: Contract, settings: Settings) -> list[str]:
     return faults
 
 
-def faults_of_robot(settings: Settings, arm: dict[str, Any], hand: dict[str, Any], home: ArrayLike) -> list[str]:
+def faults_of_robot(settings: FrankaSettings, arm: dict[str, Any], hand: dict[str, Any], home: ArrayLike) -> list[str]:
     """Return what of a robot, as it stands there, keeps it from being driven, a sentence each.
 
     Args:

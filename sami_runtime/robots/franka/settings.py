@@ -18,11 +18,11 @@ Seven = Annotated[tuple[Positive, ...], Field(min_length=7, max_length=7)]
 Address = tuple[str, int]
 
 
-class _Table(BaseModel):
+class _FrankaTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Motion(_Table):
+class FrankaMotion(_FrankaTable):
     """How fast the arm moves."""
 
     gain: Annotated[float, Field(gt=0.0, le=1.0)] = 0.3
@@ -44,7 +44,7 @@ class Motion(_Table):
         return JointLimits(self.joint_speed, self.acceleration, self.jerk)
 
 
-class Compliance(_Table):
+class Compliance(_FrankaTable):
     """What the robot's own controller does, and when it stops by itself; set at each connection."""
 
     joint_impedance: Seven = (3000.0, 3000.0, 3000.0, 2500.0, 2500.0, 2000.0, 2000.0)
@@ -59,7 +59,7 @@ class Compliance(_Table):
     """The same of the hand [N, Nm]."""
 
 
-class Hand(_Table):
+class FrankaHand(_FrankaTable):
     """How the hand moves."""
 
     speed: Annotated[float, Field(gt=0.0, le=0.2)] = 0.1
@@ -72,7 +72,7 @@ class Hand(_Table):
     """Change of the wanted width [m] that is worth a command; each takes the hand some tenths of a second."""
 
 
-class Camera(_Table):
+class FrankaCamera(_FrankaTable):
     """Who tells where the cube is: JSON over UDP, `{"time": s, "position": [x, y, z], "xyzw": [x, y, z, w]}`."""
 
     here: Address
@@ -91,7 +91,7 @@ class Camera(_Table):
     """What a simulated one should place, told along with the seed."""
 
 
-class Workspace(_Table):
+class FrankaWorkspace(_FrankaTable):
     """Where the hand may go, in the table's frame [m]; it slows down before an edge."""
 
     low: Three = (-0.25, -0.3, 0.01)
@@ -100,7 +100,7 @@ class Workspace(_Table):
     """Farthest from the arm's base, along the table [m]: a stretched arm that holds its hand upright moves wildly."""
 
 
-class Goal(_Table):
+class FrankaGoal(_FrankaTable):
     """Where the cube is to go, in the table's frame [m]; drawn between the two."""
 
     low: Three = (-0.15, -0.15, 0.02)
@@ -109,7 +109,7 @@ class Goal(_Table):
     """How close it has to be."""
 
 
-class Settings(_Table):
+class FrankaSettings(_FrankaTable):
     """All of it."""
 
     robot: str
@@ -122,15 +122,15 @@ class Settings(_Table):
     """Least share of commands that reach the robot in time before the arm is stopped."""
     move_home: bool = True
     """Whether `reset` moves the arm home; else it has to be there already."""
-    motion: Motion = Motion()
+    motion: FrankaMotion = FrankaMotion()
     compliance: Compliance = Compliance()
-    hand: Hand = Hand()
-    camera: Camera
-    workspace: Workspace = Workspace()
-    goal: Goal = Goal()
+    hand: FrankaHand = FrankaHand()
+    camera: FrankaCamera
+    workspace: FrankaWorkspace = FrankaWorkspace()
+    goal: FrankaGoal = FrankaGoal()
 
     @classmethod
-    def of(cls, document: dict[str, Any]) -> Settings:
+    def of(cls, document: dict[str, Any]) -> FrankaSettings:
         """Return the settings of a document.
 
         Raises:

@@ -74,7 +74,7 @@ class Datagrams:
     @property
     def fault(self) -> str:
         """What was dropped since the last reset, and why the last one; empty where nothing was."""
-        return "; ".join(told for told in (self._why_bad, self._why_strange) if told)
+        return "; ".join(why for why in (self._why_bad, self._why_strange) if why)
 
     def reset(self) -> None:
         """Forget what was dropped; for the adapter's reset."""
@@ -137,8 +137,8 @@ def _address(peer: tuple[Any, ...]) -> tuple[str, int]:
     host, port = peer
     if not 0 < port < 65536:
         raise ValueError(f"its port is {port}")
-    found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)
-    address, number = found[0][4][:2]
+    addresses = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)
+    address, number = addresses[0][4][:2]
     if address == "0.0.0.0":
         raise ValueError("it names no machine")
     return str(address), int(number)

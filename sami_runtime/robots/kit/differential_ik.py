@@ -132,14 +132,14 @@ class DifferentialIK:
                 self._pose().translation + wanted, rotation=self._turned if rotation is None else rotation
             )
             self._towards.set_target(self._se3(target.matrix))
-            found = self._solved(period, wanted)[self._dof]
+            solution = self._solved(period, wanted)[self._dof]
             # All joints slow down as one, so that the hand's way becomes shorter, and does not bend.
-            velocities = found / max(1.0, float((abs(found) / self.speed).max()))
+            velocities = solution / max(1.0, float((abs(solution) / self.speed).max()))
             return Motion(velocities, self._moved(velocities) * period)
 
     def _solved(self, period: float, wanted: Array) -> Array:
         try:
-            found: Array = self._solve_ik(
+            solution: Array = self._solve_ik(
                 self._configuration,
                 [self._towards, self._elbow],
                 period,
@@ -154,7 +154,7 @@ class DifferentialIK:
                 f"no joint velocities within the limits move the hand by {shown(wanted)} m from the joints' positions "
                 f"{shown(positions)}: {error}. Move the arm away from its ends."
             ) from error
-        return found
+        return solution
 
     def _pose(self) -> Frame:
         return Frame(self._configuration.get_transform_frame_to_world(*self._hand).as_matrix())
@@ -177,8 +177,8 @@ class DifferentialIK:
     def _positions(self, positions: ArrayLike) -> Array:
         return numbers(positions, (len(self.joints),), f"the positions of {', '.join(self.joints)}")
 
-    def _speeds(self, given: ArrayLike | None, known: dict[str, float]) -> Array:
-        speeds = np.array([known.get(name, np.nan) for name in self.joints]) if given is None else np.asarray(given)
+    def _speeds(self, limits: ArrayLike | None, known: dict[str, float]) -> Array:
+        speeds = np.array([known.get(name, np.nan) for name in self.joints]) if limits is None else np.asarray(limits)
         if speeds.shape not in ((), self.home.shape) or not (speeds > 0.0).all():
             raise AdapterError(
                 f"the highest speeds of {', '.join(self.joints)} are {speeds.tolist()}; they must be above 0, one or "

@@ -79,8 +79,8 @@ def xyzw_from_matrix(matrix: ArrayLike) -> Array:
     """Return the quaternions (..., 4), x, y, z, w, of matrices (..., 3, 3); w is at least 0."""
     turned = np.asarray(matrix, np.float64)
     flat = turned.reshape(-1, 3, 3)
-    found = np.array([_quaternion(each) for each in flat]).reshape(*turned.shape[:-2], 4)
-    return np.where(found[..., 3:] < 0, -found, found)
+    quaternions = np.array([_quaternion(rotation) for rotation in flat]).reshape(*turned.shape[:-2], 4)
+    return np.where(quaternions[..., 3:] < 0, -quaternions, quaternions)
 
 
 def rotation_vector(matrix: Array) -> Array:
@@ -120,10 +120,14 @@ def _quaternion(m: Array) -> Array:
     trace = np.trace(m)
     largest = int(np.argmax([m[0, 0], m[1, 1], m[2, 2], trace]))
     if largest == 3:
-        found = np.array([m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1], 1.0 + trace])
+        quaternion = np.array([m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1], 1.0 + trace])
     else:
         i, j, k = largest, (largest + 1) % 3, (largest + 2) % 3
-        found = np.empty(4)
-        found[i], found[j], found[k] = 1.0 + m[i, i] - m[j, j] - m[k, k], m[j, i] + m[i, j], m[k, i] + m[i, k]
-        found[3] = m[k, j] - m[j, k]
-    return found / np.linalg.norm(found)
+        quaternion = np.empty(4)
+        quaternion[i], quaternion[j], quaternion[k] = (
+            1.0 + m[i, i] - m[j, j] - m[k, k],
+            m[j, i] + m[i, j],
+            m[k, i] + m[i, k],
+        )
+        quaternion[3] = m[k, j] - m[j, k]
+    return quaternion / np.linalg.norm(quaternion)

@@ -82,11 +82,11 @@ def _numbers(contract: Contract) -> str:
     if contract.sheet is None or not contract.sheet.numbers:
         return "NUMBERS = {}"
     numbers = contract.sheet.numbers.items()
-    rows = (f"    {_string(name)}: {each.values!r},  # {_escaped(each.unit)}" for name, each in numbers)
+    rows = (f"    {_string(name)}: {number.values!r},  # {_escaped(number.unit)}" for name, number in numbers)
     return "\n".join(["NUMBERS = {", *rows, "}"])
 
 
-def _signal(signal: Signal, seen: Seen | None) -> str:
+def _signal(signal: Signal, training: Seen | None) -> str:
     elements = _tuple("elements", map(_string, signal.elements))
     fields = [f"name={_string(signal.name)}", f"size={signal.size}", f"unit={_string(signal.unit)}"]
     fields += [elements, _tuple("low", map(repr, signal.low)), _tuple("high", map(repr, signal.high))]
@@ -99,7 +99,7 @@ def _signal(signal: Signal, seen: Seen | None) -> str:
         )
         fields.append("\n".join(["moves={", *rows, "    }"]))
     body = "\n".join(f"    {field}," for field in fields)
-    return f"{_first_seen(signal, seen)}Signal(\n{body}\n)"
+    return f"{_first_seen(signal, training)}Signal(\n{body}\n)"
 
 
 def _tuple(name: str, values: Iterable[str]) -> str:
@@ -111,11 +111,11 @@ def _tuple(name: str, values: Iterable[str]) -> str:
     return "\n".join([f"{name}=(", *(f"        {value}," for value in listed), "    )"])
 
 
-def _first_seen(signal: Signal, seen: Seen | None) -> str:
+def _first_seen(signal: Signal, training: Seen | None) -> str:
     """Tell where episodes of training began, above a signal."""
-    if seen is None or signal.name not in seen.begin:
+    if training is None or signal.name not in training.begin:
         return ""
-    first = seen.begin[signal.name]
+    first = training.begin[signal.name]
     rounded = ((f"{low:.3g}", f"{high:.3g}") for low, high in np.round((first.lowest, first.highest), 6).T + 0.0)
     ranges = (
         f"{element} {low}" if low == high else f"{element} {low} to {high}"
@@ -172,7 +172,10 @@ def _escaped(text: str) -> str:
 
     All text of a file passes here, so that no file writes code.
     """
-    return "".join(f"\\{each}" if each in '\\"' else each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return "".join(
+        f"\\{character}" if character in '\\"' else character if character.isprintable() else repr(character)[1:-1]
+        for character in text
+    )
 
 
 def _commented(text: str, indent: int) -> str:

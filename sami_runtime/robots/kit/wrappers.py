@@ -96,7 +96,7 @@ class Scale(Around):
         _require_signals(inner, factors)
         super().__init__(inner)
         signals = {signal.name: signal for signal in (*inner.observation, inner.action)}
-        self._units = {name: _unit(signals[name], *given) for name, given in factors.items()}
+        self._units = {name: _unit(signals[name], *factor_and_unit) for name, factor_and_unit in factors.items()}
         self.observation = tuple(self._scaled(signal) for signal in inner.observation)
         self.action = self._scaled(inner.action)
 

@@ -23,9 +23,9 @@ def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> Ros2Adapte
         AdapterError: With everything that does not match; or the backend is not installed.
     """
     from sami_runtime.robots.ros2.adapter import Ros2Adapter
-    from sami_runtime.robots.ros2.settings import Settings
+    from sami_runtime.robots.ros2.settings import RosSettings
 
-    return Ros2Adapter(clock, contract, Settings.of(config))
+    return Ros2Adapter(clock, contract, RosSettings.of(config))
 
 
 def emergency_stop() -> Callable[[], object]:

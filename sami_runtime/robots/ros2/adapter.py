@@ -27,16 +27,16 @@ from sami_runtime.robots.ros2.command import (
     unheard,
 )
 from sami_runtime.robots.ros2.diagnostics import diagnose, stopped
-from sami_runtime.robots.ros2.messages import Diagnostics, JointState, Message, Numbers, Pose, Trajectory
+from sami_runtime.robots.ros2.messages import Diagnostics, JointMessage, Message, Numbers, PoseMessage, Trajectory
 from sami_runtime.robots.ros2.node import Publisher, doubled, why_silent
 from sami_runtime.robots.ros2.open_node import open_node
-from sami_runtime.robots.ros2.settings import Qos, Settings
+from sami_runtime.robots.ros2.settings import Qos, RosSettings
 from sami_runtime.robots.ros2.sources import Joints, Sources, faults_of_signals
 
 if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
 
-KINDS: dict[str, type[Any]] = {kind.ros: kind for kind in (JointState, Pose, Numbers, Trajectory)}
+KINDS: dict[str, type[Any]] = {kind.ros: kind for kind in (JointMessage, PoseMessage, Numbers, Trajectory)}
 HOME_S, HOME_RAD, HOME_PERIOD_S, HOME_GAIN = 30.0, 0.02, 0.02, 3.0
 """Longest way home [s]; how near a joint has to come; how often it is steered; how fast for each radian [1/s]."""
 CLOSE_S, CLOSED_M = 2.0, 0.01
@@ -62,7 +62,7 @@ class Ros2Adapter:
         AdapterError: With everything that does not match; nothing was sent.
     """
 
-    def __init__(self, clock: Clock, contract: Contract, settings: Settings) -> None:
+    def __init__(self, clock: Clock, contract: Contract, settings: RosSettings) -> None:
         self.observation, self.action = contract.observation, contract.action
         self.settings, self.contract, self.clock = settings, contract, clock
         refuse([*faults_of_signals(settings, contract.observation), *faults_of_command(settings, contract)], "sent")
@@ -85,15 +85,21 @@ class Ros2Adapter:
             self._publishers: dict[str, Publisher] = {}
             sent: dict[str, tuple[type[Any], Qos]] = {}
             sent[settings.command.topic] = (KINDS[settings.command.type], settings.command)
-            for told in (settings.gripper, settings.episode):
-                sent |= {told.topic: (Numbers, told)} if told else {}
+            for sent_topic in (settings.gripper, settings.episode):
+                sent |= {sent_topic.topic: (Numbers, sent_topic)} if sent_topic else {}
             for topic, (kind, qos) in sent.items():
                 self._publishers[topic] = self._node.publisher(topic, kind, qos)
             if watched := settings.diagnostics:
                 self._publishers[watched.topic] = self._node.publisher(watched.topic, Diagnostics, watched)
-            for name, each in settings.topics.items():
+            for name, heard_topic in settings.topics.items():
                 hear = partial(self.sources.hear, name)
-                self._node.subscribe(each.topic, KINDS[each.type], each, hear, "in turn" if each.standing else "first")
+                self._node.subscribe(
+                    heard_topic.topic,
+                    KINDS[heard_topic.type],
+                    heard_topic,
+                    hear,
+                    "in turn" if heard_topic.standing else "first",
+                )
             deadline = time.monotonic() + settings.heard_s
             refuse([*self._unsaid(deadline), *self._doubled(), *unheard(self._node, sent, deadline)], "sent")
             refuse(self._away() if settings.kinematics and not settings.kinematics.move_home else [], "sent")
@@ -129,8 +135,8 @@ class Ros2Adapter:
         forget = self.settings.episode is not None
         self.sources.reset(forget)
         if self.settings.episode:
-            said = Numbers(np.array([0 if seed is None else seed, *self._task], np.float64))
-            self._publish(self.settings.episode.topic, said)
+            beginning = Numbers(np.array([0 if seed is None else seed, *self._task], np.float64))
+            self._publish(self.settings.episode.topic, beginning)
             # What was on its way when the world was told is of the time before.
             self.clock.sleep_until(self.clock.now() + self.settings.settle_s)
             self.sources.reset(False)
@@ -171,9 +177,9 @@ class Ros2Adapter:
         self.emergency_stop()
         self._publishers[self.settings.command.topic].flush(FLUSH_S)
         self._begun = False
-        if told := self.settings.diagnostics:
+        if diagnostics := self.settings.diagnostics:
             with suppress(AdapterError):
-                self._publish(told.topic, stopped(self.contract, time.time()))
+                self._publish(diagnostics.topic, stopped(self.contract, time.time()))
 
     def emergency_stop(self) -> None:
         """Send what brings all to rest, from any thread, without waiting for anybody."""
@@ -182,15 +188,17 @@ class Ros2Adapter:
 
     def watch(self, record: StepRecord) -> None:
         """Tell those who watch what a tick came to."""
-        told = self.settings.diagnostics
-        if told is None or not self._open:
+        diagnostics = self.settings.diagnostics
+        if diagnostics is None or not self._open:
             return
         commands, sent = self._sent, bool(self._sent)
         if not sent and record.executed is not None and self._seen:  # a dry run
             commands = self._wanted(record.executed).messages
         self._sent = {}
         with suppress(AdapterError):  # those who look on do not end a run
-            self._publish(told.topic, diagnose(record, self.contract, self.sources.topics, commands, sent, time.time()))
+            self._publish(
+                diagnostics.topic, diagnose(record, self.contract, self.sources.topics, commands, sent, time.time())
+            )
 
     def close(self) -> None:
         """Bring to rest what was driven, and leave; also twice."""
@@ -211,22 +219,25 @@ class Ros2Adapter:
 
     def _unsaid(self, deadline: float) -> list[str]:
         """Return the topics of which nothing could be used in time, and why."""
-        while (silent := [each for each in self.sources.topics.values() if not each.taken]) and (
+        while (silent := [heeded for heeded in self.sources.topics.values() if not heeded.taken]) and (
             time.monotonic() < deadline
         ):
             time.sleep(POLL_S)
         return [
-            each.fault
+            heeded.fault
             or why_silent(
-                each.settings.topic, each.settings.type, each.settings, self._node.publishers(each.settings.topic)
+                heeded.settings.topic,
+                heeded.settings.type,
+                heeded.settings,
+                self._node.publishers(heeded.settings.topic),
             )
-            for each in silent
+            for heeded in silent
         ]
 
     def _doubled(self) -> list[str]:
         """Return the topics that have more publishers than one."""
         topics = self.settings.topics.values()
-        faults = (doubled(each.topic, each.type, each, self._node.publishers(each.topic)) for each in topics)
+        faults = (doubled(topic.topic, topic.type, topic, self._node.publishers(topic.topic)) for topic in topics)
         return [fault for fault in faults if fault]
 
     def _away(self) -> list[str]:

@@ -17,7 +17,7 @@ from sami_runtime.robots.kit import DifferentialIK, Frame
 from sami_runtime.robots.ros2.messages import Message, Numbers, Trajectory
 from sami_runtime.robots.ros2.node import Node, Publisher, why_unheard
 from sami_runtime.robots.ros2.open_node import open_node
-from sami_runtime.robots.ros2.settings import Command, Qos, Settings
+from sami_runtime.robots.ros2.settings import Qos, RosCommand, RosSettings
 from sami_runtime.robots.ros2.sources import Joints
 from sami_runtime.safety.watchdog.instructions import ANSWER_S, take_instructions
 from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
@@ -51,7 +51,7 @@ class Commander(Protocol):
 class Elements:
     """Sends the action as it is, but for its units."""
 
-    def __init__(self, settings: Settings, period: float) -> None:
+    def __init__(self, settings: RosSettings, period: float) -> None:
         self._command, self._period = settings.command, period
 
     def of(self, action: NDArray[np.float32], joints: Joints | None, width: float) -> Wanted:
@@ -70,7 +70,7 @@ class Hand:
         base: Where it stands.
     """
 
-    def __init__(self, settings: Settings, contract: Contract, ik: DifferentialIK, base: Frame) -> None:
+    def __init__(self, settings: RosSettings, contract: Contract, ik: DifferentialIK, base: Frame) -> None:
         assert contract.sheet is not None
         self._command, self._gripper, self._ik, self._base = settings.command, settings.gripper, ik, base
         self._period = 1.0 / contract.rate_hz
@@ -103,7 +103,7 @@ class Hand:
         return messages
 
 
-def standing(settings: Settings, contract: Contract) -> Numbers | None:
+def standing(settings: RosSettings, contract: Contract) -> Numbers | None:
     """Return what is sent last to the controller; None where what stands there is at rest."""
     if settings.command.standing == "last":
         return None
@@ -112,7 +112,7 @@ def standing(settings: Settings, contract: Contract) -> Numbers | None:
     return Numbers(np.broadcast_to(np.asarray(settings.command.standing, np.float64), (size,)).copy())
 
 
-def faults_of_command(settings: Settings, contract: Contract) -> list[str]:
+def faults_of_command(settings: RosSettings, contract: Contract) -> list[str]:
     """Return why a policy's actions cannot be sent as these settings say, a sentence each."""
     command, action, faults = settings.command, contract.action, []
     count = action.size
@@ -148,7 +148,7 @@ def faults_of_command(settings: Settings, contract: Contract) -> list[str]:
     return faults
 
 
-def _message(command: Command, numbers: ArrayLike, period: float, names: tuple[str, ...] = ()) -> Message:
+def _message(command: RosCommand, numbers: ArrayLike, period: float, names: tuple[str, ...] = ()) -> Message:
     values = np.asarray(numbers, np.float64)
     if command.type == Trajectory.ros:
         return Trajectory(names or command.joints, values, period)
@@ -175,7 +175,7 @@ def unheard(node: Node, sent: Mapping[str, tuple[type[Any], Qos]], deadline: flo
         time.sleep(POLL_S)
 
 
-def arm_watchdog(settings: Settings, last: Numbers | None) -> None:
+def arm_watchdog(settings: RosSettings, last: Numbers | None) -> None:
     """Send this process's watchdogs, where there are some, what brings the robot to rest, and wait until they could.
 
     Raises:

@@ -60,7 +60,7 @@ class DdsPublisher:
 
 
 @dataclass
-class Heard:
+class Subscription:
     """A topic that is heard, and what became of its messages since the reset."""
 
     topic: str
@@ -145,7 +145,7 @@ class DdsNode:
         self._published = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication)
         self._heard = BuiltinDataReader(self._participant, BuiltinTopicDcpsSubscription)
         self._waits = WaitSet(self._participant)
-        self._topics_heard: list[Heard] = []
+        self._topics_heard: list[Subscription] = []
         self._writers: list[DataWriter[Any]] = []
         self._topics: dict[str, Topic[Any]] = {}
         self._lock, self._open = threading.Lock(), True
@@ -173,7 +173,7 @@ class DdsNode:
         reader = DataReader(self._participant, self._topic(topic, kind), _policies(qos, kind))
         condition = ReadCondition(reader, NEW)
         with self._lock:
-            self._topics_heard.append(Heard(topic, reader, condition, kind, hear, whose))
+            self._topics_heard.append(Subscription(topic, reader, condition, kind, hear, whose))
             self._waits.attach(condition)
 
     def publishers(self, topic: str) -> list[Peer]:
@@ -202,11 +202,11 @@ class DdsNode:
 
     def _peers(self, reader: Any, topic: str) -> list[Peer]:
         known = reader.read(MANY)
-        alive = [each for each in known if each.sample_info.instance_state == InstanceState.Alive]
+        alive = [endpoint for endpoint in known if endpoint.sample_info.instance_state == InstanceState.Alive]
         return [
-            Peer(_ros_name(each.type_name), _qos_of(each.qos), f"{each.key}")
-            for each in alive
-            if each.topic_name == _mangled(topic)
+            Peer(_ros_name(endpoint.type_name), _qos_of(endpoint.qos), f"{endpoint.key}")
+            for endpoint in alive
+            if endpoint.topic_name == _mangled(topic)
         ]
 
     def _listen(self) -> None:

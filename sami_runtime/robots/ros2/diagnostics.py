@@ -67,9 +67,9 @@ def _policy(record: StepRecord) -> Status:
     reading, context = record.telemetry, ", ".join(f"{value:.4f}" for value in record.context)
     if reading is None:
         return Status(OK, "sami: policy", "", {"context": context})
-    told = {name: value for name, value in reading.plain().items() if value is not None}
-    values = {name: _shown(value) for name, value in told.items()} | {"context": context}
-    phase = told.get("phase", "no atlas")
+    telemetry = {name: value for name, value in reading.plain().items() if value is not None}
+    values = {name: _shown(value) for name, value in telemetry.items()} | {"context": context}
+    phase = telemetry.get("phase", "no atlas")
     message = f"{phase}: the context is beyond all known dynamics" if reading.alarm else phase
     return Status(WARN if reading.alarm else OK, "sami: policy", message, values)
 
@@ -96,5 +96,5 @@ def _numbers(message: Message) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_shown(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {_shown(item)}" for name, item in value.items())
     return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -33,7 +33,7 @@ class Message(Protocol):
     """ROS's name of it."""
 
     @classmethod
-    def of(cls, said: Any) -> Message:
+    def of(cls, message: Any) -> Message:
         """Return what a backend's message says."""
 
     def to(self, types: Types) -> Any:
@@ -44,7 +44,7 @@ M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True)
-class JointState:
+class JointMessage:
     """Joints by name, in any order."""
 
     ros: ClassVar[str] = "sensor_msgs/msg/JointState"
@@ -61,15 +61,15 @@ class JointState:
     frame_id: str = ""
 
     @classmethod
-    def of(cls, said: Any) -> JointState:
+    def of(cls, message: Any) -> JointMessage:
         """Return what a backend's message says."""
         return cls(
-            _seconds(said.header.stamp),
-            tuple(said.name),
-            np.array(said.position, np.float64),
-            np.array(said.velocity, np.float64),
-            np.array(said.effort, np.float64),
-            said.header.frame_id,
+            _seconds(message.header.stamp),
+            tuple(message.name),
+            np.array(message.position, np.float64),
+            np.array(message.velocity, np.float64),
+            np.array(message.effort, np.float64),
+            message.header.frame_id,
         )
 
     def to(self, types: Types) -> Any:
@@ -84,7 +84,7 @@ class JointState:
 
 
 @dataclass(frozen=True)
-class Pose:
+class PoseMessage:
     """Where something is and how it is turned, in a frame."""
 
     ros: ClassVar[str] = "geometry_msgs/msg/PoseStamped"
@@ -98,12 +98,12 @@ class Pose:
     """(4,): unit quaternion."""
 
     @classmethod
-    def of(cls, said: Any) -> Pose:
+    def of(cls, message: Any) -> PoseMessage:
         """Return what a backend's message says."""
-        place, turned = said.pose.position, said.pose.orientation
+        place, turned = message.pose.position, message.pose.orientation
         return cls(
-            _seconds(said.header.stamp),
-            said.header.frame_id,
+            _seconds(message.header.stamp),
+            message.header.frame_id,
             np.array([place.x, place.y, place.z], np.float64),
             np.array([turned.x, turned.y, turned.z, turned.w], np.float64),
         )
@@ -131,9 +131,9 @@ class Numbers:
     """(J,)."""
 
     @classmethod
-    def of(cls, said: Any) -> Numbers:
+    def of(cls, message: Any) -> Numbers:
         """Return what a backend's message says."""
-        return cls(np.array(said.data, np.float64))
+        return cls(np.array(message.data, np.float64))
 
     def to(self, types: Types) -> Any:
         """Return a backend's message that says this."""
@@ -154,10 +154,10 @@ class Trajectory:
     """From the message's arrival [s]: its stamp is 0, which says so."""
 
     @classmethod
-    def of(cls, said: Any) -> Trajectory:
+    def of(cls, message: Any) -> Trajectory:
         """Return what a backend's message says, of its last point."""
-        last = said.points[-1]
-        return cls(tuple(said.joint_names), np.array(last.positions, np.float64), _seconds(last.time_from_start))
+        last = message.points[-1]
+        return cls(tuple(message.joint_names), np.array(last.positions, np.float64), _seconds(last.time_from_start))
 
     def to(self, types: Types) -> Any:
         """Return a backend's message that says this."""
@@ -191,31 +191,31 @@ class Diagnostics:
     """What they are told of."""
 
     @classmethod
-    def of(cls, said: Any) -> Diagnostics:
+    def of(cls, message: Any) -> Diagnostics:
         """Return what a backend's message says."""
         statuses = tuple(
             Status(
-                each.level if isinstance(each.level, int) else each.level[0],
-                each.name,
-                each.message,
-                {pair.key: pair.value for pair in each.values},
+                status.level if isinstance(status.level, int) else status.level[0],
+                status.name,
+                status.message,
+                {pair.key: pair.value for pair in status.values},
             )
-            for each in said.status
+            for status in message.status
         )
-        return cls(_seconds(said.header.stamp), statuses, said.status[0].hardware_id if said.status else "")
+        return cls(_seconds(message.header.stamp), statuses, message.status[0].hardware_id if message.status else "")
 
     def to(self, types: Types) -> Any:
         """Return a backend's message that says this."""
         pair = types("diagnostic_msgs/msg/KeyValue")
         statuses = [
             types("diagnostic_msgs/msg/DiagnosticStatus")(
-                level=types.octet(each.level),
-                name=each.name,
-                message=each.message,
+                level=types.octet(status.level),
+                name=status.name,
+                message=status.message,
                 hardware_id=self.hardware,
-                values=[pair(key=key, value=value) for key, value in each.values.items()],
+                values=[pair(key=key, value=value) for key, value in status.values.items()],
             )
-            for each in self.statuses
+            for status in self.statuses
         ]
         return types(self.ros)(header=_header(types, self.stamp, ""), status=statuses)
 

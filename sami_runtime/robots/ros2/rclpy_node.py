@@ -83,10 +83,10 @@ class RclpyNode:
     def subscribe(self, topic: str, kind: type[Any], qos: Qos, hear: Hear, whose: Whose = "all") -> None:
         """Have a function hear each message of a topic."""
 
-        def heard(said: Any) -> None:
+        def heard(message: Any) -> None:
             came = self._clock.now()
             try:
-                hear(kind.of(said), came)
+                hear(kind.of(message), came)
             except Exception as error:  # whatever a message causes, the next one is heard
                 number = self._bad.get(topic, (0, ""))[0] + 1
                 self._bad[topic] = number, f"a {kind.ros}: {type(error).__name__}: {str(error)[:200]}"
@@ -95,11 +95,11 @@ class RclpyNode:
 
     def publishers(self, topic: str) -> list[Peer]:
         """Return who publishes a topic, as far as is known by now."""
-        return [_peer(each) for each in self._node.get_publishers_info_by_topic(topic)]
+        return [_peer(endpoint) for endpoint in self._node.get_publishers_info_by_topic(topic)]
 
     def subscribers(self, topic: str) -> list[Peer]:
         """Return who hears it."""
-        return [_peer(each) for each in self._node.get_subscriptions_info_by_topic(topic)]
+        return [_peer(endpoint) for endpoint in self._node.get_subscriptions_info_by_topic(topic)]
 
     def close(self) -> None:
         """Leave; also twice."""
@@ -129,13 +129,13 @@ def profile(qos: Qos) -> Any:
     )
 
 
-def _peer(told: Any) -> Peer:
+def _peer(endpoint: Any) -> Peer:
     """Return an endpoint as rclpy tells of it."""
-    profile = told.qos_profile
+    profile = endpoint.qos_profile
     deadline = 1e-9 * profile.deadline.nanoseconds
     qos = Qos(
         reliability="best_effort" if profile.reliability.name == "BEST_EFFORT" else "reliable",
         durability="transient_local" if profile.durability.name == "TRANSIENT_LOCAL" else "volatile",
         deadline_s=deadline if 0.0 < deadline < 1e9 else None,
     )
-    return Peer(told.topic_type, qos, f"{told.node_namespace.rstrip('/')}/{told.node_name}")
+    return Peer(endpoint.topic_type, qos, f"{endpoint.node_namespace.rstrip('/')}/{endpoint.node_name}")

@@ -20,11 +20,11 @@ Topic = Annotated[str, Field(pattern=r"^/[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-
 PACKAGE = "package://"
 
 
-class _Table(BaseModel):
+class _RosTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Qos(_Table):
+class Qos(_RosTable):
     """Quality of service; both sides of a topic have to agree."""
 
     reliability: Literal["reliable", "best_effort"] = "reliable"
@@ -36,7 +36,7 @@ class Qos(_Table):
     """Longest time [s] between two messages: of those that are sent, promised; of those that are heard, demanded."""
 
 
-class Heard(Qos):
+class HeardTopic(Qos):
     """A topic that is heard."""
 
     topic: Topic
@@ -61,7 +61,7 @@ class Heard(Qos):
     """Whether what was said last holds until something else is: a goal does not age."""
 
 
-class Source(_Table):
+class RosSource(_RosTable):
     """Where a signal is."""
 
     of: str
@@ -76,7 +76,7 @@ class Source(_Table):
     """Ours for one of theirs, or one for each element."""
 
 
-class Kinematics(_Table):
+class ArmKinematics(_RosTable):
     """The arm between joints and hand."""
 
     of: str
@@ -109,7 +109,7 @@ class Kinematics(_Table):
         return Path(spec.submodule_search_locations[0]) / rest
 
 
-class Command(Qos):
+class RosCommand(Qos):
     """What is sent to the controller."""
 
     topic: Topic
@@ -128,7 +128,7 @@ class Command(Qos):
     """How long a command takes to have its effect [s], for files that look ahead."""
 
 
-class Gripper(Qos):
+class RosGripper(Qos):
     """What is sent to the gripper's controller: Float64MultiArray with one number."""
 
     topic: Topic
@@ -137,13 +137,13 @@ class Gripper(Qos):
     widest_m: Positive = 0.08
 
 
-class Told(Qos):
+class SentTopic(Qos):
     """A topic that others may hear."""
 
     topic: Topic
 
 
-class Success(_Table):
+class Success(_RosTable):
     """When an episode has succeeded."""
 
     achieved: str = "achieved_goal"
@@ -152,7 +152,7 @@ class Success(_Table):
     within_m: Positive = 0.05
 
 
-class Settings(_Table):
+class RosSettings(_RosTable):
     """All of it."""
 
     backend: Literal["auto", "cyclonedds", "rclpy"] = "auto"
@@ -160,22 +160,22 @@ class Settings(_Table):
     """Of ROS; ROS_DOMAIN_ID if left out."""
     heard_s: Positive = 5.0
     """How long [s] others may take to be found, and to say something, at the beginning."""
-    topics: Annotated[dict[str, Heard], Field(min_length=1)]
-    signals: dict[str, Source]
-    kinematics: Kinematics | None = None
-    command: Command
-    gripper: Gripper | None = None
-    episode: Told | None = None
+    topics: Annotated[dict[str, HeardTopic], Field(min_length=1)]
+    signals: dict[str, RosSource]
+    kinematics: ArmKinematics | None = None
+    command: RosCommand
+    gripper: RosGripper | None = None
+    episode: SentTopic | None = None
     """Where it is told that an episode begins: Float64MultiArray with the seed, and what a simulation is to place."""
     settle_s: NotNegative = 0.2
     """How long [s] the world may take for that."""
     task: tuple[Finite, ...] = ()
     """What is told beside the seed."""
     success: Success | None = None
-    diagnostics: Told | None = Told(topic="/diagnostics", depth=10)
+    diagnostics: SentTopic | None = SentTopic(topic="/diagnostics", depth=10)
 
     @classmethod
-    def of(cls, document: dict[str, Any]) -> Settings:
+    def of(cls, document: dict[str, Any]) -> RosSettings:
         """Return the settings of a document.
 
         Raises:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.robots.kit import ClockSync, DifferentialIK, Differentiator, Frame, Latest
-from sami_runtime.robots.ros2.messages import JointState, Pose
-from sami_runtime.robots.ros2.settings import Heard, Settings, Source
+from sami_runtime.robots.ros2.messages import JointMessage, PoseMessage
+from sami_runtime.robots.ros2.settings import HeardTopic, RosSettings, RosSource
 from sami_runtime.signals import Signal
 
 Array = NDArray[np.float64]
@@ -37,12 +37,12 @@ class Joints(NamedTuple):
 class Heeded:
     """A topic, and what became of its messages."""
 
-    settings: Heard
+    settings: HeardTopic
     sync: ClockSync
     frame: Frame
     moves: Differentiator
     turns: Differentiator
-    signals: list[tuple[Signal, Source]] = field(default_factory=list)
+    signals: list[tuple[Signal, RosSource]] = field(default_factory=list)
     taken: int = 0
     refused: int = 0
     why: str = ""
@@ -71,13 +71,13 @@ class Sources:
     """
 
     def __init__(
-        self, settings: Settings, signals: tuple[Signal, ...], clock: Clock, ik: DifferentialIK | None, base: Frame
+        self, settings: RosSettings, signals: tuple[Signal, ...], clock: Clock, ik: DifferentialIK | None, base: Frame
     ) -> None:
         self.clock, self._ik, self._base, self._settings = clock, ik, base, settings
         self.dropped: Callable[[], Iterable[str]] = tuple
         """What the node dropped before it came here, a sentence each."""
         self.latest = Latest(signals, clock, settings.heard_s, lambda: "; ".join(self.faults))
-        self.topics = {name: _heeded(each) for name, each in settings.topics.items()}
+        self.topics = {name: _heeded(topic) for name, topic in settings.topics.items()}
         for signal in signals:
             source = settings.signals.get(signal.name)
             if source is not None and source.of in self.topics:
@@ -87,22 +87,26 @@ class Sources:
         self._standing: dict[str, Array] = {}
         self._lock = threading.Lock()
 
-    def hear(self, name: str, said: JointState | Pose, received: float) -> None:
+    def hear(self, name: str, message: JointMessage | PoseMessage, received: float) -> None:
         """Take a message of a topic, that came at a time [s]; refuse one that cannot be used."""
         topic = self.topics[name]
         with self._lock:
             try:
-                measured = self._measured(topic, said.stamp, received)
+                measured = self._measured(topic, message.stamp, received)
                 values = (
-                    self._of_pose(topic, said, measured) if isinstance(said, Pose) else self._of_joints(topic, said)
+                    self._of_pose(topic, message, measured)
+                    if isinstance(message, PoseMessage)
+                    else self._of_joints(topic, message)
                 )
                 if topic.settings.standing:
                     self._standing |= values
                     self.latest.always(**values)
                 elif values:
                     self.latest.put(measured, **values)
-                if isinstance(said, JointState) and self._ik and self._arm == name:
-                    positions, velocities = (_picked(said, each, self._ik.joints) for each in ("position", "velocity"))
+                if isinstance(message, JointMessage) and self._ik and self._arm == name:
+                    positions, velocities = (
+                        _picked(message, part, self._ik.joints) for part in ("position", "velocity")
+                    )
                     self.joints = Joints(measured, positions, velocities)
             except SamiError as error:
                 topic.refused, topic.why = topic.refused + 1, str(error).rstrip(".")
@@ -147,11 +151,11 @@ class Sources:
             )
         return min(measured, received) - topic.settings.delay_s
 
-    def _of_pose(self, topic: Heeded, said: Pose, measured: float) -> dict[str, Array]:
+    def _of_pose(self, topic: Heeded, message: PoseMessage, measured: float) -> dict[str, Array]:
         expected = topic.settings.frame_id
-        if expected is not None and said.frame_id != expected:
-            raise AdapterError(f"its frame is {said.frame_id!r}, and {expected!r} was expected (frame_id)")
-        pose = topic.frame @ Frame.of(said.position, xyzw=said.xyzw)
+        if expected is not None and message.frame_id != expected:
+            raise AdapterError(f"its frame is {message.frame_id!r}, and {expected!r} was expected (frame_id)")
+        pose = topic.frame @ Frame.of(message.position, xyzw=message.xyzw)
         read = {
             "position": lambda: pose.translation,
             "rpy": lambda: pose.rpy,
@@ -160,23 +164,23 @@ class Sources:
         }
         return {signal.name: np.asarray(source.factor) * read[source.field]() for signal, source in topic.signals}
 
-    def _of_joints(self, topic: Heeded, said: JointState) -> dict[str, Array]:
+    def _of_joints(self, topic: Heeded, message: JointMessage) -> dict[str, Array]:
         values = {}
         for signal, source in topic.signals:
             if source.field in OF_HAND and self._ik:
-                positions = _picked(said, "position", self._ik.joints)
+                positions = _picked(message, "position", self._ik.joints)
                 if source.field == "hand_position":
                     value = self._base.points(self._ik.pose(positions).translation)
                 else:
-                    moving = _picked(said, "velocity", self._ik.joints)
+                    moving = _picked(message, "velocity", self._ik.joints)
                     value = self._base.vectors(self._ik.velocity(positions, moving))
             else:
-                value = _picked(said, source.field, source.joints)
+                value = _picked(message, source.field, source.joints)
             values[signal.name] = np.asarray(source.factor) * value
         return values
 
 
-def faults_of_signals(settings: Settings, signals: tuple[Signal, ...]) -> list[str]:
+def faults_of_signals(settings: RosSettings, signals: tuple[Signal, ...]) -> list[str]:
     """Return what of a policy's signals these settings do not tell, or tell wrongly, a sentence each."""
     faults, topics = [], settings.topics
     known = {signal.name: signal for signal in signals}
@@ -196,7 +200,7 @@ def faults_of_signals(settings: Settings, signals: tuple[Signal, ...]) -> list[s
     return faults
 
 
-def _faults_of(source: Source, signal: Signal, topic: Heard, settings: Settings) -> list[str]:
+def _faults_of(source: RosSource, signal: Signal, topic: HeardTopic, settings: RosSettings) -> list[str]:
     pose = topic.type.endswith("PoseStamped")
     valid = tuple(OF_POSE) if pose else (*OF_JOINTS, *(OF_HAND if settings.kinematics else ()))
     if source.field not in valid:
@@ -204,14 +208,14 @@ def _faults_of(source: Source, signal: Signal, topic: Heard, settings: Settings)
     faults, by_joint = [], not pose and source.field in OF_JOINTS
     size = len(source.joints) if by_joint else 3
     if size != signal.size:
-        told = f"joints has {size}" if by_joint else f"{source.field} has {size} numbers"
-        faults.append(f"{told}, and the model reads {signal.size} ({', '.join(signal.elements)})")
+        size_text = f"joints has {size}" if by_joint else f"{source.field} has {size} numbers"
+        faults.append(f"{size_text}, and the model reads {signal.size} ({', '.join(signal.elements)})")
     if isinstance(source.factor, tuple) and len(source.factor) != signal.size:
         faults.append(f"factor has {len(source.factor)} numbers for {signal.size} elements")
     return faults
 
 
-def _heeded(settings: Heard) -> Heeded:
+def _heeded(settings: HeardTopic) -> Heeded:
     return Heeded(
         settings,
         ClockSync(delay_s=settings.delay_s),
@@ -221,18 +225,18 @@ def _heeded(settings: Heard) -> Heeded:
     )
 
 
-def _picked(said: JointState, part: str, joints: tuple[str, ...]) -> Array:
+def _picked(message: JointMessage, part: str, joints: tuple[str, ...]) -> Array:
     """Return what a message says of some joints, in their order.
 
     Raises:
         AdapterError: It does not say it of all, or not as numbers.
     """
-    values: Array = getattr(said, part)
-    if len(values) != len(said.names):
-        raise AdapterError(f"it has {len(said.names)} names and {len(values)} numbers of {part}")
-    at = {name: index for index, name in enumerate(said.names)}
+    values: Array = getattr(message, part)
+    if len(values) != len(message.names):
+        raise AdapterError(f"it has {len(message.names)} names and {len(values)} numbers of {part}")
+    at = {name: index for index, name in enumerate(message.names)}
     if missing := [name for name in joints if name not in at]:
-        raise AdapterError(f"it lacks {', '.join(missing)}; it has {', '.join(said.names) or 'no joints'}")
+        raise AdapterError(f"it lacks {', '.join(missing)}; it has {', '.join(message.names) or 'no joints'}")
     picked = values[[at[name] for name in joints]]
     if not np.isfinite(picked).all():
         raise AdapterError(f"{part} of {', '.join(joints)} is {picked.tolist()}, which are not all finite")

@@ -107,9 +107,9 @@ class Watcher:
 
     def _fire(self, moment: int) -> None:
         """Stop the robot, and keep it stopped: a command that hung until now may still reach it."""
-        told, gone, stopping = self._numbers[DUE] == TOLD, self._gone(), self._numbers[STOPPING] != 0
+        instructed, gone, stopping = self._numbers[DUE] == TOLD, self._gone(), self._numbers[STOPPING] != 0
         self._numbers[FIRED] = moment  # first, so that a loop that goes on meanwhile writes nothing more
-        why = why_fired(told, gone, stopping, self._within_s, self._stop_s)
+        why = why_fired(instructed, gone, stopping, self._within_s, self._stop_s)
         self._output.put(f"sami: {clock_of(moment)} the watchdog {why}, and stops the robot by {self._name}.\n")
         after_death, failed = 0, False
         while self._numbers[DUE] and self._numbers[FIRED] and after_death < REPEATS:

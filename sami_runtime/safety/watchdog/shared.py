@@ -36,11 +36,11 @@ def clock_of(moment: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at)) + f".{int(1e3 * (at % 1.0)):03d}"
 
 
-def why_fired(told: bool, gone: bool, stopping: bool, within_s: float, stop_s: float) -> str:
+def why_fired(instructed: bool, gone: bool, stopping: bool, within_s: float, stop_s: float) -> str:
     """Return why a watchdog fired, for both processes.
 
     Args:
-        told: Whether somebody asked for it.
+        instructed: Whether somebody asked for the stop.
         gone: Whether the loop's process had ended.
         stopping: Whether the robot's own `stop()` was under way.
         within_s: Longest time [s] between two beats.
@@ -48,6 +48,6 @@ def why_fired(told: bool, gone: bool, stopping: bool, within_s: float, stop_s: f
     """
     if gone:
         return "lost the loop's process"
-    if told:
+    if instructed:
         return "was told to"
     return f"saw stop() take longer than {stop_s:g} s" if stopping else f"got no beat within {within_s:g} s"

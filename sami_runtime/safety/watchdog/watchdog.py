@@ -52,8 +52,8 @@ def instruct_watchdogs(kind: str, document: dict[str, Any], descriptors: Sequenc
     Raises:
         AdapterError: An emergency stop cannot act on it, and why.
     """
-    for each in list(_running):
-        each.instruct(kind, document, descriptors)
+    for watchdog in list(_running):
+        watchdog.instruct(kind, document, descriptors)
 
 
 class Watchdog:

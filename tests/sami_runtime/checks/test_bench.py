@@ -72,8 +72,8 @@ def test_a_summary_holds_percentiles_and_the_ratio_to_the_first():
     times = {"a": np.arange(2001.0), "b": np.full(10, 2000.0)}
     found = bench.summarise(times)
     assert found["a"].p99_9 == pytest.approx(1998.0)
-    assert found["a"] == bench.Timing(2001, 1000.0, 1980.0, found["a"].p99_9, worst=2000.0, ratio=1.0)
-    assert found["b"] == bench.Timing(steps=10, p50=2000.0, p99=2000.0, p99_9=None, worst=2000.0, ratio=2.0)
+    assert found["a"] == bench.CandidateTiming(2001, 1000.0, 1980.0, found["a"].p99_9, worst=2000.0, ratio=1.0)
+    assert found["b"] == bench.CandidateTiming(steps=10, p50=2000.0, p99=2000.0, p99_9=None, worst=2000.0, ratio=2.0)
 
 
 @pytest.mark.skipif(not os.path.isfile("/proc/self/statm"), reason="reads memory from /proc")

@@ -164,7 +164,7 @@ def test_a_model_without_it_differs_from_a_recording_with_it(make, path, tmp_pat
     recording, _ = recorded(path, tmp_path, arm)
     comparison = replay(recording, Session.load(make.write(make.recurrent())))
     assert set(comparison.largest) == {"estimate"}
-    assert comparison.largest["estimate"].found == "of shape (0,)"
+    assert comparison.largest["estimate"].actual == "of shape (0,)"
 
 
 def test_all_ways_to_step_the_file_that_are_timed_answer_the_same(path):

@@ -106,7 +106,7 @@ def test_other_versions_are_told(recorded, path):
 
 def test_a_model_without_a_context_differs_without_a_crash(recorded, make):
     comparison = replay(recorded, Session.load(make.write(make.memoryless())))
-    assert comparison.largest["context"].found == "of shape (0,)"
+    assert comparison.largest["context"].actual == "of shape (0,)"
 
 
 def test_a_model_that_fails_on_the_recording_is_counted_and_not_hidden(recorded, make):

@@ -9,7 +9,7 @@ import pytest
 from sami_runtime import AdapterError, Watchdog
 from sami_runtime.documents import read_document
 from sami_runtime.robots.franka.link import FOLLOW, KIND, Ring
-from sami_runtime.robots.franka.settings import Settings
+from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watchdogs need Linux")
@@ -43,7 +43,7 @@ def test_an_arm_stops_when_its_bell_rings_and_goes_on_where_nobody_holds_it(pair
     ring, bell = pair
     loop, link = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with loop, link:
-        arm = ArmProcess(link, Settings.of(read_document(ARM, "settings")), bell)
+        arm = ArmProcess(link, FrankaSettings.of(read_document(ARM, "settings")), bell)
         wanted = arm._wanted = (FOLLOW, 7 * (0.1,))
         arm._listen()
         assert arm._wanted == wanted

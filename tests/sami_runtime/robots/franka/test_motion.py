@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from sami_runtime.robots.franka.link import HandState
-from sami_runtime.robots.franka.settings import Settings
+from sami_runtime.robots.franka.settings import FrankaSettings
 
 adapter = pytest.importorskip("sami_runtime.robots.franka.adapter")
 
-SETTINGS = Settings.of({"robot": "127.0.0.1", "camera": {"here": ("127.0.0.1", 1), "there": ("127.0.0.1", 2)}})
+SETTINGS = FrankaSettings.of({"robot": "127.0.0.1", "camera": {"here": ("127.0.0.1", 1), "there": ("127.0.0.1", 2)}})
 BASE, PERIOD = np.array([-0.6, 0.0, 0.0]), 0.04
 REST = {"measured": 0.0, "width": 0.05, "speed": 0.0, "target": 0.05, "grasped": False, "commands": 0}
 

@@ -9,10 +9,10 @@ from sami_runtime.adapters.panda_signals import PANDA_SHEET
 from sami_runtime.robots import franka
 from sami_runtime.robots.franka.link import HandState
 from sami_runtime.robots.franka.requirements import faults_of_contract, faults_of_robot
-from sami_runtime.robots.franka.settings import Settings
+from sami_runtime.robots.franka.settings import FrankaSettings
 
 CAMERA = {"here": ["127.0.0.1", 47390], "there": ["127.0.0.1", 47391]}
-KNOWN = Settings.of({"robot": "127.0.0.9", "camera": CAMERA})
+KNOWN = FrankaSettings.of({"robot": "127.0.0.9", "camera": CAMERA})
 HOME = PANDA_SHEET.numbers["home_joints"].values
 ARM = {"mode": "Idle", "errors": "[]", "positions": HOME}
 HAND = {"width": 0.0, "max_width": 0.08}
@@ -41,7 +41,7 @@ def test_every_thing_that_does_not_match_is_told_at_once(contract):
 
 
 def test_a_robot_in_a_fault_far_from_home_or_with_a_hand_that_was_not_homed_is_refused():
-    stays = Settings.of({"robot": "127.0.0.9", "camera": CAMERA, "move_home": False})
+    stays = FrankaSettings.of({"robot": "127.0.0.9", "camera": CAMERA, "move_home": False})
     arm = {"mode": "Reflex", "errors": "[joint_reflex]", "positions": [3.0, *HOME[1:]]}
     faults = faults_of_robot(stays, arm, {"width": 0.0, "max_width": 0.0}, HOME)
     assert len(faults) == 4
@@ -64,7 +64,7 @@ def test_a_robot_in_a_fault_far_from_home_or_with_a_hand_that_was_not_homed_is_r
 )
 def test_settings_that_are_not_valid_are_told_with_their_value(changed, told):
     with pytest.raises(AdapterError, match=told):
-        Settings.of({"robot": "127.0.0.9", "camera": CAMERA, **changed})
+        FrankaSettings.of({"robot": "127.0.0.9", "camera": CAMERA, **changed})
 
 
 def test_a_missing_library_is_named_with_the_extra(contract, monkeypatch):

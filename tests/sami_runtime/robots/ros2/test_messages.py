@@ -7,15 +7,24 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sami_runtime.robots.ros2.messages import ERROR, OK, Diagnostics, JointState, Numbers, Pose, Status, Trajectory
+from sami_runtime.robots.ros2.messages import (
+    ERROR,
+    OK,
+    Diagnostics,
+    JointMessage,
+    Numbers,
+    PoseMessage,
+    Status,
+    Trajectory,
+)
 
 draw = np.random.default_rng(0)
 JOINTS = tuple(f"joint{number}" for number in range(7))
 SAID = [
-    JointState(1.7e9 + 0.25, JOINTS, draw.normal(size=7), draw.normal(size=7), draw.normal(size=7), "base"),
-    JointState(12.0, ("a", "bcd"), np.array([0.5, -1.0])),
-    JointState(0.0, ()),
-    Pose(3.999999999, "camera_ü", draw.normal(size=3), np.array([0.0, 0.6, 0.0, 0.8])),
+    JointMessage(1.7e9 + 0.25, JOINTS, draw.normal(size=7), draw.normal(size=7), draw.normal(size=7), "base"),
+    JointMessage(12.0, ("a", "bcd"), np.array([0.5, -1.0])),
+    JointMessage(0.0, ()),
+    PoseMessage(3.999999999, "camera_ü", draw.normal(size=3), np.array([0.0, 0.6, 0.0, 0.8])),
     Numbers(draw.normal(size=7)),
     Numbers(np.zeros(0)),
     Trajectory(JOINTS, draw.normal(size=7), 0.04),
@@ -75,7 +84,7 @@ def other_implementation():
 
 @pytest.mark.parametrize("stamp", [0.0, 1.0, 0.9999999999, 1.7e9 + 0.123456789, 2.5])
 def test_a_stamp_has_whole_seconds_and_less_than_a_billion_nanoseconds(stamp):
-    header = JointState(stamp, ()).to(RosLike()).header.stamp
+    header = JointMessage(stamp, ()).to(RosLike()).header.stamp
     assert 0 <= header.nanosec < 10**9
     assert header.sec + 1e-9 * header.nanosec == pytest.approx(stamp, abs=3e-7)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sami_runtime import AdapterError, MonotonicClock
-from sami_runtime.robots.ros2.messages import JointState
+from sami_runtime.robots.ros2.messages import JointMessage
 from sami_runtime.robots.ros2.node import Peer, doubled, why_silent, why_unheard
 from sami_runtime.robots.ros2.open_node import domain_of, open_node
 from sami_runtime.robots.ros2.settings import Qos
@@ -107,13 +107,13 @@ def until(true):
 
 
 def named(name):
-    return JointState(1.0, (name,), np.zeros(1))
+    return JointMessage(1.0, (name,), np.zeros(1))
 
 
 def published(node, hearer):
     """What sends joint states of a name, once both sides have discovered each other: before that, messages are lost."""
     before = len(hearer.publishers("/joints"))
-    publisher = node.publisher("/joints", JointState, Qos(depth=100))
+    publisher = node.publisher("/joints", JointMessage, Qos(depth=100))
     until(lambda: len(hearer.publishers("/joints")) > before and node.subscribers("/joints"))
     return publisher
 
@@ -121,7 +121,7 @@ def published(node, hearer):
 def test_of_two_publishers_the_first_is_heard_until_the_reset_and_the_others_messages_are_counted(nodes):
     hearer, first, second = nodes
     heard = []
-    hearer.subscribe("/joints", JointState, Qos(depth=100), lambda said, _: heard.append(said.names[0]), "first")
+    hearer.subscribe("/joints", JointMessage, Qos(depth=100), lambda said, _: heard.append(said.names[0]), "first")
     one = published(first, hearer)
     one.send(named("one"))
     until(lambda: heard)
@@ -145,7 +145,7 @@ def test_of_two_publishers_the_first_is_heard_until_the_reset_and_the_others_mes
 def test_a_controller_hears_all(nodes):
     hearer, *others = nodes
     heard = set()
-    hearer.subscribe("/joints", JointState, Qos(depth=100), lambda said, _: heard.add(said.names[0]))
+    hearer.subscribe("/joints", JointMessage, Qos(depth=100), lambda said, _: heard.add(said.names[0]))
     for number, each in enumerate(others):
         published(each, hearer).send(named(str(number)))
     until(lambda: heard == {"0", "1"})
@@ -155,7 +155,7 @@ def test_a_controller_hears_all(nodes):
 def test_a_goal_that_is_said_once_may_come_from_the_next_publisher(nodes):
     hearer, first, second = nodes
     heard = []
-    hearer.subscribe("/joints", JointState, Qos(depth=100), lambda said, _: heard.append(said.names[0]), "in turn")
+    hearer.subscribe("/joints", JointMessage, Qos(depth=100), lambda said, _: heard.append(said.names[0]), "in turn")
     published(first, hearer).send(named("one"))
     until(lambda: heard)
     first.close()
@@ -174,7 +174,7 @@ def test_a_message_that_cannot_be_read_is_dropped_and_counted_and_spoils_no_othe
         if said.names[0] == "odd":
             raise ValueError("odd")
 
-    hearer.subscribe("/joints", JointState, Qos(depth=100), hear)
+    hearer.subscribe("/joints", JointMessage, Qos(depth=100), hear)
     publisher = published(first, hearer)
     publisher.send(named("one"))
     until(lambda: heard)

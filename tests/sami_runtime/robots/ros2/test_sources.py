@@ -8,7 +8,7 @@ import pytest
 from sami_runtime import AdapterError, MonotonicClock, shipped_models
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.robots.kit import Frame
-from sami_runtime.robots.ros2.messages import JointState, Pose
+from sami_runtime.robots.ros2.messages import JointMessage, PoseMessage
 from sami_runtime.robots.ros2.sources import Sources
 from sami_runtime.signals import Signal
 from tests.making.ros2 import settings
@@ -61,11 +61,11 @@ def heard(clock, **changed):
 
 
 def joints(names=ARM, position=(1.0, 2.0, 3.0), stamp=None):
-    return JointState(time.time() if stamp is None else stamp, tuple(names), np.array(position, float))
+    return JointMessage(time.time() if stamp is None else stamp, tuple(names), np.array(position, float))
 
 
 def pose(position, stamp=None, frame="camera"):
-    return Pose(time.time() if stamp is None else stamp, frame, np.array(position, float), UPRIGHT)
+    return PoseMessage(time.time() if stamp is None else stamp, frame, np.array(position, float), UPRIGHT)
 
 
 def full(sources, clock):
@@ -139,7 +139,7 @@ def test_a_goal_stands_until_another_one_is_said_or_the_world_is_told_to_begin_a
         ("joints", lambda: joints(stamp=np.nan), "its stamp is nan"),
         ("camera", lambda: pose([0.0, 0.0, 0.0], frame="world"), "its frame is 'world', and 'camera' was expected"),
         ("camera", lambda: pose([0.0, np.inf, 0.0]), "must be finite"),
-        ("camera", lambda: Pose(time.time(), "camera", np.zeros(3), np.zeros(4)), "has length 0, not 1"),
+        ("camera", lambda: PoseMessage(time.time(), "camera", np.zeros(3), np.zeros(4)), "has length 0, not 1"),
     ],
 )
 def test_a_message_that_cannot_be_used_is_refused_and_told(clock, topic, message, why):
@@ -178,7 +178,7 @@ def test_the_examples_gripper_opens_twice_as_wide_as_a_finger_goes(clock):
     names = ("panda_finger_joint1", *arm.joints[::-1])
     home = np.array(sheet["home_joints"].values)
     for step in range(2):
-        told = JointState(5.0 + step, names, np.array([0.03, *home[::-1]]), np.zeros(8))
+        told = JointMessage(5.0 + step, names, np.array([0.03, *home[::-1]]), np.zeros(8))
         sources.hear("joints", told, 10.0 + step)
     assert sources.faults == []
     assert sources.latest._values["gripper_width"] == pytest.approx([0.06])
