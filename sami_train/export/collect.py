@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sami_runtime.model.artifact import Artifact
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import SessionPolicy
@@ -20,8 +21,8 @@ Contexts = Sequence[np.ndarray]
 class KeptContexts(SessionPolicy):
     """A model file that keeps its contexts, by round."""
 
-    def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
-        super().__init__(path, spec, rows)
+    def __init__(self, model: Path | Artifact, spec: EnvironmentSpec, rows: int) -> None:
+        super().__init__(model, spec, rows)
         self.rounds: list[list[np.ndarray]] = []
         """The contexts (n, C) of every step of every round so far."""
 
@@ -38,7 +39,7 @@ class KeptContexts(SessionPolicy):
 
 
 def collect_contexts(
-    model: Path,
+    model: Path | Artifact,
     spec: EnvironmentSpec,
     tasks: Sequence[Task],
     episodes: int,
@@ -49,7 +50,7 @@ def collect_contexts(
     """Contexts of a model file in some tasks, (K,) lists of episodes.
 
     Args:
-        model: the file.
+        model: the file, or one in memory that is not written yet.
         spec: the environment.
         tasks: (K,).
         episodes: of each task. All of them begin differently, also in different tasks: episodes of one start resemble

@@ -15,7 +15,7 @@ import numpy as np
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.adapters.probe import probe
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.seen import Response, Responses, Seen, Spread, longest_repeat, rounded
 from sami_runtime.signals import Signal
 from sami_train.envs.make import make, make_adapter
@@ -42,8 +42,8 @@ TRIES = 10
 class Watched(SessionPolicy):
     """A model file that keeps what it saw and did, round by round; every second row acts at random half of the time."""
 
-    def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
-        super().__init__(path, spec, rows)
+    def __init__(self, model: Path | Artifact, spec: EnvironmentSpec, rows: int) -> None:
+        super().__init__(model, spec, rows)
         self.rounds: list[list[tuple[np.ndarray, np.ndarray]]] = []
         """Observations (n, D) and actions (n, A) of every step of every round so far."""
         self._low, self._high = _bounds(spec.action)
@@ -66,7 +66,7 @@ class Watched(SessionPolicy):
 
 
 def measure_seen(
-    model: Path,
+    model: Path | Artifact,
     spec: EnvironmentSpec,
     episodes: int = EPISODES,
     starts: int = STARTS,
@@ -76,7 +76,7 @@ def measure_seen(
     """Return what training saw.
 
     Args:
-        model: the file.
+        model: the file, or one in memory that is not written yet.
         spec: the environment that it was trained in.
         episodes: in all training tasks together, which are visited in turn.
         starts: that responses are measured from; at least 2.
@@ -86,12 +86,13 @@ def measure_seen(
     Raises:
         AdapterError: the model reads or writes other signals than the environment has.
     """
-    training = read_artifact(model).contract.training
+    artifact = artifact_of(model)
+    training = artifact.contract.training
     tasks, behind = known_tasks(training, spec), known_gap(training)
     each = [tasks[k % len(tasks)] for k in range(episodes)]
     stage = playing(
         spec,
-        lambda rows: Watched(model, spec, rows),
+        lambda rows: Watched(artifact, spec, rows),
         episodes,
         gap=behind.gap,
         on_round=on_round,

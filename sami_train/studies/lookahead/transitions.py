@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound, playing
@@ -42,8 +42,8 @@ class Stretch:
 class Explored(Watched):
     """A model file that keeps its contexts, too."""
 
-    def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
-        super().__init__(path, spec, rows)
+    def __init__(self, model: Path | Artifact, spec: EnvironmentSpec, rows: int) -> None:
+        super().__init__(model, spec, rows)
         self.contexts: list[list[Array]] = []
         """(n, C) of every step of every round so far."""
 
@@ -60,20 +60,25 @@ class Explored(Watched):
 
 
 def roll_out(
-    model: Path, spec: EnvironmentSpec, episodes: int = EPISODES, seed: int = SEED, on_round: OnRound | None = None
+    model: Path | Artifact,
+    spec: EnvironmentSpec,
+    episodes: int = EPISODES,
+    seed: int = SEED,
+    on_round: OnRound | None = None,
 ) -> list[Stretch]:
     """Return episodes that a model file drove in its training tasks, every second one with actions half at random.
 
     Args:
-        model: the file.
+        model: the file, or one in memory that is not written yet.
         spec: the environment that it was trained in.
         episodes: in all training tasks together, which are visited in turn.
         seed: of their starts.
         on_round: called now and then with how many episodes are done since it was called last.
     """
-    tasks = known_tasks(read_artifact(model).contract.training, spec)
+    artifact = artifact_of(model)
+    tasks = known_tasks(artifact.contract.training, spec)
     each = [tasks[k % len(tasks)] for k in range(episodes)]
-    with playing(spec, lambda rows: Explored(model, spec, rows), episodes, on_round=on_round) as (play, policy):
+    with playing(spec, lambda rows: Explored(artifact, spec, rows), episodes, on_round=on_round) as (play, policy):
         _, lengths = play(each, seed)
     stretches: list[Stretch] = []
     for steps, contexts in zip(policy.rounds, policy.contexts, strict=True):
