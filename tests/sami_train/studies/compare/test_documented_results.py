@@ -18,7 +18,7 @@ from sami_train.studies.compare.evaluated import read_runs
 from sami_train.studies.compare.tables import standings_table
 from sami_train.studies.sweep.study import find_runs, read_study
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 MODELS = sorted((ROOT / "models").glob("*.onnx"))
 PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"sami compare '?results/(?!mine)[^`\n]*")
