@@ -14,14 +14,14 @@ from pathlib import Path
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.atlas import Atlas
+from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
 from sami_train.export.collect import collect_contexts
 from sami_train.export.fit_atlas import fit, require_enough
 from sami_train.export.known import known_gap, known_tasks
 
-SEED = 2_000_003
-"""Starts of the atlas's episodes; neither training nor evaluation uses it."""
+SEED = seeds.ATLAS
 
 
 def measure(

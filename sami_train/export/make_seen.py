@@ -18,6 +18,7 @@ from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.seen import Response, Responses, Seen, Spread, longest_repeat, rounded
 from sami_runtime.signals import Signal
+from sami_train import seeds
 from sami_train.envs.make import make, make_adapter
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -25,8 +26,7 @@ from sami_train.evaluation.model_policy import SessionPolicy
 from sami_train.evaluation.play import OnRound, playing
 from sami_train.export.known import known_gap, known_tasks
 
-SEED = 3_000_017
-"""Starts of these episodes; neither training, evaluation nor the atlas uses it."""
+SEED = seeds.TRAINING_RANGES
 EPISODES = 120
 """In all training tasks together."""
 STARTS = 24

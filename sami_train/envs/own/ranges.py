@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from sami_train import seeds
 from sami_train.envs.tasks import Feature, Task, TaskError, TaskSpace
 
 DRAWS = 20
 """Tasks that stand for a set without end wherever tasks are counted: in evaluations, atlases and runs."""
-SEED = 4_000_037
+SEED = seeds.TASK_RANGES
 """Of these draws; with the set's name, so that two sets of the same ranges do not hold the same tasks."""
 DIGITS = 6
 """Significant digits of a value that is drawn: all that a table shows, so that what it shows is the task."""

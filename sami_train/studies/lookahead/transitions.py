@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.model.artifact import Artifact, artifact_of
+from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound, playing
@@ -18,8 +19,7 @@ from sami_train.export.make_seen import Watched
 
 Array = NDArray[np.float32]
 
-SEED = 4_000_037
-"""Starts of these episodes; neither training, evaluation, atlas nor what training saw uses it."""
+SEED = seeds.LOOKAHEAD
 EPISODES = 600
 """That are rolled out, in all training tasks together."""
 

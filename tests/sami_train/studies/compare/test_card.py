@@ -11,7 +11,7 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.export.card import MOST_LISTED, write_card
 from sami_train.studies.sweep.study import find_runs
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 
 
 def card(name, tmp_path, **facts):

@@ -21,7 +21,7 @@ from sami_train.studies.contexts.change import Change, ChangeError
 from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, Run, Variant
 from sami_train.studies.contexts.policy_head import PolicyHead
 
-MODEL = Path(__file__).parents[3] / "models" / "panda-satesac.onnx"
+MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"
 PANDA = environment("panda")
 LIGHT, HEAVY = {"mass": 1.0, "friction": 0.1}, {"mass": 30.0, "friction": 10.0}
 SEEDS, STEP = (3, 6), 4

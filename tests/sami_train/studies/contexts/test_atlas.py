@@ -19,7 +19,7 @@ from sami_train.export.make_atlas import measure
 from sami_train.export.model_file import attach
 from sami_train.studies.contexts.alarms import check
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
 FOR_A_CAMERA = ROOT / "models" / "panda-satesac-camera.onnx"
 TASKS = ({"mass": 1.0}, {"mass": 10.0})

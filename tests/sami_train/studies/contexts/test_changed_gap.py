@@ -10,7 +10,7 @@ from sami_train.envs.catalog import environment
 from sami_train.studies.contexts.change import Change
 from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, Variant
 
-MODEL = Path(__file__).parents[3] / "models" / "panda-satesac.onnx"
+MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"
 PANDA = environment("panda")
 TEXT = "mass=1,friction=0.1,latency_s=0:0.08@2"
 

@@ -13,7 +13,7 @@ from sami_train.export.make_seen import Watched, measure_responses, measure_seen
 from sami_train.export.model_file import describe
 
 pytest.importorskip("panda_gym")
-MODEL = Path(__file__).parents[3] / "models" / "panda-satesac.onnx"
+MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"
 SPEC = environment("panda")
 
 

@@ -19,7 +19,7 @@ from sami_train.studies.report.subject import Subject
 from sami_train.studies.sweep.study import find_runs
 
 PANDA = environment("panda")
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 
 
 def subject(name="panda-satesac"):

@@ -13,7 +13,7 @@ from sami_train.studies.report.subject import Subject
 from sami_train.studies.sweep.study import find_runs
 
 PANDA = environment("panda")
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 
 
 def test_where_success_counts_each_task_is_played_so_often():

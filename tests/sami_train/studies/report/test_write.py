@@ -19,7 +19,7 @@ from sami_train.studies.report.subject import Subject, require_alike, together
 from sami_train.studies.report.write import check_out, write_report
 from sami_train.studies.sweep.study import find_runs
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 COMMAND = ["sami", "report", "results/models:panda-satesac", "--out", "there"]
 
 

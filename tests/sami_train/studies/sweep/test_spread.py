@@ -16,7 +16,7 @@ from sami_train.studies.sweep.engine import Look, SweepError
 from sami_train.studies.sweep.spread import spread
 from tests.making.killed import EXAMPLES, TINY, Forks
 
-MODELS = Path(__file__).parents[3] / "models"
+MODELS = Path(__file__).parents[4] / "models"
 PANDA = (MODELS / "panda-satesac.onnx", "panda", ["training"], [None, GapProfile.of({"latency_s": 0.08})], 2)
 HOPPER = (MODELS / "hopper-satesac.onnx", "hopper", ["training", "moderate"], [None], 3)
 
