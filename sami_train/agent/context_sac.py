@@ -32,7 +32,8 @@ from sami_train.agent.saved import (
     read_agent,
     write_agent,
 )
-from sami_train.config.schema import TrainConfig
+from sami_train.config.resolve import resolve
+from sami_train.config.schema import PRESET, TrainConfig
 from sami_train.envs.catalog import environment, is_found, spec_of
 from sami_train.envs.layout import flat_size
 from sami_train.envs.measure import SUCCESS
@@ -61,7 +62,8 @@ class ContextSAC(BaseAlgorithm):
     Args:
         policy: `"ContextPolicy"`.
         env: a Gymnasium environment (or its id, or a `DummyVecEnv` of several) with flat or goal observations.
-        config: hyperparameters; `env`, `steps`, `preset` and `device` in it are for whoever starts runs: not read here.
+        config: hyperparameters, the default preset's if None; `env`, `steps`, `preset` and `device` in it are for
+            whoever starts runs: not read here.
         tensorboard_log, verbose, seed, device: as in stable-baselines3; `seed` defaults to the config's.
     """
 
@@ -79,7 +81,7 @@ class ContextSAC(BaseAlgorithm):
         device: torch.device | str = "auto",
         _init_setup_model: bool = True,
     ) -> None:
-        self.config = config or TrainConfig()
+        self.config = config or resolve(PRESET)
         super().__init__(
             policy=policy,
             env=env,

@@ -15,6 +15,7 @@ from sami_train.envs.catalog import ENVIRONMENTS, environment
 from sami_train.runs.train import make_env
 
 ROOT = Path(__file__).parents[3]
+WHOLE = resolve("fast-cpu").to_dict()
 
 
 def one_of_each_kind():
@@ -207,11 +208,13 @@ def test_an_override_without_a_value_is_refused():
 
 def test_an_error_in_what_is_built_by_hand_is_explained_too():
     with pytest.raises(ConfigError, match=r"steps is 0; it must be at least 1\."):
-        TrainConfig(steps=0)
+        TrainConfig(**{**WHOLE, "steps": 0})
     with pytest.raises(ConfigError, match=r"learning\.hindsight is 2\.0; it must lie between 0 and 1\."):
-        TrainConfig(learning={"hindsight": 2})
+        TrainConfig(**{**WHOLE, "learning": {**WHOLE["learning"], "hindsight": 2}})
     with pytest.raises(UnknownName, match=r"unknown config key 'step'. Did you mean 'steps'"):
-        TrainConfig(step=1)
+        TrainConfig(**WHOLE, step=1)
+    with pytest.raises(ConfigError, match=r"checkpoint_every is missing; .* Begin with a preset"):
+        TrainConfig(steps=1)
 
 
 @pytest.mark.parametrize("written", one_of_each_kind())
@@ -246,8 +249,10 @@ def test_a_configuration_is_a_value():
 
 
 def test_a_copy_with_another_value_leaves_the_original():
-    learning = LearningConfig()
-    assert learning.model_copy(update={"steps_per_draw": 3}) == LearningConfig(steps_per_draw=3)
+    learning = resolve("fast-cpu").learning
+    assert learning.model_copy(update={"steps_per_draw": 3}) == LearningConfig(
+        **{**learning.model_dump(), "steps_per_draw": 3}
+    )
     assert learning.steps_per_draw == 1
 
 
