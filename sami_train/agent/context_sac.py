@@ -130,7 +130,7 @@ class ContextSAC(BaseAlgorithm):
             encoder_units=net.encoder_units,
             context_size=net.context_size,
             history_steps=net.history_steps,
-            told=requirements.task_code(self.env, self.config, self.environment) if self.method.is_told else None,
+            task_input=requirements.task_code(self.env, self.config, self.environment) if self.method.is_told else None,
             net_arch=net.net_arch,
             layer_norm=net.layer_norm,
             initial_temperature=self.config.learning.initial_temperature,
@@ -169,7 +169,7 @@ class ContextSAC(BaseAlgorithm):
         if cfg.window:
             return WindowPlan(cfg.window, cfg.burn_in, state)
         # Whole episodes begin with a state of zeros, but for those whose policy is told something at their start.
-        return None if self.policy.told is None else WindowPlan(horizon(single_envs(self.env)[0]), 0, state)
+        return None if self.policy.task_input is None else WindowPlan(horizon(single_envs(self.env)[0]), 0, state)
 
     def learn(
         self: Self,

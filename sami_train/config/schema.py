@@ -250,8 +250,8 @@ class TrainConfig(Settings):
     @model_validator(mode="after")
     def _suit_the_environment(self) -> TrainConfig:
         spec = environment(self.env)
-        if told := misfit(self, spec):
-            raise ConfigError(told)
+        if problem := misfit(self, spec):
+            raise ConfigError(problem)
         if self.gap_profile is not None:
             self.gap_profile.require_fit(spec.signals, spec.action.elements)
         return self

@@ -59,18 +59,18 @@ def collect_contexts(
         on_round: called now and then with how many episodes are done since it was called last.
         behind: what lies between the file and its environment; nothing if left out.
     """
-    each = [task for task in tasks for _ in range(episodes)]
+    episode_tasks = [task for task in tasks for _ in range(episodes)]
     gap, spared = behind or Behind()
     stage = playing(
         spec,
         lambda rows: KeptContexts(model, spec, rows),
-        len(each),
+        len(episode_tasks),
         gap=gap,
         on_round=on_round,
         spared=spared,
     )
     with stage as (play, policy):
-        _, lengths = play(each, seed)
+        _, lengths = play(episode_tasks, seed)
     rows = [row for contexts in policy.rounds for row in np.stack(contexts, axis=1)]
     whole = [row[:length] for row, length in zip(rows, lengths, strict=False)]
-    return [whole[first : first + episodes] for first in range(0, len(each), episodes)]
+    return [whole[first : first + episodes] for first in range(0, len(episode_tasks), episodes)]

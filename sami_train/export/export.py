@@ -76,10 +76,10 @@ def compose_model(
             agent, or there are too few episodes for an atlas.
         CheckFailed: the file would differ from torch by more than 1e-5, and by more than rounding explains.
     """
-    if agent.policy.told is not None:
-        told = ", ".join(feature.name for feature in agent.policy.told.features)
+    if agent.policy.task_input is not None:
+        names = ", ".join(feature.name for feature in agent.policy.task_input.features)
         raise SamiError(
-            f"a policy of the method {agent.method.name} is told the task ({told}), and nobody tells it to a robot: "
+            f"a policy of the method {agent.method.name} is told the task ({names}), and nobody tells it to a robot: "
             "there is no model file of it. Evaluate its run with sami eval --run RUN; export one of a method that "
             "finds the task out, e.g. satesac."
         )

@@ -89,7 +89,7 @@ def measure_seen(
     artifact = artifact_of(model)
     training = artifact.contract.training
     tasks, behind = known_tasks(training, spec), known_gap(training)
-    each = [tasks[k % len(tasks)] for k in range(episodes)]
+    episode_tasks = [tasks[k % len(tasks)] for k in range(episodes)]
     stage = playing(
         spec,
         lambda rows: Watched(artifact, spec, rows),
@@ -99,7 +99,7 @@ def measure_seen(
         spared=behind.spared,
     )
     with stage as (play, policy):
-        _, lengths = play(each, seed)
+        _, lengths = play(episode_tasks, seed)
     rows = [
         (seen[:, row], done[:, row])
         for steps in policy.rounds
@@ -137,10 +137,10 @@ def measure_repeats(
         gap: that the episodes were measured behind, in all of them.
         observations: (T, D) of each episode.
     """
-    found = {}
+    longest = {}
     for name in [] if gap is None else noisy_signals(gap, [signal.name for signal in spec.signals]):
-        found[name] = max(longest_repeat(spec.layout.by_name(each, [name])[name]) for each in observations)
-    return found
+        longest[name] = max(longest_repeat(spec.layout.by_name(episode, [name])[name]) for episode in observations)
+    return longest
 
 
 def noisy_signals(gap: GapProfile, names: Sequence[str]) -> list[str]:

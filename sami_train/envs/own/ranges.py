@@ -184,8 +184,8 @@ def _feature(name: str, sets: Mapping[str, TaskSet], listed: Mapping[str, Sequen
 
 
 def _ends(name: str, sets: Mapping[str, TaskSet], listed: Mapping[str, Sequence[Task]]) -> Iterator[float]:
-    for each, tasks in sets.items():
-        yield from (task[name] for task in listed[each])
+    for set_name, tasks in sets.items():
+        yield from (task[name] for task in listed[set_name])
         for value in _choices(tasks[name]) if isinstance(tasks, Mapping) else ():
             if isinstance(value, Range):
                 yield from (value.low, value.high)
