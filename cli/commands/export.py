@@ -11,8 +11,6 @@ from ..model_file import MODEL_HELP, OwnEnvironment, model_file
 
 AHEAD = "Looking ahead"
 """A panel of the help."""
-ATLAS_EPISODES = 20
-"""Of each training task, where they are not too few for an atlas."""
 PROBE_EPISODES = 400
 """Each in a task of its own."""
 
@@ -97,8 +95,11 @@ def export(
     from rich.console import Console
     from rich.progress import Progress
 
-    from sami_train.files import unfinished, writing
+    from sami_train.files import writing
     from sami_train.locks import locked
+
+    from .studies.looking_ahead import look_ahead
+    from .studies.probe import fitted
 
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -107,83 +108,66 @@ def export(
     context.with_resource(
         locked(out.with_suffix(".lock"), lambda by: SamiError(f"{out} {busy.format(by)}"), leave=False)
     )
-    from .studies.looking_ahead import look_ahead, lookahead_lines
-    from .studies.probe import fitted, probe_lines
+    from .studies.looking_ahead import lookahead_lines
+    from .studies.probe import probe_lines
 
     console = Console(stderr=True)
     if model is not None:
         from sami_runtime.model.artifact import read_artifact
+        from sami_train.export.model_file import write
 
         from ..model_and_env import environment_of
 
-        where = None if refit else environment_of(read_artifact(model).contract, None)
+        artifact = read_artifact(model)
+        where = None if refit else environment_of(artifact.contract, None)
         with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-            contract = look_ahead(model, out, lookahead, where, lookahead_episodes, refit or (), command_delay, bar)
+            ahead = look_ahead(artifact, out, lookahead, where, lookahead_episodes, refit or (), command_delay, bar)
+        contract = write(ahead)
         print(f"wrote {out}: {out.stat().st_size:,} bytes", *lookahead_lines(contract), sep="\n")
         return
     assert run is not None
     from sami_train.envs.catalog import environment
-    from sami_train.evaluation.results import Evaluation
-    from sami_train.export.card import write_card
-    from sami_train.export.export import export as write
-    from sami_train.export.fill_contract import training_facts
-    from sami_train.export.fit_atlas import least_episodes
-    from sami_train.export.known import known_tasks
-    from sami_train.files import read_json
+    from sami_train.export.export_run import Addition, export_run
     from sami_train.runs.folder import RunFolder
-    from sami_train.runs.record import RunRecord
-    from sami_train.runs.train import load_agent
-    from sami_train.runs.weights import keep_weights
 
     folder = RunFolder.open(run)
-    agent = load_agent(folder)
-    facts = training_facts(folder, agent)
-    if not facts["updates"] and not force:
-        raise SamiError(
-            f"the policy of {run} has not learned: {facts['steps']:,} steps, 0 updates; it acts at random. "
-            "Train it for longer, or export it all the same with --force."
-        )
-    evaluation = None
-    if folder.evaluation.is_file():
-        try:
-            stored = read_json(folder.evaluation)
-            evaluation = Evaluation.from_dict(stored).to_dict()
-        except SamiError as error:
-            raise SamiError(f"{folder.evaluation}: {error}") from error
-        if stored.get("agent_steps") != agent.num_timesteps:
-            evaluation = None  # it measured an earlier agent of this run
     spec = environment(folder.config().env)
-    tasks = known_tasks(facts, spec)
-    atlas_episodes = max(ATLAS_EPISODES, least_episodes(len(tasks))) if atlas_episodes is None else atlas_episodes
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-        total = atlas_episodes * len(tasks) + seen_episodes
-        shown = bar.add_task("measuring contexts", total=total, visible=total > 0)
-
-        def on_round(done: int) -> None:
-            bar.advance(shown, done)
-
-        contract = write(agent, out, facts, evaluation, atlas_episodes, on_round, spec, seen_episodes)
+        shown = bar.add_task("measuring contexts", visible=False)
+        additions: list[Addition] = []
         if lookahead is not None or refit:
             where = None if refit else spec
-            contract = look_ahead(out, out, lookahead, where, lookahead_episodes, refit or (), command_delay, bar)
+            additions.append(
+                lambda file: look_ahead(
+                    file, out, lookahead, where, lookahead_episodes, refit or (), command_delay, bar
+                )
+            )
         if probe:
-            contract = fitted(out, out, spec, PROBE_EPISODES, bar)
+            additions.append(lambda file: fitted(file, out, spec, PROBE_EPISODES, bar))
+        done = export_run(
+            folder,
+            out,
+            atlas_episodes=atlas_episodes,
+            seen_episodes=seen_episodes,
+            additions=additions,
+            card=card,
+            untrained=force,
+            on_round=lambda more, total: bar.update(shown, advance=more, total=total, visible=total > 0),
+        )
+    contract = done.contract
     print(
         f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
         if contract.golden
         else f"wrote {out}"
     )
-    with unfinished(weights) as beside:
-        keep_weights(beside, agent, contract.weights_sha256, targets=False)
-    print(f"wrote {weights}: {weights.stat().st_size:,} bytes, which sami train --init starts from")
-    print(*lookahead_lines(contract), sep="\n", end="\n" if contract.lookahead else "")
-    print(*(probe_lines(contract) if probe else ()), sep="\n", end="\n" if probe else "")
-    if evaluation is None:
+    print(f"wrote {done.weights}: {done.weights.stat().st_size:,} bytes, which sami train --init starts from")
+    for line in (*lookahead_lines(contract), *(probe_lines(contract) if probe else ())):
+        print(line)
+    if contract.evaluation is None:
         print(f"it carries no evaluation: run `sami eval --run {run}` first to have them inside")
     if contract.atlas is None and contract.context is not None:
         print(f"it carries no atlas of its contexts: `sami atlas {out}` adds one")
     if contract.seen is None:
         print(f"it does not tell what training saw: `sami describe {out}` adds that")
-    if card:
-        for path in write_card(RunRecord.of_folder(run), contract, out):
-            print(f"wrote {path}")
+    for path in done.card:
+        print(f"wrote {path}")

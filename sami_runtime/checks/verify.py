@@ -67,12 +67,12 @@ class Verification:
 
 
 def verify(
-    path: str | Path, tolerance: float = 1e-5, provider: str = "cpu", admission: Admission | None = None
+    model: str | Path | Artifact, tolerance: float = 1e-5, provider: str = "cpu", admission: Admission | None = None
 ) -> Verification:
     """Check a model file against the golden steps inside it, at every step and not only at the last.
 
     Args:
-        path: The model file.
+        model: The model file, or one in memory that is not written yet.
         tolerance: Largest difference of any number of any output.
         provider: The execution provider of onnxruntime to check; each of them rounds in its own way.
         admission: Which files are let in: what it asks for is checked as well.
@@ -96,26 +96,27 @@ def verify(
         checks.append(Check(name, passed, detail))
         return passed
 
-    model = _Reading(Path(path), admission or Admission(rehearsed=False), provider)
+    path, data = (model.path, model.model_bytes) if isinstance(model, Artifact) else (Path(model), None)
+    file = _Reading(path, admission or Admission(rehearsed=False), provider, data)
     reading = {
-        "file": model.read,
-        **({"SHA-256": model.expect} if model.admission.sha256 else {}),
-        **({"signature": model.trust} if model.admission.trusted else {}),
-        "operators": model.judge,
-        "contract": model.parse,
-        "weights": model.compare_hash,
-        "inputs and outputs": model.compare_tensors,
-        "golden": model.unpack,
-        **({"rehearsal": model.rehearse} if model.admission.rehearsed else {}),
+        "file": file.read,
+        **({"SHA-256": file.expect} if file.admission.sha256 else {}),
+        **({"signature": file.trust} if file.admission.trusted else {}),
+        "operators": file.judge,
+        "contract": file.parse,
+        "weights": file.compare_hash,
+        "inputs and outputs": file.compare_tensors,
+        "golden": file.unpack,
+        **({"rehearsal": file.rehearse} if file.admission.rehearsed else {}),
     }
     if all(run(name, check) for name, check in reading.items()):
-        replay = _Replay(model.artifact, model.golden, tolerance, provider)
+        replay = _Replay(file.artifact, file.golden, tolerance, provider)
         if run("session", replay.load):
             run("golden replay", replay.golden_replay)
             run("closed loop", replay.closed_loop)
             run("reset", replay.reset)
             run("batch", replay.batch)
-    return Verification(Path(path), tuple(checks))
+    return Verification(path, tuple(checks))
 
 
 class _Reading:
@@ -125,11 +126,12 @@ class _Reading:
     artifact: Artifact
     golden: GoldenSteps
 
-    def __init__(self, path: Path, admission: Admission, provider: str) -> None:
+    def __init__(self, path: Path, admission: Admission, provider: str, data: bytes | None) -> None:
         self.path, self.admission, self.provider = path, admission, provider
+        self._unwritten = data
 
     def read(self) -> tuple[bool, str]:
-        self.data = files.read_bytes(self.path)
+        self.data = files.read_bytes(self.path) if self._unwritten is None else self._unwritten
         self.scan = files.scan_bytes(self.data, self.path)
         return True, f"{len(self.data)} bytes"
 

@@ -45,6 +45,11 @@ def read_artifact(path: str | Path) -> Artifact:
     return judge(read_bytes(path), path)
 
 
+def artifact_of(model: str | Path | Artifact) -> Artifact:
+    """Return a model that is in memory as it is; read one that is a file, see `read_artifact`."""
+    return model if isinstance(model, Artifact) else read_artifact(model)
+
+
 def judge(data: bytes, path: str | Path) -> Artifact:
     """Return a model file whose bytes were read, unless it is unsafe, damaged or not what its contract says.
 

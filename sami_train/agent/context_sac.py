@@ -32,7 +32,8 @@ from sami_train.agent.saved import (
     read_agent,
     write_agent,
 )
-from sami_train.config.schema import TrainConfig
+from sami_train.config.resolve import resolve
+from sami_train.config.schema import PRESET, TrainConfig
 from sami_train.envs.catalog import environment, is_found, spec_of
 from sami_train.envs.layout import flat_size
 from sami_train.envs.measure import SUCCESS
@@ -61,7 +62,8 @@ class ContextSAC(BaseAlgorithm):
     Args:
         policy: `"ContextPolicy"`.
         env: a Gymnasium environment (or its id, or a `DummyVecEnv` of several) with flat or goal observations.
-        config: hyperparameters; `env`, `steps`, `preset` and `device` in it are for whoever starts runs: not read here.
+        config: hyperparameters, the default preset's if None; `env`, `steps`, `preset` and `device` in it are for
+            whoever starts runs: not read here.
         tensorboard_log, verbose, seed, device: as in stable-baselines3; `seed` defaults to the config's.
     """
 
@@ -79,7 +81,7 @@ class ContextSAC(BaseAlgorithm):
         device: torch.device | str = "auto",
         _init_setup_model: bool = True,
     ) -> None:
-        self.config = config or TrainConfig()
+        self.config = config or resolve(PRESET)
         super().__init__(
             policy=policy,
             env=env,
@@ -128,7 +130,7 @@ class ContextSAC(BaseAlgorithm):
             encoder_units=net.encoder_units,
             context_size=net.context_size,
             history_steps=net.history_steps,
-            told=requirements.task_code(self.env, self.config, self.environment) if self.method.is_told else None,
+            task_input=requirements.task_code(self.env, self.config, self.environment) if self.method.is_told else None,
             net_arch=net.net_arch,
             layer_norm=net.layer_norm,
             initial_temperature=self.config.learning.initial_temperature,
@@ -167,7 +169,7 @@ class ContextSAC(BaseAlgorithm):
         if cfg.window:
             return WindowPlan(cfg.window, cfg.burn_in, state)
         # Whole episodes begin with a state of zeros, but for those whose policy is told something at their start.
-        return None if self.policy.told is None else WindowPlan(horizon(single_envs(self.env)[0]), 0, state)
+        return None if self.policy.task_input is None else WindowPlan(horizon(single_envs(self.env)[0]), 0, state)
 
     def learn(
         self: Self,

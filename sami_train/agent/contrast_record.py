@@ -82,10 +82,10 @@ class ContrastRecord:
         """Return what a log keeps: `contrast/bound` [nats], `contrast/k`, `contrast/share`, or `contrast/ended`."""
         if self.ended:
             return {"contrast/ended": 1.0}
-        told = {"bound": self.bound, "k": self.k, "share": self.share}
-        return {f"contrast/{name}": value for name, value in told.items() if value is not None}
+        scalars = {"bound": self.bound, "k": self.k, "share": self.share}
+        return {f"contrast/{name}": value for name, value in scalars.items() if value is not None}
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return a short text for the progress line; empty before the first attempt."""
         if self.ended:
             return f"contrast ended: {self.patience} losses taught nothing"

@@ -152,8 +152,8 @@ class GaussianEncoder(_Encoder):
         features = x[..., : self.features]
         before = torch.cat([previous.unsqueeze(1), features[:, :-1]], 1)
         # Not `chunk`: its graph would divide sizes, and files that divide whole numbers are refused.
-        found, size = self.factor(torch.cat([before, x], -1)), self.size
-        mean, spread = found[..., :size], found[..., size:]
+        moments, size = self.factor(torch.cat([before, x], -1)), self.size
+        mean, spread = moments[..., :size], moments[..., size:]
         # The first observation of an episode ends no transition.
         present = torch.cat([begun.unsqueeze(1), torch.ones_like(x[:, 1:, :1])], 1)
         factor_precision = present / (F.softplus(spread) + SMALLEST_VARIANCE)

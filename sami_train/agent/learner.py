@@ -175,17 +175,17 @@ class Learner:
     ) -> _Auxiliary | None:
         """Return what else the encoder learns from windows; None where it learns nothing else, or not at all."""
         losses: list[Tensor] = []
-        told: dict[str, Tensor] = {}
+        errors: dict[str, Tensor] = {}
         estimate = self.policy.estimate_loss(sequences, inference.corrections)
         if estimate is not None:
             losses.append(self.behind.estimate * estimate.loss)
-            told |= {"estimate_error": estimate.loss.detach(), "arrived_error": estimate.uncorrected}
+            errors |= {"estimate_error": estimate.loss.detach(), "arrived_error": estimate.uncorrected}
         if self.dynamics is not None and inference.contexts.requires_grad:
             where = (buffer.tasks[windows.episodes], windows.burn_in, windows.lengths)
             loss = self.dynamics.loss(inference.contexts, *(torch.from_numpy(a).to(self.device) for a in where))
             losses.append(self.learning.aux_dynamics * loss)
-            told |= {"dynamics_error": loss.detach()}
-        return (torch.stack(losses).sum(), told) if losses else None
+            errors |= {"dynamics_error": loss.detach()}
+        return (torch.stack(losses).sum(), errors) if losses else None
 
     def _transitions(self, buffer: EpisodeBuffer, windows: Windows, rng: np.random.Generator) -> _Batch:
         cfg = self.learning

@@ -35,7 +35,7 @@ class ContextPolicy(BasePolicy):
         encoder_units: of the hidden layers of PEARL's encoder.
         context_size: of an encoder that learns one.
         history_steps: that a policy with a history reads.
-        told: how a policy that is told the task is told it.
+        task_input: how the task becomes an input, for a policy that gets it (the oracle).
         net_arch: units of the MLPs' hidden layers.
         layer_norm: LayerNorm in the critics.
         initial_temperature: SAC's alpha at the start.
@@ -57,7 +57,7 @@ class ContextPolicy(BasePolicy):
         encoder_units: Sequence[int] = (200, 200, 200),
         context_size: int = 6,
         history_steps: int = 10,
-        told: TaskCode | None = None,
+        task_input: TaskCode | None = None,
         net_arch: Sequence[int] = (256, 256),
         layer_norm: bool = True,
         initial_temperature: float = 1.0,
@@ -68,7 +68,8 @@ class ContextPolicy(BasePolicy):
     ) -> None:
         super().__init__(observation_space, action_space, squash_output=True)
         actions = int(np.prod(action_space.shape))
-        self.layout, self.action_size, self.told, self._history_steps = layout, actions, told, history_steps
+        self.layout, self.action_size, self._history_steps = layout, actions, history_steps
+        self.task_input = task_input
         self.features, self.true_critic = Features(layout), true_critic
         self.present = None if estimated is None else Present(self.features, estimated)
 
@@ -81,8 +82,8 @@ class ContextPolicy(BasePolicy):
             if encoder == "history":
                 return HistoryEncoder(columns, actions, history_steps)
             if encoder == "told":
-                assert told is not None
-                return ToldEncoder(told.size)
+                assert task_input is not None
+                return ToldEncoder(task_input.size)
             return LSTMEncoder(columns, actions, hidden_size, context_size, self.present.size if self.present else 0)
 
         self.encoder, self.momentum_encoder = make_encoder(), make_encoder()
@@ -194,10 +195,10 @@ class ContextPolicy(BasePolicy):
         Raises:
             SamiError: the policy is told the task, and the state that holds it is missing.
         """
-        if self.told is not None and (state is None or (episode_start is not None and np.any(episode_start))):
+        if self.task_input is not None and (state is None or (episode_start is not None and np.any(episode_start))):
             raise SamiError(
                 "an oracle is told the task, which predict() does not know. Evaluate it with sami eval --run RUN, or "
-                "give predict() the state: what told.tell(tasks) returns, then a previous action of zeros."
+                "give predict() the state: what task_input.tell(tasks) returns, then a previous action of zeros."
             )
         flat, batched = self._flat(observation)
         n = len(flat)
@@ -244,5 +245,5 @@ class ContextPolicy(BasePolicy):
             CLIP,
             arrays,
             history_steps=self._history_steps,
-            told=self.told,
+            task_input=self.task_input,
         )

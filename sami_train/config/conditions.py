@@ -19,7 +19,7 @@ class Condition(NamedTuple):
     """Something that is so in an environment, or not."""
 
     holds: Callable[[EnvironmentSpec], bool]
-    told: str
+    wording: str
     """How it is said of an environment; may name fields of the spec in braces."""
 
 
@@ -40,4 +40,4 @@ CONDITIONS = {
 def tell(spec: EnvironmentSpec, *names: str) -> str:
     """Say some conditions of an environment, e.g. `a goal, 50 steps an episode`; without names, all that hold."""
     chosen = names or [name for name, condition in CONDITIONS.items() if condition.holds(spec)]
-    return ", ".join(CONDITIONS[name].told.format(episode_steps=f"{spec.episode_steps:,}") for name in chosen)
+    return ", ".join(CONDITIONS[name].wording.format(episode_steps=f"{spec.episode_steps:,}") for name in chosen)

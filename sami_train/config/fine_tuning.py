@@ -52,10 +52,10 @@ def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: En
         asked = list(value) if isinstance(value, tuple) else value
         if table == "network" and name in network and network[name] != asked:
             raise ConfigError(f"{key} is {value!r}, and {file} has {network[name]!r}: leave it out.")
-    told = [Follows(f"network.{name}", value, "of the weights") for name, value in network.items()]
-    told += _learning(chosen, weights.header.temperature, weights.has_critics)
-    told += _exploration(chosen, overrides.get("steps", chosen["steps"]))
-    return [*told, Follows("init.sha256", sha256_of(file), f"of {file.name}")]
+    changes = [Follows(f"network.{name}", value, "of the weights") for name, value in network.items()]
+    changes += _learning(chosen, weights.header.temperature, weights.has_critics)
+    changes += _exploration(chosen, overrides.get("steps", chosen["steps"]))
+    return [*changes, Follows("init.sha256", sha256_of(file), f"of {file.name}")]
 
 
 def _require_fit(header: WeightsHeader, wanted: str, spec: EnvironmentSpec, file: str) -> None:
@@ -68,7 +68,7 @@ def _require_fit(header: WeightsHeader, wanted: str, spec: EnvironmentSpec, file
         raise ConfigError(f"{file} has the signals of {spec.name!r} in another order: {', '.join(header.observation)}.")
     kind = method(header.method).encoder
     if method(wanted).encoder != kind:
-        alike = ", ".join(name for name, each in METHODS.items() if each.encoder == kind)
+        alike = ", ".join(name for name, candidate in METHODS.items() if candidate.encoder == kind)
         raise ConfigError(
             f"{file} was trained by {header.method}, and {wanted} has another kind of encoder; go on with: {alike}."
         )

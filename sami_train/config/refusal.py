@@ -37,6 +37,11 @@ def explained(error: ValidationError, values: Mapping[str, Any], table: Any) -> 
     key = ".".join(names)
     if problem["type"] == "extra_forbidden":
         return UnknownName("config key", key, keys_of(table))
+    if problem["type"] == "missing" and problem["loc"][-1] == names[-1]:
+        return ConfigError(
+            f"{key} is missing; a configuration that is written by hand holds every key that presets set. Begin with "
+            "a preset: sami_train.config.resolve(PRESET, {KEY: VALUE})."
+        )
     kind: Any = table
     value: Any = values
     valid = ""

@@ -10,7 +10,7 @@ from sami_runtime.errors import UnknownName
 from sami_train.config.fine_tuning import fine_tuned
 from sami_train.config.preset import Follows, load_preset
 from sami_train.config.refusal import ConfigError
-from sami_train.config.schema import TrainConfig, keys
+from sami_train.config.schema import ENV, METHOD, TrainConfig, defaults, keys
 from sami_train.envs.catalog import environment
 
 if sys.version_info >= (3, 11):
@@ -47,10 +47,10 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
     overrides = overrides or {}
     shorter = overrides.get("collection.episode_steps")
     shorter = shorter if isinstance(shorter, int) and shorter >= 0 else None  # what else it may be is refused below
-    spec = environment(str(overrides.get("env", TrainConfig().env)))
+    spec = environment(str(overrides.get("env", ENV)))
     chosen, follows = load_preset(preset, spec, shorter)
     if overrides.get("init.source"):
-        follows += fine_tuned(chosen, {"method": TrainConfig().method, **overrides}, spec)
+        follows += fine_tuned(chosen, {"method": METHOD, **overrides}, spec)
         chosen |= {follow.key: follow.value for follow in follows}
     values: dict[str, Any] = {}
     for key, value in {**chosen, "preset": preset, **overrides}.items():
@@ -61,7 +61,7 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
     config = from_dict(values)
     _require_updates(config)
     held, reasons = config.by_key(), {follow.key: follow.why for follow in follows}
-    else_held = {**TrainConfig().by_key(), **chosen, "preset": preset}
+    else_held = {**defaults(), **chosen, "preset": preset}
     reasons |= {key: "given" for key, value in overrides.items() if value != else_held.get(key)}
     return Resolved(config, tuple(Follows(key, held[key], reasons[key]) for key in keys() if key in reasons))
 

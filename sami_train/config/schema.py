@@ -1,8 +1,12 @@
-"""Configuration: frozen settings, filled from a preset (TOML) and overrides; resolved in the run folder."""
+"""Configuration: frozen settings, filled from a preset (TOML) and overrides; resolved in the run folder.
+
+A key that every preset sets has no default here: its value is written in one place.
+"""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, ValidationError, model_validator
@@ -20,6 +24,9 @@ from sami_train.episodes.exploration import Exploration
 from sami_train.methods.methods import method
 from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Texts, Whole
 
+ENV, METHOD, PRESET = "panda", "satesac", "fast-cpu"
+"""What is trained where nothing else is asked for."""
+
 
 class NetworkConfig(Settings):
     """Shapes of the networks."""
@@ -32,49 +39,49 @@ class NetworkConfig(Settings):
     """Units of the hidden layers of PEARL's encoder (its authors: three of 200)."""
     history_steps: Annotated[Whole, Field(ge=2, description="be at least 2")] = 10
     """Steps that the method sac-history stacks: observations, each with the action executed before it."""
-    net_arch: Layers = (256, 256)
+    net_arch: Layers
     """Units of the hidden layers of actor and critics."""
-    layer_norm: bool = True
+    layer_norm: bool
     """LayerNorm in the critics."""
-    normalize: bool = True
+    normalize: bool
     """Normalise observations by running mean and deviation."""
-    encoder_reads_goal: bool = False
+    encoder_reads_goal: bool
     """Whether the encoder sees the goal; hindsight needs that it does not."""
-    relative_goal: bool = True
+    relative_goal: bool
     """Give actor and critics (goal - cube) instead of the achieved goal."""
 
 
 class LearningConfig(Settings):
     """Soft actor-critic on whole episodes."""
 
-    discount: Share = 0.95
-    actor_rate: Positive = 1e-3
+    discount: Share
+    actor_rate: Positive
     """Adam's learning rate of the actor."""
-    critic_rate: Positive = 1e-3
-    encoder_rate: Positive = 3e-4
-    temperature_rate: Positive = 3e-4
-    decay_from: Share = 1.0
+    critic_rate: Positive
+    encoder_rate: Positive
+    temperature_rate: Positive
+    decay_from: Share
     """Share of the run after which all learning rates fall linearly; 1 never."""
     decay_to: Share = 0.1
     """Share of the learning rates that is left at the end of the run."""
-    encoder_clip: float = 1.0
+    encoder_clip: float
     """Largest norm of the encoder's gradient; 0 does not clip."""
-    critic_target_rate: Positive = 0.02
+    critic_target_rate: Positive
     """Soft-update rate of the critics' targets."""
-    momentum_rate: Positive = 0.05
+    momentum_rate: Positive
     """Soft-update rate m of the momentum encoder (paper, equation of the appendix)."""
     aux_dynamics: NotNegative = 0.0
     """Weight of a loss by which the context learns to carry the task: a linear regression from it to the features of
     the training tasks, each of deviation 1. 0 has none. Not in the paper, whose contexts owe nothing to labels."""
     divergence_coefficient: NotNegative = 0.1
     """Weight of the KL divergence of PEARL's context from its prior (its authors: 0.1)."""
-    target_entropy: float = -2.0
+    target_entropy: float
     """Entropy that SAC's temperature steers towards; presets set it by the size of actions."""
-    initial_temperature: Positive = 0.135
-    minimum_temperature: float = 0.005
-    batch_episodes: Count = 16
+    initial_temperature: Positive
+    minimum_temperature: float
+    batch_episodes: Count
     """Episodes (or windows of them) that one update runs through the encoder."""
-    batch_transitions: Natural = 512
+    batch_transitions: Natural
     """Transitions of them that it learns from; 0 takes all."""
     steps_per_draw: Count = 1
     """Gradient steps of actor and critics on one draw of windows, each on transitions of its own; the encoder takes
@@ -89,16 +96,16 @@ class LearningConfig(Settings):
     reward_scale: Positive = 1.0
     """What is left of a reward is multiplied by this while learning: critics take long to climb to values of many
     thousands."""
-    hindsight: Share = 0.8
+    hindsight: Share
     """Probability of a hindsight goal."""
-    clip_targets: bool = True
+    clip_targets: bool
     """Keep target values in what a reward of -1 or 0 a step can give, [-1 / (1 - discount), 0]."""
-    train_every: Count = 16
+    train_every: Count
     """Environment steps that `gradient_steps` updates wait for (an update is one draw of windows)."""
-    gradient_steps: Count = 1
-    buffer_episodes: Count = 24_000
+    gradient_steps: Count
+    buffer_episodes: Count
     """Episodes kept; presets set it by how many transitions an episode has."""
-    bf16: bool = False
+    bf16: bool
     """Actor and critics in bfloat16 while learning on a CPU (the encoder and the critics' last layer stay in float32).
     Faster only on CPUs that multiply it (avx512_bf16, amx); three times slower on others."""
 
@@ -122,39 +129,47 @@ class LearningConfig(Settings):
         return self
 
 
-Ranking = Literal["return", "advantage", "value", "shuffled", "recency"]
+Ranking = Literal["return", "advantage", "shuffled", "recency"]
 RANKINGS: tuple[str, ...] = get_args(Ranking)
+
+
+REMOVED: Mapping[str, Any] = {"pairing": "last", "hardness": 0.0}
+"""Keys of the contrast that are gone, with the one behaviour that is left."""
+EARLIER: Mapping[str, Any] = {"keys": "momentum"}
+"""What a configuration without a key of the contrast means: it was written before the key existed."""
+LAST_WITH_VARIANTS = "0eaef42"
+"""The last commit whose contrast has them."""
+
+
+def _removed(name: str, value: Any, valid: str) -> ConfigError:
+    return ConfigError(
+        f"contrast.{name} is {value!r}, a variant that was removed; valid: {valid}. Change it, or check out the last "
+        f"commit that has the variant, {LAST_WITH_VARIANTS}."
+    )
 
 
 class ContrastConfig(Settings):
     """The contrastive loss (methods that have one)."""
 
-    coefficient: NotNegative = 0.05
+    coefficient: NotNegative
     """Weight alpha of the contrastive loss in the critics' step; without effect where `rate` gives it its own."""
     rate: NotNegative = 0.0
     """Learning rate of an Adam of its own, which takes a step of the encoder for every loss, unclipped; 0 adds the loss
     to the critics', whose gradient and whose clip are then its own."""
-    trajectories: Annotated[Whole, Field(ge=4, description="be at least 4")] = 64
+    trajectories: Annotated[Whole, Field(ge=4, description="be at least 4")]
     """Trajectories that one loss compares: half queries and positive keys, half negatives (K is half of it plus 1)."""
-    pairing: Literal["last", "prefix", "all_steps"] = "last"
-    """Where trajectories are compared: at their "last" step, at a random "prefix" of each, or at "all_steps". Where
-    episodes are learned from in windows, a trajectory is a random window of its episode, and its last step is that
-    window's."""
     ranking: Ranking = "return"
-    """What tells good skills from bad: the "return", the "advantage" (return less what start, goal and the policy's age
-    explain), the "value" that the critic gives to what was done; "shuffled" and "recency" are controls that know
-    nothing of skills, see `methods.ranking`."""
+    """What ranks trajectories: the "return", or the "advantage" (return less what start, goal and the policy's age
+    explain); "shuffled" and "recency" are controls that contain nothing of skills, see `methods.ranking`."""
     stretch: Natural = 0
     """How many of a task's episodes, collected one after the other, a loss draws from: policies of about the same age;
     0 draws from all."""
-    hardness: NotNegative = 0.0
-    """How much more those negatives weigh that resemble the query; 0 weighs all alike."""
-    temperature: Positive = 0.1
+    temperature: Positive
     """beta."""
-    keys: Literal["momentum", "encoder"] = "momentum"
+    keys: Literal["momentum", "encoder"]
     """Which network embeds positives and negatives: the "momentum" encoder psi*, as in the paper, without gradient; or
     the "encoder" psi itself, so that the loss moves both sides apart."""
-    every: Count = 4
+    every: Count
     """Updates between contrastive losses."""
     patience: Natural = 0
     """Losses in a row that may teach nothing, with a mean bound of at most 0.01 nats, before the run goes on without;
@@ -162,15 +177,28 @@ class ContrastConfig(Settings):
     unit_length: bool = True
     """Contrast embeddings scaled to unit length."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier_versions(cls, values: Any) -> Any:
+        """Ignore a removed key that chooses what is left, and add a key that earlier versions did not write."""
+        if not isinstance(values, Mapping):
+            return values
+        if values.get("ranking") == "value":
+            raise _removed("ranking", "value", "return, advantage, shuffled, recency")
+        for name, remaining in REMOVED.items():
+            if name in values and values[name] != remaining:
+                raise _removed(name, values[name], str(remaining))
+        return {**EARLIER, **{name: value for name, value in values.items() if name not in REMOVED}}
+
 
 class CollectionConfig(Settings):
     """How episodes are collected."""
 
-    collectors: Natural = 1
+    collectors: Natural
     """Processes that collect beside the learner; 0 collects in step with learning (deterministic)."""
     envs: Count = 6
     """Environments that each collector process steps side by side; collection in step uses those of the agent."""
-    publish_every: Count = 50
+    publish_every: Count
     """Updates between new weights for the collectors."""
     tasks: Numbers = ()
     """Which of the environment's training tasks to learn from, by number from 0; empty takes them all."""
@@ -183,31 +211,31 @@ class CollectionConfig(Settings):
     """Longest episode to learn from; 0 is the environment's own length, which every evaluation has. A robot that falls
     and cannot get up, as an ant on its back, teaches little after it: shorter episodes begin anew more often. Up to ten
     times as long, for a robot that is slower than its simulator."""
-    reward: str = "sparse"
-    end_on_fall: bool = True
+    reward: str
+    end_on_fall: bool
     """End an episode when the cube has fallen off the table (in training only)."""
 
 
 class TrainConfig(Settings):
     """One training run, resolved."""
 
-    env: str = "panda"
-    method: str = "satesac"
-    preset: str = "fast-cpu"
+    env: str = ENV
+    method: str = METHOD
+    preset: str = PRESET
     """Where the values came from; kept for the record."""
     seed: Natural = 0
-    steps: Count = 800_000
+    steps: Count
     """Environment steps."""
-    checkpoint_every: Count = 100_000
+    checkpoint_every: Count
     """Environment steps between checkpoints."""
     device: str = "auto"
     gap: str = ""
     """The gap to reality that training goes on behind: a `GapProfile` as JSON, so that the run needs no other file."""
     init: InitConfig = InitConfig()
-    network: NetworkConfig = NetworkConfig()
-    learning: LearningConfig = LearningConfig()
-    contrast: ContrastConfig = ContrastConfig()
-    collection: CollectionConfig = CollectionConfig()
+    network: NetworkConfig
+    learning: LearningConfig
+    contrast: ContrastConfig
+    collection: CollectionConfig
     exploration: Exploration = Exploration()
     behind_gap: BehindGap = BehindGap()
 
@@ -222,8 +250,8 @@ class TrainConfig(Settings):
     @model_validator(mode="after")
     def _suit_the_environment(self) -> TrainConfig:
         spec = environment(self.env)
-        if told := misfit(self, spec):
-            raise ConfigError(told)
+        if problem := misfit(self, spec):
+            raise ConfigError(problem)
         if self.gap_profile is not None:
             self.gap_profile.require_fit(spec.signals, spec.action.elements)
         return self
@@ -290,6 +318,19 @@ class TrainConfig(Settings):
 def keys() -> list[str]:
     """Return every dotted key of the configuration."""
     return keys_of(TrainConfig)
+
+
+def defaults() -> dict[str, Any]:
+    """Return the values of the keys that no preset needs to set, by dotted key."""
+    values: dict[str, Any] = {}
+    for key in keys():
+        *tables, name = key.split(".")
+        table: Any = TrainConfig
+        for part in tables:
+            table = table.model_fields[part].annotation
+        if not table.model_fields[name].is_required():
+            values[key] = table.model_fields[name].default
+    return values
 
 
 LEAST_COMPARED = 4

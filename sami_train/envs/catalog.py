@@ -61,13 +61,13 @@ def is_code(name: str) -> bool:
 
     An entry point's may hold a colon, and nobody but the user installs one.
     """
-    return (name.endswith(".toml") or ":" in name) and name not in {each.name for each in entry_points(group=GROUP)}
+    return (name.endswith(".toml") or ":" in name) and name not in {entry.name for entry in entry_points(group=GROUP)}
 
 
 def by_name(*names: str) -> str:
     """Return the option that a command needs for runs in these environments: ` --env NAME`, or nothing."""
-    own = list(dict.fromkeys(name for name in names if is_code(name)))
-    return f" --env {shlex.quote(','.join(own))}" if own else ""
+    code_names = list(dict.fromkeys(name for name in names if is_code(name)))
+    return f" --env {shlex.quote(','.join(code_names))}" if code_names else ""
 
 
 def is_found(spec: EnvironmentSpec) -> bool:

@@ -45,9 +45,9 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode, and draw its gap by the same seed."""
-        own = dict(options or {})
-        size = own.pop(GAP_SIZE, 1.0)
-        observation, info = self.env.reset(seed=seed, options=own or None)
+        inner_options = dict(options or {})
+        size = inner_options.pop(GAP_SIZE, 1.0)
+        observation, info = self.env.reset(seed=seed, options=inner_options or None)
         self.gap.begin(seed, size, self._among)
         return self._seen(observation, info), info
 

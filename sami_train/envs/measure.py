@@ -56,7 +56,7 @@ def measure(name: str) -> Measure:
     Raises:
         UnknownName: there is none.
     """
-    known = {each.name: each for each in (SUCCESS, RETURN)}
+    known = {kind.name: kind for kind in (SUCCESS, RETURN)}
     if name not in known:
         raise UnknownName("measure", name, known)
     return known[name]

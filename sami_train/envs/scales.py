@@ -61,9 +61,9 @@ def standardised(features: Sequence[Feature | Crippled], tasks: Sequence[Task]) 
     for feature in features:
         if isinstance(feature, Crippled):
             silent = [feature.check(task.get(feature.name, feature.default)) for task in tasks]
-            columns += [np.array([float(part in each) for each in silent]) for part in range(len(feature.parts))]
+            columns += [np.array([float(part in parts) for parts in silent]) for part in range(len(feature.parts))]
         else:
             values = [feature.check(task.get(feature.name, feature.default)) for task in tasks]
             columns.append(Scale.of(feature, tasks).place(values))
-    told = [(column - column.mean()) / column.std() for column in columns if np.ptp(column) > 0]
-    return np.array(told, np.float32).reshape(len(told), len(tasks)).T
+    scaled = [(column - column.mean()) / column.std() for column in columns if np.ptp(column) > 0]
+    return np.array(scaled, np.float32).reshape(len(scaled), len(tasks)).T

@@ -32,8 +32,8 @@ class Weights:
     arrays: Arrays
     history_steps: int = 0
     """How many steps a policy with a history reads."""
-    told: TaskCode | None = None
-    """How a policy that is told the task is told it."""
+    task_input: TaskCode | None = None
+    """How the task becomes an input, for a policy that gets it (the oracle)."""
 
     @property
     def actions(self) -> int:
@@ -147,8 +147,8 @@ class Told:
     """`encoders.ToldEncoder` in numpy, for n episodes at once; arguments and methods as those of `LSTM`."""
 
     def __init__(self, weights: Weights) -> None:
-        assert weights.told is not None
-        self._size = weights.told.size
+        assert weights.task_input is not None
+        self._size = weights.task_input.size
 
     def start(self, rows: int) -> State:
         """Return the state of those who were told nothing yet; `NumpyPolicy.reset` tells them."""
@@ -203,7 +203,7 @@ class NumpyPolicy:
         """Take new weights; the recurrent state stays."""
         self._w = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.arrays.items()}
         self._encoder = ENCODERS[weights.encoder](replace(weights, arrays=self._w))
-        self._encoder_columns, self._clip, self._told = weights.encoder_columns, weights.clip, weights.told
+        self._encoder_columns, self._clip, self._task_input = weights.encoder_columns, weights.clip, weights.task_input
         self._actor = _layers(self._w, "actor")
         self.action_size = weights.actions
 
@@ -217,13 +217,13 @@ class NumpyPolicy:
             SamiError: the policy is told the task, and these are not as many as there are rows.
         """
         self._begin()
-        if self._told is not None:
+        if self._task_input is not None:
             if len(tasks) != self.rows:
                 raise SamiError(
                     f"this policy is told the task of each of its {self.rows} episodes, and was given {len(tasks)}. "
                     "Give reset() the tasks, as a rollout does."
                 )
-            self.state = (self._told.tell(tasks),)
+            self.state = (self._task_input.tell(tasks),)
 
     def _begin(self) -> None:
         self.state = self._encoder.start(self.rows)

@@ -39,7 +39,7 @@ class TaskCode:
     @property
     def size(self) -> int:
         """How many numbers tell a task, C."""
-        return sum(len(each.parts) if isinstance(each, Crippled) else 1 for each in self.features)
+        return sum(len(feature.parts) if isinstance(feature, Crippled) else 1 for feature in self.features)
 
     def tell(self, tasks: Sequence[Task]) -> np.ndarray:
         """Return the numbers (n, C) of n tasks: -1 to 1 between the training tasks' extremes, beyond them further out.
@@ -49,8 +49,8 @@ class TaskCode:
         Raises:
             TaskError: a task lacks a feature, or its value is not valid.
         """
-        told = [[number for feature in self.features for number in self._numbers(feature, task)] for task in tasks]
-        return np.array(told, np.float32).reshape(len(tasks), self.size)
+        codes = [[number for feature in self.features for number in self._numbers(feature, task)] for task in tasks]
+        return np.array(codes, np.float32).reshape(len(tasks), self.size)
 
     def _numbers(self, feature: Feature | Crippled, task: Task) -> list[float]:
         if isinstance(feature, Crippled):

@@ -12,6 +12,7 @@ from sami_runtime.adapters.base import require_compatible
 from sami_runtime.gap.draw import whole_periods
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
+from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.session.session import Session
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -50,7 +51,7 @@ class SessionPolicy:
     """A model file, stepped as rollouts step policies: evaluation runs what a robot would run.
 
     Args:
-        path: the model.
+        model: the file, or one in memory that is not written yet.
         spec: the environment, whose layout names the signals.
         rows: episodes stepped together, at least 2 (a session of one takes and gives arrays without rows).
 
@@ -58,8 +59,8 @@ class SessionPolicy:
         AdapterError: the model reads or writes other signals than the environment has.
     """
 
-    def __init__(self, path: Path, spec: EnvironmentSpec, rows: int) -> None:
-        self._session = Session.load(path, batch=rows)
+    def __init__(self, model: Path | Artifact, spec: EnvironmentSpec, rows: int) -> None:
+        self._session = Session(artifact_of(model), batch=rows)
         require_compatible(self._session.contract, spec.signals, spec.action, f"environment {spec.name!r}")
         self._layout = spec.layout
         self.names = [signal.name for signal in self._session.contract.observation]

@@ -10,6 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from sami_runtime.gap.profile import GapProfile
+from sami_train import seeds
 from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -18,8 +19,7 @@ from sami_train.episodes.rollout import Policy, Rollout, beginning
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
 from sami_train.evaluation.processes import sharing
 
-SEED = 1_000_003
-"""Starts of evaluation episodes; no training run uses it unless asked to."""
+SEED = seeds.EVALUATION
 Gaps = Sequence[GapProfile | None]
 """Gaps to reality that lie between a policy and its environment, one after the other; None where nothing does."""
 ROWS = 10

@@ -30,13 +30,13 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         The files written.
     """
     training = contract.training
-    each = training["config"]["learning"].get("steps_per_draw", 1)
+    steps_per_draw = training["config"]["learning"].get("steps_per_draw", 1)
     named = by_name(str(training["env"]))
     lines = [
         f"# {model.stem}",
         "",
         f"{training['method']} on `{training['env']}`, seed {training['seed']}: {training['steps']:,} environment "
-        f"steps and {training['updates'] * each:,} gradient steps in {training['minutes']} minutes "
+        f"steps and {training['updates'] * steps_per_draw:,} gradient steps in {training['minutes']} minutes "
         f"on {training['cpus']} core{'s' if training['cpus'] != 1 else ''}.",
         "",
         *([] if training["updates"] else ["**It has not learned: 0 updates.** It acts at random.", ""]),
@@ -45,8 +45,8 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         "```",
         shlex.join(run.facts["command"]),
         *(
-            f"sami train --resume {_trained_in(run)} --steps {each['to']}{named}  # after {each['from']:,} steps"
-            for each in run.facts.get("extended", ())
+            f"sami train --resume {_trained_in(run)} --steps {more['to']}{named}  # after {more['from']:,} steps"
+            for more in run.facts.get("extended", ())
         ),
         f"sami eval --run {_trained_in(run)}{named}",
         f"sami export --run {_trained_in(run)} --out {model.as_posix()}{named}{_options(contract)}",
@@ -152,7 +152,7 @@ def _returns(result: Evaluation, title: str) -> list[str]:
     for name in result.sets:
         rows = result.of(name)
         for what, same in _listed(rows):
-            returns = [each for row in same for each in row.returns]
+            returns = [value for row in same for value in row.returns]
             lines.append(f"| {name} | {what} | {len(returns)} | {show(sum(returns) / len(returns))} |")
     return [*lines, ""]
 

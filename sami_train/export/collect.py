@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sami_runtime.model.artifact import Artifact
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
@@ -18,7 +19,7 @@ Contexts = Sequence[np.ndarray]
 
 
 def collect_contexts(
-    model: Path,
+    model: Path | Artifact,
     spec: EnvironmentSpec,
     tasks: Sequence[Task],
     episodes: int,
@@ -29,7 +30,7 @@ def collect_contexts(
     """Contexts of a model file in some tasks, (K,) lists of episodes.
 
     Args:
-        model: the file.
+        model: the file, or one in memory that is not written yet.
         spec: the environment.
         tasks: (K,).
         episodes: of each task. All of them begin differently, also in different tasks: episodes of one start resemble

@@ -1,7 +1,7 @@
 """Export: one ONNX file that holds encoder, policy and normalisation, its contract, and golden steps.
 
-The file is written only after it agreed with torch, step by step with its state fed back and a reset in the middle,
-and in closed loop in the environment.
+The file is composed in memory and written once, at the end: after it agreed with torch, step by step with its state fed
+back and a reset in the middle, and in closed loop in the environment, and after all that it carries was measured.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sami_runtime.checks.verify import verify
 from sami_runtime.errors import CheckFailed, SamiError
-from sami_runtime.model.artifact import graph_sha256
+from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
@@ -26,9 +25,8 @@ from sami_train.export.graph import Exportable, trace_graph
 from sami_train.export.known import known_tasks
 from sami_train.export.make_atlas import measure
 from sami_train.export.make_seen import measure_seen
-from sami_train.export.model_file import write_model
+from sami_train.export.model_file import compose_verified, recompose, write
 from sami_train.export.parity import closed_loop_errors, record
-from sami_train.files import unfinished
 
 TOLERANCE = 1e-5
 """Largest difference from torch that is accepted, in any output at any step."""
@@ -46,11 +44,25 @@ def export(
     spec: EnvironmentSpec | None = None,
     seen_episodes: int = 0,
 ) -> Contract:
-    """Write a trained agent as one model file.
+    """Compose a trained agent's model file, see `compose_model`, and write it."""
+    return write(compose_model(agent, path, training, evaluation, atlas_episodes, on_round, spec, seen_episodes))
+
+
+def compose_model(
+    agent: ContextSAC,
+    path: Path,
+    training: Mapping[str, Any],
+    evaluation: Mapping[str, Any] | None,
+    atlas_episodes: int = 0,
+    on_round: OnRound | None = None,
+    spec: EnvironmentSpec | None = None,
+    seen_episodes: int = 0,
+) -> Artifact:
+    """Return the model file of a trained agent; nothing is written.
 
     Args:
         agent: trained; its networks are not changed.
-        path: the file; it appears only once all checks have passed.
+        path: where the file will be; its name is the model's.
         training: how the agent came about, for the contract.
         evaluation: success by task set, for the contract; None where it was not measured.
         atlas_episodes: of each training task, that the atlas is made of; 0 leaves it out, and so does a policy without
@@ -64,10 +76,10 @@ def export(
             agent, or there are too few episodes for an atlas.
         CheckFailed: the file would differ from torch by more than 1e-5, and by more than rounding explains.
     """
-    if agent.policy.told is not None:
-        told = ", ".join(feature.name for feature in agent.policy.told.features)
+    if agent.policy.task_input is not None:
+        names = ", ".join(feature.name for feature in agent.policy.task_input.features)
         raise SamiError(
-            f"a policy of the method {agent.method.name} is told the task ({told}), and nobody tells it to a robot: "
+            f"a policy of the method {agent.method.name} is told the task ({names}), and nobody tells it to a robot: "
             "there is no model file of it. Evaluate its run with sami eval --run RUN; export one of a method that "
             "finds the task out, e.g. satesac."
         )
@@ -77,28 +89,22 @@ def export(
         require_enough(atlas_episodes, len(known_tasks(training, spec)))
     policy = copy.deepcopy(agent.policy).to("cpu").eval()
     contract = fill_contract(path.stem, policy, spec, training, evaluation)
-    golden = contract.pack_golden(record(policy, spec, contract))
+    golden = record(policy, spec, contract)
     graph = trace_graph(Exportable(policy, spec), contract)
-    weights = graph_sha256(graph.SerializeToString())
-    contract = contract.model_copy(update={"golden": golden, "weights_sha256": weights})
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with unfinished(path) as file:
-        write_model(file, graph, contract)
-        verify(file, TOLERANCE).require()
-        error, rounding = closed_loop_errors(Session.load(file), policy, spec)
-        if not error <= (accepted := max(TOLERANCE, ROUNDINGS * rounding)):
-            raise CheckFailed(
-                f"in closed loop the exported file differs from torch by {error:.2e}; "
-                f"at most {accepted:.2g} is accepted. {path} was not written."
-            )
-        if atlas_episodes:  # which the file itself drives
-            atlas = measure(file, spec, atlas_episodes, on_round=on_round)
-            contract = write_model(file, graph, contract.model_copy(update={"atlas": atlas}))
-        if seen_episodes:
-            seen = measure_seen(file, spec, seen_episodes, on_round=on_round)
-            contract = write_model(file, graph, contract.model_copy(update={"seen": seen}))
-    return contract
+    artifact = compose_verified(path, graph, contract, golden, TOLERANCE)
+    error, rounding = closed_loop_errors(Session(artifact), policy, spec)
+    if not error <= (accepted := max(TOLERANCE, ROUNDINGS * rounding)):
+        raise CheckFailed(
+            f"in closed loop the exported file differs from torch by {error:.2e}; "
+            f"at most {accepted:.2g} is accepted. {path} was not written."
+        )
+    if atlas_episodes:  # the model itself drives these episodes
+        atlas = measure(artifact, spec, atlas_episodes, on_round=on_round)
+        artifact = recompose(artifact, {"atlas": atlas})
+    if seen_episodes:
+        seen = measure_seen(artifact, spec, seen_episodes, on_round=on_round)
+        artifact = recompose(artifact, {"seen": seen})
+    return artifact
 
 
 def _fitting(agent: ContextSAC, spec: EnvironmentSpec | None) -> EnvironmentSpec:

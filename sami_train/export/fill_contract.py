@@ -51,8 +51,8 @@ def fill_contract(
 def present_signal(signal: Signal) -> Signal:
     """Return the output that tells what a policy estimates a signal to be now, beside what arrived of it."""
     free = (None,) * signal.size
-    told = {"name": f"{PRESENT}{signal.name}", "low": free, "high": free, "moves": None}
-    return signal.model_copy(update={**told, "meaning": f"what {signal.name} is estimated to be now"})
+    changes = {"name": f"{PRESENT}{signal.name}", "low": free, "high": free, "moves": None}
+    return signal.model_copy(update={**changes, "meaning": f"what {signal.name} is estimated to be now"})
 
 
 def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def fit(
     """
     every = [episode for task in fitted for episode in task]
     window = usual_window(every) if window is None else window
-    counted = [[late for each in task if len(late := windowed(each, window)[window:])] for task in fitted]
+    counted = [[late for episode in task if len(late := windowed(episode, window)[window:])] for task in fitted]
     # A task whose episodes are all over before has no place of its own.
     known = [k for k, episodes in enumerate(counted) if sum(map(len, episodes)) > 1]
     if not known:
@@ -77,11 +77,13 @@ def fit(
             f"steps; the median one has {_median_length(every)}. Take a shorter window, or run more episodes."
         )
     means = [np.concatenate(counted[k]).mean(axis=0) for k in known]
-    own = [np.cov(np.concatenate(counted[k]), rowvar=False, ddof=1).reshape(len(means[0]), -1) for k in known]
-    pooled = np.mean(own, axis=0)
+    own_covariances = [
+        np.cov(np.concatenate(counted[k]), rowvar=False, ddof=1).reshape(len(means[0]), -1) for k in known
+    ]
+    pooled = np.mean(own_covariances, axis=0)
     pooled += np.eye(len(pooled)) * max(RIDGE * float(np.trace(pooled)) / len(pooled), 1e-12)
     weights = [len(pooled) / (len(pooled) + len(counted[k])) for k in known]
-    covariances = [w * pooled + (1.0 - w) * cov for w, cov in zip(weights, own, strict=True)]
+    covariances = [w * pooled + (1.0 - w) * cov for w, cov in zip(weights, own_covariances, strict=True)]
     slow = float(np.median(np.concatenate([_drifts(episode, window) for episode in every])))
     atlas = Atlas(
         tasks=tuple(dict(tasks[k]) for k in known),

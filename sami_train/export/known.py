@@ -34,8 +34,8 @@ def known_gap(training: Mapping[str, Any]) -> Behind:
     config = training.get("config")  # a stranger's file may hold anything there
     if not isinstance(config, Mapping) or not config.get("gap"):
         return Behind()
-    told = config.get("behind_gap")
-    spared = told.get("spared", 0.0) if isinstance(told, Mapping) else 0.0
+    behind_gap = config.get("behind_gap")
+    spared = behind_gap.get("spared", 0.0) if isinstance(behind_gap, Mapping) else 0.0
     if not isinstance(spared, (int, float)) or not 0 <= spared <= 1:
         raise SamiError(
             f"its contract's training.config.behind_gap.spared is {spared!r}; it must be the share of the episodes "

@@ -15,9 +15,10 @@ import numpy as np
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
 from sami_runtime.adapters.probe import probe
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.seen import Response, Responses, Seen, Spread, longest_repeat, rounded
 from sami_runtime.signals import Signal
+from sami_train import seeds
 from sami_train.envs.make import make, make_adapter
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
@@ -25,8 +26,7 @@ from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
 from sami_train.evaluation.play import OnRound, playing
 from sami_train.export.known import known_gap, known_tasks
 
-SEED = 3_000_017
-"""Starts of these episodes; neither training, evaluation nor the atlas uses it."""
+SEED = seeds.TRAINING_RANGES
 EPISODES = 120
 """In all training tasks together."""
 STARTS = 24
@@ -39,7 +39,7 @@ TRIES = 10
 """Starts that are tried for each that is wanted: at some the episode is over before the moves are."""
 
 
-def exploring(model: Path, spec: EnvironmentSpec, rows: int) -> RecordedPolicy:
+def exploring(model: Path | Artifact, spec: EnvironmentSpec, rows: int) -> RecordedPolicy:
     """Return a model file of which every second row acts at random half of the time, and which is recorded."""
     low, high = _bounds(spec.action)
     rng = np.random.default_rng(SEED)
@@ -53,7 +53,7 @@ def exploring(model: Path, spec: EnvironmentSpec, rows: int) -> RecordedPolicy:
 
 
 def measure_seen(
-    model: Path,
+    model: Path | Artifact,
     spec: EnvironmentSpec,
     episodes: int = EPISODES,
     starts: int = STARTS,
@@ -63,7 +63,7 @@ def measure_seen(
     """Return what training saw.
 
     Args:
-        model: the file.
+        model: the file, or one in memory that is not written yet.
         spec: the environment that it was trained in.
         episodes: in all training tasks together, which are visited in turn.
         starts: that responses are measured from; at least 2.
@@ -73,12 +73,13 @@ def measure_seen(
     Raises:
         AdapterError: the model reads or writes other signals than the environment has.
     """
-    training = read_artifact(model).contract.training
+    artifact = artifact_of(model)
+    training = artifact.contract.training
     tasks, behind = known_tasks(training, spec), known_gap(training)
     task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
     stage = playing(
         spec,
-        lambda rows: exploring(model, spec, rows),
+        lambda rows: exploring(artifact, spec, rows),
         episodes,
         gap=behind.gap,
         on_round=on_round,
@@ -118,10 +119,10 @@ def measure_repeats(
         gap: that the episodes were measured behind, in all of them.
         observations: (T, D) of each episode.
     """
-    found = {}
+    longest = {}
     for name in [] if gap is None else noisy_signals(gap, [signal.name for signal in spec.signals]):
-        found[name] = max(longest_repeat(spec.layout.by_name(each, [name])[name]) for each in observations)
-    return found
+        longest[name] = max(longest_repeat(spec.layout.by_name(episode, [name])[name]) for episode in observations)
+    return longest
 
 
 def noisy_signals(gap: GapProfile, names: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 
 from sami_runtime.checks.verify import verify
-from sami_runtime.model.artifact import graph_sha256, read_artifact
+from sami_runtime.model.artifact import Artifact, graph_sha256, judge, read_artifact
 from sami_runtime.model.atlas import Atlas
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.golden import GoldenSteps
@@ -19,32 +19,61 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.files import unfinished
 
 
+def compose(path: Path, graph: onnx.ModelProto, contract: Contract) -> Artifact:
+    """Return a graph and its contract as the file that they make; nothing is written.
+
+    Raises:
+        ArtifactError, ContractError: the file would not be valid.
+    """
+    onnx.helper.set_model_props(graph, contract.metadata())
+    return judge(graph.SerializeToString(), path)
+
+
+def compose_verified(
+    path: Path, graph: onnx.ModelProto, contract: Contract, golden: GoldenSteps, tolerance: float = 1e-5
+) -> Artifact:
+    """Return a graph and its contract with golden steps, which the graph reproduces; nothing is written.
+
+    Raises:
+        CheckFailed: the graph does not reproduce them.
+        ArtifactError, ContractError: as of `compose`.
+    """
+    digest = graph_sha256(graph.SerializeToString())
+    contract = contract.model_copy(update={"golden": contract.pack_golden(golden), "weights_sha256": digest})
+    artifact = compose(path, graph, contract)
+    verify(artifact, tolerance).require()
+    return artifact
+
+
+def recompose(artifact: Artifact, changes: Mapping[str, Any]) -> Artifact:
+    """Return a model file with another contract; graph, weights and golden steps stay as they are, to the bit.
+
+    Args:
+        artifact: the file, which may not be written yet.
+        changes: new values of the contract's fields.
+
+    Raises:
+        ArtifactError, ContractError: the file would not be valid.
+    """
+    graph = onnx.load_from_string(artifact.model_bytes)
+    return compose(artifact.path, graph, artifact.contract.model_copy(update=changes))
+
+
+def write(artifact: Artifact) -> Contract:
+    """Write a model file at its path, and return its contract; an error leaves what was there."""
+    artifact.path.parent.mkdir(parents=True, exist_ok=True)
+    with unfinished(artifact.path) as file:
+        file.write_bytes(artifact.model_bytes)
+    return artifact.contract
+
+
 def write_model(path: Path, graph: onnx.ModelProto, contract: Contract) -> Contract:
     """Write a graph and its contract as one file, and return the contract as it is read back.
 
     Raises:
         ArtifactError, ContractError: the file would not be valid; then none is written, or what was there stays.
     """
-    onnx.helper.set_model_props(graph, contract.metadata())
-    with unfinished(path) as file:
-        file.write_bytes(graph.SerializeToString())
-        return read_artifact(file).contract
-
-
-def write_verified(path: Path, graph: onnx.ModelProto, contract: Contract, golden: GoldenSteps) -> Contract:
-    """Write a graph and its contract with golden steps of their own as one file, which does what they say.
-
-    Raises:
-        CheckFailed: it does not; then none is written, or what was there stays.
-        ArtifactError, ContractError: as of `write_model`.
-    """
-    digest = graph_sha256(graph.SerializeToString())
-    contract = contract.model_copy(update={"golden": contract.pack_golden(golden), "weights_sha256": digest})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with unfinished(path) as file:
-        contract = write_model(file, graph, contract)
-        verify(file).require()
-    return contract
+    return write(compose(path, graph, contract))
 
 
 def attach(model: Path, atlas: Atlas | None) -> Contract:
@@ -53,7 +82,7 @@ def attach(model: Path, atlas: Atlas | None) -> Contract:
     Raises:
         ArtifactError, ContractError: the file, or what would become of it, is not valid.
     """
-    return _tell(model, {"atlas": atlas})
+    return write(recompose(read_artifact(model), {"atlas": atlas}))
 
 
 def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:
@@ -64,17 +93,13 @@ def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:
     Raises:
         ArtifactError, ContractError: the file, or what would become of it, is not valid.
     """
-    contract = read_artifact(model).contract
+    artifact = read_artifact(model)
+    contract = artifact.contract
     declared = {signal.name: signal for signal in (*spec.signals, spec.action)}
 
-    def told(signal: Signal) -> Signal:
+    def described(signal: Signal) -> Signal:
         return signal.model_copy(update={name: getattr(declared[signal.name], name) for name in ("meaning", "moves")})
 
-    observation, action = tuple(map(told, contract.observation)), told(contract.action)
-    return _tell(model, {"observation": observation, "action": action, "seen": seen, "sheet": spec.sheet})
-
-
-def _tell(model: Path, changes: Mapping[str, Any]) -> Contract:
-    artifact = read_artifact(model)
-    graph = onnx.load_from_string(artifact.model_bytes)
-    return write_model(model, graph, artifact.contract.model_copy(update=changes))
+    observation, action = tuple(map(described, contract.observation)), described(contract.action)
+    changes = {"observation": observation, "action": action, "seen": seen, "sheet": spec.sheet}
+    return write(recompose(artifact, changes))

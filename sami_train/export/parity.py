@@ -131,19 +131,21 @@ def closed_loop_errors(session: Session, policy: ContextPolicy, spec: Environmen
     which a policy that amplifies small differences makes larger.
     """
     env = make(spec)
-    exact, rounded = (TorchSession(each, session.contract) for each in (copy.deepcopy(policy).double(), policy))
+    exact, rounded = (TorchSession(stepper, session.contract) for stepper in (copy.deepcopy(policy).double(), policy))
     worst, over, seed = np.zeros(2), True, 0
     for _ in range(CLOSED_LOOP_STEPS):
         if over:
             observation, _ = env.reset(seed=seed)
-            for each in (session, exact, rounded):
-                each.reset()
+            for stepper in (session, exact, rounded):
+                stepper.reset()
             seed += 1
         flat = flatten(observation)
         step = session.step(spec.layout.by_name(flat))
         answers = exact.step(flat), step.answers, rounded.step(flat)
-        found = [max(np.abs(told[name] - value).max() for name, value in answers[0].items()) for told in answers[1:]]
-        worst = np.maximum(worst, np.where(np.isfinite(found), found, (np.inf, 0.0)))
+        errors = [
+            max(np.abs(answer[name] - value).max() for name, value in answers[0].items()) for answer in answers[1:]
+        ]
+        worst = np.maximum(worst, np.where(np.isfinite(errors), errors, (np.inf, 0.0)))
         exact.previous_action = rounded.previous_action = step.action
         observation, _, terminated, truncated, _ = env.step(step.action)
         over = terminated or truncated

@@ -29,8 +29,8 @@ def draw_training(run: RunRecord, measure: Measure, path: Path) -> bool:
         axes.plot(minutes, [row.get(name, float("nan")) for row in rows], lw=1, alpha=0.6, label=task)
     axes.plot(minutes, [row[measure.exploring] for row in rows], "k", lw=2, label="mean")
     shorter = run.train_config().collection.episode_steps
-    said = f"{measure.name} while exploring" + (f",\nepisodes of {shorter} steps" if shorter else "")
-    axes.set(xlabel="minutes", ylabel=said, ylim=measure.bounds)
+    label = f"{measure.name} while exploring" + (f",\nepisodes of {shorter} steps" if shorter else "")
+    axes.set(xlabel="minutes", ylabel=label, ylim=measure.bounds)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7, loc="lower right")
     with unfinished(path) as beside:

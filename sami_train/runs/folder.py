@@ -86,7 +86,7 @@ class RunFolder:
 
     def _refuse_taken(self) -> None:
         path = self.path
-        if path.exists() and (not path.is_dir() or any(each.name != LOCK for each in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir())):
             if by := holder(path / LOCK):
                 raise self._busy(by)
             hint = "go on with it by --resume, or" if self.newest_checkpoint() else "please"
@@ -220,8 +220,8 @@ class RunFolder:
             if damage := _damage(checkpoint):
                 damaged[checkpoint] = f"{checkpoint}/{damage}"
                 continue
-            for other, said in damaged.items():
-                print(f"{said}. It is set aside; the run goes on from {checkpoint.name} steps.", file=sys.stderr)
+            for other, reason in damaged.items():
+                print(f"{reason}. It is set aside; the run goes on from {checkpoint.name} steps.", file=sys.stderr)
                 other.replace(other.with_name(f"{other.name}.damaged"))
             return checkpoint
         if damaged:
@@ -261,7 +261,9 @@ def _damage(checkpoint: Path) -> str:
             continue
         try:
             with zipfile.ZipFile(path) as file:
-                if packed := [each.filename for each in file.infolist() if each.compress_type != zipfile.ZIP_STORED]:
+                if packed := [
+                    member.filename for member in file.infolist() if member.compress_type != zipfile.ZIP_STORED
+                ]:
                     raise ValueError(f"{packed[0]} is packed, which no run does")
                 if wrong := file.testzip():
                     raise ValueError(f"{wrong} is not what was written")

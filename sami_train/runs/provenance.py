@@ -24,8 +24,8 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that a result depends on."""
-    found = {package: version for package in PACKAGES if (version := installed_version(package)) is not None}
-    return {"python": platform.python_version(), **found}
+    installed = {package: version for package in PACKAGES if (version := installed_version(package)) is not None}
+    return {"python": platform.python_version(), **installed}
 
 
 def git_state() -> dict[str, Any]:

@@ -37,10 +37,10 @@ class RealisedContrast(NamedTuple):
     def __str__(self) -> str:
         if self.bound is None or self.log_k is None:
             return "nothing to compare"
-        told = f"{self.bound:.2f} nats of {self.log_k:.2f}"
+        text = f"{self.bound:.2f} nats of {self.log_k:.2f}"
         if self.share is not None and self.share < 0.995:
-            told += f", in {self.share:.0%} of attempts"
-        return told + (f", ended after {self.ended:,} steps, as it taught nothing" if self.ended else "")
+            text += f", in {self.share:.0%} of attempts"
+        return text + (f", ended after {self.ended:,} steps, as it taught nothing" if self.ended else "")
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class _Keeper(BaseCallback):
         agent = self.model
         assert isinstance(agent, ContextSAC)
         agent.logger.record("time/seconds", self.seconds)
-        self.progress.update(agent.num_timesteps, agent._n_updates, agent.task_record, agent.contrast_record.told())
+        self.progress.update(agent.num_timesteps, agent._n_updates, agent.task_record, agent.contrast_record.summary())
         if agent.num_timesteps >= self._next or self.stop_requested:
             self._next += self.config.checkpoint_every
             self.run.checkpoint(agent.num_timesteps, agent)

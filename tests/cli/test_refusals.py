@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from sami_runtime.distribution import upgrade_hint
+from sami_runtime.errors import SamiError
 
 
 def refused(done, code=1):
@@ -262,3 +263,17 @@ def test_a_damaged_evaluation_is_refused_before_a_model_is_written(sami, run_cop
     before = contents(tmp_path)
     assert "evaluation.json" in refused(sami("export", "--run", run_copy, "--out", "x.onnx"))
     assert contents(tmp_path) == before
+
+
+def test_an_export_that_fails_at_its_last_step_writes_nothing(sami, trained, tmp_path):
+    from sami_train.export.export_run import export_run
+    from sami_train.runs.folder import RunFolder
+
+    def fail(artifact):
+        assert artifact.contract.golden, "the model is whole and verified before anything is added to it"
+        assert not list(tmp_path.glob("*.onnx*")), "nothing is written before everything is measured"
+        raise SamiError("no forward model")
+
+    with pytest.raises(SamiError, match="no forward model"):
+        export_run(RunFolder.open(trained.run), tmp_path / "x.onnx", atlas_episodes=0, additions=[fail])
+    assert not [path for path in tmp_path.iterdir() if path.is_file()]

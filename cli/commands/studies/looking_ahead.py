@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from sami_runtime.model.artifact import Artifact
     from sami_runtime.model.contract import Contract
     from sami_train.envs.spec import EnvironmentSpec
 
 
 def look_ahead(
-    model: Path,
+    artifact: Artifact,
     out: Path,
     steps: int | None,
     spec: EnvironmentSpec | None,
@@ -22,13 +23,13 @@ def look_ahead(
     recordings: Sequence[Path],
     command_delay_s: float | None,
     bar: Progress,
-) -> Contract:
-    """Fit a forward model, and write a model file with it in front of the policy.
+) -> Artifact:
+    """Fit a forward model, and return the model file with it in front of the policy; nothing is written.
 
     Args:
-        model: the file whose policy it is.
-        out: the file that is written.
-        steps: how many periods it looks ahead; as many as `model` does if None.
+        artifact: the file whose policy it is; it may not be written yet.
+        out: where the new file will be.
+        steps: how many periods it looks ahead; as many as `artifact` does if None.
         spec: what it is rolled out in; None where it learns from recordings.
         episodes: that are rolled out.
         recordings: that it learns from instead.
@@ -41,18 +42,18 @@ def look_ahead(
     import onnx
 
     from sami_runtime.errors import SamiError
-    from sami_runtime.model.artifact import read_artifact
-    from sami_train.studies.lookahead.attach import attach_lookahead, require_steps
+    from sami_train.studies.lookahead.attach import require_steps, with_lookahead
     from sami_train.studies.lookahead.compose import forward_of
     from sami_train.studies.lookahead.fit import UPDATES, fit
     from sami_train.studies.lookahead.recorded import recorded_stretches
     from sami_train.studies.lookahead.transitions import roll_out
 
-    artifact = read_artifact(model)
     contract, start = artifact.contract, None
     if steps is None:
         if contract.lookahead is None:
-            raise SamiError(f"{model} does not look ahead yet; say how many periods it is to, e.g. --lookahead 3.")
+            raise SamiError(
+                f"{artifact.path} does not look ahead yet; say how many periods it is to, e.g. --lookahead 3."
+            )
         steps = contract.lookahead.steps
     require_steps(steps)
     if spec is None:
@@ -61,13 +62,13 @@ def look_ahead(
         fitted = f"{len(stretches)} stretches of {', '.join(path.name for path in recordings)}"
     else:
         rolled = bar.add_task("rolling out", total=episodes)
-        stretches = roll_out(model, spec, episodes, on_round=lambda done: bar.advance(rolled, done))
+        stretches = roll_out(artifact, spec, episodes, on_round=lambda done: bar.advance(rolled, done))
         fitted = f"{episodes} episodes in {spec.name}, in every second one with random actions half of the time"
     fitting = bar.add_task("fitting a forward model", total=UPDATES)
     forward = fit(
         stretches, contract.observation, steps, on_update=lambda done: bar.advance(fitting, done), start=start
     )
-    return attach_lookahead(model, out, steps, forward, fitted)
+    return with_lookahead(artifact, out, steps, forward, fitted)
 
 
 def lookahead_lines(contract: Contract) -> list[str]:

@@ -12,6 +12,7 @@ from ...model_file import MODEL_HELP, model_file
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from sami_runtime.model.artifact import Artifact
     from sami_runtime.model.contract import Contract
     from sami_train.envs.spec import EnvironmentSpec
 
@@ -36,10 +37,12 @@ def probe(
     from sami_runtime.errors import SamiError
     from sami_runtime.files import require_output
     from sami_runtime.model.artifact import read_artifact
+    from sami_train.export.model_file import write
 
     from ...model_and_env import environment_of
 
-    contract = read_artifact(model).contract
+    artifact = read_artifact(model)
+    contract = artifact.contract
     if out is not None and out.suffix != ".onnx":
         raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
     if out is not None:
@@ -48,16 +51,17 @@ def probe(
         raise SamiError(f"{model} has a probe; `sami inspect {model}` prints it, --force fits another.")
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-        contract = fitted(model, out or model, environment_of(contract, env), episodes, bar)
+        probed = fitted(artifact, out or model, environment_of(contract, env), episodes, bar)
+    contract = write(probed)
     print(f"wrote {out or model}", *probe_lines(contract), sep="\n")
 
 
-def fitted(model: Path, out: Path, spec: EnvironmentSpec, episodes: int, bar: Progress) -> Contract:
-    """Fit a probe to a model file, and write the file with it.
+def fitted(artifact: Artifact, out: Path, spec: EnvironmentSpec, episodes: int, bar: Progress) -> Artifact:
+    """Fit a probe to a model file, and return the file with it; nothing is written.
 
     Args:
-        model: the file.
-        out: what is written.
+        artifact: the file, which may not be written yet.
+        out: where the new file will be.
         spec: where it drives.
         episodes: each in a task of its own.
         bar: shows the progress.
@@ -65,12 +69,11 @@ def fitted(model: Path, out: Path, spec: EnvironmentSpec, episodes: int, bar: Pr
     Raises:
         SamiError: there is nothing to read, or too little to learn from.
     """
-    from sami_train.studies.readout.attach import attach_probe, measure_probe
+    from sami_train.studies.readout.attach import measure_probe, with_probe
 
     shown = bar.add_task("probing contexts", total=episodes)
-    return attach_probe(
-        model, out, measure_probe(model, spec, episodes, on_round=lambda done: bar.advance(shown, done))
-    )
+    readout = measure_probe(artifact, spec, episodes, on_round=lambda done: bar.advance(shown, done))
+    return with_probe(artifact, out, readout)
 
 
 def probe_lines(contract: Contract) -> list[str]:

@@ -22,12 +22,12 @@ def unlike(observation: Mapping[str, int], actions: int, spec: EnvironmentSpec) 
         actions: size of the action.
         spec: the environment.
     """
-    own = flat_signals(spec)
-    found = [
-        f"{name} {observation.get(name, 'missing')} instead of {own.get(name, 'none')}"
-        for name in {**observation, **own}
-        if observation.get(name) != own.get(name)
+    signals_here = flat_signals(spec)
+    differences = [
+        f"{name} {observation.get(name, 'missing')} instead of {signals_here.get(name, 'none')}"
+        for name in {**observation, **signals_here}
+        if observation.get(name) != signals_here.get(name)
     ]
     if actions != spec.action.size:
-        found.append(f"{actions} actions instead of {spec.action.size}")
-    return ", ".join(found)
+        differences.append(f"{actions} actions instead of {spec.action.size}")
+    return ", ".join(differences)

@@ -24,8 +24,10 @@ def weights_file(named: str) -> Path:
     if path.is_file():
         return path
     if path.is_dir():
-        checkpoints = [each for each in path.glob(f"checkpoints/*/{WEIGHTS_FILE}") if each.parent.name.isdigit()]
-        newest = sorted(checkpoints, key=lambda each: int(each.parent.name))
+        checkpoints = [
+            checkpoint for checkpoint in path.glob(f"checkpoints/*/{WEIGHTS_FILE}") if checkpoint.parent.name.isdigit()
+        ]
+        newest = sorted(checkpoints, key=lambda checkpoint: int(checkpoint.parent.name))
         for file in (path / WEIGHTS_FILE, *newest[-1:]):
             if file.is_file():
                 return file

@@ -62,7 +62,7 @@ def recorded_episodes(
     for path in paths:
         recording = read_recording(path)
         _require_fit(recording, spec)
-        found = 0
+        episodes_read = 0
         for number, stretch, ended in recording.stretches(_are_finite):
             task = stretch[0].info.get("task", {})
             key = task or {"recording": str(path)}
@@ -74,8 +74,8 @@ def recorded_episodes(
                 episode = judge.episode(part, last, task, known.index(key))
                 if episode is not None:
                     episodes.append(episode)
-                    found += 1
-        if not found:
+                    episodes_read += 1
+        if not episodes_read:
             raise SamiError(f"{path} has no {SHORTEST} steps in a row to learn from; leave it out.")
     return episodes
 
@@ -117,8 +117,8 @@ class _Judge:
             return None
         goal, layout = self.spec.goal, self.spec.layout
         rewards = [tick.info.get("reward") for tick in ticks]
-        told = all(reward is not None for reward in rewards)
-        if not told and goal is None:
+        all_rewarded = all(reward is not None for reward in rewards)
+        if not all_rewarded and goal is None:
             raise SamiError(
                 f"{self.path} tells no reward, and {self.spec.name!r} has no goal that would say it. Let the adapter's "
                 'write() return info={"reward": ...}.'
@@ -138,7 +138,7 @@ class _Judge:
             lost = np.zeros_like(reached)
             if goal.lowest is not None:
                 lost = following[: len(reached), goal.achieved][:, 2] < goal.lowest
-            if not told:
+            if not all_rewarded:
                 rewards = [*np.where(reached, 0.0, -1.0), 0.0 if success else -1.0]
             # The training's episodes would have ended here.
             for ends, good in ((reached, True), (lost & self.rules.end_on_fall, False)):

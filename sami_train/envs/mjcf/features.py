@@ -95,8 +95,8 @@ class Dynamics:
         field = _FIELDS[change.field]
         if change.scales:
             return Feature(name, "(times the model's own)", 0.0, low_open=field.positive, default=1.0)
-        own = self._own[change.field][self._rows[name]]
-        values = {float(value) for value in (own[:, 0] if own.ndim == 2 else own)}
+        original = self._own[change.field][self._rows[name]]
+        values = {float(value) for value in (original[:, 0] if original.ndim == 2 else original)}
         default = values.pop() if len(values) == 1 else None
         return Feature(name, self._unit(name, change), 0.0, low_open=field.positive, default=default)
 

@@ -150,7 +150,7 @@ def _spread(
 ) -> np.ndarray:
     """Return the most that is added to each position or velocity."""
     indices = [where(model, joint) for joint in range(model.njnt)]
-    spread = np.zeros(sum(len(each) for each in indices))
+    spread = np.zeros(sum(len(group) for group in indices))
     if not isinstance(noise, dict):
         return spread + noise
     for name, most in noise.items():

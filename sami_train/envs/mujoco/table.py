@@ -278,7 +278,7 @@ def find_row(name: str) -> Row:
     Raises:
         UnknownName: there is none.
     """
-    for found in ROWS:
-        if found.name == name:
-            return found
-    raise UnknownName("MuJoCo environment", name, [found.name for found in ROWS])
+    for candidate in ROWS:
+        if candidate.name == name:
+            return candidate
+    raise UnknownName("MuJoCo environment", name, [candidate.name for candidate in ROWS])

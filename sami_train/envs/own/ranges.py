@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from sami_train import seeds
 from sami_train.envs.tasks import Feature, Task, TaskError, TaskSpace
 
 DRAWS = 20
 """Tasks that stand for a set without end wherever tasks are counted: in evaluations, atlases and runs."""
-SEED = 4_000_037
+SEED = seeds.TASK_RANGES
 """Of these draws; with the set's name, so that two sets of the same ranges do not hold the same tasks."""
 DIGITS = 6
 """Significant digits of a value that is drawn: all that a table shows, so that what it shows is the task."""
@@ -183,8 +184,8 @@ def _feature(name: str, sets: Mapping[str, TaskSet], listed: Mapping[str, Sequen
 
 
 def _ends(name: str, sets: Mapping[str, TaskSet], listed: Mapping[str, Sequence[Task]]) -> Iterator[float]:
-    for each, tasks in sets.items():
-        yield from (task[name] for task in listed[each])
+    for set_name, tasks in sets.items():
+        yield from (task[name] for task in listed[set_name])
         for value in _choices(tasks[name]) if isinstance(tasks, Mapping) else ():
             if isinstance(value, Range):
                 yield from (value.low, value.high)

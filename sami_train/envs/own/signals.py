@@ -25,7 +25,7 @@ def signal(
     unit: str = UNIT,
     elements: int | Sequence[str] = 1,
     bounds: tuple[float, float] | None = None,
-    **told: Any,
+    **fields: Any,
 ) -> Signal:
     """Return a signal: a named group of numbers of an observation or an action.
 
@@ -39,24 +39,24 @@ def signal(
         unit: of each number.
         elements: their names; or how many there are, and then they are numbered.
         bounds: smallest and largest value of each; what the environment's space says, if None.
-        told: `meaning` and `moves`, see `Signal`.
+        **fields: `meaning` and `moves`, see `Signal`.
     """
     if isinstance(elements, int):
         elements = (name,) if elements == 1 else tuple(map(str, range(elements)))
     size = len(elements)
     low, high = (None, None) if bounds is None else bounds
     return Signal(
-        name=name, size=size, unit=unit, elements=tuple(elements), low=(low,) * size, high=(high,) * size, **told
+        name=name, size=size, unit=unit, elements=tuple(elements), low=(low,) * size, high=(high,) * size, **fields
     )
 
 
-def observed(space: spaces.Space[Any], told: SignalNames, name: str) -> Layout:
+def observed(space: spaces.Space[Any], declared: SignalNames, name: str) -> Layout:
     """Return where the signals of an observation lie.
 
     Args:
         space: a Box, or a Dict of them.
-        told: signals of a Box one after the other; of a Dict, those of each entry by its key. What is left out is one
-            signal: `observation`, or the entry's key.
+        declared: signals of a Box one after the other; of a Dict, those of each entry by its key. What is left out is
+            one signal: `observation`, or the entry's key.
         name: of the environment, for messages.
 
     Raises:
@@ -64,40 +64,41 @@ def observed(space: spaces.Space[Any], told: SignalNames, name: str) -> Layout:
     """
     parts = _parts(space, name)
     if not isinstance(space, spaces.Dict):
-        if isinstance(told, Mapping):
+        if isinstance(declared, Mapping):
             raise SamiError(
-                f"{name} observes one Box, and its signals are told by entry ({', '.join(told)}); give a list of them."
+                f"{name} observes one Box, and its signals are told by entry ({', '.join(declared)}); give a list of "
+                "them."
             )
-        by_key: dict[str | None, Sequence[Signal]] = {None: _sequence(told)}
+        by_key: dict[str | None, Sequence[Signal]] = {None: _sequence(declared)}
     else:
-        if told is not None and not isinstance(told, Mapping):
+        if declared is not None and not isinstance(declared, Mapping):
             raise SamiError(f"{name} observes {', '.join(space)}; give the signals of each by its key, a dict.")
-        if strange := [key for key in told or {} if key not in space.spaces]:
+        if strange := [key for key in declared or {} if key not in space.spaces]:
             raise SamiError(f"{name} observes {', '.join(space)}, and signals are told of {', '.join(strange)}.")
-        by_key = {key: _sequence((told or {}).get(key)) for key in space}
+        by_key = {key: _sequence((declared or {}).get(key)) for key in space}
     sources: list[SignalSource] = []
     for key in parts:
         low, high = (np.ravel(end) for end in (parts[key].low, parts[key].high))
         what = f"{name}'s observation" + ("" if key is None else f" {key!r}")
         start = 0
-        for each in by_key[key] or (signal(_name(key or "observation"), elements=len(low)),):
-            end = start + each.size
-            sources.append(SignalSource(_bounded(each, low[start:end], high[start:end], what), key, start))
+        for entry in by_key[key] or (signal(_name(key or "observation"), elements=len(low)),):
+            end = start + entry.size
+            sources.append(SignalSource(_bounded(entry, low[start:end], high[start:end], what), key, start))
             start = end
         if start != len(low):
             raise SamiError(f"the signals told of {what} have {start} numbers together; it has {len(low)}.")
     names = [source.signal.name for source in sources]
-    if twice := sorted({each for each in names if names.count(each) > 1}):
+    if twice := sorted({entry for entry in names if names.count(entry) > 1}):
         raise SamiError(f"{name} observes two signals that are called {twice[0]}; name them in signals.")
     return Layout(tuple(sources))
 
 
-def acted(space: spaces.Space[Any], told: Signal | None, name: str) -> Signal:
+def acted(space: spaces.Space[Any], action_signal: Signal | None, name: str) -> Signal:
     """Return what a policy writes: numbers from -1 to 1, whose meaning tells what they stand for.
 
     Args:
         space: a Box with bounds.
-        told: the true action, in its units; one called `action` without units, if None.
+        action_signal: the true action, in its units; one called `action` without units, if None.
         name: of the environment, for messages.
 
     Raises:
@@ -114,7 +115,7 @@ def acted(space: spaces.Space[Any], told: Signal | None, name: str) -> Signal:
             f"{name} acts by {space}, which has no bounds; give it some, e.g. with "
             "gymnasium.wrappers.TransformAction or in its action_space."
         )
-    true = told or signal("action", elements=len(low))
+    true = action_signal or signal("action", elements=len(low))
     if true.size != len(low):
         raise SamiError(f"the action told of {name} has {true.size} numbers; it acts by {len(low)}.")
     if (low == -1.0).all() and (high == 1.0).all():
@@ -151,8 +152,8 @@ def _parts(space: spaces.Space[Any], name: str) -> dict[str | None, spaces.Box]:
     return entries
 
 
-def _sequence(told: Any) -> Sequence[Signal]:
-    return (told,) if isinstance(told, Signal) else tuple(told or ())
+def _sequence(declared: Any) -> Sequence[Signal]:
+    return (declared,) if isinstance(declared, Signal) else tuple(declared or ())
 
 
 def _name(key: str) -> str:
@@ -160,14 +161,14 @@ def _name(key: str) -> str:
     return re.sub(r"^(?=\d)", "_", re.sub(r"\W+", "_", key))
 
 
-def _bounded(each: Signal, low: np.ndarray, high: np.ndarray, what: str) -> Signal:
+def _bounded(entry: Signal, low: np.ndarray, high: np.ndarray, what: str) -> Signal:
     """Return a signal with the space's bounds where it has none of its own."""
-    if len(low) < each.size:
-        raise SamiError(f"signal {each.name!r} reaches beyond {what}; give fewer elements.")
-    if any(bound is not None for bound in (*each.low, *each.high)):
-        return each
+    if len(low) < entry.size:
+        raise SamiError(f"signal {entry.name!r} reaches beyond {what}; give fewer elements.")
+    if any(bound is not None for bound in (*entry.low, *entry.high)):
+        return entry
     ends = {"low": _known(low), "high": _known(high)}
-    return each.model_copy(update=ends)
+    return entry.model_copy(update=ends)
 
 
 def _known(bounds: np.ndarray) -> tuple[float | None, ...]:

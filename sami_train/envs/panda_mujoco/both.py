@@ -58,9 +58,9 @@ class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
         if seed is not None:
             self._engine_rng = np.random.default_rng((_APART, seed))
         drawn = ENGINES[int(self._engine_rng.integers(len(ENGINES)))]
-        own = dict(options or {})
-        self.engine = own.pop("engine", drawn)
-        observation, info = self.now.reset(seed=seed, options=own or None)
+        inner_options = dict(options or {})
+        self.engine = inner_options.pop("engine", drawn)
+        observation, info = self.now.reset(seed=seed, options=inner_options or None)
         return observation, info | {"engine": self.engine}
 
     def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:

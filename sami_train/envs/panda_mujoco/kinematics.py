@@ -89,9 +89,9 @@ class Kinematics:
             joints: where the arms are, (n, 7) [rad].
             targets: where the hands shall be.
         """
-        found = joints
+        solution = joints
         for _ in range(_ITERATIONS // _TOGETHER):
-            place, turn, jacobian = self.forward(found)
+            place, turn, jacobian = self.forward(solution)
             error = np.concatenate((targets - place, _turning(_DOWN @ turn.swapaxes(1, 2))), 1)[..., None]
             transposed = jacobian.swapaxes(1, 2)
             inverse = np.linalg.inv(jacobian @ transposed + _DAMPING * _EYE)
@@ -100,8 +100,8 @@ class Kinematics:
             for _ in range(_TOGETHER - 1):
                 left = _DAMPING * (inverse @ left)
                 total = total + left
-            found = found + (transposed @ total)[..., 0]
-        return found
+            solution = solution + (transposed @ total)[..., 0]
+        return solution
 
 
 def _turning(rotation: Array) -> Array:

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from sami_runtime.model.contract import Contract
 from sami_runtime.session.telemetry import Phase, Reading, Telemetry
+from sami_train import seeds
 from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import side_by_side
 from sami_train.studies.contexts.change import ChangeError, DynamicsChange
 from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, Variant
 
-SEED = 3_000_017
-"""Start of the first episode; neither training, evaluation nor an atlas uses it."""
+SEED = seeds.ADAPTATION
 FEWEST = 5
 """Episodes that must still run for a mean over them to be told."""
 

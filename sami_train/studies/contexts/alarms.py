@@ -16,7 +16,7 @@ from sami_train.evaluation.play import OnRound
 from sami_train.export.collect import Contexts, collect_contexts
 from sami_train.export.fit_atlas import _counted
 from sami_train.export.known import Behind, known_gap
-from sami_train.export.make_atlas import SEED
+from sami_train.seeds import ALARMS
 
 
 class Alarms(NamedTuple):
@@ -37,7 +37,7 @@ def check(
     model: Path,
     spec: EnvironmentSpec,
     episodes: int,
-    seed: int = SEED + 1,
+    seed: int = ALARMS,
     on_round: OnRound | None = None,
     behind: Behind | None = None,
 ) -> list[Alarms]:

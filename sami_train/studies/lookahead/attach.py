@@ -13,12 +13,12 @@ import onnx
 
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
-from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.model.lookahead import MOST_STEPS, Lookahead
 from sami_runtime.session.session import Session
-from sami_train.export.model_file import write_verified
+from sami_train.export.model_file import compose_verified, write
 from sami_train.studies.lookahead.compose import in_front, with_room, without
 from sami_train.studies.lookahead.fit import Fit
 from sami_train.studies.lookahead.forward_model import ForwardModel
@@ -37,11 +37,16 @@ def require_steps(steps: int) -> None:
 
 
 def attach_lookahead(model: Path, out: Path, steps: int, forward: Fit, fitted: str) -> Contract:
-    """Write a model file with a forward model in front of its policy, in the place of one that is there.
+    """Write a model file with a forward model in front of its policy, see `with_lookahead`."""
+    return write(with_lookahead(read_artifact(model), out, steps, forward, fitted))
+
+
+def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, fitted: str) -> Artifact:
+    """Return a model file with a forward model in front of its policy, which replaces the one that it has.
 
     Args:
-        model: the file; it stays as it is, unless `out` is the same.
-        out: what is written, once it has been compared.
+        artifact: the file, which may not be written yet.
+        out: where the new file will be.
         steps: K.
         forward: the fitted forward model.
         fitted: what it was fitted to, for people.
@@ -51,15 +56,14 @@ def attach_lookahead(model: Path, out: Path, steps: int, forward: Fit, fitted: s
         ArtifactError, ContractError: as above.
     """
     require_steps(steps)
-    verify(model).require()
-    artifact = read_artifact(model)
+    verify(artifact).require()
     graph, contract = onnx.load_from_string(artifact.model_bytes), artifact.contract
     lookahead = Lookahead(
         steps=steps, fitted=fitted, transitions=forward.transitions, held_out=forward.held_out, errors=forward.errors
     )
     contract = with_room(contract, steps).model_copy(update={"lookahead": lookahead})
     graph = in_front(without(graph, contract), contract, forward.model)
-    return write_verified(out, graph, contract, golden_steps(Session(artifact), contract, forward.model))
+    return compose_verified(out, graph, contract, golden_steps(Session(artifact), contract, forward.model))
 
 
 def golden_steps(session: Session, contract: Contract, forward: ForwardModel) -> GoldenSteps:

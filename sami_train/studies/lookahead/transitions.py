@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.model.artifact import read_artifact
+from sami_runtime.model.artifact import Artifact, artifact_of
+from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound, playing
 from sami_train.export.known import known_tasks
@@ -16,8 +17,7 @@ from sami_train.export.make_seen import exploring
 
 Array = NDArray[np.float32]
 
-SEED = 4_000_037
-"""Starts of these episodes; neither training, evaluation, atlas nor what training saw uses it."""
+SEED = seeds.LOOKAHEAD
 EPISODES = 600
 """That are rolled out, in all training tasks together."""
 
@@ -38,20 +38,25 @@ class Stretch:
 
 
 def roll_out(
-    model: Path, spec: EnvironmentSpec, episodes: int = EPISODES, seed: int = SEED, on_round: OnRound | None = None
+    model: Path | Artifact,
+    spec: EnvironmentSpec,
+    episodes: int = EPISODES,
+    seed: int = SEED,
+    on_round: OnRound | None = None,
 ) -> list[Stretch]:
     """Return episodes that a model file drove in its training tasks, every second one with actions half at random.
 
     Args:
-        model: the file.
+        model: the file, or one in memory that is not written yet.
         spec: the environment that it was trained in.
         episodes: in all training tasks together, which are visited in turn.
         seed: of their starts.
         on_round: called now and then with how many episodes are done since it was called last.
     """
-    tasks = known_tasks(read_artifact(model).contract.training, spec)
+    artifact = artifact_of(model)
+    tasks = known_tasks(artifact.contract.training, spec)
     task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
-    with playing(spec, lambda rows: exploring(model, spec, rows), episodes, on_round=on_round) as (play, policy):
+    with playing(spec, lambda rows: exploring(artifact, spec, rows), episodes, on_round=on_round) as (play, policy):
         _, lengths = play(task_of_episode, seed)
     stretches: list[Stretch] = []
     for (observed, acted, inferred), length in zip(policy.episodes()[:episodes], lengths, strict=True):

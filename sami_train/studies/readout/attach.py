@@ -12,20 +12,20 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
-from sami_runtime.model.artifact import Artifact, read_artifact
+from sami_runtime.model.artifact import Artifact, artifact_of, read_artifact
 from sami_runtime.model.contract import CONTEXT, Contract
 from sami_runtime.model.probe import NODES, PROBE, ProbedFeature, is_probe
+from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
 from sami_train.export.collect import collect_contexts
 from sami_train.export.fit_atlas import usual_window
-from sami_train.export.model_file import write_verified
+from sami_train.export.model_file import compose_verified, write
 from sami_train.studies.readout.fit import FittedReadout, fit
 from sami_train.studies.readout.readout import Readout, answers, bounds, widths
 from sami_train.studies.readout.tasks import unseen_tasks, varying
 
-SEED = 5_000_011
-"""Starts and tasks of these episodes; nothing else uses it."""
+SEED = seeds.READOUT
 EPISODES = 400
 """That are rolled out, each in a task of its own."""
 
@@ -44,12 +44,16 @@ def require_context(artifact: Artifact) -> None:
 
 
 def measure_probe(
-    model: Path, spec: EnvironmentSpec, episodes: int = EPISODES, seed: int = SEED, on_round: OnRound | None = None
+    model: Path | Artifact,
+    spec: EnvironmentSpec,
+    episodes: int = EPISODES,
+    seed: int = SEED,
+    on_round: OnRound | None = None,
 ) -> FittedReadout:
     """Fit a probe to what a model file infers in tasks that it never trained in.
 
     Args:
-        model: the file, which drives.
+        model: the file, or one in memory that is not written yet; it drives.
         spec: the environment that it was trained in.
         episodes: each in a task of its own.
         seed: of tasks and starts.
@@ -58,29 +62,33 @@ def measure_probe(
     Raises:
         SamiError: the file infers no context, tasks do not differ, or too few episodes count.
     """
-    artifact = read_artifact(model)
+    artifact = artifact_of(model)
     require_context(artifact)
     features = varying(spec.tasks)
     tasks = unseen_tasks(spec.tasks, episodes, seed)
-    contexts = [contexts_of_task for (contexts_of_task,) in collect_contexts(model, spec, tasks, 1, seed, on_round)]
+    contexts = [contexts_of_task for (contexts_of_task,) in collect_contexts(artifact, spec, tasks, 1, seed, on_round)]
     atlas = artifact.contract.atlas
     return fit(contexts, tasks, features, 2 * usual_window(contexts) - 1 if atlas is None else atlas.step)
 
 
 def attach_probe(model: Path, out: Path, fitted: FittedReadout) -> Contract:
-    """Write a model file with a probe, in the place of one that is there.
+    """Write a model file with a probe, see `with_probe`."""
+    return write(with_probe(read_artifact(model), out, fitted))
+
+
+def with_probe(artifact: Artifact, out: Path, fitted: FittedReadout) -> Artifact:
+    """Return a model file with a probe, which replaces the one that it has.
 
     Args:
-        model: the file; it stays as it is, unless `out` is the same.
-        out: what is written, once it has been compared.
+        artifact: the file, which may not be written yet.
+        out: where the new file will be.
         fitted: the fitted probe.
 
     Raises:
         CheckFailed: the file that is read, or the one that would be written, does not do what it says.
         ArtifactError, ContractError: as above.
     """
-    verify(model).require()
-    artifact = read_artifact(model)
+    verify(artifact).require()
     carried = tuple(feature for feature in fitted.probe.features if feature.carried)
     readout = fitted.readout.columns(_columns(fitted.probe.features))
     without_probe = tuple(signal for signal in artifact.contract.extra_outputs if not is_probe(signal))
@@ -89,13 +97,13 @@ def attach_probe(model: Path, out: Path, fitted: FittedReadout) -> Contract:
     graph = onnx.load_from_string(artifact.model_bytes)
     old = artifact.contract.golden_steps()
     if old is None:
-        raise SamiError(f"{model} carries no golden steps to compare with. Export the model again.")
+        raise SamiError(f"{artifact.path} carries no golden steps to compare with. Export the model again.")
     if carried or len(without_probe) < len(artifact.contract.extra_outputs):  # else the graph does not change
         graph = behind(without(graph), contract, readout, carried)
     kept = {name: value for name, value in old.answers.items() if not name.startswith(PROBE)}
     kept |= answers(readout, carried, kept[CONTEXT]) if carried else {}
     steps = type(old)(**{**vars(old), "answers": {name: kept[name] for name in contract.answers}})
-    return write_verified(out, graph, contract, steps)
+    return compose_verified(out, graph, contract, steps)
 
 
 def _columns(features: tuple[ProbedFeature, ...]) -> list[int]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from sami_runtime.errors import SamiError
 from sami_train.config.resolve import parse_override, resolve
-from sami_train.config.schema import TrainConfig, keys
+from sami_train.config.schema import PRESET, TrainConfig, keys
 
 IN_EVERY_NAME = ("env", "method", "seed")
 
@@ -88,7 +88,7 @@ class Grid:
             overrides = {key: chosen[key] for key in self.axes}
             try:
                 config = resolve(
-                    overrides.get("preset", TrainConfig().preset),
+                    overrides.get("preset", PRESET),
                     {key: value for key, value in overrides.items() if key != "preset"},
                 )
             except SamiError as error:

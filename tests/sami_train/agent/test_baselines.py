@@ -58,7 +58,7 @@ def make_policy(encoder, told=None):
         encoder=encoder,
         net_arch=(16, 16),
         history_steps=STEPS,
-        told=told,
+        task_input=told,
     )
     with torch.no_grad():  # an untrained actor hardly moves
         policy.actor.mean.weight.mul_(20.0)
@@ -167,7 +167,7 @@ def agent(method, **changes):
 @pytest.mark.parametrize("window", [0, 6])
 def test_the_buffer_remembers_which_task_an_oracle_was_told(window):
     trained = agent("oracle", **{"learning.window": window, "learning.burn_in": window // 3}).learn(300)
-    buffer, code = trained.buffer, trained.policy.told
+    buffer, code = trained.buffer, trained.policy.task_input
     windows = buffer.windows(np.arange(len(buffer)), np.random.default_rng(0))
     (told,) = buffer.sequences(windows).state
     tasks = [{"sign": -1.0}, {"sign": 1.0}]
@@ -274,9 +274,9 @@ def test_an_oracle_is_told_what_an_environment_of_ones_own_draws(draws, tmp_path
     told = trained.buffer.states[0][: len(trained.buffer), 0]
     assert len(np.unique(told[:, 0])) == (draws or len(trained.buffer))
     if draws:
-        assert np.array_equal(told[:draws], trained.policy.told.tell(config.training_tasks()))
+        assert np.array_equal(told[:draws], trained.policy.task_input.tell(config.training_tasks()))
     trained.save(tmp_path / "agent.zip")
-    assert ContextSAC.load(tmp_path / "agent.zip", device="cpu").policy.told == trained.policy.told
+    assert ContextSAC.load(tmp_path / "agent.zip", device="cpu").policy.task_input == trained.policy.task_input
 
 
 def test_an_oracle_of_an_environment_without_tasks_is_refused():

@@ -29,14 +29,14 @@ def test_a_bound_is_told_as_the_mean_of_many_losses():
 def test_a_contrast_that_has_nothing_to_compare_says_so():
     silent = record_of([], missing=20)
     assert silent.scalars() == {"contrast/share": 0.0}
-    assert silent.told() == "contrast: nothing to compare yet"
-    assert "50% had nothing to compare" in record_of([0.5] * 10, missing=10).told()
+    assert silent.summary() == "contrast: nothing to compare yet"
+    assert "50% had nothing to compare" in record_of([0.5] * 10, missing=10).summary()
 
 
 def test_a_bound_that_stays_at_zero_says_so():
-    assert "learns nothing" in record_of([0.0] * WINDOW).told()
-    assert "learns nothing" not in record_of([0.4] * WINDOW).told()
-    assert ContrastRecord().told() == ""
+    assert "learns nothing" in record_of([0.0] * WINDOW).summary()
+    assert "learns nothing" not in record_of([0.4] * WINDOW).summary()
+    assert ContrastRecord().summary() == ""
 
 
 def test_a_contrast_that_taught_nothing_for_long_ends_and_stays_so_when_it_is_loaded():

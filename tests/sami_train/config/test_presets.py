@@ -9,8 +9,8 @@ import pytest
 from sami_train.config.conditions import SHORT
 from sami_train.config.preset import load_preset, presets
 from sami_train.config.refusal import ConfigError
-from sami_train.config.resolve import explain, resolve
-from sami_train.config.schema import TrainConfig, keys
+from sami_train.config.resolve import explain, from_dict, resolve
+from sami_train.config.schema import defaults, keys
 from sami_train.envs.catalog import ENVIRONMENTS
 
 BEFORE = json.loads((Path(__file__).parent / "resolved_presets.json").read_text(encoding="utf-8"))
@@ -28,6 +28,14 @@ def like(monkeypatch):
         return spec
 
     return make
+
+
+def test_a_key_has_one_default_in_the_schema_or_in_the_presets():
+    tables = [load_preset(preset, spec)[0] for preset in presets() for spec in ENVIRONMENTS.values()]
+    always = set.intersection(*map(set, tables))
+    # Exploration without a plan has no warm-up: rollouts that do not train use the table as it is.
+    assert always & defaults().keys() == {"exploration.warmup_steps"}
+    assert set(keys()) - always == defaults().keys() - {"exploration.warmup_steps"}
 
 
 @pytest.mark.parametrize("preset", BEFORE)
@@ -162,7 +170,8 @@ def test_a_run_that_is_over_before_its_first_update_is_refused_with_the_numbers(
 def test_the_shortest_run_has_one_update_and_what_was_run_before_is_still_read():
     assert resolve("fast-cpu", {"steps": 6016}).updates_after(6016) == 1
     assert resolve("fast-cpu", {"steps": 3000, "exploration.warmup_steps": 2984}).updates_after(3000) == 1
-    assert TrainConfig(steps=10, exploration={"warmup_steps": 20}).updates_after(10) == 0
+    short = {**resolve("fast-cpu").to_dict(), "steps": 10}
+    assert from_dict(short).updates_after(10) == 0
 
 
 @pytest.mark.parametrize(

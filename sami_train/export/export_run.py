@@ -1,0 +1,123 @@
+"""From a run folder to what is shipped of it: the model file, its weights and its card, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sami_runtime.errors import SamiError
+from sami_runtime.model.artifact import Artifact
+from sami_runtime.model.contract import Contract
+from sami_train.agent.context_sac import ContextSAC
+from sami_train.envs.catalog import environment
+from sami_train.evaluation.results import Evaluation
+from sami_train.export.card import write_card
+from sami_train.export.export import compose_model
+from sami_train.export.fill_contract import training_facts
+from sami_train.export.fit_atlas import least_episodes
+from sami_train.export.known import known_tasks
+from sami_train.export.model_file import write
+from sami_train.files import read_json, unfinished
+from sami_train.runs.folder import RunFolder
+from sami_train.runs.record import RunRecord
+from sami_train.runs.train import load_agent
+from sami_train.runs.weights import keep_weights
+
+ATLAS_EPISODES = 20
+"""Of each training task, where they are not too few for an atlas."""
+
+Addition = Callable[[Artifact], Artifact]
+"""Adds something to a model file that is not written yet: a forward model, a readout."""
+Progress = Callable[[int, int], None]
+"""Called now and then with how many episodes are done since it was called last, and how many there are in all."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export wrote."""
+
+    contract: Contract
+    """Of the model file."""
+    weights: Path
+    card: tuple[Path, ...]
+    """The files of the card; none if it was left out."""
+
+
+def export_run(
+    run: RunFolder,
+    out: Path,
+    *,
+    atlas_episodes: int | None = None,
+    seen_episodes: int = 0,
+    additions: Sequence[Addition] = (),
+    card: bool = True,
+    untrained: bool = False,
+    on_round: Progress | None = None,
+) -> Exported:
+    """Write a run as one model file, its weights and its card.
+
+    Everything that the file carries is measured and composed in memory; the file is written once, when it is whole.
+
+    Args:
+        run: trained.
+        out: the model file, NAME.onnx; the weights are NAME.safetensors, the card NAME.md and NAME.png.
+        atlas_episodes: of each training task, for the atlas; 20, or as many as it needs, if None; 0 leaves it out.
+        seen_episodes: in all training tasks together, for the training ranges; 0 leaves them out.
+        additions: applied to the file in this order, before it is written.
+        card: whether to write the card.
+        untrained: whether to export a policy that has not learned.
+        on_round: shows the progress of atlas and training ranges.
+
+    Raises:
+        SamiError: the run has no agent, its policy has not learned, or its evaluation cannot be read; see also
+            `compose_model`. Nothing is written then.
+        CheckFailed: the file would differ from torch. Nothing is written then.
+    """
+    agent = load_agent(run)
+    facts = training_facts(run, agent)
+    if not facts["updates"] and not untrained:
+        raise SamiError(
+            f"the policy of {run.path} has not learned: {facts['steps']:,} steps, 0 updates; it acts at random. "
+            "Train it for longer, or export it all the same with --force."
+        )
+    evaluation = evaluation_of(run, agent)
+    spec = environment(run.config().env)
+    tasks = len(known_tasks(facts, spec))
+    if atlas_episodes is None:
+        atlas_episodes = max(ATLAS_EPISODES, least_episodes(tasks))
+    total = atlas_episodes * tasks + seen_episodes
+
+    def count(done: int) -> None:
+        if on_round is not None:
+            on_round(done, total)
+
+    count(0)
+    artifact = compose_model(agent, out, facts, evaluation, atlas_episodes, count, spec, seen_episodes)
+    for add in additions:
+        artifact = add(artifact)
+    weights = out.with_suffix(".safetensors")
+    # The weights are made before the model appears: an error leaves neither without the other.
+    with unfinished(weights) as beside:
+        keep_weights(beside, agent, artifact.contract.weights_sha256, targets=False)
+        contract = write(artifact)
+    pages = write_card(RunRecord.of_folder(run.path), contract, out) if card else ()
+    return Exported(contract, weights, tuple(pages))
+
+
+def evaluation_of(run: RunFolder, agent: ContextSAC) -> dict[str, Any] | None:
+    """Return a run's evaluation; None if there is none of this agent.
+
+    Raises:
+        SamiError: the file of the evaluation cannot be read.
+    """
+    if not run.evaluation.is_file():
+        return None
+    try:
+        stored = read_json(run.evaluation)
+        evaluation = Evaluation.from_dict(stored).to_dict()
+    except SamiError as error:
+        raise SamiError(f"{run.evaluation}: {error}") from error
+    # An evaluation of fewer steps measured an earlier agent of this run.
+    return evaluation if stored.get("agent_steps") == agent.num_timesteps else None
