@@ -153,14 +153,14 @@ def budget() -> list[Row]:
     """Return every measure, with its limit and its goal."""
     reached = trunk()
     return [
-        Row("files of the trunk", len(reached), 180, 140),
-        Row("lines of the trunk", lines_of(reached), 24_700, 19_000),
-        Row("lines of the product", lines_of(modules()), 50_600, 41_000),
+        Row("files of the trunk", len(reached), 181, 140),
+        Row("lines of the trunk", lines_of(reached), 24_800, 19_000),
+        Row("lines of the product", lines_of(modules()), 50_800, 41_000),
         Row("rooms on the first level", len(rooms()), 19, 19),
         Row("class names defined twice", len(classes_defined_twice()), 13, 3),
         Row("circles of imports", circles(), 0, 0),
         Row("options of the commands", options(), 201, 140),
-        Row("names that are a verb or pronoun", len(sentence_names()), 118, 0),
+        Row("names that are a verb or pronoun", len(sentence_names()), 50, 0),
     ]
 
 

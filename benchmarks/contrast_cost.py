@@ -1,4 +1,4 @@
-"""What a contrastive loss adds to a training step, for every method that has one.
+"""What a contrastive loss adds to a training step, for every method that has one and every pairing.
 
     python benchmarks/contrast_cost.py [--updates N] [--json]
 
@@ -16,7 +16,7 @@ import time
 import numpy as np
 from training_speed import collect, make_agent
 
-CASES = ["ccm", "satesac", "saccm"]
+CASES = [("ccm", "last"), ("satesac", "last"), ("saccm", "last"), ("satesac", "prefix"), ("satesac", "all_steps")]
 WARM_UP = 3
 
 
@@ -29,8 +29,8 @@ def main() -> None:
     arguments = parser.parse_args()
     episodes = None
     found = []
-    for method in CASES:
-        agent = make_agent("fast-cpu", "cpu", arguments.episodes, method=method)
+    for method, pairing in CASES:
+        agent = make_agent("fast-cpu", "cpu", arguments.episodes, **{"method": method, "contrast.pairing": pairing})
         if episodes is None:
             episodes, _ = collect(agent, arguments.episodes)
         buffer = agent.make_buffer()
@@ -50,6 +50,7 @@ def main() -> None:
         found.append(
             {
                 "method": method,
+                "pairing": pairing,
                 "plain_ms": 1e3 * plain,
                 "contrasted_ms": 1e3 * contrasted,
                 "added_to_one": added,
@@ -60,10 +61,10 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(found, indent=2))
         return
-    print(f"{'method':<10}{'plain':>10}{'contrasted':>12}{'added':>8}{'on average':>13}")
+    print(f"{'method':<10}{'pairing':<12}{'plain':>10}{'contrasted':>12}{'added':>8}{'on average':>13}")
     for row in found:
         print(
-            f"{row['method']:<10}{row['plain_ms']:>7.1f} ms{row['contrasted_ms']:>9.1f} ms"
+            f"{row['method']:<10}{row['pairing']:<12}{row['plain_ms']:>7.1f} ms{row['contrasted_ms']:>9.1f} ms"
             f"{row['added_to_one']:>8.0%}{row['added_to_the_average']:>8.1%} of a step (every {row['every']})"
         )
 

@@ -42,6 +42,8 @@ class Contrast:
         config = self.config
 
         def score(where: np.ndarray) -> np.ndarray:
+            if config.ranking == "value":
+                return self._values(sequences(where))
             return rank_by(config.ranking, buffer, where, rng)
 
         def sequences(where: np.ndarray) -> SequenceBatch:
@@ -53,28 +55,59 @@ class Contrast:
         # A query's positive is another good trajectory, not the query's own embedding.
         partners = np.roll(np.arange(len(drawn.positives)), 1)
         if config.keys == "momentum":
-            queries = self._embed(self.policy.encoder, sequences(drawn.positives))
+            queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
             with torch.no_grad():
                 keys = self.policy.momentum_encoder
-                positives = self._embed(keys, sequences(drawn.positives[partners]))
-                negatives = self._embed(keys, sequences(drawn.negatives))
+                positives = self._embed(keys, sequences(drawn.positives[partners]), rng)
+                negatives = self._embed(keys, sequences(drawn.negatives), rng)
         else:
-            queries = self._embed(self.policy.encoder, sequences(drawn.positives))
-            negatives = self._embed(self.policy.encoder, sequences(drawn.negatives))
-            positives = queries[partners]
-        return contrastive_loss(queries, positives, negatives, config.temperature, soft=self.estimator.soft)
+            queries = self._embed(self.policy.encoder, sequences(drawn.positives), rng)
+            negatives = self._embed(self.policy.encoder, sequences(drawn.negatives), rng)
+            positives = queries if config.pairing == "all_steps" else queries[partners]
+        if config.pairing == "all_steps":
+            # As many positives as there are queries: the partners' steps, in random order and repeated as needed.
+            positives = positives[rng.permutation(np.arange(len(queries)) % len(positives))]
+        return contrastive_loss(
+            queries, positives, negatives, config.temperature, soft=self.estimator.soft, hardness=config.hardness
+        )
 
-    def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch) -> Tensor:
+    def _embed(self, encoder: torch.nn.Module, sequences: SequenceBatch, rng: np.random.Generator) -> Tensor:
         contexts, _ = encoder(*self.policy.sequence_input(sequences))
-        embeddings = embeddings_of(contexts, sequences.lengths)
+        embeddings = embeddings_of(contexts, sequences.lengths, self.config.pairing, rng)
         return F.normalize(embeddings, dim=-1) if self.config.unit_length else embeddings
 
+    @torch.no_grad()
+    def _values(self, sequences: SequenceBatch) -> np.ndarray:
+        """Return the critics' mean value of what each trajectory did, (B,)."""
+        policy = self.policy
+        contexts, corrections, _ = policy.momentum_encoder.heads(*policy.sequence_input(sequences))
+        observations, true, recent, actions = (
+            torch.from_numpy(array).to(policy.device)
+            for array in (
+                sequences.observations,
+                sequences.true_observations,
+                sequences.recent_actions,
+                sequences.actions,
+            )
+        )
+        state = policy.critic_state(policy.features(policy.believed(observations, corrections)), true, contexts, recent)
+        done = torch.from_numpy(np.arange(actions.shape[1]) < sequences.lengths[:, None]).to(policy.device)  # (B, L)
+        q1, q2 = policy.critic_target(torch.cat([state[:, :-1], actions], -1))
+        return ((torch.minimum(q1, q2) * done).sum(1) / done.sum(1)).cpu().numpy()
 
-def embeddings_of(contexts: Tensor, lengths: np.ndarray) -> Tensor:
-    """Return the embeddings (B, C) of whole trajectories, each at its last step; padding is never read.
+
+def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.random.Generator) -> Tensor:
+    """Return the embeddings that stand for trajectories; padding never does.
 
     Args:
-        contexts: (B, L + 1, C), of trajectories padded to L steps. A trajectory is an episode, or a window of one.
-        lengths: (B,) steps of each trajectory.
+        contexts: (B, L + 1, C), of episodes padded to L steps.
+        lengths: (B,) steps of each.
+        pairing: "last": the whole trajectory, one embedding (B, C). "prefix": the first steps of each, as many as
+            chance says, (B, C). "all_steps": every prefix of every trajectory, (sum of lengths, C).
+        rng: draws the prefixes.
     """
-    return contexts[np.arange(len(lengths)), torch.from_numpy(lengths)]
+    if pairing == "all_steps":
+        steps = np.arange(contexts.shape[1])
+        return contexts[torch.from_numpy((steps > 0) & (steps <= lengths[:, None])).to(contexts.device)]
+    steps = lengths if pairing == "last" else rng.integers(1, lengths + 1)
+    return contexts[np.arange(len(lengths)), torch.from_numpy(steps)]

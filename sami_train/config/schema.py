@@ -129,23 +129,12 @@ class LearningConfig(Settings):
         return self
 
 
-Ranking = Literal["return", "advantage", "shuffled", "recency"]
+Ranking = Literal["return", "advantage", "value", "shuffled", "recency"]
 RANKINGS: tuple[str, ...] = get_args(Ranking)
 
 
-REMOVED: Mapping[str, Any] = {"pairing": "last", "hardness": 0.0}
-"""Keys of the contrast that are gone, with the one behaviour that is left."""
 EARLIER: Mapping[str, Any] = {"keys": "momentum"}
 """What a configuration without a key of the contrast means: it was written before the key existed."""
-LAST_WITH_VARIANTS = "0eaef42"
-"""The last commit whose contrast has them."""
-
-
-def _removed(name: str, value: Any, valid: str) -> ConfigError:
-    return ConfigError(
-        f"contrast.{name} is {value!r}, a variant that was removed; valid: {valid}. Change it, or check out the last "
-        f"commit that has the variant, {LAST_WITH_VARIANTS}."
-    )
 
 
 class ContrastConfig(Settings):
@@ -158,12 +147,19 @@ class ContrastConfig(Settings):
     to the critics', whose gradient and whose clip are then its own."""
     trajectories: Annotated[Whole, Field(ge=4, description="be at least 4")]
     """Trajectories that one loss compares: half queries and positive keys, half negatives (K is half of it plus 1)."""
+    pairing: Literal["last", "prefix", "all_steps"] = "last"
+    """Where trajectories are compared: at their "last" step, at a random "prefix" of each, or at "all_steps". Where
+    episodes are learned from in windows, a trajectory is a random window of its episode, and its last step is that
+    window's."""
     ranking: Ranking = "return"
-    """What ranks trajectories: the "return", or the "advantage" (return less what start, goal and the policy's age
-    explain); "shuffled" and "recency" are controls that contain nothing of skills, see `methods.ranking`."""
+    """What tells good skills from bad: the "return", the "advantage" (return less what start, goal and the policy's age
+    explain), the "value" that the critic gives to what was done; "shuffled" and "recency" are controls that know
+    nothing of skills, see `methods.ranking`."""
     stretch: Natural = 0
     """How many of a task's episodes, collected one after the other, a loss draws from: policies of about the same age;
     0 draws from all."""
+    hardness: NotNegative = 0.0
+    """How much more those negatives weigh that resemble the query; 0 weighs all alike."""
     temperature: Positive
     """beta."""
     keys: Literal["momentum", "encoder"]
@@ -180,15 +176,8 @@ class ContrastConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _read_earlier_versions(cls, values: Any) -> Any:
-        """Ignore a removed key that chooses what is left, and add a key that earlier versions did not write."""
-        if not isinstance(values, Mapping):
-            return values
-        if values.get("ranking") == "value":
-            raise _removed("ranking", "value", "return, advantage, shuffled, recency")
-        for name, remaining in REMOVED.items():
-            if name in values and values[name] != remaining:
-                raise _removed(name, values[name], str(remaining))
-        return {**EARLIER, **{name: value for name, value in values.items() if name not in REMOVED}}
+        """Add a key that earlier versions did not write."""
+        return {**EARLIER, **values} if isinstance(values, Mapping) else values
 
 
 class CollectionConfig(Settings):

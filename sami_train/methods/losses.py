@@ -31,16 +31,20 @@ def scores(queries: Tensor, keys: Tensor, temperature: float) -> Tensor:
     return queries @ keys.T / temperature
 
 
-def k_sample_bound(positive: Tensor, negative: Tensor) -> Tensor:
+def k_sample_bound(positive: Tensor, negative: Tensor, hardness: float = 0.0) -> Tensor:
     """Return log(K f+ / (f+ + sum of f-)), the bound that InfoNCE, SaNCE and Sa+InfoNCE share (equations 1 and 3).
 
     Args:
         positive: log f of each query and its positive, (N,).
         negative: log f of each query and its K - 1 negatives, (N, K - 1).
+        hardness: negatives weigh more in the sum, the more alike they are: in proportion to f ** hardness, with a mean
+            weight of 1 ("Contrastive Learning with Hard Negative Samples", Robinson et al. 2021). 0 weighs all alike.
 
     Returns:
         (N,) in nats, each at most log K.
     """
+    if hardness:
+        negative = negative + (hardness * negative.detach()).log_softmax(1) + math.log(negative.shape[1])
     everything = torch.cat([positive.unsqueeze(1), negative], 1)  # (N, K)
     return positive - everything.logsumexp(1) + math.log(everything.shape[1])
 
@@ -56,7 +60,7 @@ def soft_weight(queries: Tensor, negatives: Tensor) -> Tensor:
 
 
 def contrastive_loss(
-    queries: Tensor, positives: Tensor, negatives: Tensor, temperature: float, *, soft: bool
+    queries: Tensor, positives: Tensor, negatives: Tensor, temperature: float, *, soft: bool, hardness: float = 0.0
 ) -> ContrastiveLoss:
     """Return what is minimised: -w I, with the soft weight w where `soft` (L_SaNCE, equation 4), else with w = 1.
 
@@ -66,9 +70,10 @@ def contrastive_loss(
         negatives: psi*(tau) of trajectories apart from them, (K - 1, E): shared by all queries.
         temperature: beta.
         soft: whether to weigh each query by `soft_weight`.
+        hardness: see `k_sample_bound`.
     """
     positive = (queries * positives).sum(-1) / temperature  # (N,)
-    bound = k_sample_bound(positive, scores(queries, negatives, temperature))  # (N,)
+    bound = k_sample_bound(positive, scores(queries, negatives, temperature), hardness)  # (N,)
     weight = soft_weight(queries, negatives) if soft else torch.ones_like(bound)
     log_k = math.log(len(negatives) + 1)
     return ContrastiveLoss(-(weight * bound).mean(), bound.detach().mean(), weight.mean(), log_k)

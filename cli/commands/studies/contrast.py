@@ -20,7 +20,7 @@ def contrast(
     run: Annotated[Path, typer.Argument(help="Run folder with a checkpoint.")],
     method: Annotated[str, typer.Option(help="Methods, comma-separated.")] = "ccm,satesac,saccm",
     ranking: Annotated[
-        str, typer.Option(help="What ranks trajectories, comma-separated: return, advantage, shuffled, recency.")
+        str, typer.Option(help="What ranks trajectories, comma-separated: return, advantage, value, shuffled, recency.")
     ] = "return",
     losses: Annotated[int, typer.Option(min=200, help="Most losses of a contrast; it ends once it converged.")] = 4000,
     override: Annotated[

@@ -120,8 +120,9 @@ def test_a_method_that_compares_tasks_refuses_an_environment_of_one():
     agent(env=env, method="saccm")
 
 
-def test_padding_gives_exactly_no_gradient():
-    trained = agent().learn(300)
+@pytest.mark.parametrize("pairing", ["last", "prefix", "all_steps"])
+def test_padding_gives_exactly_no_gradient(pairing):
+    trained = agent(contrast__pairing=pairing).learn(300)
     buffer, policy, contrast = trained.buffer, trained.policy, trained.learner.contrast
     buffer.lengths[:] = np.random.default_rng(0).integers(3, 12, len(buffer.lengths))
 
@@ -135,6 +136,22 @@ def test_padding_gives_exactly_no_gradient():
     for i, length in enumerate(buffer.lengths):
         buffer.observations[i, length + 1 :], buffer.actions[i, length:] = 7.0, 0.9
     assert all(torch.equal(a, b) for a, b in zip(clean, gradients(), strict=True))
+
+
+def test_ranking_by_value_scores_what_the_critic_thinks_of_what_was_done_and_no_padding():
+    trained = agent(contrast__ranking="value").learn(300)
+    buffer, policy = trained.buffer, trained.policy
+    where = np.arange(4)
+    buffer.lengths[:4] = (12, 3, 7, 1)
+    values = trained.learner.contrast._values(buffer.sequences(buffer.windows(where, None)))
+    for i, length in enumerate(buffer.lengths[:4]):
+        one = buffer.sequences(buffer.windows(where[i : i + 1], None))
+        contexts, _ = policy.momentum_encoder(*policy.sequence_input(one))
+        features, actions = policy.features(torch.as_tensor(one.observations)), torch.as_tensor(one.actions)
+        inputs = torch.cat([features[0, :length], contexts[0, :length], actions[0, :length]], -1)
+        with torch.no_grad():
+            q1, q2 = policy.critic_target(inputs)
+        assert values[i] == pytest.approx(torch.minimum(q1, q2).mean().item(), abs=1e-5)
 
 
 def test_a_contrastive_loss_reaches_the_encoder_and_nothing_else():

@@ -10,7 +10,7 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_train.config.preset import presets
 from sami_train.config.refusal import ConfigError
 from sami_train.config.resolve import from_dict, parse_override, resolve
-from sami_train.config.schema import REMOVED, LearningConfig, TrainConfig, keys
+from sami_train.config.schema import LearningConfig, TrainConfig, keys
 from sami_train.envs.catalog import ENVIRONMENTS, environment
 from sami_train.runs.train import make_env
 
@@ -127,7 +127,7 @@ def test_overrides_change_one_key():
         ({"env": "pandas"}, "unknown environment 'pandas'. Did you mean 'panda'"),
         ({"env": 3}, "unknown environment '3'"),
         ({"env": "hopper", "follows.entropy_per_motor": 1}, "unknown config key 'follows'"),
-        ({"contrast.keys": "first"}, "unknown contrast.keys 'first'.*Valid: encoder, momentum"),
+        ({"contrast.pairing": "first"}, "unknown contrast.pairing 'first'.*Valid: all_steps, last, prefix"),
         (
             {"method": "maml"},
             "unknown method 'maml'.*Valid: ccm, oracle, pearl, sac, sac-history, saccm, satesac, tesac",
@@ -145,9 +145,6 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"contrast.pairing": "prefix"}, "contrast.pairing is 'prefix', a variant that was removed; valid: last"),
-        ({"contrast.hardness": 1.0}, "contrast.hardness is 1.0, a variant that was removed; valid: 0.0.*0eaef42"),
-        ({"contrast.ranking": "value"}, "contrast.ranking is 'value', a variant that was removed; valid: return"),
         ({"learning.discount": "high"}, "learning.discount is 'high'; it must be of type float"),
         ({"learning.bf16": 1}, "learning.bf16 is 1; it must be of type bool"),
         ({"steps": 0}, "steps is 0; it must be at least 1"),
@@ -172,7 +169,7 @@ def test_unknown_names_are_answered_with_the_nearest(overrides, message):
         ({"exploration.reach_steps": [13, 6]}, r"exploration.reach_steps is \[13, 6\]"),
         ({"network.net_arch": []}, r"network.net_arch is \[\]; it must list at least one layer"),
         ({"network.encoder_units": [0]}, r"network.encoder_units is \[0\]; it must list at least one layer"),
-        ({"contrast.rate": -1.0}, "contrast.rate is -1.0; it must be a number of at least 0"),
+        ({"contrast.hardness": -1.0}, "contrast.hardness is -1.0; it must be a number of at least 0"),
         (
             {
                 "env": "hopper",
@@ -223,8 +220,7 @@ def test_what_earlier_versions_wrote_is_read_as_it_was_meant(written, monkeypatc
     monkeypatch.chdir(ROOT / "examples/own_environment")
     config = from_dict(written)
     there, here = leaves(written), leaves(config.to_dict())
-    removed = {f"contrast.{name}": json.dumps(value) for name, value in REMOVED.items()}
-    assert {key: here.get(key, removed.get(key)) for key in there} == there
+    assert {key: here[key] for key in there} == there
     assert list(here) == keys()
     if there.keys() == here.keys():
         assert json.dumps(config.to_dict()) == json.dumps(written)

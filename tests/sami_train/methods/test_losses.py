@@ -8,10 +8,10 @@ import torch
 from sami_train.methods.losses import contrastive_loss, k_sample_bound, scores, soft_weight
 
 
-def bounds(queries, positives, negatives, temperature):
+def bounds(queries, positives, negatives, temperature, hardness=0.0):
     """What `contrastive_loss` weighs and averages, of each query: (N,) in nats."""
     positive = (queries * positives).sum(-1) / temperature
-    return k_sample_bound(positive, scores(queries, negatives, temperature))
+    return k_sample_bound(positive, scores(queries, negatives, temperature), hardness)
 
 
 def equation_3(queries, positives, negatives, temperature):
@@ -52,6 +52,14 @@ def test_a_case_by_hand():
     assert hard.log_k == pytest.approx(math.log(3))
 
 
+def test_hard_negatives_by_hand():
+    # f- = e^1 and e^0; with hardness 1 they weigh 2e/(e + 1) and 2/(e + 1), a mean of 1; K = 3, f+ = e^2.
+    negative = torch.tensor([[1.0, 0.0]])
+    weighted = (2 * math.e * math.e + 2) / (math.e + 1)
+    expected = math.log(3 * math.e**2 / (math.e**2 + weighted))
+    assert k_sample_bound(torch.tensor([2.0]), negative, 1.0).item() == pytest.approx(expected, abs=1e-6)
+
+
 def test_a_lower_temperature_is_the_same_as_longer_embeddings():
     torch.manual_seed(0)
     q, p, n = torch.randn(4, 6), torch.randn(4, 6), torch.randn(9, 6)
@@ -61,20 +69,21 @@ def test_a_lower_temperature_is_the_same_as_longer_embeddings():
 
 def test_equal_embeddings_tell_nothing():
     same = torch.ones(5, 3)
-    result = contrastive_loss(same, same, same, 0.1, soft=True)
+    result = contrastive_loss(same, same, same, 0.1, soft=True, hardness=2.0)
     assert result.bound.item() == pytest.approx(0.0, abs=1e-5)
     assert result.weight.item() == 1.0  # the weight never falls below one
 
 
+@pytest.mark.parametrize("hardness", [0.0, 1.5])
 @pytest.mark.parametrize("negatives", [1, 7, 63])
-def test_the_bound_never_exceeds_log_k(negatives):
+def test_the_bound_never_exceeds_log_k(negatives, hardness):
     torch.manual_seed(0)
     for scale in (0.1, 1.0, 30.0):
         q, p, n = (scale * torch.randn(rows, 6) for rows in (16, 16, negatives))
-        assert (bounds(q, p, n, 0.1) <= math.log(negatives + 1) + 1e-4).all()
+        assert (bounds(q, p, n, 0.1, hardness) <= math.log(negatives + 1) + 1e-4).all()
     # and reaches it where positives are certain
     q = torch.tensor([[1.0, 0.0]])
-    certain = bounds(q, q, -q.repeat(negatives, 1), 0.01)
+    certain = bounds(q, q, -q.repeat(negatives, 1), 0.01, hardness)
     assert certain.item() == pytest.approx(math.log(negatives + 1), abs=1e-4)
 
 
