@@ -191,9 +191,14 @@ class DdsNode:
         self._open = False
         if self._thread is not threading.current_thread():
             self._thread.join()
-        # The participant's own goes last: what it deletes must not be deleted again by whoever holds it.
+        # One by one and now: each is part of a reference cycle, which Python may collect much later, and until then the
+        # others go on seeing this node. Deleting one twice does nothing. The participant goes last: it owns the rest.
+        self._waits.__del__()
+        self._waits.attached = []
+        heard = [entity for topic in self._topics_heard for entity in (topic.condition, topic.reader)]
+        for entity in (*self._writers, *heard, self._published, self._heard, *self._topics.values(), self._participant):
+            entity.__del__()
         self._topics_heard, self._writers, self._topics = [], [], {}
-        del self._waits, self._published, self._heard, self._participant
 
     def _topic(self, name: str, kind: type[Any]) -> Topic[Any]:
         if name not in self._topics:

@@ -1,5 +1,6 @@
 """Who is at a topic, and why nothing comes: told before anything is sent. A backend that is missing is told, too."""
 
+import gc
 import importlib.util
 import os
 import time
@@ -140,6 +141,20 @@ def test_of_two_publishers_the_first_is_heard_until_the_reset_and_the_others_mes
     assert hearer.faults == ()
     other.send(named("other"))
     until(lambda: heard == ["one", "one", "other"])
+
+
+def test_a_node_that_closes_is_gone_at_once_also_while_somebody_holds_its_parts(nodes):
+    hearer, first, _ = nodes
+    hearer.subscribe("/joints", JointMessage, Qos(depth=100), lambda message, _: None)
+    gc.disable()  # as in a process whose heap is large: cycles are collected late
+    try:
+        publisher = published(first, hearer)
+        first.close()
+        until(lambda: not hearer.publishers("/joints"))
+        with pytest.raises(AdapterError, match="cannot be sent"):
+            publisher.send(named("late"))
+    finally:
+        gc.enable()
 
 
 def test_a_controller_hears_all(nodes):
