@@ -17,7 +17,7 @@ from typing import Any
 
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import ArtifactError, SamiError
-from sami_runtime.files import output, require_output, unfinished
+from sami_runtime.files import output, unfinished
 
 SIGNATURE_VERSION = 1
 SUFFIX = ".sig"
@@ -47,7 +47,8 @@ def new_key(path: Path, owner: str) -> Path:
     pem = key.private_bytes(crypto.Encoding.PEM, crypto.PrivateFormat.PKCS8, crypto.NoEncryption())
     public = key.public_key().public_bytes(crypto.Encoding.Raw, crypto.PublicFormat.Raw).hex()
     for file in (path, public_path):
-        require_output(file)
+        if os.path.lexists(file):
+            raise SamiError(f"{file} exists, and a key is never replaced. Choose another name.")
     for file, content, mode in (
         (path, pem, 0o600),
         (public_path, f"{public} {owner}".rstrip().encode() + b"\n", 0o644),

@@ -82,7 +82,7 @@ def test_what_is_no_signature_is_refused(signed, keys, text):
 def test_a_private_key_is_for_its_owner_and_replaces_none(key):
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     before = key.read_bytes()
-    with pytest.raises(SamiError, match=r"ada\.key cannot be written: File exists"):
+    with pytest.raises(SamiError, match=r"ada\.key exists, and a key is never replaced"):
         new_key(key, "Eve")
     assert key.read_bytes() == before
     with pytest.raises(SamiError, match="write it in one line of printable characters"):
