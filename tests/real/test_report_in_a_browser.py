@@ -86,7 +86,7 @@ def test_charts_follow_when_a_reader_changes_to_dark(made, tab):
     ink = "getComputedStyle(document.querySelector('.panel svg text')).fill"
     light = tab.value(ink)
     tab.look(1280, tab.value("document.documentElement.scrollHeight"), dark=True)
-    assert (light, tab.value(ink)) == ("rgb(27, 31, 36)", "rgb(232, 234, 237)")
+    assert (light, tab.value(ink)) == ("rgb(88, 96, 105)", "rgb(160, 169, 180)")
     assert tab.value("getComputedStyle(document.body).backgroundColor") == "rgb(16, 20, 24)"
     assert tab.complaints == []
 
