@@ -22,11 +22,10 @@ URDF = f"{pybullet_data.getDataPath()}/franka_panda/panda.urdf"
 class OwnArm:
     def __init__(self, clock, contract, config):
         self.observation, self.action, sheet = contract.observation, contract.action, contract.sheet.numbers
-        self.period, self.reach = 1.0 / contract.rate_hz, np.array(sheet["reached_displacement"].values)
+        self.gripper, self.reach = Gripper(**config["gripper"]), np.array(sheet["reached_displacement"].values)
         self.base, self.camera = Frame.of(sheet["arm_base"].values), Frame.fit(**config["camera"])
         self.ik = DifferentialIK(URDF, **config["kinematics"], home=sheet["home_joints"].values)
-        self.gripper = Gripper(**config["gripper"])
-        self.latest = Latest(self.observation, clock, note=lambda: self.link.fault)
+        self.period, self.latest = 1.0 / contract.rate_hz, Latest(self.observation, clock, note=lambda: self.link.fault)
         self.clocks = {name: ClockSync(**known) for name, known in config["clocks"].items()}
         self.moves, self.turns = Differentiator(), Differentiator.of_rotations()
         self.link = Datagrams(config["here"], config["robot"], self.hear, clock)

@@ -162,6 +162,10 @@ def soak(session: Session, steps: int) -> int | None:
     """
     seen = observations(session.contract)
     feeds = [{name: value[i] for name, value in seen.items()} for i in range(OBSERVATIONS)]
+    # NumPy keeps a record with each array that was read as a buffer, for as long as the array lives: those of the
+    # prepared observations are made first, as a robot's arrays take theirs along.
+    for feed in feeds:
+        session.step(feed)
     settled = None
     for i in range(steps):
         if i == steps // 10:

@@ -9,7 +9,7 @@ def test_a_skeleton_is_written_named_after_its_model_and_checked(sami, tmp_path,
     checked = sami("check-adapter", "seven_axes:make", "--model", "panda-satesac", "--ticks", 2)
     assert checked.code == 4
     assert "ok      declares the signals" in checked.out
-    assert "seven_axes.py is a skeleton; what remains:" in checked.out
+    assert "seven_axes.py is a skeleton. What remains:" in checked.out
     assert "hear: cube_rotation, roll, pitch, yaw [rad]" in checked.out
     again = sami("new-adapter", "--model", "panda-satesac", "--out", "seven_axes.py")
     assert (again.code, "exists; choose another name" in again.err) == (1, True)

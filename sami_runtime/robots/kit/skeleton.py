@@ -252,7 +252,7 @@ class {name}:
     def reset(self, seed=None):
         """Begin an episode."""
         if REMAINS:
-            raise AdapterError("{module}.py is a skeleton; what remains:\\n- " + "\\n- ".join(REMAINS))
+            raise AdapterError("{module}.py is a skeleton. What remains:\\n- " + "\\n- ".join(REMAINS))
         # TODO: bring the arm home, and wait until it rests there
         self.latest.reset()  # what was measured before does not count
 

@@ -50,7 +50,7 @@ def test_it_keeps_the_laws_that_need_no_robot_and_names_what_remains(begun):
     broken = [verdict.fault for verdict in verdicts if verdict.fault]
     assert len(broken) == 1
     assert len(verdicts) >= 4
-    assert broken[0].startswith("my_arm.py is a skeleton; what remains:\n- __init__: connect")
+    assert broken[0].startswith("my_arm.py is a skeleton. What remains:\n- __init__: connect")
     for name in (*(signal.name for signal in contract.observation), *contract.action.elements):
         assert name in broken[0]
 
