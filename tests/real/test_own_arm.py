@@ -21,7 +21,8 @@ pytest.importorskip("mink")
 pytest.importorskip("panda_gym")
 
 OWN = Path(__file__).parents[2] / "examples" / "own_arm"
-SPEED, EPISODES = 0.1, 12
+DRIVEN, CHECKED, EPISODES = 0.1, 0.5, 12
+"""How fast time passes where the policy drives, and where a check moves the arm, for minutes of its time."""
 TRIES = 2
 """The policy misses one episode in a hundred or so also in its own simulation, and here no episode repeats another."""
 
@@ -29,16 +30,24 @@ TRIES = 2
 class SlowClock:
     """A loop's clock whose time passes as slowly as the robot's."""
 
+    def __init__(self, speed):
+        self.speed = speed
+
     def now(self):
-        return time.monotonic() * SPEED
+        return time.monotonic() * self.speed
 
     def sleep_until(self, deadline):
-        time.sleep(max(0.0, deadline / SPEED - time.monotonic()))
+        time.sleep(max(0.0, deadline / self.speed - time.monotonic()))
 
 
 @pytest.fixture
-def robot():
-    command = [sys.executable, str(OWN / "robot.py"), "--speed", str(SPEED), "--mass", "1", "--friction", "1"]
+def speed(request):
+    return DRIVEN if "twelve" in request.node.name else CHECKED
+
+
+@pytest.fixture
+def robot(speed):
+    command = [sys.executable, str(OWN / "robot.py"), "--speed", str(speed), "--mass", "1", "--friction", "1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline().startswith("listening")
     yield process
@@ -48,9 +57,9 @@ def robot():
 
 
 @pytest.fixture
-def arm(robot, monkeypatch):
+def arm(robot, speed, monkeypatch):
     monkeypatch.syspath_prepend(str(OWN))
-    clock, session = SlowClock(), Session.load(shipped_models()["panda-satesac"])
+    clock, session = SlowClock(speed), Session.load(shipped_models()["panda-satesac"])
     made = importlib.import_module("arm").OwnArm(clock, session.contract, read_document(OWN / "arm.toml", "settings"))
     yield made, session, clock
     made.close()
