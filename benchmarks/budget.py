@@ -11,10 +11,9 @@ import ast
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,29 +79,13 @@ def imported(module: str) -> frozenset[str]:
 
 
 def trunk() -> set[str]:
-    """Return the modules that the trunk's beginnings import, directly or not; empty `__init__` files are left out."""
-    reached: set[str] = set()
-    waiting = list(TRUNK)
-    while waiting:
-        module = waiting.pop()
-        if module not in reached:
-            reached.add(module)
-            waiting += imported(module)
-    return reached
-
-
-def circle() -> list[str] | None:
-    """Return modules that import one another in a circle; None if there is no circle."""
-    try:
-        TopologicalSorter({module: imported(module) for module in modules()}).prepare()
-    except CycleError as error:
-        return list(error.args[1])
-    return None
+    """Return the modules that the trunk's beginnings import, directly or not."""
+    return _reach(TRUNK)
 
 
 def circles() -> int:
     """Return the number of groups of modules that import one another, directly or not."""
-    reach = {module: _reach(module) for module in modules()}
+    reach = {module: _reach(imported(module)) for module in modules()}
     return len({frozenset(o for o in reach[m] if m in reach[o]) for m in modules() if m in reach[m]})
 
 
@@ -168,14 +151,15 @@ def _parts(path: Path, folder: str) -> tuple[str, ...]:
     return path.relative_to(ROOT / folder).with_suffix("").parts
 
 
-def _reach(module: str) -> set[str]:
+def _reach(beginnings: Iterable[str]) -> set[str]:
+    """Return some modules, and all that they import, directly or not."""
     reached: set[str] = set()
-    waiting = list(imported(module))
+    waiting = list(beginnings)
     while waiting:
-        other = waiting.pop()
-        if other not in reached:
-            reached.add(other)
-            waiting += imported(other)
+        module = waiting.pop()
+        if module not in reached:
+            reached.add(module)
+            waiting += imported(module)
     return reached
 
 
