@@ -29,7 +29,7 @@ TRUNK = (
 """Where the trunk begins; the rest of it is what these import."""
 BRANCHES = ("sami_runtime.robots", "sami_train.studies")
 """What most users never open, and what the trunk must not import."""
-SENTENCES = {"told", "found", "own", "said", "each"}
+SENTENCES = {"told", "found", "own", "said", "each", "given", "going", "asked", "stands"}
 """Bare verbs and pronouns, which name nothing: no identifier is one of them."""
 
 
@@ -140,10 +140,10 @@ def budget() -> list[Row]:
         Row("lines of the trunk", lines_of(reached), 24_800, 19_000),
         Row("lines of the product", lines_of(modules()), 50_800, 41_000),
         Row("rooms on the first level", len(rooms()), 19, 19),
-        Row("class names defined twice", len(classes_defined_twice()), 13, 3),
+        Row("class names defined twice", len(classes_defined_twice()), 0, 0),
         Row("circles of imports", circles(), 0, 0),
         Row("options of the commands", options(), 201, 140),
-        Row("names that are a verb or pronoun", len(sentence_names()), 50, 0),
+        Row("names that are a verb or pronoun", len(sentence_names()), 0, 0),
     ]
 
 

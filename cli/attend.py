@@ -96,12 +96,12 @@ def between(
     if wait_s is None or wait_s > 0.0:
         when = "Enter begins" if wait_s is None else f"in {wait_s:g} s, or at Enter, begins"
         _say(f"{when} the next episode; of this one: s success, f failure, r redo; q stop")
-    said = pilot.between(wait_s)
-    if said is Ending.STOP:
+    ending = pilot.between(wait_s)
+    if ending is Ending.STOP:
         return report, False
-    if said is not None:
-        report = replace(report, ended=said)
-        driving.conclude(said, report.success)
+    if ending is not None:
+        report = replace(report, ended=ending)
+        driving.conclude(ending, report.success)
     return report, True
 
 

@@ -57,7 +57,7 @@ def check_robot(path: Path, load: Callable[[], RobotFile], json: bool) -> None:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", SafetyWarning)
                 result, note = check()
-            if missing := [str(each.message) for each in caught if issubclass(each.category, SafetyWarning)]:
+            if missing := [str(warning.message) for warning in caught if issubclass(warning.category, SafetyWarning)]:
                 state, note = "warn", " ".join(missing)
         except NotJudged as reason:
             state, note = "--", str(reason)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sami_runtime.session.admission import Admission
 
     from .keyboard import Keyboard
-    from .target import World
+    from .target import Target
     from .watched_model import WatchedModel
 
 PREWARM_S, AWAKE_S = 0.0007, 0.0003
@@ -33,7 +33,7 @@ EPISODES = 20
 class Plan:
     """What is to be run, and who looks on."""
 
-    target: World
+    target: Target
     """Simulator or robot."""
     model: Path
     """The model file."""
@@ -223,9 +223,9 @@ def _drive(
     if not plan.json:
         print(episodes.header(target, run.telemetry, hopeless))
     rows = list[episodes.Row]()
-    number, wanted, going = 0, values.episodes or (1 if target.real else EPISODES), True
+    number, wanted, running = 0, values.episodes or (1 if target.real else EPISODES), True
     pause_s = 0.0 if values.pause_s is None and not (person and target.real) else values.pause_s
-    while going and number < wanted:
+    while running and number < wanted:
         skills: Counter[str] = Counter()
         rewards: list[float] = []
         if watched and (note := watched.take_over(run)):
@@ -245,7 +245,7 @@ def _drive(
         clear()
         if not plan.json:
             print(episodes.line(row, target, report, hopeless), flush=True)
-        judged, going = attend.between(run, report, person, pause_s, last=number + 1 == wanted)
+        judged, running = attend.between(run, report, person, pause_s, last=number + 1 == wanted)
         ended(judged)
         if judged is not report:
             row |= {"ended": judged.ended.value, "success": judged.success}

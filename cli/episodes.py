@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sami_runtime.session.telemetry import Telemetry
 
     from .film import Film
-    from .target import World
+    from .target import Target
 
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARKS_SHOWN = 50
@@ -34,7 +34,7 @@ Row = dict[str, Any]
 def row_of(
     number: int,
     report: EpisodeReport,
-    world: World,
+    world: Target,
     skills: Counter[str],
     total: float | None,
     follower: Shadow | None,
@@ -87,7 +87,7 @@ def at_floor(contract: Contract) -> list[dict[str, Any]]:
     return [row["task"] for row in known if row["above_floor"] < LEAST_ABOVE_FLOOR]
 
 
-def header(world: World, telemetry: Telemetry, hopeless: Sequence[Mapping[str, Any]]) -> str:
+def header(world: Target, telemetry: Telemetry, hopeless: Sequence[Mapping[str, Any]]) -> str:
     """Return the line above the episodes; before it, what the mark of the `hopeless` says."""
     note = f"{AT_FLOOR}\n" if hopeless and world.features else ""
     if telemetry.probe is not None and telemetry.probe.silent:
@@ -99,7 +99,7 @@ def header(world: World, telemetry: Telemetry, hopeless: Sequence[Mapping[str, A
     return f"{note}{names}  {'skill          ' if world.skills else ''}steps{outcome}{known}{moves}"
 
 
-def line(row: Mapping[str, Any], world: World, report: EpisodeReport, hopeless: Sequence[Mapping[str, Any]]) -> str:
+def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless: Sequence[Mapping[str, Any]]) -> str:
     """Return an episode in one line, marked where its task is one of the `hopeless`."""
     import numpy as np
 
@@ -117,16 +117,16 @@ def line(row: Mapping[str, Any], world: World, report: EpisodeReport, hopeless: 
     else:
         earned = "-" if row["return"] is None else f"{row['return']:.1f}"
         outcome = f"{earned:>8}"
-    said = f"  {row['ended']}" if row["ended"] in SAID else ""
+    ending = f"  {row['ended']}" if row["ended"] in SAID else ""
     skill = f"{row['skill']:<14} " if world.skills else ""
     known = probed(row["telemetry"].get("probe", {}))
-    return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}{said}  {known}".rstrip()
+    return f"{task}  {skill}{row['steps']:>5}  {outcome}  {sparks}{ending}  {known}".rstrip()
 
 
-def probed(told: Mapping[str, Mapping[str, float]]) -> str:
+def probed(features: Mapping[str, Mapping[str, float]]) -> str:
     """Return what a probe read, by feature: of a number its interval, of parts those that are likelier than not."""
     words = []
-    for name, numbers in told.items():
+    for name, numbers in features.items():
         if "estimate" in numbers:
             words.append(f"{name} {numbers['estimate']:.3g} [{numbers['low']:.3g}, {numbers['high']:.3g}]")
         else:
@@ -141,7 +141,7 @@ def successes(rows: Sequence[Row]) -> str:
     return f"{sum(judged)} of {len(judged)} episodes succeeded{untold}" if judged else ""
 
 
-def summary(rows: list[Row], world: World, hopeless: Sequence[Mapping[str, Any]]) -> None:
+def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]]) -> None:
     """Print the episodes' means, by task; a mark is at those of the `hopeless`."""
     from rich.console import Console
     from rich.table import Table
@@ -165,10 +165,10 @@ def summary(rows: list[Row], world: World, hopeless: Sequence[Mapping[str, Any]]
     Console().print(table)
 
 
-def _known(told: Mapping[str, Any]) -> str:
+def _known(telemetry: Mapping[str, Any]) -> str:
     """Return the phase at the end, and the highest score; an exclamation mark after an alarm."""
-    score = "-" if told["score"] is None else f"{told['score']:.2f}"
-    return f"{told['phase']:<11}  {score:>5}{' ' if told['alarm_at'] is None else '!'}"
+    score = "-" if telemetry["score"] is None else f"{telemetry['score']:.2f}"
+    return f"{telemetry['phase']:<11}  {score:>5}{' ' if telemetry['alarm_at'] is None else '!'}"
 
 
 def _mark(row: Mapping[str, Any], features: Sequence[str], hopeless: Sequence[Mapping[str, Any]]) -> str:
@@ -181,7 +181,7 @@ def _value(row: Mapping[str, Any], name: str) -> str:
     return "-" if row[name] is None else shown(row[name])
 
 
-def _means(rows: list[Row], world: World) -> list[str]:
+def _means(rows: list[Row], world: Target) -> list[str]:
     n = len(rows)
     if world.success:
         outcome = f"{sum(bool(row['success']) for row in rows) / n:.2f}"

@@ -52,9 +52,9 @@ class Film:
 
         frame = Image.fromarray(image)
         draw = ImageDraw.Draw(frame)
-        told = record.info.get("task")
-        told = told if isinstance(told, Mapping) else {}
-        task = "   ".join(f"{name} {shown(value)}" for name, value in told.items())
+        values = record.info.get("task")
+        values = values if isinstance(values, Mapping) else {}
+        task = "   ".join(f"{name} {shown(value)}" for name, value in values.items())
         skill = str(record.info.get("skill", f"return {ret:.0f}")).replace("_and_", " & ")
         won = bool(number_in(record.info, "is_success"))
         draw.rectangle((0, 0, frame.width, 22), fill=(20, 20, 24))

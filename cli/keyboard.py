@@ -106,19 +106,19 @@ class Keyboard:
         """
         from sami_runtime.loop.pilot import Ending
 
-        said: Ending | None = None
+        ending: Ending | None = None
         until = time.monotonic() + (wait_s or 0.0)
         while True:
             left = 0.5 if wait_s is None else min(0.5, max(0.0, until - time.monotonic()))
             for key in self._terminal.pressed(left):
                 if key == "enter":
-                    return said
+                    return ending
                 if key in ENDINGS:
-                    said = Ending(ENDINGS[key])
-                    if said in (Ending.REDO, Ending.STOP):
-                        return said
+                    ending = Ending(ENDINGS[key])
+                    if ending in (Ending.REDO, Ending.STOP):
+                        return ending
             if wait_s is not None and time.monotonic() >= until:
-                return said
+                return ending
 
     def _press(self, key: str) -> None:
         if key in ENDINGS:

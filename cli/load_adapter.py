@@ -42,7 +42,7 @@ def load_adapter(name: str, clock: Clock, contract: Contract, config: Settings |
     factory = load_factory(name, "adapter", "my_arm:make for make(clock) in my_arm.py")
     adapter: Adapter = _make(name, "an adapter", factory, clock, _keywords(name, factory, contract, config), PARTS)
     declared = (*adapter.observation, adapter.action) if isinstance(adapter.observation, (tuple, list)) else ("",)
-    if not all(isinstance(each, Signal) for each in declared):
+    if not all(isinstance(signal, Signal) for signal in declared):
         raise SamiError(
             f"{name}(clock) made a {type(adapter).__name__} whose observation is {adapter.observation!r:.80} and whose "
             f"action is {adapter.action!r:.80}; they must be a tuple of Signals and a Signal; see docs/embedding.md."
@@ -89,8 +89,8 @@ def _keywords(
         _, *declared = inspect.signature(factory).parameters.values()
     except (TypeError, ValueError):  # it takes nothing, or does not tell
         declared = []
-    takes = {each.name: each for each in declared if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
-    anything = any(each.kind is each.VAR_KEYWORD for each in declared)
+    takes = {arg.name: arg for arg in declared if arg.kind in (arg.POSITIONAL_OR_KEYWORD, arg.KEYWORD_ONLY)}
+    anything = any(arg.kind is arg.VAR_KEYWORD for arg in declared)
     if config is None and "config" in takes and takes["config"].default is inspect.Parameter.empty:
         raise SamiError(
             f"{name} takes settings (config), and none were given. Give them by settings in the robot's file, or with "
@@ -101,8 +101,8 @@ def _keywords(
             f"{name} takes no settings, and some were given. Declare them, as in make(clock, config), or leave out "
             "settings in the robot's file, or --adapter-config."
         )
-    given = {"contract": contract, "config": config}
-    return {key: value for key, value in given.items() if value is not None and (key in takes or anything)}
+    keywords = {"contract": contract, "config": config}
+    return {key: value for key, value in keywords.items() if value is not None and (key in takes or anything)}
 
 
 def _make(

@@ -26,8 +26,8 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
     from sami_runtime.factories import require_named
     from sami_train.envs.catalog import environment, is_code
 
-    own = contract.training.get("env")
-    name = own if env is None else env
+    trained_in = contract.training.get("env")
+    name = trained_in if env is None else env
     if name is None:
         raise SamiError(f"model {contract.name!r} does not say what it was trained in; name it with --env.")
     if is_code(str(name)):
@@ -42,10 +42,10 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
             "install it, or name an environment with the same signals with --env."
         ) from error
     signals = {signal.name for signal in spec.signals}
-    if own not in (None, name) and not {signal.name for signal in contract.observation} <= signals:
+    if trained_in not in (None, name) and not {signal.name for signal in contract.observation} <= signals:
         raise SamiError(
-            f"model {contract.name!r} was trained in {own}, and --env {name} does not have the signals that it reads. "
-            "Leave out --env, or name another model."
+            f"model {contract.name!r} was trained in {trained_in}, and --env {name} does not have the signals that it "
+            "reads. Leave out --env, or name another model."
         )
     return spec
 

@@ -18,10 +18,10 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
 
     rows, measure = result.of(task_set), result.measure
     features = list(rows[0].task)
-    told: tuple[str, ...]
+    columns: tuple[str, ...]
     cells: list[tuple[str, ...]]
     if measure is SUCCESS:
-        title, told = f"{rows[0].episodes} episodes per task", ("success", "above floor", *rows[0].shares, "steps")
+        title, columns = f"{rows[0].episodes} episodes per task", ("success", "above floor", *rows[0].shares, "steps")
         cells = [
             (
                 f"{row.success:.2f}",
@@ -33,14 +33,14 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
         means = [measure.show(result.success(task_set)), measure.show(result.above_floor(task_set))]
     else:
         total = sum(row.episodes for row in rows)
-        title, told = f"{total} episodes, tasks in turn", ("episodes", "return", "steps")
+        title, columns = f"{total} episodes, tasks in turn", ("episodes", "return", "steps")
         cells = [(str(row.episodes), measure.show(row.ret)) for row in rows]
         error = measure.show(result.ret_error(task_set))
         means = [str(total), f"{measure.show(result.ret(task_set))} ± {error}"]
     if task_set in environment(result.env).tasks.drawn:
         title += f"; these {len(environment(result.env).tasks.sets[task_set])} tasks stand for all that may be drawn"
     table = Table(title=f"{task_set} ({title})", title_justify="left")
-    for name in (*(features or ["task"]), *told):
+    for name in (*(features or ["task"]), *columns):
         table.add_column(name, justify="right")
     for row, numbers in zip(rows, cells, strict=True):
         task = [shown(row.task[name]) for name in features] or ["the one"]

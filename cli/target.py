@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sami_train.envs.tasks import Task, TaskSpace
 
 
-class World(NamedTuple):
+class Target(NamedTuple):
     """What a policy is run in."""
 
     name: str
@@ -33,16 +33,16 @@ class World(NamedTuple):
     """Whether its time is that of the world, and observations age while nothing is written."""
 
 
-def robot(name: str, config: Mapping[str, Any] | None = None) -> World:
+def robot(name: str, config: Mapping[str, Any] | None = None) -> Target:
     """Return the robot whose adapter MODULE:FACTORY makes, with the user's settings."""
 
     def driven(clock: Clock, contract: Contract) -> Adapter:
         return load_adapter(name, clock, contract, None if config is None else dict(config))
 
-    return World(name, driven, [], success=True, skills=(), real=True)
+    return Target(name, driven, [], success=True, skills=(), real=True)
 
 
-def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], render_mode: str | None) -> World:
+def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], render_mode: str | None) -> Target:
     """Return an environment, with a task drawn in each episode.
 
     Args:
@@ -63,31 +63,31 @@ def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], rende
     def driven(clock: Clock, _: Contract) -> Adapter:
         return make_adapter(spec, make(spec, tasks=chosen, render_mode=render_mode), clock)
 
-    return World(spec.name, driven, features, spec.measure is SUCCESS, spec.skills, real=False)
+    return Target(spec.name, driven, features, spec.measure is SUCCESS, spec.skills, real=False)
 
 
-def refuse_simulator_options(given: Mapping[str, Any]) -> None:
+def refuse_simulator_options(options: Mapping[str, Any]) -> None:
     """Refuse options that mean nothing on a robot; those that were left out are None.
 
     Raises:
         SamiError: with the first that was given.
     """
-    _refuse(given, "simulators; --adapter drives a robot. Leave one of them out.")
+    _refuse(options, "simulators; --adapter drives a robot. Leave one of them out.")
 
 
-def refuse_robot_options(given: Mapping[str, Any]) -> None:
+def refuse_robot_options(options: Mapping[str, Any]) -> None:
     """Refuse options that mean nothing in a simulator; those that were left out are None.
 
     Raises:
         SamiError: with the first that was given.
     """
-    _refuse(given, "robots, which `sami drive robot.toml` drives; leave it out.")
+    _refuse(options, "robots, which `sami drive robot.toml` drives; leave it out.")
 
 
-def _refuse(given: Mapping[str, Any], meant_for: str) -> None:
+def _refuse(options: Mapping[str, Any], meant_for: str) -> None:
     from sami_runtime.errors import SamiError
 
-    for option, value in given.items():
+    for option, value in options.items():
         if value is not None:
             value = " ".join(value) if isinstance(value, list) else value
             raise SamiError(f"--{option} {value} is for {meant_for}")
@@ -133,6 +133,6 @@ def _tasks(space: TaskSpace, name: str, fixed: Mapping[str, Any]) -> Sequence[Ta
     if name not in (*space.sets, "all"):
         raise UnknownName("task set", name, [*space.sets, "all"])
     names = list(space.sets) if name == "all" else [name]
-    tasks = [task for each in names for task in space.resolve(each)]
-    given = {feature: value for feature, value in fixed.items() if value is not None}
-    return [space.check({**task, **given}) for task in tasks]
+    tasks = [task for part in names for task in space.resolve(part)]
+    pinned = {feature: value for feature, value in fixed.items() if value is not None}
+    return [space.check({**task, **pinned}) for task in tasks]

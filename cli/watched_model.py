@@ -40,7 +40,7 @@ class WatchedModel:
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     """Return what changes with a file, also where another one takes its name; None while there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

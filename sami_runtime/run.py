@@ -185,8 +185,8 @@ class Run:
         watching = [*self._watching, *([on_step] if on_step else [])]
 
         def watch(record: StepRecord) -> None:
-            for each in watching:
-                each(record)
+            for watcher in watching:
+                watcher(record)
 
         self._handover.change()
         if self.session is not self._judged_by:  # also where it took over in the middle of the last episode

@@ -86,26 +86,26 @@ def atlas(
     )
 
 
-def _print(found: list[Alarms], json: bool) -> None:
+def _print(alarms: list[Alarms], json: bool) -> None:
     if json:
-        print(json_module.dumps([each._asdict() for each in found], indent=2, default=dict))
+        print(json_module.dumps([row._asdict() for row in alarms], indent=2, default=dict))
         return
     from rich.console import Console
     from rich.table import Table
 
     from sami_train.envs.tasks import label
 
-    table = Table(title=f"alarms in {found[0].episodes} fresh episodes per task", title_justify="left")
+    table = Table(title=f"alarms in {alarms[0].episodes} fresh episodes per task", title_justify="left")
     for name in ("task set", "task"):
         table.add_column(name)
     for name in ("alarms", "first at step", "nearest is this task"):
         table.add_column(name, justify="right")
-    for task_set in dict.fromkeys(each.task_set for each in found):
-        same = [each for each in found if each.task_set == task_set]
-        for each in same:
-            first = "-" if each.first is None else f"{each.first:g}"
-            nearest = "-" if each.nearest is None else f"{each.nearest:.2f}"
-            table.add_row(task_set, label(each.task), f"{each.alarms / each.episodes:.2f}", first, nearest)
-        share = sum(each.alarms for each in same) / sum(each.episodes for each in same)
+    for task_set in dict.fromkeys(row.task_set for row in alarms):
+        same = [row for row in alarms if row.task_set == task_set]
+        for row in same:
+            first = "-" if row.first is None else f"{row.first:g}"
+            nearest = "-" if row.nearest is None else f"{row.nearest:.2f}"
+            table.add_row(task_set, label(row.task), f"{row.alarms / row.episodes:.2f}", first, nearest)
+        share = sum(row.alarms for row in same) / sum(row.episodes for row in same)
         table.add_row(task_set, "all", f"{share:.3f}", "", "", style="bold", end_section=True)
     Console().print(table)

@@ -59,11 +59,11 @@ def bench(
         print(f"{note}\nLargest difference between actions of the same policy: {difference:.1e}.")
     paces = []
     for rate in RATES_HZ:
-        found = measuring.summarise(measuring.measure([*chosen, *in_torch], seconds, rate))
+        timings = measuring.summarise(measuring.measure([*chosen, *in_torch], seconds, rate))
         title = "back to back" if rate is None else f"paced at {rate:g} Hz"
-        paces.append({"pace": title, "rate_hz": rate, "us": {name: asdict(timing) for name, timing in found.items()}})
+        paces.append({"pace": title, "rate_hz": rate, "us": {name: asdict(timing) for name, timing in timings.items()}})
         if not json:
-            print("\n" + _table(title, found), flush=True)
+            print("\n" + _table(title, timings), flush=True)
     if json:
         document = {"model": str(model), "machine": machine, "method": measuring.METHOD, "torch": note}
         print(json_module.dumps({**document, "largest_difference": difference, "paces": paces}, indent=2))
@@ -85,13 +85,13 @@ def _machine(provider: str) -> dict[str, Any]:
     }
 
 
-def _table(title: str, found: dict[str, CandidateTiming]) -> str:
-    width = max(len(name) for name in found)
+def _table(title: str, timings: dict[str, CandidateTiming]) -> str:
+    width = max(len(name) for name in timings)
     head = f"{title:<{width}}  {'steps':>7} {'p50 us':>9} {'ratio':>6} {'p99 us':>9} {'p99.9 us':>9} {'worst us':>9}"
     lines = [
         f"{name:<{width}}  {t.steps:>7} {t.p50:>9.1f} {t.ratio:>6.2f} {t.p99:>9.1f} "
         f"{'-' if t.p99_9 is None else f'{t.p99_9:.1f}':>9} {t.worst:>9.1f}"
-        for name, t in found.items()
+        for name, t in timings.items()
     ]
     return "\n".join([head, *lines])
 

@@ -82,8 +82,8 @@ def check_adapter(
     outcome = "broken" if broken else "not proven" if unproven else "passed"
     if json:
         laws = [verdict._asdict() for verdict in verdicts]
-        told = {"adapter": adapter, "verdict": outcome, "broken": broken, "unproven": unproven, "laws": laws}
-        print(json_module.dumps(told))
+        result = {"adapter": adapter, "verdict": outcome, "broken": broken, "unproven": unproven, "laws": laws}
+        print(json_module.dumps(result))
     else:
         written = "" if write or excite else "; nothing was written, --write checks that, too"
         if contract.seen is None:

@@ -39,6 +39,6 @@ def describe(
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         shown = bar.add_task("measuring what training saw", total=episodes)
         seen = measure_seen(model, spec, episodes, starts, on_round=lambda done: bar.advance(shown, done))
-    told = put(model, spec, seen)
-    sheet = "its frame and home pose" if told.sheet else "no frame and home pose, as nobody wrote them down"
+    described = put(model, spec, seen)
+    sheet = "its frame and home pose" if described.sheet else "no frame and home pose, as nobody wrote them down"
     print(f"{model} tells what training saw, over {seen.steps:,} steps of {seen.episodes} episodes, and {sheet}")

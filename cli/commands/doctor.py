@@ -17,13 +17,14 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON only.")
     for finding in examine():
         findings.append(finding)
         if not json:
-            print(f"{finding.status:<4}  {finding.name:<18}  {finding.found}", flush=True)
+            print(f"{finding.status:<4}  {finding.name:<18}  {finding.measured}", flush=True)
             if finding.advice:
                 print(f"{'':<4}  {'':<18}  -> {finding.advice}")
     failed = sum(finding.status == "fail" for finding in findings)
     warned = sum(finding.status == "warn" for finding in findings)
     if json:
-        print(json_module.dumps({"ok": not failed, "findings": [asdict(finding) for finding in findings]}, indent=2))
+        rows = [{"found" if key == "measured" else key: value for key, value in asdict(f).items()} for f in findings]
+        print(json_module.dumps({"ok": not failed, "findings": rows}, indent=2))
     else:
         print(f"{failed} failed, {warned} to look at, {len(findings) - failed - warned} ok")
     if failed:

@@ -45,7 +45,7 @@ def evaluate(
     Where it is written, finished tasks are kept meanwhile: the same command goes on after a cut. With --slurm or
     --ray the tasks are shared by jobs of a cluster, which sees that folder, too.
     """
-    told = settings_of(slurm, slurm_set, ray, ray_set)
+    settings = settings_of(slurm, slurm_set, ray, ray_set)
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model")
     if run is not None and env is not None:
@@ -92,7 +92,7 @@ def evaluate(
     files = findings(out, "evaluation", force, plot=False)
     keep = folder.evaluation if run is not None else files[0] if files else None
     total = count_results(spec, names, episodes)
-    cluster = engine_for(keep, jobs, slurm, ray, told)
+    cluster = engine_for(keep, jobs, slurm, ray, settings)
     with keeping(keep):
         with advancing("evaluating", total, quiet=json) as arrived:
             if cluster is not None:

@@ -59,7 +59,7 @@ def inspect(
 
 def _short(value: Any) -> str:
     """Return what a line has room for; a robot may have 125 tasks, and a configuration has a hundred keys."""
-    if isinstance(value, dict) and any(isinstance(each, dict) for each in value.values()):
+    if isinstance(value, dict) and any(isinstance(part, dict) for part in value.values()):
         return "see --json"
     if isinstance(value, list) and len(value) > MOST_LISTED:
         return f"{value[0]} to {value[-1]}, {len(value)} in all, see --json"

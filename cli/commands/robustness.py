@@ -49,7 +49,7 @@ def robustness(
     With --out, finished tasks are kept meanwhile: the same command goes on after a cut. With --slurm or --ray they are
     shared by jobs of a cluster, which sees that folder, too.
     """
-    told = settings_of(slurm, slurm_set, ray, ray_set)
+    settings = settings_of(slurm, slurm_set, ray, ray_set)
     if (model is None) == (read is None):
         raise typer.BadParameter("give either a MODEL to measure or --read PATH")
     if gap and kinds is not None:
@@ -83,7 +83,7 @@ def robustness(
     files = findings(out, "robustness", force)
     total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))
     keep = files[0] if files else None
-    cluster = engine_for(keep, jobs, slurm, ray, told)
+    cluster = engine_for(keep, jobs, slurm, ray, settings)
     with keeping(keep):
         with advancing("measuring", total, quiet=json) as arrived:
             cores = workers or usable_cores()
@@ -125,7 +125,7 @@ def _read(path: Path, json: bool) -> str:
     document: dict[str, Any] = read_document(path / "robustness.json" if path.is_dir() else path, "measurements")
     if json:
         return json_module.dumps(document)
-    points = [RobustnessPoint.from_dict(each, document["env"]) for each in document["points"]]
+    points = [RobustnessPoint.from_dict(line, document["env"]) for line in document["points"]]
     sets = points[0].evaluation.sets
     heads = ["gap", "sizes", *(_title(points[0], name) for name in sets)]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]

@@ -113,8 +113,8 @@ def train(
 
     if resume is None:
         overrides = dict(parse_override(text) for text in override or [])
-        own = {name: name for name in ("env", "method", "preset", "seed", "steps", "device", "gap")}
-        for name, option in (own | {"init.source": "init", "collection.recordings": "recordings"}).items():
+        own_options = {name: name for name in ("env", "method", "preset", "seed", "steps", "device", "gap")}
+        for name, option in (own_options | {"init.source": "init", "collection.recordings": "recordings"}).items():
             if name in overrides:
                 raise SamiError(f"{name} has an option of its own; give --{option} instead of --set {name}=...")
         if init is not None:

@@ -27,7 +27,7 @@ def view(
     inputs = [path for path in (file, other) if path is not None]
     path = out or file.with_suffix(".html")
     require_output(path, force, inputs)
-    write_page([read_recording(each) for each in inputs], path, force)
+    write_page([read_recording(name) for name in inputs], path, force)
     print(f"wrote {path}")
     if open_it:
         webbrowser.open(path.resolve().as_uri())

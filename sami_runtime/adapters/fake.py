@@ -103,11 +103,11 @@ class FakeAdapter:
         write, self.writes = self.writes, self.writes + 1
         if write in self.raise_at_writes:
             raise AdapterError(f"FakeAdapter: write {write} fails, as scripted by raise_at_writes.")
-        asked = np.array(action, np.float32)
-        if asked.shape != (self.action.size,) or not np.isfinite(asked).all():
-            raise AdapterError(f"FakeAdapter: action {asked.tolist()} is not {self.action.size} finite numbers [N].")
-        self.written.append(asked)
-        force = np.clip(asked, -self._limit, self._limit)
+        wanted = np.array(action, np.float32)
+        if wanted.shape != (self.action.size,) or not np.isfinite(wanted).all():
+            raise AdapterError(f"FakeAdapter: action {wanted.tolist()} is not {self.action.size} finite numbers [N].")
+        self.written.append(wanted)
+        force = np.clip(wanted, -self._limit, self._limit)
         self._velocity = self._velocity + force / self.mass * self.period
         self._position = self._position + self._velocity * self.period
         self._steps = (self._steps or 0) + 1

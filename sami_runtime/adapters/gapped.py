@@ -80,15 +80,15 @@ class Gapped(Around):
         """Send an action (A,) on its way, and says what was sent."""
         if not self.gap.on_actions:
             return self.sent(action)
-        asked = np.asarray(action, np.float32)
+        wanted = np.asarray(action, np.float32)
         # What is not a number would stay in the actuator for ever.
-        if asked.shape != self._low.shape or not np.isfinite(asked).all():
+        if wanted.shape != self._low.shape or not np.isfinite(wanted).all():
             raise AdapterError(
-                f"action {asked.tolist()} is not {self.action.size} finite numbers [{self.action.unit}] "
+                f"action {wanted.tolist()} is not {self.action.size} finite numbers [{self.action.unit}] "
                 f"({', '.join(self.action.elements)}). Check the policy that produced it."
             )
         if not self.gap.begun:
             raise AdapterError("the episode has not begun; an action cannot be executed. Call reset() first.")
-        sent = np.clip(asked, self._low, self._high)
+        sent = np.clip(wanted, self._low, self._high)
         behind = self.sent(self.gap.actuate(sent))
         return Executed(sent, behind.done, {**behind.info, "actuated": behind.action.tolist()})

@@ -95,14 +95,14 @@ class GymnasiumAdapter:
         if self._values is None or self._done:
             state = "is over" if self._done else "has not begun"
             raise AdapterError(f"the episode {state}; an action cannot be executed. Call reset() first.")
-        asked = np.asarray(action, np.float32)
+        wanted = np.asarray(action, np.float32)
         # Clipping would let a NaN through.
-        if asked.shape != (self.action.size,) or not np.isfinite(asked).all():
+        if wanted.shape != (self.action.size,) or not np.isfinite(wanted).all():
             raise AdapterError(
-                f"action {asked.tolist()} is not {self.action.size} finite numbers [{self.action.unit}] "
+                f"action {wanted.tolist()} is not {self.action.size} finite numbers [{self.action.unit}] "
                 f"({', '.join(self.action.elements)}). Check the policy that produced it."
             )
-        sent = np.clip(asked, self._low, self._high).astype(np.float32)
+        sent = np.clip(wanted, self._low, self._high).astype(np.float32)
         observation, reward, terminated, truncated, info = self.env.step(sent.copy())
         self._done = bool(terminated or truncated)
         self._keep(observation)

@@ -37,14 +37,14 @@ class Slowed(Around):
     def read(self) -> Observation:
         """Return what the adapter behind observes, with speeds as the policy knows them."""
         seen = self.observed()
-        values = {name: self._told(name, value) for name, value in seen.values.items()}
+        values = {name: self._slowed_value(name, value) for name, value in seen.values.items()}
         return replace(seen, values=values)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Pass an action on."""
         return self.sent(action)
 
-    def _told(self, name: str, value: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _slowed_value(self, name: str, value: NDArray[np.float32]) -> NDArray[np.float32]:
         power = self._powers.get(name, 0)
         try:
             return np.asarray(value, np.float32) * np.float32(self._slower**power) if power else value

@@ -215,8 +215,8 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
     """Return the bare call on bound arrays: two bindings, each of which writes what the other one reads."""
     contract = artifact.contract
     onnx = build(artifact)
-    given = contract.signal_inputs
-    shares = TensorBlock({name: (1, signal.size) for name, signal in given.items()}).tensors
+    inputs = contract.signal_inputs
+    shares = TensorBlock({name: (1, signal.size) for name, signal in inputs.items()}).tensors
     memories = (EpisodeMemory(contract, 1), EpisodeMemory(contract, 1))
     ages = Ages(contract, 1).inputs
     bindings = [bind(onnx, shares | ages | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
@@ -224,7 +224,7 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
 
     def feed(i: int) -> None:
         for name, share in shares.items():
-            share[0] = seen[given[name].name][i]
+            share[0] = seen[inputs[name].name][i]
 
     def reset() -> None:
         memories[now].begin()
@@ -244,8 +244,8 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
     onnx = build(artifact, provider)
     names = list(contract.outputs)
     feedback = [(name, names.index(output)) for name, output in contract.feedback.items()]
-    given = {name: seen[signal.name] for name, signal in contract.signal_inputs.items()}
-    feeds = [{name: value[i : i + 1] for name, value in given.items()} for i in range(OBSERVATIONS)]
+    inputs = {name: seen[signal.name] for name, signal in contract.signal_inputs.items()}
+    feeds = [{name: value[i : i + 1] for name, value in inputs.items()} for i in range(OBSERVATIONS)]
     acted = names.index(ACTION)
     memory: dict[str, Array] = {}
 

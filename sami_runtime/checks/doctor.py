@@ -34,7 +34,7 @@ class Finding:
     name: str
     status: Status
     """`fail` where policies cannot be run; `warn` where they run late or otherwise than expected."""
-    found: str
+    measured: str
     advice: str = ""
     """What to do about it; empty where there is nothing to do."""
 

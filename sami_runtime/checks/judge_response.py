@@ -243,7 +243,7 @@ class Judge:
             turned = ", and with its sign flipped" if ratio < 0 else ""
             both = instead.get(other) == element
             what = f"{name} and {names[other]} are swapped" if both else f"it moves {names[other]} instead"
-            return f"{self._told(element, at, mean_response)}: {what}{turned}. Correct their order in write() or read()"
+            return f"{self._diff(element, at, mean_response)}: {what}{turned}. Correct their order in write() or read()"
         ratios = mean_response / np.where(expected == 0, np.inf, expected)
         judged = self._sizes[element] if self._sizes[element].any() else self.signs[element]
         wrong = self.signs[element] & (
@@ -256,7 +256,7 @@ class Judge:
             signal, number = self._numbers[at]
             where = f"of {signal.name}.{number} in read()"
         factor = float(np.median(ratios[wrong]))
-        difference = self._told(element, at, mean_response)
+        difference = self._diff(element, at, mean_response)
         if abs(factor) < 1 / FACTOR and not self._moved(samples)[wrong].any():
             least = float(
                 np.max(
@@ -278,7 +278,7 @@ class Judge:
         divide = f"Multiply {'it' if 'read' in where else 'the action'} {where} by {1 / factor:.3g}"
         return f"{difference}: {' and '.join(phrases) or 'its size is wrong'}. {divide}"
 
-    def _told(self, element: int, at: int, mean_response: Matrix) -> str:
+    def _diff(self, element: int, at: int, mean_response: Matrix) -> str:
         (signal, number), action = self._numbers[at], self._contract.action
         return (
             f"{action.elements[element]} moved {signal.name}.{number} by {mean_response[at]:.3g} {signal.unit} "

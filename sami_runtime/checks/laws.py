@@ -128,9 +128,9 @@ def kept(trial: Trial) -> None:
     """Refuse buffers that change after they were given away."""
     for tick, (seen, copies) in enumerate(zip(trial.seen, trial.copies, strict=True)):
         for name, copy in copies.items():
-            given, later = np.asarray(seen.values[name]), trial.seen[min(tick + 1, len(trial.seen) - 1)]
-            shared = later is not seen and np.shares_memory(given, np.asarray(later.values[name]))
-            if shared or given.tobytes() != copy:
+            values, later = np.asarray(seen.values[name]), trial.seen[min(tick + 1, len(trial.seen) - 1)]
+            shared = later is not seen and np.shares_memory(values, np.asarray(later.values[name]))
+            if shared or values.tobytes() != copy:
                 raise AdapterError(f"read {tick} gave {name} as a buffer that a later one reuses; return a copy of it")
 
 

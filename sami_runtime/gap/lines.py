@@ -173,9 +173,9 @@ class Actuator:
         self._commands.send(np.asarray(command, np.float64), self._writes + whole_periods(self._latency))
         arrived = self._commands.read(self._writes)
         self._reached = arrived + self._left * (self._reached - arrived)
-        asked = np.clip(self._pace * self._reached, -self._limit, self._limit)
+        aim = np.clip(self._pace * self._reached, -self._limit, self._limit)
         free = self._writes >= self._until
-        self._made = np.where(free, asked, self._made)
-        self._until = np.where(free & (abs(asked) >= self._limit), self._writes + self._commit, self._until)
+        self._made = np.where(free, aim, self._made)
+        self._until = np.where(free & (abs(aim) >= self._limit), self._writes + self._commit, self._until)
         self._writes += 1
         return self._made.astype(np.result_type(command, np.float32))

@@ -53,11 +53,11 @@ class EpisodeReport:
         """Whether it succeeded: as a person said, else as the adapter did in `info["is_success"]`; None if nobody."""
         if self.ended in (Ending.SUCCESS, Ending.FAILURE):
             return self.ended is Ending.SUCCESS
-        told = number_in(self.info, "is_success")
-        return None if told is None else bool(told)
+        success = number_in(self.info, "is_success")
+        return None if success is None else bool(success)
 
 
-class Episode:
+class RunningEpisode:
     """An episode while it runs."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Episode:
         self.ended: Ending | None = None
         self.done, self.info = False, {}  # type: bool, Mapping[str, Any]
         self.due, self.missed = True, 0
-        self.asked, self.counted, self.turned = -1, -1, -1
+        self.answered, self.counted, self.turned = -1, -1, -1
         """The last step that the policy answered or let pass, the last one in the report, and the last period that had
         a turn."""
         self.age: Age = 0.0
@@ -159,9 +159,9 @@ class Episode:
             self.contexts.append(self.context)
             self.counted = step
         if self.due:
-            self.asked = step if stepped or self.slower == 1 else step - 1  # asked again in the next period
+            self.answered = step if stepped or self.slower == 1 else step - 1  # asked again in the next period
         elif outcome is not Outcome.STANDING and not self.wanted.pause:
-            self.asked = self.counted = step - 1  # what interrupted a step ends it
+            self.answered = self.counted = step - 1  # what interrupted a step ends it
         if self.telemetry and stepped:  # after the write, which waits for nobody who only looks on
             self.gate.heed(self.telemetry.update(self.context, self.extra))
         record = StepRecord(
@@ -266,12 +266,12 @@ class Episode:
 
     def _passed(self) -> int:
         """Return the steps of the policy since it was due last: 0 if it is not now. A world that waits misses none."""
-        steps = self._step(self.pace.tick) - self.asked if self.due else 0
+        steps = self._step(self.pace.tick) - self.answered if self.due else 0
         return min(steps, 1) if self.lateness.waits else steps
 
     def _due(self, tick: int) -> bool:
         """Whether the policy is to be asked at a tick of the loop, or was to be at one that passed."""
-        return self._step(tick) > self.asked and self._in_period(tick) > self.turned
+        return self._step(tick) > self.answered and self._in_period(tick) > self.turned
 
     def _step(self, tick: int) -> int:
         """Return the step of the policy that a tick of the loop belongs to."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from sami_runtime.adapters.base import Adapter, require_compatible
 from sami_runtime.errors import SafetyStop, SamiError
-from sami_runtime.loop.episode import Episode, EpisodeReport, OnStep, latch
+from sami_runtime.loop.episode import EpisodeReport, OnStep, RunningEpisode, latch
 from sami_runtime.loop.handover import Handover
 from sami_runtime.loop.settings import LoopSettings
 from sami_runtime.loop.stopping import stopped_after
@@ -66,7 +66,7 @@ def run_episode(
             raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
         read = on_step is not None or guard.limits.stop_on_alarm is not None or "ood" in guard.guards
         reader = telemetry or (Telemetry(session.contract) if read else None)
-        episode = Episode(session, adapter, guard, settings, limit, reader, on_step, handover)
+        episode = RunningEpisode(session, adapter, guard, settings, limit, reader, on_step, handover)
         episode.begin(seed)
         while episode.next_tick():
             episode.turn()

@@ -177,9 +177,9 @@ def read_contract(scan: ModelScan, source: str | Path) -> Contract:
     """
     texts = [value for key, value in scan.metadata if key == METADATA_KEY]
     if not texts:
-        found = ", ".join(sorted({key for key, _ in scan.metadata})) or "none"
+        keys = ", ".join(sorted({key for key, _ in scan.metadata})) or "none"
         raise ArtifactError(
-            f'{source} carries no "{METADATA_KEY}" metadata, so it was not written by sami export. Found keys: {found}.'
+            f'{source} carries no "{METADATA_KEY}" metadata, so it was not written by sami export. Found keys: {keys}.'
         )
     if len(texts) > 1 or len(texts[0]) > MAX_CONTRACT_CHARACTERS:
         raise ArtifactError(

@@ -50,17 +50,17 @@ def whole_divisions(graph: bytes) -> list[str]:
             _note(types, *_tensor(reader, entry))
         elif entry.number == _INPUT:
             _note(types, *_input(reader, entry))
-    found = []
+    divisions = []
     for at, node in enumerate(nodes):
         operator, inputs, outputs, attributes = _node(reader, node)
         if operator in DIVIDING and types.get(inputs[0] if inputs else "", 0) not in FLOATS:
-            found.append(f"{operator} of {inputs[0]!r}" if inputs else f"{operator} of nothing (node {at})")
+            divisions.append(f"{operator} of {inputs[0]!r}" if inputs else f"{operator} of nothing (node {at})")
         kind = _output_type(operator, [types.get(name, 0) for name in inputs], attributes)
         for name in filter(None, outputs):
             if name in types:
                 raise MalformedError(f"the tensor {name!r} is made twice")
             types[name] = kind
-    return found
+    return divisions
 
 
 def weights_not_finite(graph: bytes) -> list[str]:
@@ -74,11 +74,11 @@ def weights_not_finite(graph: bytes) -> list[str]:
         if entry.number == _INITIALIZER:
             tensors.append(entry)
         elif entry.number == _NODE:
-            inner = (each for each in reader.fields(entry.start, entry.end) if each.number == _ATTRIBUTE)
+            inner = (field for field in reader.fields(entry.start, entry.end) if field.number == _ATTRIBUTE)
             for attribute in inner:
                 parts = reader.fields(attribute.start, attribute.end)
                 tensors += [part for part in parts if part.number == _ATTRIBUTE_TENSOR]
-    return [_tensor(reader, each)[0] for each in tensors if not _finite(reader, each)]
+    return [_tensor(reader, tensor)[0] for tensor in tensors if not _finite(reader, tensor)]
 
 
 def _finite(reader: Reader, tensor: Field) -> bool:

@@ -133,12 +133,12 @@ class Reader:
                 raise MalformedError(f"it is cut off in the field at byte {begin}")
             yield Field(number, wire, content, at, value)
 
-    def text(self, found: Field) -> str:
+    def text(self, field: Field) -> str:
         """Return the string in a BYTES field."""
         try:
-            return self.data[found.start : found.end].decode("utf-8")
+            return self.data[field.start : field.end].decode("utf-8")
         except UnicodeDecodeError as error:
-            raise MalformedError(f"the string at byte {found.start} is not UTF-8") from error
+            raise MalformedError(f"the string at byte {field.start} is not UTF-8") from error
 
 
 def scan_model(data: bytes) -> ModelScan:
@@ -157,21 +157,21 @@ def scan_model(data: bytes) -> ModelScan:
         if depth > MAX_DEPTH:
             raise MalformedError(f"its messages are nested deeper than {MAX_DEPTH}")
         children, scalars = _MESSAGES.get(kind, {}), _SCALARS.get(kind, {})
-        found: dict[int, Field] = {}
+        fields: dict[int, Field] = {}
         for entry in reader.fields(start, end):
             expected = BYTES if entry.number in children else scalars.get(entry.number, entry.wire)
             if entry.wire != expected:
                 raise MalformedError(
                     f"field {entry.number} of a {kind} near byte {entry.start} has wire type {entry.wire}"
                 )
-            if entry.number in scalars and entry.number in found:
+            if entry.number in scalars and entry.number in fields:
                 raise MalformedError(f"a {kind} near byte {entry.start} has field {entry.number} twice")
-            found[entry.number] = entry
+            fields[entry.number] = entry
             if entry.number in children:
                 child = children[entry.number]
                 _enter(scan, reader, child, entry)
                 pending.append((child, entry.start, entry.end, depth + 1))
-        _leave(scan, reader, kind, found)
+        _leave(scan, reader, kind, fields)
     if not scan.graph:
         raise MalformedError("it has no graph")
     return scan
@@ -197,11 +197,11 @@ def _enter(scan: ModelScan, reader: Reader, kind: str, entry: Field) -> None:
         scan.trainings += 1
 
 
-def _leave(scan: ModelScan, reader: Reader, kind: str, found: dict[int, Field]) -> None:
+def _leave(scan: ModelScan, reader: Reader, kind: str, fields: dict[int, Field]) -> None:
     """Record the scalars of a message that was read to its end."""
 
     def text(number: int) -> str:
-        return reader.text(found[number]) if number in found else ""
+        return reader.text(fields[number]) if number in fields else ""
 
     if kind == "OperatorSet":
         scan.opset_domains.add(text(1))
@@ -209,7 +209,7 @@ def _leave(scan: ModelScan, reader: Reader, kind: str, found: dict[int, Field]) 
         scan.metadata.append((text(1), text(2)))
     elif kind == "Node":
         scan.operators.add((text(7), text(4)))
-    elif kind == "Tensor" and (13 in found or (14 in found and found[14].value != 0)):
+    elif kind == "Tensor" and (13 in fields or (14 in fields and fields[14].value != 0)):
         # Any location but DEFAULT counts: readers differ in what they make of an unknown enum value.
         scan.external.append(text(8))
 
@@ -234,9 +234,9 @@ def single_fields(reader: Reader, entry: Field) -> dict[int, Field]:
     """Return the fields, by number, of a message none of whose fields may come twice."""
     if entry.wire != BYTES:
         raise MalformedError(f"a message is expected at byte {entry.start}")
-    found: dict[int, Field] = {}
+    fields: dict[int, Field] = {}
     for inner in reader.fields(entry.start, entry.end):
-        if inner.number in found:
+        if inner.number in fields:
             raise MalformedError(f"field {inner.number} at byte {inner.start} comes twice")
-        found[inner.number] = inner
-    return found
+        fields[inner.number] = inner
+    return fields

@@ -59,7 +59,7 @@ class Lookahead(BaseModel):
 
     @model_validator(mode="after")
     def _one_for_each_step(self) -> Lookahead:
-        lengths = {len(part) for each in self.errors.values() for part in (each.predicted, each.standing)}
+        lengths = {len(part) for error in self.errors.values() for part in (error.predicted, error.standing)}
         if lengths - {self.steps}:
             raise ValueError(f"errors are told for {sorted(lengths)} periods, and it looks ahead by {self.steps}")
         return self

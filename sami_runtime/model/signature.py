@@ -146,7 +146,7 @@ def require_signed(model: Path, data: bytes, keys: dict[str, str]) -> str:
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ArtifactError(f"{file} is no signature of version {SIGNATURE_VERSION}: {error}. Sign again.") from None
     if key not in keys:
-        owners = ", ".join(sorted(owner or each[:12] for each, owner in keys.items()))
+        owners = ", ".join(sorted(owner or public_key[:12] for public_key, owner in keys.items()))
         raise ArtifactError(f"{model} is signed by key {key[:12]}..., which is not trusted; trusted are: {owners}.")
     try:
         digest = hashlib.sha256(data).hexdigest()

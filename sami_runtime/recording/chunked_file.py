@@ -140,7 +140,7 @@ class ChunkedFile:
                     self._write(self._chunk(*job))
                     self._taken += len(job[0])
                 else:
-                    self._write(b"" if job is None else self._told(job), whole=last)
+                    self._write(b"" if job is None else self._metadata_bytes(job), whole=last)
             except BaseException as error:
                 self.error = error
 
@@ -178,7 +178,7 @@ class ChunkedFile:
         self._chunks += 1
         return chunk + bytes(indexes)
 
-    def _told(self, metadata: Any) -> bytes:
+    def _metadata_bytes(self, metadata: Any) -> bytes:
         record = self._record(metadata)
         self._metadata_indexes += self._record(
             self._mcap.MetadataIndex(offset=self._at, length=len(record), name=metadata.name)

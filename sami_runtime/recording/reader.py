@@ -144,7 +144,7 @@ def read_recording(path: str | Path) -> Recording:
         raise RecordingError(f"{path} cannot be read: {error.strerror}. Give the path of a recording.") from None
     except (mcap.McapError, struct.error, *DAMAGED) as error:
         raise RecordingError(
-            f"{path} is damaged, or no recording of sami run: {_said(error)}. Copy it again."
+            f"{path} is damaged, or no recording of sami run: {_text(error)}. Copy it again."
         ) from error
     if about is None or about.get("version") not in READABLE:
         version = "none" if about is None else about.get("version")
@@ -155,7 +155,7 @@ def read_recording(path: str | Path) -> Recording:
     try:
         contract = Contract.model_validate(about["contract"])
     except DAMAGED as error:
-        raise RecordingError(f"{path} holds no contract that can be read: {_said(error)}. Copy it again.") from error
+        raise RecordingError(f"{path} holds no contract that can be read: {_text(error)}. Copy it again.") from error
     return Recording(Path(path), about, contract, tuple(steps), closed, episodes)
 
 
@@ -172,7 +172,7 @@ def values_of(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # numpy, csv and pyarrow each have errors of their own
         raise RecordingError(
-            f"{path} holds values that do not fit its contract: {printable(type(error).__name__)}: {_said(error)}. "
+            f"{path} holds values that do not fit its contract: {printable(type(error).__name__)}: {_text(error)}. "
             "Was it changed? Record it again; --debug shows where."
         ) from error
 
@@ -206,7 +206,7 @@ def _about(value: Any) -> dict[str, Any]:
     return value
 
 
-def _said(error: Exception) -> str:
+def _text(error: Exception) -> str:
     text = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error)
     return printable(" ".join(text.split()))[:500]
 

@@ -143,7 +143,7 @@ class Recorder:
         except BaseException as error:
             if error is not self._chunks.error and not isinstance(error, OSError | ValueError):
                 raise  # an interrupt in this thread, while it waited for the other one
-            raise RecordingError(f"completing {self.path} failed: {_said(error)}. {CUT_OFF}") from error
+            raise RecordingError(f"completing {self.path} failed: {_text(error)}. {CUT_OFF}") from error
         if self._sequence < 0:
             self.path.unlink(missing_ok=True)  # a name that is in the way of the next try
 
@@ -169,7 +169,7 @@ class Recorder:
 
     def _require_writable(self) -> None:
         if error := self._chunks.error or (ValueError("it is closed") if self._file.closed else None):
-            raise RecordingError(f"recording to {self.path} failed: {_said(error)}. {CUT_OFF}") from error
+            raise RecordingError(f"recording to {self.path} failed: {_text(error)}. {CUT_OFF}") from error
 
     def __enter__(self) -> Recorder:
         return self
@@ -182,6 +182,6 @@ class Recorder:
                 raise
 
 
-def _said(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     """Return what an error says; some, such as MemoryError, say nothing."""
     return str(error) or type(error).__name__

@@ -116,7 +116,7 @@ def _row(recording: Recording, contract: Contract, step: RecordedStep) -> Row:
     extra = {signal.name: signal for signal in contract.extra_outputs}
     for name, value in record.extra.items():
         row |= _elements(f"answer.{name}", extra.get(name), value)
-    row |= _told(record)
+    row |= _telemetry_columns(record)
     row |= {f"times.{name}": value for name, value in record.times._asdict().items()}
     row |= {"lag": record.lag, "missed": record.missed, "passed": record.passed}
     row |= _flat("info", record.info)
@@ -134,7 +134,7 @@ def _elements(prefix: str, signal: Signal | None, value: Any) -> Row:
     return {f"{prefix}.{element}": float(number) for element, number in zip(elements, numbers, strict=True)}
 
 
-def _told(record: StepRecord) -> Row:
+def _telemetry_columns(record: StepRecord) -> Row:
     if record.telemetry is None:
         return {}
     telemetry = record.telemetry.plain()

@@ -132,7 +132,7 @@ class Topics:
         for name, value in record.extra.items():
             if name in self._extra and (data := self._extra[name].encode(value)):
                 add(self._extra[name].number, data, log_time, publish_time)
-        message = self._told(episode, record)
+        message = self._tick_fields(episode, record)
         nested = b"".join(self._parts[name] + _sized(data) for name, data in parts.items())
         add(self._tick, message.SerializeToString() + nested, log_time, publish_time)
         for name, data in self._placed(measured, stamp):
@@ -148,7 +148,7 @@ class Topics:
         line = self._made["foxglove.Log"](timestamp=_stamp(log_time), level=level, message=event.text, name=name)
         self._file.add(self._log, line.SerializeToString(), log_time, publish_time)
 
-    def _told(self, episode: int, record: StepRecord) -> Any:
+    def _tick_fields(self, episode: int, record: StepRecord) -> Any:
         """Return what a tick is besides its signals."""
         age = record.age if isinstance(record.age, float | int) else max(record.age.values(), default=0.0)
         message = self._tick_message(

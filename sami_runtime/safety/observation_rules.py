@@ -47,7 +47,7 @@ class ObservationRule(Protocol):
         ...
 
 
-class Range(NamedTuple):
+class ElementRange(NamedTuple):
     """Where an element stays."""
 
     at: int
@@ -59,7 +59,7 @@ class Range(NamedTuple):
     high: float
 
 
-class Inside:
+class RangeRule:
     """Elements stay where the limits or the contract say.
 
     Args:
@@ -70,7 +70,9 @@ class Inside:
         words: What a message says between value and range, and behind them.
     """
 
-    def __init__(self, kind: str, ranges: Iterable[Range], size: int, then: Then, words: tuple[str, str]) -> None:
+    def __init__(
+        self, kind: str, ranges: Iterable[ElementRange], size: int, then: Then, words: tuple[str, str]
+    ) -> None:
         self._kind, self._then, self._words = kind, then, words
         self._ranges = {limited.at: limited for limited in ranges}
         self._low, self._high = np.full(size, -np.inf, np.float32), np.full(size, np.inf, np.float32)
@@ -246,9 +248,9 @@ class ObservationRules:
         self._size = len(elements)
         self._rules: list[ObservationRule] = []
         for then in THENS:  # what is held must not hide what stops
-            inside = [Range(index[n], n, units[n], *e.range) for n, e in ranges.items() if e.then == then]
+            inside = [ElementRange(index[n], n, units[n], *e.range) for n, e in ranges.items() if e.then == then]
             beyond = [
-                Range(index[f"{s.name}.{element}"], f"{s.name}.{element}", s.unit, *span)
+                ElementRange(index[f"{s.name}.{element}"], f"{s.name}.{element}", s.unit, *span)
                 for s in signals
                 for element, span in bounds[s.name].items()
                 if limits.beyond(s.name) == then
@@ -257,10 +259,10 @@ class ObservationRules:
             if spreads and then == "hold":  # before the bounds, which cannot say what is probably wrong
                 self._rules.append(TrainingRanges(index, units.values(), [spreads[s.name] for s in signals]))
             if inside:
-                self._rules.append(Inside("inside", inside, self._size, then, ("allowed are", "inside.{element}")))
+                self._rules.append(RangeRule("inside", inside, self._size, then, ("allowed are", "inside.{element}")))
             if beyond:
                 words = "beyond the bounds", "out_of_bounds"
-                self._rules.append(Inside("bounds", beyond, self._size, then, words))
+                self._rules.append(RangeRule("bounds", beyond, self._size, then, words))
             if moved:
                 self._rules.append(Jumps(moved, index, units, then, 1.0 / contract.rate_hz))
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 
 from sami_train.agent.contrast import Contrast
 from sami_train.agent.encoders import Inference
-from sami_train.agent.networks import Actor, Dynamics, descend, soft_update
+from sami_train.agent.networks import Actor, TaskReadout, descend, soft_update
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import LearningConfig
 from sami_train.config.warm_start.init import InitConfig
@@ -77,7 +77,7 @@ class Learner:
         contrast: Contrast | None,
         init: InitConfig,
         behind: BehindGap | None = None,
-        dynamics: Dynamics | None = None,
+        dynamics: TaskReadout | None = None,
     ) -> None:
         self.policy, self.learning, self.contrast, self.init = policy, learning, contrast, init
         self.behind, self.dynamics = behind or BehindGap(), dynamics
@@ -166,7 +166,7 @@ class Learner:
             contrastive = self.contrast.loss(buffer, rng)
             if contrastive is not None:
                 descend(self.contrast_optimizer, contrastive.loss)
-                scalars |= _told(contrastive)
+                scalars |= _contrast_scalars(contrastive)
         soft_update(self.policy.momentum_encoder, self.policy.encoder, self.learning.momentum_rate)
         return scalars
 
@@ -264,7 +264,7 @@ class Learner:
         scalars: dict[str, Tensor] = {}
         if self.contrast is not None and contrastive is not None:
             loss = loss + self.contrast.config.coefficient * contrastive.loss
-            scalars |= _told(contrastive)
+            scalars |= _contrast_scalars(contrastive)
         if inference.divergence is not None:  # PEARL's, in place of L_SaNCE
             divergence = inference.divergence[batch.rows, batch.steps].mean()
             loss = loss + cfg.divergence_coefficient * divergence
@@ -316,5 +316,5 @@ class Learner:
         return torch.autocast(kind, torch.bfloat16, enabled=self.learning.bf16 and kind in ("cpu", "cuda"))
 
 
-def _told(contrastive: ContrastiveLoss) -> dict[str, Any]:
+def _contrast_scalars(contrastive: ContrastiveLoss) -> dict[str, Any]:
     return {f"contrast_{name}": value for name, value in contrastive._asdict().items() if name != "loss"}

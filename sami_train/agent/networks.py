@@ -131,20 +131,23 @@ class Present(nn.Module):
         return arrived * (1.0 - self.place.sum(0)) + torch.cat(list(estimated), -1) @ self.place
 
 
-class Dynamics(nn.Module):
+class TaskReadout(nn.Module):
     """Reads the task from the context, in training alone: what makes a context carry it, no policy acts on it.
 
     Args:
         context_size: C.
-        told: what tells the training tasks apart, (K, M), see `envs.scales.standardised`.
+        task_inputs: what tells the training tasks apart, (K, M), see `envs.scales.standardised`.
     """
 
-    told: Tensor
-
-    def __init__(self, context_size: int, told: Tensor) -> None:
+    def __init__(self, context_size: int, task_inputs: Tensor) -> None:
         super().__init__()
-        self.register_buffer("told", told)
-        self.readout = nn.Linear(context_size, told.shape[1])
+        self.register_buffer("told", task_inputs)  # its name in checkpoints
+        self.readout = nn.Linear(context_size, task_inputs.shape[1])
+
+    @property
+    def task_inputs(self) -> Tensor:
+        """What tells the training tasks apart, (K, M)."""
+        return self.get_buffer("told")
 
     def loss(self, contexts: Tensor, tasks: Tensor, begins: Tensor, lengths: Tensor) -> Tensor:
         """Return the mean square error over windows, in variances: 1 for contexts that carry nothing.
@@ -156,9 +159,9 @@ class Dynamics(nn.Module):
             lengths: (B,) last step that counts.
         """
         steps = torch.arange(contexts.shape[1], device=contexts.device)
-        known = ((tasks >= 0) & (tasks < len(self.told)))[:, None]
+        known = ((tasks >= 0) & (tasks < len(self.task_inputs)))[:, None]
         counts = (steps >= begins[:, None]) & (steps <= lengths[:, None]) & known  # (B, L + 1)
-        truth = self.told[tasks.clamp(0, len(self.told) - 1)][:, None]  # (B, 1, M)
+        truth = self.task_inputs[tasks.clamp(0, len(self.task_inputs) - 1)][:, None]  # (B, 1, M)
         errors = ((self.readout(contexts) - truth) ** 2).mean(-1)
         return (errors * counts).sum() / counts.sum().clamp(min=1)
 

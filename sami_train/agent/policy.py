@@ -16,7 +16,7 @@ from sami_train.agent.encoders import GaussianEncoder, HistoryEncoder, LSTMEncod
 from sami_train.agent.features import FeatureLayout
 from sami_train.agent.networks import CLIP, Actor, EstimateLoss, Features, Present, TwinCritic
 from sami_train.envs.layout import flatten
-from sami_train.episodes.numpy_policy import EncoderKind, Weights
+from sami_train.episodes.numpy_policy import EncoderKind, NumpyWeights
 from sami_train.episodes.task_code import TaskCode
 from sami_train.episodes.windows import SequenceBatch
 
@@ -221,7 +221,7 @@ class ContextPolicy(BasePolicy):
         flat = flatten(observation)
         return (flat, True) if flat.ndim == 2 else (flat[None], False)
 
-    def numpy_weights(self) -> Weights:
+    def numpy_weights(self) -> NumpyWeights:
         """Copy what `NumpyPolicy` needs; it shares no memory with the module."""
         linears = [module for module in self.actor.body.modules() if isinstance(module, nn.Linear)]
         tensors: dict[str, Any] = {
@@ -239,7 +239,7 @@ class ContextPolicy(BasePolicy):
         for i, linear in enumerate(linears):
             tensors[f"actor.weight_{i}"], tensors[f"actor.bias_{i}"] = linear.weight, linear.bias
         arrays = {name: tensor.detach().float().cpu().numpy().copy() for name, tensor in tensors.items()}
-        return Weights(
+        return NumpyWeights(
             self.encoder.kind,
             self.layout.encoder_columns,
             CLIP,

@@ -11,7 +11,7 @@ import torch
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from sami_runtime.errors import SamiError
-from sami_train.agent.networks import Dynamics
+from sami_train.agent.networks import TaskReadout
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.layout import flat_size
@@ -126,7 +126,7 @@ def resting(env: VecEnv | None, config: TrainConfig, spec: EnvironmentSpec | Non
 
 def readout(
     env: VecEnv | None, config: TrainConfig, spec: EnvironmentSpec | None, policy: ContextPolicy
-) -> Dynamics | None:
+) -> TaskReadout | None:
     """Return what reads the task from contexts while training, see `LearningConfig.aux_dynamics`; None where it is off.
 
     Args:
@@ -139,4 +139,4 @@ def readout(
         return None
     tasks = _learned_tasks(env, config)
     features = spec.tasks.features if spec else [Feature(name, "1", low=-math.inf) for name in tasks[0]]
-    return Dynamics(policy.encoder.size, torch.from_numpy(standardised(features, tasks))).to(policy.device)
+    return TaskReadout(policy.encoder.size, torch.from_numpy(standardised(features, tasks))).to(policy.device)

@@ -49,8 +49,8 @@ def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: En
     network = NetworkConfig(**weights.header.network).model_dump(mode="json")
     for key, value in overrides.items():
         table, _, name = key.partition(".")
-        asked = list(value) if isinstance(value, tuple) else value
-        if table == "network" and name in network and network[name] != asked:
+        wanted = list(value) if isinstance(value, tuple) else value
+        if table == "network" and name in network and network[name] != wanted:
             raise ConfigError(f"{key} is {value!r}, and {file} has {network[name]!r}: leave it out.")
     changes = [Follows(f"network.{name}", value, "of the weights") for name, value in network.items()]
     changes += _learning(chosen, weights.header.temperature, weights.has_critics)

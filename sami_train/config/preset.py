@@ -65,14 +65,14 @@ def load_preset(
         when, why = part.pop("when"), part.pop("why")
         if all(CONDITIONS[condition].holds(spec) for condition in when):
             take(dict(_by_key(part)), f"{tell(spec, *when)}: {why}")
-    asked = spec.hyperparameters.get(name, {})
-    take(asked, f"what {spec.name} asks for")
+    own_preset = spec.hyperparameters.get(name, {})
+    take(own_preset, f"what {spec.name} asks for")
     if episode_steps is None:
         episode_steps = values.get("collection.episode_steps", 0)
     inputs = {key: values.pop(key) for key in list(values) if key.startswith("follows.")}
     worked_out = _worked_out(inputs, spec, episode_steps or spec.episode_steps, values["contrast.trajectories"])
     for key, value, why in worked_out:
-        if key not in asked:
+        if key not in own_preset:
             take({key: value}, why)
     return values, [follow for key, follow in follows.items() if key in values]
 

@@ -17,7 +17,7 @@ RATIO = 5.0
 
 
 @dataclass(frozen=True)
-class Scale:
+class FeatureScale:
     """The range of a feature that is a number."""
 
     feature: Feature
@@ -25,7 +25,7 @@ class Scale:
     high: float
 
     @classmethod
-    def of(cls, feature: Feature, tasks: Sequence[Task]) -> Scale:
+    def of(cls, feature: Feature, tasks: Sequence[Task]) -> FeatureScale:
         """Return the range that a feature has in some tasks."""
         values = [feature.check(task.get(feature.name, feature.default)) for task in tasks]
         return cls(feature, min(values), max(values))
@@ -64,6 +64,6 @@ def standardised(features: Sequence[Feature | Crippled], tasks: Sequence[Task]) 
             columns += [np.array([float(part in parts) for parts in silent]) for part in range(len(feature.parts))]
         else:
             values = [feature.check(task.get(feature.name, feature.default)) for task in tasks]
-            columns.append(Scale.of(feature, tasks).place(values))
+            columns.append(FeatureScale.of(feature, tasks).place(values))
     scaled = [(column - column.mean()) / column.std() for column in columns if np.ptp(column) > 0]
     return np.array(scaled, np.float32).reshape(len(scaled), len(tasks)).T

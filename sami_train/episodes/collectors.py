@@ -24,7 +24,7 @@ from sami_train.cores import one_thread
 from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.episode import Episode
 from sami_train.episodes.exploration import Exploration, Reach
-from sami_train.episodes.numpy_policy import NumpyPolicy, Weights
+from sami_train.episodes.numpy_policy import NumpyPolicy, NumpyWeights
 from sami_train.episodes.rollout import Rollout
 
 QUEUE_ROUNDS = 8
@@ -58,7 +58,7 @@ class Source(Protocol):
     def collect(self, wait: bool, steps_done: int) -> list[Episode]:
         """Return the episodes that are there; where `wait` and none is, wait up to a second for one."""
 
-    def publish(self, weights: Weights) -> None:
+    def publish(self, weights: NumpyWeights) -> None:
         """Give new weights to those who collect elsewhere."""
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class InStep:
     """
 
     def __init__(
-        self, rollout: Rollout, policy: NumpyPolicy, newest: Callable[[], Weights], next_index: int = 0
+        self, rollout: Rollout, policy: NumpyPolicy, newest: Callable[[], NumpyWeights], next_index: int = 0
     ) -> None:
         self.rollout, self.policy, self.newest, self.next_index = rollout, policy, newest, next_index
 
@@ -91,7 +91,7 @@ class InStep:
         self.next_index = indices.stop
         return self.rollout.round(indices, steps_done)
 
-    def publish(self, weights: Weights) -> None:
+    def publish(self, weights: NumpyWeights) -> None:
         """Do nothing: a round takes the newest weights itself."""
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class SharedWeights:
     A reader that was killed or stopped while it read keeps the lock: then nothing is written any more.
     """
 
-    def __init__(self, weights: Weights, context: Any) -> None:
+    def __init__(self, weights: NumpyWeights, context: Any) -> None:
         self._shapes = {name: array.shape for name, array in weights.arrays.items()}
         self._rest = dataclasses.replace(weights, arrays={})
         self._memory = context.RawArray("f", sum(array.size for array in weights.arrays.values()))
@@ -112,7 +112,7 @@ class SharedWeights:
         self.version = context.RawValue("L", 0)
         self.write(weights)
 
-    def write(self, weights: Weights) -> None:
+    def write(self, weights: NumpyWeights) -> None:
         """Replace the weights by others of the same shapes."""
         if not self._lock.acquire(timeout=LOCK_S):
             return
@@ -123,7 +123,7 @@ class SharedWeights:
         finally:
             self._lock.release()
 
-    def read(self) -> Weights:
+    def read(self) -> NumpyWeights:
         """Copy the newest weights."""
         with self._lock:
             flat = np.frombuffer(self._memory, np.float32).copy()
@@ -153,7 +153,7 @@ class Processes:
         spec: Any,
         envs: int,
         collectors: int,
-        weights: Weights,
+        weights: NumpyWeights,
         seed: int,
         exploration: Exploration,
         reach: Reach | None,
@@ -212,7 +212,7 @@ class Processes:
             episodes += arrived
             self._arrived_at = time.monotonic()
 
-    def publish(self, weights: Weights) -> None:
+    def publish(self, weights: NumpyWeights) -> None:
         """Give new weights to every collector; they take them at their next round."""
         self._weights.write(weights)
 
@@ -258,7 +258,7 @@ class Processes:
 
 def make_source(
     envs: Sequence[gym.Env],
-    newest: Callable[[], Weights],
+    newest: Callable[[], NumpyWeights],
     seed: int,
     exploration: Exploration,
     reach: Reach | None,

@@ -20,7 +20,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Weights:
+class NumpyWeights:
     """All that `NumpyPolicy` needs of a policy, as `ContextPolicy.numpy_weights` gives it."""
 
     encoder: EncoderKind
@@ -60,7 +60,7 @@ class LSTM:
         weights: the policy's.
     """
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: NumpyWeights) -> None:
         arrays = weights.arrays
         # One product for both halves of the gates: [x, h] @ W.
         halves = [arrays["encoder.weight_ih"], arrays["encoder.weight_hh"]]
@@ -92,7 +92,7 @@ class LSTM:
 class Gaussians:
     """`encoders.GaussianEncoder` in numpy, for n episodes at once; arguments and methods as those of `LSTM`."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: NumpyWeights) -> None:
         self._layers = _layers(weights.arrays, "encoder.factor")
         self._features = weights.encoder_columns
 
@@ -114,7 +114,7 @@ class Gaussians:
 class Nothing:
     """`encoders.NoEncoder` in numpy; arguments and methods as those of `LSTM`."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: NumpyWeights) -> None:
         pass
 
     def start(self, rows: int) -> State:
@@ -129,7 +129,7 @@ class Nothing:
 class History:
     """`encoders.HistoryEncoder` in numpy, for n episodes at once; arguments and methods as those of `LSTM`."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: NumpyWeights) -> None:
         self._shape = (weights.history_steps - 1, weights.encoder_columns + weights.actions)
 
     def start(self, rows: int) -> State:
@@ -146,7 +146,7 @@ class History:
 class Told:
     """`encoders.ToldEncoder` in numpy, for n episodes at once; arguments and methods as those of `LSTM`."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: NumpyWeights) -> None:
         assert weights.task_input is not None
         self._size = weights.task_input.size
 
@@ -194,12 +194,12 @@ class NumpyPolicy:
     state: State
     """The encoder's, (n, ...) each, shaped as `encoders` shapes it."""
 
-    def __init__(self, weights: Weights, rows: int) -> None:
+    def __init__(self, weights: NumpyWeights, rows: int) -> None:
         self.load(weights)
         self.rows = rows
         self._begin()
 
-    def load(self, weights: Weights) -> None:
+    def load(self, weights: NumpyWeights) -> None:
         """Take new weights; the recurrent state stays."""
         self._w = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.arrays.items()}
         self._encoder = ENCODERS[weights.encoder](replace(weights, arrays=self._w))

@@ -16,10 +16,10 @@ from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.session.session import Session
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.episodes.numpy_policy import NumpyPolicy, Weights
+from sami_train.episodes.numpy_policy import NumpyPolicy, NumpyWeights
 from sami_train.episodes.rollout import Policy
 
-Source = Path | Weights
+Source = Path | NumpyWeights
 """What is evaluated: a model file, or weights as `ContextPolicy.numpy_weights` gives them."""
 
 

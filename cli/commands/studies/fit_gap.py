@@ -24,7 +24,7 @@ def fit_gap(
     from sami_runtime.errors import SamiError
     from sami_runtime.files import output, require_output
     from sami_runtime.recording.reader import values_of
-    from sami_train.studies.fit_gap.document import document_of, told_of
+    from sami_train.studies.fit_gap.document import document_of, summary_lines
     from sami_train.studies.fit_gap.fit import fit_gap as fit
     from sami_train.studies.fit_gap.fit import require_excitation
     from sami_train.studies.fit_gap.reference import simulated
@@ -77,7 +77,7 @@ def fit_gap(
         table.add_row(one.key, one.signal, f"{value} {one.unit}", f"{low} to {high}", one.by)
     console = Console()
     console.print(table if fitted.estimates else "nothing: as far as this log tells, the robot is as the simulator")
-    for line in (*told_of(fitted), *fitted.notes):
+    for line in (*summary_lines(fitted), *fitted.notes):
         print(line)
     print("not told:")
     for sentence in fitted.untold:

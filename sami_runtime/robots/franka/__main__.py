@@ -42,11 +42,11 @@ def main() -> int:
         "what", choices=("state", "recover"), help="recover: leave a reflex, once you have seen its cause"
     )
     parser.add_argument("settings", type=Path, help="the file of --adapter-config")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
         require_libraries()
-        settings = FrankaSettings.of(read_document(given.settings, "settings"))
-        print(state(settings, given.what == "recover"))
+        settings = FrankaSettings.of(read_document(arguments.settings, "settings"))
+        print(state(settings, arguments.what == "recover"))
     except SamiError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -81,21 +81,21 @@ class HandProcess:
         if self._held is not None and abs(width - self._held) > known.least_change:
             self._held = None  # it slipped, or somebody took it
         if wanted > width + known.least_change:
-            self._told(width, wanted)
+            self._tell_command(width, wanted)
             self._held = None
             self._hand.move(wanted, known.speed)
         elif wanted < width - known.least_change and self._held is None:
             # A grasp closes until something is between the fingers, and then holds it; a move would not.
             if wanted <= 0.5 * width:
-                self._told(width, 0.0)
+                self._tell_command(width, 0.0)
                 self._hand.grasp(wanted, known.speed, known.force, ANY_WIDTH, ANY_WIDTH)
                 stopped = self._hand.read_once().width
                 self._held = stopped if stopped > EMPTY else None
             else:
-                self._told(width, wanted)
+                self._tell_command(width, wanted)
                 self._hand.move(wanted, known.speed)
 
-    def _told(self, width: float, target: float) -> None:
+    def _tell_command(self, width: float, target: float) -> None:
         self._commands += 1
         speed = self._settings.speed if target > width else -self._settings.speed
         self._tell(width, speed, target)

@@ -42,10 +42,10 @@ class Frame:
     """
 
     def __init__(self, matrix: ArrayLike) -> None:
-        given = numbers(matrix, (4, 4), "a frame's matrix")
-        rotation = given[:3, :3]
-        if given.ndim != 2 or abs(given[3] - (0, 0, 0, 1)).max() > 1e-9:
-            raise AdapterError(f"the last row of a frame's matrix is 0, 0, 0, 1, and not {shown(given[-1])}.")
+        rows = numbers(matrix, (4, 4), "a frame's matrix")
+        rotation = rows[:3, :3]
+        if rows.ndim != 2 or abs(rows[3] - (0, 0, 0, 1)).max() > 1e-9:
+            raise AdapterError(f"the last row of a frame's matrix is 0, 0, 0, 1, and not {shown(rows[-1])}.")
         if (error := abs(rotation @ rotation.T - np.eye(3)).max()) > ROUNDING or np.linalg.det(rotation) < 0:
             fault = "mirrored" if error <= ROUNDING else f"off by {error:.2g}"
             raise AdapterError(
@@ -54,7 +54,7 @@ class Frame:
             )
         self.rotation: Array = nearest_rotation(rotation)
         """(3, 3): their axes in our frame, as columns."""
-        self.translation: Array = given[:3, 3].copy()
+        self.translation: Array = rows[:3, 3].copy()
         """(3,): their origin in our frame [m]."""
         for array in (self.rotation, self.translation):
             array.setflags(write=False)
@@ -79,9 +79,9 @@ class Frame:
             AdapterError: It is turned in two ways at once, or the numbers make no rotation.
         """
         ways = {"xyzw": xyzw, "rpy": rpy, "rotation": rotation}
-        if len(given := [name for name, value in ways.items() if value is not None]) > 1:
+        if len(turns := [name for name, value in ways.items() if value is not None]) > 1:
             raise AdapterError(
-                f"a frame is turned in one way, and {' and '.join(given)} were given. Leave out all but one."
+                f"a frame is turned in one way, and {' and '.join(turns)} were given. Leave out all but one."
             )
         matrix = np.eye(4)
         matrix[:3, 3] = numbers(translation, (3,), "a translation (x, y, z)")

@@ -101,7 +101,7 @@ class Latest:
         with self._news:
             while self.missing:
                 if (left := deadline - time.monotonic()) <= 0.0:
-                    raise AdapterError(self._told())
+                    raise AdapterError(self._missing_message())
                 self._news.wait(left)
             times = {name: stamp for name, stamp in self._times.items() if name not in self._constant}
             oldest = min(times.values(), default=self.clock.now())
@@ -115,7 +115,7 @@ class Latest:
         fill(taken, value, self.signals[name], "observation")
         return taken[0]
 
-    def _told(self) -> str:
+    def _missing_message(self) -> str:
         came = ", ".join(name for name in self.signals if name not in self.missing) or "nothing"
         note = self._note()
         early = f"; {self._early} readings came that were measured before the reset" if self._early else ""

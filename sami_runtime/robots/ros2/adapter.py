@@ -282,7 +282,7 @@ class Ros2Adapter:
             self.clock.sleep_until(self.clock.now() + HOME_PERIOD_S)
 
     def _go(self, hand: Hand, joints: Joints, velocities: NDArray[np.float64], width: float) -> None:
-        for topic, message in hand.going(joints, velocities, width).items():
+        for topic, message in hand.motion_messages(joints, velocities, width).items():
             self._publish(topic, message)
 
     def _fresh(self) -> Joints:

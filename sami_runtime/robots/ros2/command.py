@@ -85,12 +85,12 @@ class Hand:
         height = self._base.points(self._ik.pose(joints.positions).translation)[2]
         wanted[2] = max(wanted[2], -height)  # not below the table
         motion = self._ik.move(joints.positions, self._base.inverse.vectors(wanted), self._period)
-        messages = self.going(joints, motion.velocities, width + WIDTH_M * float(action[3]))
+        messages = self.motion_messages(joints, motion.velocities, width + WIDTH_M * float(action[3]))
         sent = np.append(self._base.vectors(motion.displacement) / self._reach, action[3])
         sent = np.where(abs(sent - action) < 0.01, action, np.clip(sent, -1.0, 1.0))
         return Wanted(messages, sent.astype(np.float32))
 
-    def going(self, joints: Joints, velocities: Array, width: float) -> dict[str, Message]:
+    def motion_messages(self, joints: Joints, velocities: Array, width: float) -> dict[str, Message]:
         """Return what has the joints go on with velocities (J,) [rad/s], and the gripper to a width [m]."""
         trajectory = self._command.type == Trajectory.ros
         numbers = joints.positions + velocities * self._period if trajectory else velocities
@@ -136,9 +136,9 @@ def faults_of_command(settings: RosSettings, contract: Contract) -> list[str]:
     elif command.type == Trajectory.ros and len(command.joints) != count:
         faults.append(f"command.joints has {len(command.joints)} names, and the model writes {count} numbers")
     for key in ("factor", "standing"):
-        given = getattr(command, key)
-        if isinstance(given, tuple) and len(given) != count:
-            faults.append(f"command.{key} has {len(given)} numbers for {count}")
+        numbers = getattr(command, key)
+        if isinstance(numbers, tuple) and len(numbers) != count:
+            faults.append(f"command.{key} has {len(numbers)} numbers for {count}")
     if command.type == Trajectory.ros and command.standing != "last":
         faults.append("command.standing of a JointTrajectory is 'last': its controller holds positions")
     if command.deadline_s is not None and command.deadline_s < 1.5 / contract.rate_hz:

@@ -58,7 +58,7 @@ Names = Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_names)]
 ByJoint = Annotated[float | dict[str, float], BeforeValidator(_spread)]
 
 
-class Observation(Settings):
+class ObservedParts(Settings):
     """What the policy reads."""
 
     qpos: Names = "all"
@@ -104,7 +104,7 @@ class Change(Settings):
         return field
 
 
-class Quantity(Settings):
+class MeasuredQuantity(Settings):
     """A number that is measured after each step: exactly one of the first seven keys says what."""
 
     distance: str | None = None
@@ -134,11 +134,11 @@ class Quantity(Settings):
         return next(key for key in KINDS if getattr(self, key) is not None)
 
     @model_validator(mode="after")
-    def _one(self) -> Quantity:
-        given = [key for key in KINDS if getattr(self, key) is not None]
-        if len(given) != 1:
-            raise ValueError(f"exactly one of {', '.join(KINDS)} must be given, here are {', '.join(given) or 'none'}")
-        kind = given[0]
+    def _one(self) -> MeasuredQuantity:
+        kinds = [key for key in KINDS if getattr(self, key) is not None]
+        if len(kinds) != 1:
+            raise ValueError(f"exactly one of {', '.join(KINDS)} must be given, here are {', '.join(kinds) or 'none'}")
+        kind = kinds[0]
         if (self.to is not None) != (kind == "distance"):
             raise ValueError("`to` belongs to distance, and distance needs it")
         if (self.axis is not None) != (kind in ("position", "velocity")):
@@ -149,13 +149,13 @@ class Quantity(Settings):
 KINDS = ("distance", "position", "velocity", "upright", "sensor", "effort", "alive")
 
 
-class Term(Quantity):
+class Term(MeasuredQuantity):
     """A part of the reward: the quantity after each step, times its weight."""
 
     weight: Number
 
 
-class End(Quantity):
+class End(MeasuredQuantity):
     """What ends an episode before its time: the quantity leaves its bounds."""
 
     below: Number | None = None
@@ -180,7 +180,7 @@ class Description(Settings):
     frame_skip: Count | None = None
     """Simulation steps for each action."""
     episode_steps: Count
-    observation: Observation = Observation()
+    observation: ObservedParts = ObservedParts()
     reset: Reset = Reset()
     features: dict[str, Change]
     tasks: dict[str, Any]
@@ -235,7 +235,7 @@ def _explained(error: ValidationError, path: Path) -> SamiError:
 def _valid_beside(parts: list[int | str]) -> list[str]:
     """Return the keys that exist where an unknown one was given."""
     tables: dict[str, type[Settings]] = {
-        "observation": Observation,
+        "observation": ObservedParts,
         "reset": Reset,
         "features": Change,
         "reward": Term,

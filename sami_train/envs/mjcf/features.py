@@ -47,7 +47,7 @@ class Dynamics:
 
     def __init__(self, model: mujoco.MjModel, changes: Mapping[str, Change]) -> None:
         self._model, self._scratch = model, mujoco.MjData(model)
-        self._own = {name: getattr(model, name).copy() for name in (*_FIELDS, "body_inertia")}
+        self._base = {name: getattr(model, name).copy() for name in (*_FIELDS, "body_inertia")}
         self._changes = dict(sorted(changes.items(), key=lambda item: item[1].sets is None))  # scales come after
         self._rows = {name: self._numbers(name, change) for name, change in changes.items()}
         self.features = tuple(self._feature(name, change) for name, change in changes.items())
@@ -58,7 +58,7 @@ class Dynamics:
         Args:
             task: a value for each feature, checked.
         """
-        fields = {name: values.copy() for name, values in self._own.items()}
+        fields = {name: values.copy() for name, values in self._base.items()}
         for name, change in self._changes.items():
             values, rows = fields[change.field], self._rows[name]
             if change.scales:
@@ -67,7 +67,7 @@ class Dynamics:
                 values[rows, 0] = task[name]
             else:
                 values[rows] = task[name]
-        mass = self._own["body_mass"]
+        mass = self._base["body_mass"]
         ratio = np.divide(fields["body_mass"], mass, out=np.ones_like(mass), where=mass > 0.0)
         fields["body_inertia"] *= ratio[:, None]
         for name, values in fields.items():
@@ -95,7 +95,7 @@ class Dynamics:
         field = _FIELDS[change.field]
         if change.scales:
             return Feature(name, "(times the model's own)", 0.0, low_open=field.positive, default=1.0)
-        original = self._own[change.field][self._rows[name]]
+        original = self._base[change.field][self._rows[name]]
         values = {float(value) for value in (original[:, 0] if original.ndim == 2 else original)}
         default = values.pop() if len(values) == 1 else None
         return Feature(name, self._unit(name, change), 0.0, low_open=field.positive, default=default)

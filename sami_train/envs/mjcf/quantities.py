@@ -8,14 +8,14 @@ import mujoco
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_train.envs.mjcf.description import End, Quantity, Term
+from sami_train.envs.mjcf.description import End, MeasuredQuantity, Term
 from sami_train.envs.mjcf.names import body_or_site, element
 
 Measure = Callable[[mujoco.MjData, np.ndarray], float]
 """State after a step, action (A,) that was executed -> number."""
 
 
-def measure(model: mujoco.MjModel, quantity: Quantity, where: str) -> Measure:
+def measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -> Measure:
     """Return what measures a quantity.
 
     Args:
@@ -73,7 +73,7 @@ def ending_of(model: mujoco.MjModel, ends: tuple[End, ...]) -> Callable[[mujoco.
     return lambda data, action: any(not low <= value(data, action) <= high for value, low, high in bounds)
 
 
-def _of_a_frame(model: mujoco.MjModel, quantity: Quantity, where: str) -> Measure:
+def _of_a_frame(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -> Measure:
     name = getattr(quantity, quantity.kind)
     kind, number = body_or_site(model, name, where)
     place = _place(kind, number)

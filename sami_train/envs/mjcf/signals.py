@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
 from sami_runtime.signals import Signal
-from sami_train.envs.mjcf.description import Observation
+from sami_train.envs.mjcf.description import ObservedParts
 from sami_train.envs.mjcf.names import elements, joint_name, joint_type, names, positions, velocities
 
 _XYZ, _WXYZ = ("x", "y", "z"), ("w", "x", "y", "z")
@@ -52,7 +52,7 @@ _OF_JOINTS = {"jointpos": ("rad", "m"), "jointvel": ("rad/s", "m/s"), "jointactu
 
 
 @dataclass(frozen=True)
-class Reading:
+class MujocoSignal:
     """A signal, and where MuJoCo keeps its numbers."""
 
     signal: Signal
@@ -60,7 +60,7 @@ class Reading:
     indices: NDArray[np.intp]
 
 
-def readings(model: mujoco.MjModel, observation: Observation) -> tuple[Reading, ...]:
+def readings(model: mujoco.MjModel, observation: ObservedParts) -> tuple[MujocoSignal, ...]:
     """Return what is read, in the order of the contract: positions, velocities, sensors.
 
     Hinges are one signal and slides another; a ball or free joint has signals of its own. Sensors are called as in
@@ -77,8 +77,8 @@ def readings(model: mujoco.MjModel, observation: Observation) -> tuple[Reading, 
     ]
     if not read:
         raise SamiError("the observation is empty: name joints or sensors in [observation], or leave its keys out.")
-    given = [reading.signal.name for reading in read]
-    if twice := {name for name in given if given.count(name) > 1}:
+    names = [reading.signal.name for reading in read]
+    if twice := {name for name in names if names.count(name) > 1}:
         raise SamiError(
             f"the observation has {', '.join(sorted(twice))} twice. Rename the sensor, or name each element once."
         )
@@ -113,7 +113,7 @@ def action_signal(model: mujoco.MjModel) -> Signal:
     )
 
 
-def _of_joints(model: mujoco.MjModel, joints: Sequence[int], field: Literal["qpos", "qvel"]) -> list[Reading]:
+def _of_joints(model: mujoco.MjModel, joints: Sequence[int], field: Literal["qpos", "qvel"]) -> list[MujocoSignal]:
     where = positions if field == "qpos" else velocities
     units = {_HINGE: ("rad", "rad/s"), _SLIDE: ("m", "m/s")}
     called = {_HINGE: ("joint_angles", "joint_velocities"), _SLIDE: ("slide_positions", "slide_velocities")}
@@ -126,13 +126,13 @@ def _of_joints(model: mujoco.MjModel, joints: Sequence[int], field: Literal["qpo
             signal = _signal(
                 called[kind][is_velocity], units[kind][is_velocity], [joint_name(model, j) for j in of_kind]
             )
-            read.append(Reading(signal, field, indices))
+            read.append(MujocoSignal(signal, field, indices))
     for joint in joints:
         kind, name, indices = joint_type(model, joint), joint_name(model, joint), where(model, joint)
         if kind == _FREE:
             unit = "m/s" if is_velocity else "m"
             part = "velocity" if is_velocity else "position"
-            read.append(Reading(_signal(f"{name}_{part}", unit, _XYZ), field, indices[:3]))
+            read.append(MujocoSignal(_signal(f"{name}_{part}", unit, _XYZ), field, indices[:3]))
             indices = indices[3:]
         if kind in (_FREE, _BALL):
             turn = (
@@ -140,11 +140,11 @@ def _of_joints(model: mujoco.MjModel, joints: Sequence[int], field: Literal["qpo
                 if is_velocity
                 else _signal(f"{name}_orientation", "1", _WXYZ, "unit quaternion")
             )
-            read.append(Reading(turn, field, indices))
+            read.append(MujocoSignal(turn, field, indices))
     return read
 
 
-def _sensor(model: mujoco.MjModel, number: int) -> Reading:
+def _sensor(model: mujoco.MjModel, number: int) -> MujocoSignal:
     kind = mujoco.mjtSensor(int(model.sensor_type[number])).name.removeprefix("mjSENS_").lower()
     size, start = int(model.sensor_dim[number]), int(model.sensor_adr[number])
     name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_SENSOR, number) or f"{kind}_{number}"
@@ -152,7 +152,9 @@ def _sensor(model: mujoco.MjModel, number: int) -> Reading:
     if kind in _OF_JOINTS:
         unit = _OF_JOINTS[kind][joint_type(model, int(model.sensor_objid[number])) == _SLIDE]
     parts = {3: _XYZ, 4: _WXYZ}.get(size) or tuple(str(i) for i in range(size))
-    return Reading(_signal(name, unit, parts, f"MuJoCo's sensor {kind}"), "sensordata", np.arange(start, start + size))
+    return MujocoSignal(
+        _signal(name, unit, parts, f"MuJoCo's sensor {kind}"), "sensordata", np.arange(start, start + size)
+    )
 
 
 def _signal(name: str, unit: str, parts: Sequence[str], meaning: str = "") -> Signal:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_train.envs.mujoco.rewards import Motion
+from sami_train.envs.mujoco.rewards import RobotStep
 from sami_train.envs.mujoco.robot import Robot
 from sami_train.envs.mujoco.rows import Rows
 from sami_train.envs.mujoco.table import find_row
@@ -112,7 +112,7 @@ class MujocoBatch(Rows):
             self._place(ids, self.robot.model.qpos0, 0.0)
             x[ids] = self._qpos[ids, 0]
         self._speed = (self._qpos[:, 0] - x) / self.robot.step_s
-        motion = Motion(self._qpos, self._qvel, self._speed, speed, control, self._contact)
+        motion = RobotStep(self._qpos, self._qvel, self._speed, speed, control, self._contact)
         return self.observations(), self.robot.reward(motion)
 
     def _set_task(self, i: int, task: Task) -> None:

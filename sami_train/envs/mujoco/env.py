@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
-from sami_train.envs.mujoco.rewards import Motion
+from sami_train.envs.mujoco.rewards import RobotStep
 from sami_train.envs.mujoco.robot import Robot
 from sami_train.envs.mujoco.table import find_row
 from sami_train.envs.tasks import Task, draw
@@ -85,7 +85,7 @@ class MujocoSkillEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
             info["unstable"] = True
         qpos, qvel, mean_speed = data.qpos[None], data.qvel[None], (data.qpos[:1] - x) / robot.step_s
         contact = data.cfrc_ext[None] if robot.options.contact_cost else None
-        reward = robot.reward(Motion(qpos, qvel, mean_speed, speed, control, contact))
+        reward = robot.reward(RobotStep(qpos, qvel, mean_speed, speed, control, contact))
         self._show()
         return robot.body.observe(qpos, qvel, mean_speed)[0], float(reward[0]), False, False, info
 

@@ -10,7 +10,7 @@ import numpy as np
 from sami_train.envs.mujoco.bodies import Array
 
 
-class Motion(NamedTuple):
+class RobotStep(NamedTuple):
     """What one step did to n robots."""
 
     qpos: Array
@@ -28,14 +28,14 @@ class Motion(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Run:
+class RunForward:
     """Forward speed, plus a bonus for each step, less the control and contact costs."""
 
     control_cost: float
     alive: float = 0.0
     contact_cost: float = 0.0
 
-    def __call__(self, motion: Motion) -> Array:
+    def __call__(self, motion: RobotStep) -> Array:
         """Rewards (n,)."""
         reward = motion.speed + self.alive - self.control_cost * _squares(motion.control)
         if motion.contact is not None:
@@ -49,7 +49,7 @@ class StayUp:
 
     control_cost: float = 0.1
 
-    def __call__(self, motion: Motion) -> Array:
+    def __call__(self, motion: RobotStep) -> Array:
         """Rewards (n,)."""
         height = motion.qpos[:, 2]
         upright = (height >= 1.0) & (height <= 2.0)
@@ -63,7 +63,7 @@ class StandUp:
     control_cost: float = 0.1
     contact_cost: float = 0.5e-6
 
-    def __call__(self, motion: Motion) -> Array:
+    def __call__(self, motion: RobotStep) -> Array:
         """Rewards (n,)."""
         reward = motion.qpos[:, 2] / 0.003 + 1.0 - self.control_cost * _squares(motion.control)
         if motion.contact is not None:
@@ -71,7 +71,7 @@ class StandUp:
         return reward
 
 
-Reward = Run | StayUp | StandUp
+Reward = RunForward | StayUp | StandUp
 
 
 def _squares(x: Array) -> Array:

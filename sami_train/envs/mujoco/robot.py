@@ -46,7 +46,7 @@ class Robot:
         self.model = _load(self.body.xml, forces=self.options.contact_cost)
         self.step_s = self.body.frame_skip * self.model.opt.timestep
         names = ("body_mass", "body_inertia", "dof_damping", "geom_size", "geom_pos")
-        self._own = {name: getattr(self.model, name).copy() for name in names}
+        self._base = {name: getattr(self.model, name).copy() for name in names}
         size = sum(signal.size for signal in self.body.signals)
         self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (self.model.nu,), np.float32)
@@ -58,9 +58,12 @@ class Robot:
             links, joints = _cadm_scales(self.model.nbody, mass), _cadm_scales(self.model.nv, damping)
         else:
             links, joints = np.full(self.model.nbody, mass), np.full(self.model.nv, damping)
-        fields = {"body_mass": self._own["body_mass"] * links, "dof_damping": self._own["dof_damping"] * joints}
+        fields = {
+            "body_mass": self._base["body_mass"] * links,
+            "dof_damping": self._base["dof_damping"] * joints,
+        }
         if self.options.scale_inertia:
-            fields["body_inertia"] = self._own["body_inertia"] * links[:, None]
+            fields["body_inertia"] = self._base["body_inertia"] * links[:, None]
         if self.options.shrink_geoms:
             fields["geom_size"], fields["geom_pos"] = self._shrunken(task["crippled"])
         return fields
@@ -99,7 +102,7 @@ class Robot:
 
     def _shrunken(self, crippled: list[int]) -> tuple[Array, Array]:
         """Sizes and positions of all geoms with the crippled parts' halved and moved together."""
-        size, position = self._own["geom_size"].copy(), self._own["geom_pos"].copy()
+        size, position = self._base["geom_size"].copy(), self._base["geom_pos"].copy()
         first = int(self.model.body_geomadr[_TORSO]) + 1  # after the torso's
         for links in (self.row.links[part] for part in crippled):
             size[[first + geom for geom in links.halved], :2] /= 2.0

@@ -87,8 +87,8 @@ class Rows:
         """
         ids = np.arange(self.rows) if rows is None else np.asarray(rows, np.int64)
         seeds = [None] * len(ids) if seeds is None else seeds
-        given = [None if task is None else self.space.check(task) for task in tasks or [None] * len(ids)]
-        for i, seed, task in zip(ids, seeds, given, strict=True):
+        checked = [None if task is None else self.space.check(task) for task in tasks or [None] * len(ids)]
+        for i, seed, task in zip(ids, seeds, checked, strict=True):
             if seed is not None:
                 self._rngs[i] = np_random(int(seed))[0]
             self._set_task(i, self.space.check(draw(self.tasks, self._rngs[i])) if task is None else task)

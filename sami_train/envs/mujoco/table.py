@@ -24,7 +24,7 @@ from sami_train.envs.mujoco.bodies import (
     Body,
     Links,
 )
-from sami_train.envs.mujoco.rewards import Reward, Run, StandUp, StayUp
+from sami_train.envs.mujoco.rewards import Reward, RunForward, StandUp, StayUp
 from sami_train.envs.tasks import Crippled, Feature, Task, TaskSpace
 
 _LYING = dataclasses.replace(HUMANOID, xml="humanoidstandup.xml")
@@ -162,11 +162,11 @@ _ANT_LEGS = Crippled(
 _HOPPER_JOINTS = _joints(HOPPER, most=1)
 _WALKER_JOINTS = _joints(WALKER, most=3)
 
-_GALLOP = Run(control_cost=0.1)
-_CRAWL = Run(control_cost=0.01, alive=1.0, contact_cost=0.5)
-_CADM_CRAWL = Run(control_cost=0.005, alive=0.05, contact_cost=0.5)
-_HOP = Run(control_cost=0.1, alive=1.0)
-_WALK = Run(control_cost=1e-3, alive=1.0)
+_GALLOP = RunForward(control_cost=0.1)
+_CRAWL = RunForward(control_cost=0.01, alive=1.0, contact_cost=0.5)
+_CADM_CRAWL = RunForward(control_cost=0.005, alive=0.05, contact_cost=0.5)
+_HOP = RunForward(control_cost=0.1, alive=1.0)
+_WALK = RunForward(control_cost=1e-3, alive=1.0)
 _ANT_OPTIONS = ("contact_cost", "legacy_ant_scaling")
 
 ROWS = (

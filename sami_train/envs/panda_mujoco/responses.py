@@ -29,7 +29,7 @@ _STEP = 0.05
 
 
 @dataclass(frozen=True)
-class Response:
+class MeasuredCommand:
     """What is measured under one command."""
 
     name: str
@@ -169,23 +169,23 @@ def _named(kind: str, task: Task) -> str:
     return f"{kind}, {task['mass']:g} kg, friction {task['friction']:g}"
 
 
-RESPONSES: tuple[Response, ...] = (
+RESPONSES: tuple[MeasuredCommand, ...] = (
     *(
-        Response(f"free {'+' if sign > 0 else '-'}{'xyz'[axis]}", _MIDDLE, _free(axis, sign), _HAND)
+        MeasuredCommand(f"free {'+' if sign > 0 else '-'}{'xyz'[axis]}", _MIDDLE, _free(axis, sign), _HAND)
         for axis in range(3)
         for sign in (1.0, -1.0)
     ),
-    Response("fingers", _MIDDLE, _gripper, _WIDTH),
-    *(Response(_named("lift", task), task, _lift, _HELD) for task in _tasks((1.0, 5.0, 10.0, 30.0), (1.0,))),
-    *(Response(_named("carry", task), task, _carry, _HELD) for task in _tasks((1.0, 5.0), (1.0,))),
-    *(Response(_named("drag", task), task, _drag, _HELD) for task in _tasks((1.0, 10.0), (0.1, 1.0))),
+    MeasuredCommand("fingers", _MIDDLE, _gripper, _WIDTH),
+    *(MeasuredCommand(_named("lift", task), task, _lift, _HELD) for task in _tasks((1.0, 5.0, 10.0, 30.0), (1.0,))),
+    *(MeasuredCommand(_named("carry", task), task, _carry, _HELD) for task in _tasks((1.0, 5.0), (1.0,))),
+    *(MeasuredCommand(_named("drag", task), task, _drag, _HELD) for task in _tasks((1.0, 10.0), (0.1, 1.0))),
     *(
-        Response(_named(f"push {'xy'[axis]}", task), task, _push(axis), _PUSHED)
+        MeasuredCommand(_named(f"push {'xy'[axis]}", task), task, _push(axis), _PUSHED)
         for axis in (0, 1)
         for task in _tasks((1.0, 5.0, 10.0, 30.0), (0.1, 1.0, 10.0))
     ),
-    Response("drop, 1 kg, friction 1", _MIDDLE, _drop, _HELD),
-    *(Response(_named("press", task), task, _press, _HAND) for task in _tasks((1.0,), (0.1, 1.0, 10.0))),
+    MeasuredCommand("drop, 1 kg, friction 1", _MIDDLE, _drop, _HELD),
+    *(MeasuredCommand(_named("press", task), task, _press, _HAND) for task in _tasks((1.0,), (0.1, 1.0, 10.0))),
 )
 """Free motion in each direction, the fingers' alone, lifting, carrying and dragging what is grasped, pushing, dropping,
 and pressing on the table; by the cube's mass and the table's friction."""

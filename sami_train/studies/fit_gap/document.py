@@ -13,7 +13,7 @@ def document_of(fitted: FittedGap) -> str:
     lines = [
         f"# The gap that sami fit-gap found in {', '.join(fitted.names)}: {episodes}.",
         "# A range [low, high] is as wide as its 95 % interval, or as the episodes differ; each episode draws its own.",
-        *(f"# {line}" for line in (*told_of(fitted), *fitted.notes)),
+        *(f"# {line}" for line in (*summary_lines(fitted), *fitted.notes)),
         "",
     ]
     values = fitted.profile.to_dict()
@@ -28,7 +28,7 @@ def document_of(fitted: FittedGap) -> str:
     return "\n".join(lines) + "\n"
 
 
-def told_of(fitted: FittedGap) -> list[str]:
+def summary_lines(fitted: FittedGap) -> list[str]:
     """Return sentences about the episodes that were held out."""
     checks = fitted.checks
     if not checks:

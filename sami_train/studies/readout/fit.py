@@ -17,7 +17,7 @@ from torch import nn
 
 from sami_runtime.errors import SamiError
 from sami_runtime.model.probe import Probe, ProbedFeature
-from sami_train.envs.scales import Scale
+from sami_train.envs.scales import FeatureScale
 from sami_train.envs.tasks import Crippled, Task
 from sami_train.studies.readout.readout import Readout, widths
 
@@ -62,7 +62,7 @@ class _Steps(NamedTuple):
 def fit(
     episodes: Sequence[NDArray[np.floating]],
     tasks: Sequence[Task],
-    features: Sequence[Scale | Crippled],
+    features: Sequence[FeatureScale | Crippled],
     step: int,
     seed: int = 0,
     on_update: Callable[[int], None] | None = None,
@@ -92,7 +92,7 @@ def fit(
     stop = parts[0][: max(2, round(STOP * len(parts[0])))]
     learnt = _steps([counted[k] for k in parts[0][len(stop) :]], features)
     readout = _readout(learnt, _steps([counted[k] for k in stop], features), fitted, seed, on_update)
-    described = [_told(feature) for feature in features]
+    described = [_probed_feature(feature) for feature in features]
     errors, calm = (np.abs(readout.places(s.contexts) - s.places) for s in (judging, calibrating))
     probed, ends = [], np.cumsum(widths(tuple(described)))
     for feature, end, width in zip(described, ends, widths(tuple(described)), strict=True):
@@ -112,7 +112,9 @@ def fit(
     return FittedReadout(readout, probe)
 
 
-def _steps(episodes: Sequence[tuple[NDArray[np.floating], Task]], features: Sequence[Scale | Crippled]) -> _Steps:
+def _steps(
+    episodes: Sequence[tuple[NDArray[np.floating], Task]], features: Sequence[FeatureScale | Crippled]
+) -> _Steps:
     truth = [[place for feature in features for place in _places(feature, task)] for _, task in episodes]
     lengths = [len(contexts) for contexts, _ in episodes]
     return _Steps(
@@ -122,14 +124,14 @@ def _steps(episodes: Sequence[tuple[NDArray[np.floating], Task]], features: Sequ
     )
 
 
-def _places(feature: Scale | Crippled, task: Task) -> list[float]:
-    if isinstance(feature, Scale):
+def _places(feature: FeatureScale | Crippled, task: Task) -> list[float]:
+    if isinstance(feature, FeatureScale):
         return [float(feature.place(task[feature.feature.name]))]
     silent = feature.check(task.get(feature.name, feature.default))
     return [float(part in silent) for part in range(len(feature.parts))]
 
 
-def _told(feature: Scale | Crippled) -> ProbedFeature:
+def _probed_feature(feature: FeatureScale | Crippled) -> ProbedFeature:
     """Return a feature of which nothing is known yet."""
     if isinstance(feature, Crippled):
         parts = feature.parts

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_train.envs.scales import Scale
+from sami_train.envs.scales import FeatureScale
 from sami_train.envs.tasks import Crippled, Feature, Task, TaskSpace
 
 SETS = ("training", "moderate")
@@ -19,18 +19,18 @@ def known_range(space: TaskSpace) -> tuple[Task, ...]:
     return tuple(task for name in SETS if name in space.sets for task in space.sets[name])
 
 
-def varying(space: TaskSpace) -> list[Scale | Crippled]:
+def varying(space: TaskSpace) -> list[FeatureScale | Crippled]:
     """Return what can be told of tasks: the features by which those of the range differ.
 
     Raises:
         SamiError: there is none.
     """
-    tasks, features = known_range(space), list[Scale | Crippled]()
+    tasks, features = known_range(space), list[FeatureScale | Crippled]()
     for feature in space.features:
         if isinstance(feature, Crippled):
             if len(set(map(str, _silent(feature, tasks)))) > 1:
                 features.append(feature)
-        elif (scale := Scale.of(feature, tasks)).varies:
+        elif (scale := FeatureScale.of(feature, tasks)).varies:
             features.append(scale)
     if not features:
         raise SamiError(
@@ -60,7 +60,7 @@ def _drawn(feature: Feature | Crippled, tasks: Sequence[Task], rng: np.random.Ge
     if isinstance(feature, Crippled):
         silent = list({str(parts): parts for parts in _silent(feature, tasks)}.values())
         return silent[int(rng.integers(len(silent)))]
-    scale = Scale.of(feature, tasks)
+    scale = FeatureScale.of(feature, tasks)
     low, high = scale.place([scale.low, scale.high])
     # Rounding must not leave the range.
     return float(np.clip(scale.value(rng.uniform(low, high)), scale.low, scale.high))

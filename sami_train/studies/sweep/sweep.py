@@ -166,9 +166,9 @@ class Sweep:
         Raises:
             SweepError: another sweep runs here.
         """
-        asked: list[int] = []
+        stop_signals: list[int] = []
         stops = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-        with self.locked(), on_signals(lambda number, frame: asked.append(number), *stops):
+        with self.locked(), on_signals(lambda number, frame: stop_signals.append(number), *stops):
             description = {"version": SWEEP_VERSION, "episodes": self.episodes, **self.grid.to_dict()}
             write_json(self.path / "sweep.json", description | ({"cluster": self.cluster} if self.cluster else {}))
             waiting = [row for row in self.rows if row.state != "done"]
@@ -179,15 +179,15 @@ class Sweep:
             waiting.sort(key=lambda row: not row.reason)
             running: dict[str, tuple[CellRow, Job]] = {}
             stop_by = float("inf")
-            while running or (waiting and not asked):
-                while waiting and len(running) < engine.jobs and not asked:
+            while running or (waiting and not stop_signals):
+                while waiting and len(running) < engine.jobs and not stop_signals:
                     row = waiting.pop(0)
                     job = self._submit(row, engine)
                     if job is not None:
                         running[row.cell.name] = row, job
-                if asked:
+                if stop_signals:
                     stop_by = min(stop_by, time.monotonic() + PATIENCE)
-                    if time.monotonic() > stop_by or len(asked) > 1:
+                    if time.monotonic() > stop_by or len(stop_signals) > 1:
                         break
                     for _, job in running.values():
                         job.stop()
@@ -196,7 +196,7 @@ class Sweep:
                     look = job.look()
                     if look.over:
                         del running[name]
-                        self._settle(row, job, look, stopping=bool(asked))
+                        self._settle(row, job, look, stopping=bool(stop_signals))
                         if row.state == "waiting":
                             waiting.append(row)
                     else:
@@ -209,7 +209,7 @@ class Sweep:
                     time.sleep(max(POLL, 4.0 * (time.monotonic() - began)))
             if self.count("done") == len(self.rows):
                 write_study(self.study, [RunRecord.of_folder(self.folder(row.cell)) for row in self.rows])
-            return not asked
+            return not stop_signals
 
     def _check(self, cell: Cell) -> None:
         if not (self.folder(cell) / "config.json").is_file():

@@ -42,7 +42,10 @@ def test_a_governor_that_saves_power_is_named(machine):
         sys__devices__system__cpu__cpu1__cpufreq__scaling_governor="powersave\n",
     )
     found = doctor.governor(root)
-    assert (found.status, found.found) == ("warn", "performance, powersave: a core that slept wakes with a low clock")
+    assert (found.status, found.measured) == (
+        "warn",
+        "performance, powersave: a core that slept wakes with a low clock",
+    )
     assert "cpupower frequency-set -g performance" in found.advice
     machine(sys__devices__system__cpu__cpu1__cpufreq__scaling_governor="performance\n")
     assert doctor.governor(root).status == "ok"
@@ -107,7 +110,7 @@ def test_the_share_of_real_time_priorities_is_told(machine, runtime, status, wor
         proc__sys__kernel__sched_rt_runtime_us=runtime + "\n", proc__sys__kernel__sched_rt_period_us="1000000\n"
     )
     (found,) = doctor.throttling(root)
-    assert (found.status, words in found.found, bool(found.advice)) == (status, True, status == "warn")
+    assert (found.status, words in found.measured, bool(found.advice)) == (status, True, status == "warn")
 
 
 def test_a_kernel_that_tells_no_share_is_no_fault(tmp_path):
@@ -123,8 +126,8 @@ def test_no_build_of_onnxruntime_is_a_failure():
 def test_a_cuda_provider_that_does_not_load_is_told_with_the_reason(tmp_path):
     found = doctor.cuda(tmp_path / "libonnxruntime_providers_cuda.so", "Failed to load libcublas.so.13")
     assert found.status == "warn"
-    assert "libonnxruntime_providers_shared.so: cannot open shared object file" in found.found
-    assert found.found.endswith("Failed to load libcublas.so.13")
+    assert "libonnxruntime_providers_shared.so: cannot open shared object file" in found.measured
+    assert found.measured.endswith("Failed to load libcublas.so.13")
 
 
 def test_telemetry_that_was_asked_for_is_named(monkeypatch):
@@ -137,4 +140,4 @@ def test_telemetry_that_was_asked_for_is_named(monkeypatch):
 
 def test_sleeps_are_measured():
     found = doctor.sleep(count=5)
-    assert found.found.startswith("5 sleeps of 1 ms ended late by p50 ")
+    assert found.measured.startswith("5 sleeps of 1 ms ended late by p50 ")

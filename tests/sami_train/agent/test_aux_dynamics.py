@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sami_train.agent.context_sac import ContextSAC
-from sami_train.agent.networks import Dynamics
+from sami_train.agent.networks import TaskReadout
 from sami_train.config.refusal import ConfigError
 from sami_train.config.resolve import resolve
 from tests.sami_train.agent.test_context_sac import Stop, agent, same, weights
@@ -48,8 +48,8 @@ def test_a_run_with_it_resumes_to_the_bit(window, tmp_path):
 
 
 def test_its_loss_counts_the_steps_of_known_tasks_alone():
-    told = torch.tensor([[1.0], [-1.0]])
-    dynamics = Dynamics(2, told)
+    task_inputs = torch.tensor([[1.0], [-1.0]])
+    dynamics = TaskReadout(2, task_inputs)
     with torch.no_grad():
         dynamics.readout.weight.zero_()
         dynamics.readout.bias.fill_(1.0)

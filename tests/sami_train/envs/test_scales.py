@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from sami_train.envs.catalog import environment
-from sami_train.envs.scales import Scale, standardised
+from sami_train.envs.scales import FeatureScale, standardised
 
 PANDA, CHEETAH = environment("panda").tasks, environment("crippled-half-cheetah").tasks
 
 
 def test_what_spans_a_decade_is_compared_by_ratio_and_comes_back():
     for space, logarithmic in ((PANDA, True), (CHEETAH, False)):
-        scale = Scale.of(space.features[0], space.sets["training"])
+        scale = FeatureScale.of(space.features[0], space.sets["training"])
         assert scale.logarithmic is logarithmic
         values = np.array([scale.low, scale.high])
         assert scale.value(scale.place(values)) == pytest.approx(values)

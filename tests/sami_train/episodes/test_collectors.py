@@ -15,12 +15,12 @@ from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.episodes import collectors
 from sami_train.episodes.collectors import BURST, CollectorError, InStep, Processes, SharedWeights
-from sami_train.episodes.numpy_policy import Weights
+from sami_train.episodes.numpy_policy import NumpyWeights
 
 
 def weights(value):
     arrays = {"actor.weight_0": np.full((2, 3), value, np.float32), "actor.bias_0": np.full(2, -value, np.float32)}
-    return Weights("gaussians", encoder_columns=19, clip=5.0, arrays=arrays)
+    return NumpyWeights("gaussians", encoder_columns=19, clip=5.0, arrays=arrays)
 
 
 def test_shared_weights_come_out_whole_and_newest():

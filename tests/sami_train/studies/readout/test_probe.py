@@ -11,7 +11,7 @@ from sami_runtime.model.contract import CONTEXT, Contract
 from sami_runtime.model.probe import LEAST_R2, PROBE
 from sami_train.config.warm_start.of_model import weights_of_model
 from sami_train.envs.catalog import environment
-from sami_train.envs.scales import Scale
+from sami_train.envs.scales import FeatureScale
 from sami_train.envs.tasks import Crippled
 from sami_train.export.export import export
 from sami_train.studies.contexts.policy_head import PolicyHead
@@ -80,7 +80,7 @@ def test_tasks_are_new_lie_in_the_range_and_are_drawn_by_the_seed(spec):
     assert not any(dict(task) in known for task in tasks)
     assert tasks == unseen_tasks(spec.tasks, 60, 1) != unseen_tasks(spec.tasks, 60, 2)
     for feature in varying(spec.tasks):
-        if isinstance(feature, Scale):
+        if isinstance(feature, FeatureScale):
             values = [task[feature.feature.name] for task in tasks]
             assert feature.low <= min(values) < max(values) <= feature.high
 
