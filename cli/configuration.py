@@ -48,9 +48,9 @@ def in_words(resolved: Resolved) -> str:
     config = resolved.config
     updates, warmup = config.updates_after(config.steps), config.exploration.warmup_steps
     truth = config.truth_bytes
-    kept = f" The true state takes up to {truth / 1e6:,.0f} MB of the buffer's memory." if truth else ""
+    note = f" The true state takes up to {truth / 1e6:,.0f} MB of the buffer's memory." if truth else ""
     return (
         f"{config.env} has {tell(environment(config.env))}.\n"
         f"{config.steps:,} environment steps: {warmup:,} of warm-up, then {updates:,} updates with "
-        f"{updates * config.learning.steps_per_draw:,} gradient steps of actor and critics.{kept} Nothing was started."
+        f"{updates * config.learning.steps_per_draw:,} gradient steps of actor and critics.{note} Nothing was started."
     )

@@ -34,25 +34,25 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def printable(text: str, kept: str = "") -> str:
+def printable(text: str, allowed: str = "") -> str:
     """Return a text that a terminal shows and does not obey: what is not printed stands as Python writes it.
 
     Args:
         text: Any.
-        kept: Characters that stay, though they are not printed.
+        allowed: Characters that stay, though they are not printed.
     """
     if text.isprintable():
         return text
-    return "".join(c if c in kept or c.isprintable() else ascii(c)[1:-1] for c in text)
+    return "".join(c if c in allowed or c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def plain_strings(value: Any, kept: str = "") -> Any:
+def plain_strings(value: Any, allowed: str = "") -> Any:
     """Return a JSON value whose every text is printable; see `printable`."""
     if isinstance(value, str):
-        return printable(value, kept)
+        return printable(value, allowed)
     if isinstance(value, dict):
-        return {printable(key, kept): plain_strings(item, kept) for key, item in value.items()}
-    return [plain_strings(item, kept) for item in value] if isinstance(value, list) else value
+        return {printable(key, allowed): plain_strings(item, allowed) for key, item in value.items()}
+    return [plain_strings(item, allowed) for item in value] if isinstance(value, list) else value
 
 
 def faults_of(error: ValidationError) -> str:

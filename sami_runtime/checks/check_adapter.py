@@ -128,7 +128,7 @@ READING = (
     Law("begins anew: the first observation of an episode was measured after its reset", laws.begins_anew),
     Law("measures anew: stamps never go back, and do not stand still", laws.forward),
     Law("stamps observations with the loop's clock, when they were measured", laws.clocked),
-    Law("gives observations away: a later read or write does not change them", laws.kept),
+    Law("gives observations away: a later read or write does not change them", laws.keeps_buffers),
     Law("leaves time for the policy: reading and writing take less than half a period, at the median", laws.quick),
 )
 SEEING = (Law("gives numbers such as training saw: same frame, same units", accustomed),)

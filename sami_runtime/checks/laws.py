@@ -124,7 +124,7 @@ def forward(trial: Trial) -> None:
             raise AdapterError(f"all {len(stamps)} {what} are stamped {stamps[0]:.6g} s{'' if trial.write else hint}")
 
 
-def kept(trial: Trial) -> None:
+def keeps_buffers(trial: Trial) -> None:
     """Refuse buffers that change after they were given away."""
     for tick, (seen, copies) in enumerate(zip(trial.seen, trial.copies, strict=True)):
         for name, copy in copies.items():

@@ -18,7 +18,7 @@ def version_of(text: str, source: str) -> Any:
         document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise ContractError(f"{source} has a contract that is not JSON: {error}. Export the model again.") from error
-    if plain_strings(document, kept="\n\t") != document:
+    if plain_strings(document, allowed="\n\t") != document:
         raise ContractError(
             f"{source} has a contract with characters that a terminal obeys instead of printing them. Export the model "
             "again, under names that can be printed."

@@ -325,8 +325,8 @@ class Limiter:
             names = named(self._acceleration.name, step != way, self._elements)
             if names and self._workspace is not None:
                 eased = self._bounds.cut_step((start + step).astype(np.float32), start)
-                kept, more = self._kept(eased, move.elapsed)
-                step = np.where(kept != eased, kept - start, step)
+                inside, more = self._kept(eased, move.elapsed)
+                step = np.where(inside != eased, inside - start, step)
                 names += tuple(name for name in more if name not in limited_by)
         if self._rate is not None:
             eased_step, step = step, self._rate.limit(step, move)
@@ -357,8 +357,8 @@ class Limiter:
 
     def _kept(self, action: Array, elapsed: float) -> Shaped:
         assert self._workspace is not None
-        kept = self._workspace.cut(action, elapsed)
-        return Shaped(kept, named("workspace", kept != action, self._elements))
+        inside = self._workspace.cut(action, elapsed)
+        return Shaped(inside, named("workspace", inside != action, self._elements))
 
     def _elapsed(self, now: float) -> float:
         """Return the time [s] since the last write: one period before the first, none where the clock went back.

@@ -124,13 +124,13 @@ class Telemetry:
         anew.
         """
         new, steps = Telemetry(contract), self.now.step + 1
-        kept, needed = len(self._recent), len(new._recent)
+        length, needed = len(self._recent), len(new._recent)
         if new.atlas is not None:
-            if self.atlas is None or min(steps, needed) > kept:
+            if self.atlas is None or min(steps, needed) > length:
                 self.take(new)
                 return
             for step in range(max(0, steps - needed), steps):
-                new._recent[step % needed] = self._recent[step % kept]
+                new._recent[step % needed] = self._recent[step % length]
         self.atlas, self.probe = new.atlas, new.probe
         self._learned, self._locate, self._recent = new._learned, new._locate, new._recent
         self._mean = self._recent.mean(axis=0)

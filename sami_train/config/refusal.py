@@ -9,6 +9,9 @@ from pydantic import ValidationError
 
 from sami_runtime.errors import SamiError, UnknownName
 
+FORMER_KEYS = {"behind_gap.spared": "behind_gap.clean_share"}
+"""What keys are called today, by their names in older configurations, which stay readable."""
+
 
 class ConfigError(SamiError):
     """A configuration that cannot be used."""
@@ -35,6 +38,7 @@ def explained(error: ValidationError, values: Mapping[str, Any], table: Any) -> 
     # Numbers in it count within a list, which is shown as a whole.
     names = [name for name in problem["loc"] if isinstance(name, str)]
     key = ".".join(names)
+    fields = FORMER_KEYS.get(key, key).split(".")
     if problem["type"] == "extra_forbidden":
         return UnknownName("config key", key, keys_of(table))
     if problem["type"] == "missing" and problem["loc"][-1] == names[-1]:
@@ -45,8 +49,8 @@ def explained(error: ValidationError, values: Mapping[str, Any], table: Any) -> 
     kind: Any = table
     value: Any = values
     valid = ""
-    for name in names:
-        field = kind.model_fields[name]
+    for name, current in zip(names, fields, strict=False):
+        field = kind.model_fields[current]
         kind, value, valid = field.annotation, value[name], field.description
     if problem["type"] == "literal_error":
         return UnknownName(key, str(value), get_args(kind))

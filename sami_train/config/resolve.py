@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sami_runtime.errors import UnknownName
 from sami_train.config.fine_tuning import fine_tuned
 from sami_train.config.preset import Follows, load_preset
-from sami_train.config.refusal import ConfigError
+from sami_train.config.refusal import FORMER_KEYS, ConfigError
 from sami_train.config.schema import ENV, METHOD, TrainConfig, defaults, keys
 from sami_train.envs.catalog import environment
 
@@ -44,7 +44,7 @@ def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainCon
 
 def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved:
     """Return a preset's configuration with the reasons for its values; arguments and errors as `resolve`."""
-    overrides = overrides or {}
+    overrides = {FORMER_KEYS.get(key, key): value for key, value in (overrides or {}).items()}
     shorter = overrides.get("collection.episode_steps")
     shorter = shorter if isinstance(shorter, int) and shorter >= 0 else None  # what else it may be is refused below
     spec = environment(str(overrides.get("env", ENV)))

@@ -418,8 +418,8 @@ def _misfit_behind_gap(config: TrainConfig, spec: EnvironmentSpec) -> str | None
         )
     if behind.full_from and not config.gap:
         return f"behind_gap.full_from is {behind.full_from}, and there is no gap that could grow. Give one by --gap."
-    if behind.spared and not config.gap:
-        return f"behind_gap.spared is {behind.spared}, and there is no gap to be spared. Give one by --gap."
+    if behind.clean_share and not config.gap:
+        return f"behind_gap.clean_share is {behind.clean_share}, and there is no gap to leave out. Give one by --gap."
     if behind.keeps_truth and config.collection.recordings:
         return (
             "collection.recordings do not tell the true state, which behind_gap.true_goals, true_critic and estimate "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from pydantic import AliasChoices, Field
 
 from sami_train.settings import Natural, NotNegative, Settings, Share
 
@@ -26,8 +27,8 @@ class BehindGap(Settings):
     Above 0 the policy acts on its estimate in place of what arrived; a model file answers it as `present_SIGNAL`."""
     full_from: Natural = 0
     """Environment steps over which the gap grows linearly to what its profile says; 0 has all of it from the first."""
-    spared: Share = 0.0
-    """Share of the episodes that have no gap at all: a policy that never meets a clean world is not at home in it."""
+    clean_share: Share = Field(0.0, validation_alias=AliasChoices("clean_share", "spared"))
+    """Share of the episodes without any gap: a policy has to meet a clean world too. Older files call it `spared`."""
 
     @property
     def keeps_truth(self) -> bool:
@@ -42,6 +43,6 @@ class BehindGap(Settings):
             seed: the run's.
             index: number of the episode in the run.
         """
-        if self.spared and np.random.default_rng([seed, index]).random() < self.spared:
+        if self.clean_share and np.random.default_rng([seed, index]).random() < self.clean_share:
             return 0.0
         return min(1.0, steps_done / self.full_from) if self.full_from else 1.0

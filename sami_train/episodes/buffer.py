@@ -85,9 +85,9 @@ class EpisodeBuffer:
         self.success = np.zeros(capacity, bool)
         self.tasks = np.zeros(capacity, np.int64)
         self.returns = np.zeros(capacity, np.float64)
-        kept = -(-horizon // plan.stride) if plan else 0
+        slots = -(-horizon // plan.stride) if plan else 0
         shapes = plan.state.values() if plan else ()
-        self.states = tuple(np.zeros((capacity, kept, *shape), np.float32) for shape in shapes)
+        self.states = tuple(np.zeros((capacity, slots, *shape), np.float32) for shape in shapes)
         self.added = 0
         """Episodes ever added."""
 

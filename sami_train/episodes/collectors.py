@@ -282,8 +282,8 @@ def make_source(
 
 def _without_monitor(spec: Any) -> Any:
     """Return the spec of an environment without stable-baselines3's Monitor, which a spec cannot make again."""
-    kept = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
-    return dataclasses.replace(spec, additional_wrappers=kept)
+    others = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
+    return dataclasses.replace(spec, additional_wrappers=others)
 
 
 def _collect(

@@ -44,7 +44,7 @@ def evaluate_sets(
     episodes: int,
     cores: int,
     on_task: OnTask | None,
-    kept: KeptResults,
+    store: KeptResults,
 ) -> list[tuple[TaskResult, ...]]:
     """Run so many episodes over each of some sets, behind each gap: the results of each gap.
 
@@ -56,20 +56,20 @@ def evaluate_sets(
         episodes: in each set, whose tasks come in turn.
         cores: threads of the simulation where it has a batch, else processes.
         on_task: called with each task's result as it arrives.
-        kept: what is measured already, and takes what is measured now, by set.
+        store: what is measured already, and takes what is measured now, by set.
     """
     evaluated = []
     for gap in gaps:
-        missing = [task_set for task_set in task_sets if kept.results_of(gap, task_set) is None]
+        missing = [task_set for task_set in task_sets if store.results_of(gap, task_set) is None]
         with ExitStack() as closing:
             play = closing.enter_context(_stage(source, spec, episodes, cores, gap)) if missing else None
             results: list[TaskResult] = []
             for task_set in task_sets:
-                done = kept.results_of(gap, task_set)
+                done = store.results_of(gap, task_set)
                 if done is None:
                     assert play is not None
                     done = list(measure_returns(play, task_set, spec.tasks.resolve(task_set), episodes, SEED))
-                    kept.add(done, gap, task_set)
+                    store.add(done, gap, task_set)
                 results += done
                 if on_task is not None:
                     for result in done:

@@ -36,7 +36,7 @@ def evaluate_tasks(
     episodes: int,
     processes: int,
     on_task: OnTask | None,
-    kept: KeptResults,
+    store: KeptResults,
 ) -> list[tuple[TaskResult, ...]]:
     """Run so many episodes in every task of some sets, behind each gap: the results of each gap, in order of the tasks.
 
@@ -48,11 +48,11 @@ def evaluate_tasks(
         episodes: in each task, the k-th of which begins alike in every task.
         processes: that share the tasks; with 1 it is this one.
         on_task: called with each task's result as it arrives, in any order.
-        kept: what is measured already, and takes what is measured now.
+        store: what is measured already, and takes what is measured now.
     """
     tasks = [(task_set, task) for task_set in task_sets for task in spec.tasks.resolve(task_set)]
     jobs = [(gap, task) for gap in range(len(gaps)) for task in range(len(tasks))]
-    results = {job: done[0] for job in jobs if (done := kept.results_of(gaps[job[0]], *tasks[job[1]])) is not None}
+    results = {job: done[0] for job in jobs if (done := store.results_of(gaps[job[0]], *tasks[job[1]])) is not None}
     jobs = [job for job in jobs if job not in results]
     if on_task is not None:
         for result in results.values():
@@ -62,7 +62,7 @@ def evaluate_tasks(
         with sharing(_Worker, arguments, min(processes, len(jobs))) as run:
             for job, result in run(jobs):
                 results[job] = result
-                kept.add([result], gaps[job[0]], *tasks[job[1]])
+                store.add([result], gaps[job[0]], *tasks[job[1]])
                 if on_task is not None:
                     on_task(result)
     return [tuple(results[gap, task] for task in range(len(tasks))) for gap in range(len(gaps))]

@@ -54,16 +54,16 @@ def pieces(spec: EnvironmentSpec, task_sets: Sequence[str], gaps: Gaps) -> list[
 
 
 def measure_pieces(
-    source: Source, spec: EnvironmentSpec, wanted: Sequence[Piece], episodes: int, kept: KeptResults
+    source: Source, spec: EnvironmentSpec, wanted: Sequence[Piece], episodes: int, store: KeptResults
 ) -> None:
     """Measure those of some pieces that are not kept yet, one after the other on one core, and keep them."""
-    left = [piece for piece in wanted if kept.results_of(piece.gap, piece.task_set, piece.task) is None]
+    left = [piece for piece in wanted if store.results_of(piece.gap, piece.task_set, piece.task) is None]
     places = [(piece.gap, piece.task_set, piece.task) for piece in left if piece.task is not None]
     for where, result in zip(places, measure_tasks(source, spec, places, episodes) if places else (), strict=True):
-        kept.add([result], *where)
+        store.add([result], *where)
     for piece in left:
         if piece.task is None:
-            evaluate_sets(source, spec, [piece.task_set], [piece.gap], episodes, 1, None, kept)
+            evaluate_sets(source, spec, [piece.task_set], [piece.gap], episodes, 1, None, store)
 
 
 def evaluate(
@@ -115,7 +115,7 @@ def evaluate_gaps(
             the same call goes on after a cut; call it within `keeping(keep)`. None keeps nothing.
     """
     spec = environment(env)
-    kept = KeptResults(keep, source, spec, episodes)
+    store = KeptResults(keep, source, spec, episodes)
     evaluate_each = evaluate_tasks if spec.measure.per == "task" else evaluate_sets
-    by_gap = evaluate_each(source, spec, task_sets, gaps, episodes, cores, on_task, kept)
+    by_gap = evaluate_each(source, spec, task_sets, gaps, episodes, cores, on_task, store)
     return [Evaluation(env, results, gap) for results, gap in zip(by_gap, gaps, strict=True)]

@@ -53,7 +53,7 @@ def playing(
     threads: int = 0,
     gap: GapProfile | None = None,
     on_round: OnRound | None = None,
-    spared: float = 0.0,
+    clean_share: float = 0.0,
 ) -> Iterator[tuple[Play, P]]:
     """Set a stage, and take it down afterwards.
 
@@ -64,7 +64,7 @@ def playing(
         threads: of the simulation, where it is stepped as a batch; 0 is one for each core.
         gap: to reality; it lies between a policy and one environment, so behind it there is no batch.
         on_round: told of the progress.
-        spared: share of the episodes that have no gap all the same, as in `BehindGap`.
+        clean_share: share of the episodes that have no gap all the same, as in `BehindGap`.
     """
     in_batch = plays_in_batch(spec, gap)
     rows = side_by_side(episodes, BATCH_ROWS if in_batch else ROWS)
@@ -77,7 +77,7 @@ def playing(
         for env in envs:
             closing.callback(env.close)
         tell_ages(policy, envs, gap)
-        yield _in_envs(envs, policy, on_round, BehindGap(spared=spared)), policy
+        yield _in_envs(envs, policy, on_round, BehindGap(clean_share=clean_share)), policy
 
 
 def _rounds(count: int, rows: int, on_round: OnRound | None) -> Iterator[range]:

@@ -40,14 +40,14 @@ def collect_contexts(
         behind: what lies between the file and its environment; nothing if left out.
     """
     task_of_episode = [task for task in tasks for _ in range(episodes)]
-    gap, spared = behind or Behind()
+    gap, clean_share = behind or Behind()
     stage = playing(
         spec,
         lambda rows: RecordedPolicy(SessionPolicy(model, spec, rows)),
         len(task_of_episode),
         gap=gap,
         on_round=on_round,
-        spared=spared,
+        clean_share=clean_share,
     )
     with stage as (play, policy):
         _, lengths = play(task_of_episode, seed)

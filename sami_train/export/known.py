@@ -16,7 +16,7 @@ class Behind(NamedTuple):
 
     gap: GapProfile | None = None
     """None where nothing lies between."""
-    spared: float = 0.0
+    clean_share: float = 0.0
     """Share of the episodes that have none all the same."""
 
 
@@ -35,10 +35,12 @@ def known_gap(training: Mapping[str, Any]) -> Behind:
     if not isinstance(config, Mapping) or not config.get("gap"):
         return Behind()
     behind_gap = config.get("behind_gap")
-    spared = behind_gap.get("spared", 0.0) if isinstance(behind_gap, Mapping) else 0.0
-    if not isinstance(spared, (int, float)) or not 0 <= spared <= 1:
+    keys = behind_gap if isinstance(behind_gap, Mapping) else {}
+    name = "spared" if "spared" in keys else "clean_share"  # as files of before have it, and as those of today
+    share = keys.get(name, 0.0)
+    if not isinstance(share, (int, float)) or not 0 <= share <= 1:
         raise SamiError(
-            f"its contract's training.config.behind_gap.spared is {spared!r}; it must be the share of the episodes "
+            f"its contract's training.config.behind_gap.{name} is {share!r}; it must be the share of the episodes "
             "that had no gap, from 0 to 1. It was changed after its export: export it from its run again."
         )
-    return Behind(GapProfile.loads(str(config["gap"])), float(spared))
+    return Behind(GapProfile.loads(str(config["gap"])), float(share))

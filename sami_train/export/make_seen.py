@@ -83,7 +83,7 @@ def measure_seen(
         episodes,
         gap=behind.gap,
         on_round=on_round,
-        spared=behind.spared,
+        clean_share=behind.clean_share,
     )
     with stage as (play, policy):
         _, lengths = play(task_of_episode, seed)
@@ -103,7 +103,7 @@ def measure_seen(
         signals={name: Spread.of(value) for name, value in values.items()},
         begin={name: Spread.of(value) for name, value in first.items()},
         responses=measure_responses(spec, tasks, starts, seed),
-        repeats=measure_repeats(spec, behind.gap, observations) if behind.spared == 0 else {},
+        repeats=measure_repeats(spec, behind.gap, observations) if behind.clean_share == 0 else {},
     )
 
 

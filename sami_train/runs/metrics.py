@@ -27,8 +27,8 @@ class MetricsFile(KVWriter):
     """
 
     def __init__(self, path: Path, logged_at: int = 0) -> None:
-        kept = [row for row in read_metrics(path) if row["step"] <= logged_at]
-        write_json_lines(path, kept)
+        rows = [row for row in read_metrics(path) if row["step"] <= logged_at]
+        write_json_lines(path, rows)
         self._path = path
         self._file = path.open("ab", buffering=0)
 

@@ -14,11 +14,11 @@ def quiet_c_output() -> Iterator[None]:
     """Discard what C code prints inside the block. Python's exceptions pass as always."""
     sys.stdout.flush()
     sys.stderr.flush()
-    kept: dict[int, int] = {}
+    copies: dict[int, int] = {}
     with open(os.devnull, "wb") as nowhere:
         for descriptor in (1, 2):
             with suppress(OSError):  # closed: there is nothing to protect
-                kept[descriptor] = os.dup(descriptor)
+                copies[descriptor] = os.dup(descriptor)
                 os.dup2(nowhere.fileno(), descriptor)
     try:
         yield
@@ -26,6 +26,6 @@ def quiet_c_output() -> Iterator[None]:
         # C keeps a buffer of its own; what is in it must go before the descriptors come back.
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).fflush(None)
-        for descriptor, copy in kept.items():
+        for descriptor, copy in copies.items():
             os.dup2(copy, descriptor)
             os.close(copy)

@@ -113,7 +113,7 @@ def _likelihood(one: Arrivals, latency: float, jitters: np.ndarray) -> np.ndarra
     later = 1.0 - below[:, :-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         read = np.where(one.read > 0, one.read * np.log(chance), 0.0).sum(axis=1)[:, None]
-        kept = one.read.sum() * np.log1p(-LOSSES)[None]
+        received = one.read.sum() * np.log1p(-LOSSES)[None]
         gone = LOSSES[None, :, None] + (1.0 - LOSSES)[None, :, None] * later[:, None, :]
         missing = np.where(one.missing > 0, one.missing * np.log(gone), 0.0).sum(axis=2)
-    return np.nan_to_num(read + kept + missing, nan=-np.inf, neginf=-np.inf)
+    return np.nan_to_num(read + received + missing, nan=-np.inf, neginf=-np.inf)

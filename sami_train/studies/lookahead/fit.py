@@ -79,14 +79,14 @@ def fit(
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(stretches))
     count = max(1, round(HELD_OUT * len(order)))
-    held, stop, kept = ([stretches[k] for k in part] for part in np.split(order, [count, 2 * count]))
-    transitions, judged = (sum(map(len, part)) for part in (kept, held))
+    held, stop, training = ([stretches[k] for k in part] for part in np.split(order, [count, 2 * count]))
+    transitions, judged = (sum(map(len, part)) for part in (training, held))
     if transitions < LEAST or not judged or not stop:
         raise SamiError(
-            f"there are {transitions} transitions in {len(kept)} stretches to fit a forward model to, and {judged} "
+            f"there are {transitions} transitions in {len(training)} stretches to fit a forward model to, and {judged} "
             f"held out; it takes at least {LEAST}, in 3 stretches. Record more episodes."
         )
-    data = _Windows(kept, signals, steps)
+    data = _Windows(training, signals, steps)
     network = _Network(data, seed, start)
     judge = _Windows(stop, signals, steps).all()
     optimizer = torch.optim.Adam(network.parameters(), lr=RATE if start is None else RATE / 4)

@@ -98,12 +98,12 @@ class _Timeline:
 
     def _lay(self, values: Mapping[str, Array], age: float | Mapping[str, float], period: float) -> None:
         """Put an observation to when each signal was measured, where it is newer than what is there."""
-        for name, (times, kept) in self.readings.items():
+        for name, (times, rows) in self.readings.items():
             time = period - (age if isinstance(age, float) else age[name])
             value = np.asarray(values[name], np.float64)
             if (not times or time > times[-1] + 0.5) and np.isfinite(value).all():
                 times.append(time)
-                kept.append(value)
+                rows.append(value)
 
     def stretches(self) -> list[Stretch]:
         """Return each run of periods in which all signals are known."""
@@ -123,11 +123,11 @@ class _Timeline:
 
     def _at_periods(self, signal: Signal) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Return which periods a signal is known at (T,), and its numbers there (T, size)."""
-        times, kept = self.readings[signal.name]
+        times, rows = self.readings[signal.name]
         at = np.arange(self.periods, dtype=np.float64)
         if not times:
             return np.zeros(len(at), bool), np.zeros((len(at), signal.size))
-        stamps, values = np.array(times), np.stack(kept)
+        stamps, values = np.array(times), np.stack(rows)
         values = np.unwrap(values, axis=0) if signal.unit == "rad" else values
         # A stamp that is a period off by rounding alone is none off.
         stamps = np.where(np.abs(stamps - np.round(stamps)) < 1e-3, np.round(stamps), stamps)

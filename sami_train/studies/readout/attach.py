@@ -100,9 +100,9 @@ def with_probe(artifact: Artifact, out: Path, fitted: FittedReadout) -> Artifact
         raise SamiError(f"{artifact.path} carries no golden steps to compare with. Export the model again.")
     if carried or len(without_probe) < len(artifact.contract.extra_outputs):  # else the graph does not change
         graph = behind(without(graph), contract, readout, carried)
-    kept = {name: value for name, value in old.answers.items() if not name.startswith(PROBE)}
-    kept |= answers(readout, carried, kept[CONTEXT]) if carried else {}
-    steps = type(old)(**{**vars(old), "answers": {name: kept[name] for name in contract.answers}})
+    outputs = {name: value for name, value in old.answers.items() if not name.startswith(PROBE)}
+    outputs |= answers(readout, carried, outputs[CONTEXT]) if carried else {}
+    steps = type(old)(**{**vars(old), "answers": {name: outputs[name] for name in contract.answers}})
     return compose_verified(out, graph, contract, steps)
 
 

@@ -167,7 +167,7 @@ def _readout(
         network = nn.Sequential(nn.Linear(len(mean), UNITS), nn.Tanh(), nn.Linear(UNITS, len(middle)))
     optimizer = torch.optim.AdamW(network.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     (x, y, weight), (judged, truth, counts) = tensors(learnt), tensors(stop)
-    rng, best, kept, worse = torch.Generator().manual_seed(seed), np.inf, network.state_dict(), 0
+    rng, best, weights, worse = torch.Generator().manual_seed(seed), np.inf, network.state_dict(), 0
     for update in range(UPDATES):
         rows = torch.multinomial(weight, BATCH, replacement=True, generator=rng)
         loss = ((network(x[rows]) - y[rows]) ** 2).mean()
@@ -182,10 +182,10 @@ def _readout(
             better = error < best
             worse = 0 if better else worse + 1
             if better:
-                best, kept = error, {name: value.clone() for name, value in network.state_dict().items()}
+                best, weights = error, {name: value.clone() for name, value in network.state_dict().items()}
             if worse == PATIENCE:
                 break
-    (w0, b0, w1, b1) = (kept[name].double().numpy() for name in ("0.weight", "0.bias", "2.weight", "2.bias"))
+    (w0, b0, w1, b1) = (weights[name].double().numpy() for name in ("0.weight", "0.bias", "2.weight", "2.bias"))
     first, last = w0.T / spread[:, None], w1.T * scale
     biases = (b0 - mean @ first, b1 * scale + middle)
     (one, other), (low, high) = ((part.astype(np.float32) for part in pair) for pair in ((first, last), biases))

@@ -66,16 +66,16 @@ def contexts_around(
                 on_round(min(rows, episodes - first))
     finally:
         runner.close()
-    kept = [k for k in range(episodes) if len(changed[k].contexts) > change.step]
+    reached = [k for k in range(episodes) if len(changed[k].contexts) > change.step]
     return {
         "change": str(change),
         "before": dict(change.before),
         "after": dict(change.after),
         "step": change.step,
         "episodes": episodes,
-        "reached": len(kept),
-        "rows": _distances(change.step, *([runs[k] for k in kept] for runs in (changed, unchanged, along))),
-        "means": _means(change.step, *([runs[k] for k in kept] for runs in (changed, unchanged))),
+        "reached": len(reached),
+        "rows": _distances(change.step, *([runs[k] for k in reached] for runs in (changed, unchanged, along))),
+        "means": _means(change.step, *([runs[k] for k in reached] for runs in (changed, unchanged))),
     }
 
 

@@ -35,9 +35,9 @@ class Kept:
         known = {"version": VERSION, **key}
         if path.is_file():
             try:
-                kept = read_json(path)
-                if kept["key"] == known:
-                    return kept["part"]
+                document = read_json(path)
+                if document["key"] == known:
+                    return document["part"]
             except (SamiError, KeyError, TypeError):
                 pass  # damaged: made anew
         made = make()

@@ -102,7 +102,7 @@ def measure_parts(subject: Subject, wishes: Wishes, folder: Path, cost: Cost | N
     """
     parts = Parts(subject, missing={name: f"left out by --without {name}" for name in sorted(wishes.without)})
     parts.robustness = find_robustness(wishes.results, subject)
-    kept = Kept(folder / "parts")
+    store = Kept(folder / "parts")
     source = subject.source()
     if source is None:
         for name in PARTS:
@@ -111,16 +111,16 @@ def measure_parts(subject: Subject, wishes: Wishes, folder: Path, cost: Cost | N
     key = {"weights": subject.weights, "env": subject.spec.name}
     if "episodes" not in wishes.without:
         with _timed(parts, "episodes"):
-            _play(parts, source, wishes, kept, key, tell)
+            _play(parts, source, wishes, store, key, tell)
     if "maps" not in parts.missing:
         with _timed(parts, "maps"):
-            _map(parts, kept, key, tell)
+            _map(parts, store, key, tell)
     if "change" not in parts.missing:
         with _timed(parts, "change"):
-            _change(parts, wishes, kept, key, tell)
+            _change(parts, wishes, store, key, tell)
     if "films" not in parts.missing:
         with _timed(parts, "films"):
-            _film(parts, source, wishes, kept, key, tell)
+            _film(parts, source, wishes, store, key, tell)
     if "cost" not in parts.missing:
         if cost is None or subject.model is None:
             parts.missing["cost"] = "only a model file is timed"
@@ -128,7 +128,7 @@ def measure_parts(subject: Subject, wishes: Wishes, folder: Path, cost: Cost | N
             with _timed(parts, "cost"):
                 tell("timing a step", 0, 1)
                 model = subject.model
-                parts.cost = kept.part("cost", key, lambda: dict(cost(model)))
+                parts.cost = store.part("cost", key, lambda: dict(cost(model)))
                 tell("timing a step", 1, 1)
     return parts
 
@@ -140,7 +140,7 @@ def _timed(parts: Parts, name: str) -> Any:
     parts.seconds[name] = round(time.perf_counter() - begun, 2)
 
 
-def _play(parts: Parts, source: Any, wishes: Wishes, kept: Kept, key: Mapping[str, Any], tell: Tell) -> None:
+def _play(parts: Parts, source: Any, wishes: Wishes, store: Kept, key: Mapping[str, Any], tell: Tell) -> None:
     subject, episodes = parts.subject, wishes.episodes_of(parts.subject)
     scheduled = schedule(subject.spec, episodes, SEED)
     what = "playing episodes"
@@ -156,11 +156,11 @@ def _play(parts: Parts, source: Any, wishes: Wishes, kept: Kept, key: Mapping[st
         )
         return [episode.to_dict() for episode in played]
 
-    episodes_played = kept.part("episodes", {**key, "episodes": episodes, "seed": SEED}, make)
+    episodes_played = store.part("episodes", {**key, "episodes": episodes, "seed": SEED}, make)
     parts.played = [Played.from_dict(episode) for episode in episodes_played]
 
 
-def _map(parts: Parts, kept: Kept, key: Mapping[str, Any], tell: Tell) -> None:
+def _map(parts: Parts, store: Kept, key: Mapping[str, Any], tell: Tell) -> None:
     if not parts.played:
         parts.missing["maps"] = "no episode was played"
         return
@@ -179,13 +179,13 @@ def _map(parts: Parts, kept: Kept, key: Mapping[str, Any], tell: Tell) -> None:
         planes = {name: points.round(5).tolist() for name, points in plane(final).items()}
         return {"planes": planes, "told": [one.to_dict() for one in measured]}
 
-    maps = kept.part("maps", {**key, "episodes": len(final), "sum": round(float(final.sum()), 3)}, make)
+    maps = store.part("maps", {**key, "episodes": len(final), "sum": round(float(final.sum()), 3)}, make)
     parts.planes = {name: np.array(points) for name, points in maps["planes"].items()}
     parts.separabilities = [Separability(**one) for one in maps["told"]]
     tell(what, 1, 1)
 
 
-def _change(parts: Parts, wishes: Wishes, kept: Kept, key: Mapping[str, Any], tell: Tell) -> None:
+def _change(parts: Parts, wishes: Wishes, store: Kept, key: Mapping[str, Any], tell: Tell) -> None:
     spec, model, contract = parts.subject.spec, parts.subject.model, parts.subject.contract
     if model is None or contract is None:
         parts.missing["change"] = "a change is shown of a model file alone: sami export --run RUN"
@@ -207,30 +207,30 @@ def _change(parts: Parts, wishes: Wishes, kept: Kept, key: Mapping[str, Any], te
     starts = CHANGED // 2 if spec.episode_steps > LONG else CHANGED
     what = "changing the dynamics"
     tell(what, 0, starts)
-    parts.change = kept.part(
+    parts.change = store.part(
         "change",
         {**key, "change": str(change), "starts": starts},
         lambda: contexts_around(model, spec, change, starts, lambda done: tell(what, done, starts)),
     )
 
 
-def _film(parts: Parts, source: Any, wishes: Wishes, kept: Kept, key: Mapping[str, Any], tell: Tell) -> None:
+def _film(parts: Parts, source: Any, wishes: Wishes, store: Kept, key: Mapping[str, Any], tell: Tell) -> None:
     subject = parts.subject
     tasks = usual_tasks(subject.spec, subject.evaluation) if wishes.films is None else wishes.films
     what = "filming"
     tell(what, 0, len(tasks))
-    folder = kept.folder.parent
+    folder = store.folder.parent
     for number, task in enumerate(tasks):
         path = folder / f"film-{number + 1}.webp"
         start = typical(parts.played, task)
         if not path.is_file():
-            (kept.folder / f"{path.stem}.json").unlink(missing_ok=True)  # filmed, and the film is gone
+            (store.folder / f"{path.stem}.json").unlink(missing_ok=True)  # filmed, and the film is gone
 
         def make(task: Task = task, path: Path = path, start: int = start) -> dict[str, Any]:
             return film(source, subject.spec, task, path, start)
 
         try:
-            parts.films.append(kept.part(path.stem, {**key, "task": dict(task), "start": start}, make))
+            parts.films.append(store.part(path.stem, {**key, "task": dict(task), "start": start}, make))
         except SamiError as error:
             # No OpenGL, a world that renders nothing: a report without films is one, too.
             parts.missing["films"] = f"{label(task)}: {error}"

@@ -80,16 +80,16 @@ def _evaluated(run: RunFolder, measure: Measure, episodes: int) -> dict[str, flo
     if not (run.agent.is_file() and run.evaluation.is_file()):
         return {}
     try:
-        kept = read_json(run.evaluation)
-        rows = kept.get("tasks", [])
+        document = read_json(run.evaluation)
+        rows = document.get("tasks", [])
         if measure.per == "task":
             episodes_kept = {row["episodes"] for row in rows}
         else:
-            sets = [[row["episodes"] for row in rows if row["task_set"] == name] for name in kept["sets"]]
+            sets = [[row["episodes"] for row in rows if row["task_set"] == name] for name in document["sets"]]
             episodes_kept = {sum(counts) for counts in sets}
-        if kept.get("agent_steps") != run.facts().get("steps") or episodes_kept != {episodes}:
+        if document.get("agent_steps") != run.facts().get("steps") or episodes_kept != {episodes}:
             return {}
-        return {str(name): float(result[measure.key]) for name, result in kept["sets"].items()}
+        return {str(name): float(result[measure.key]) for name, result in document["sets"].items()}
     except (SamiError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
         return {}  # of a damaged file: it is measured again
 

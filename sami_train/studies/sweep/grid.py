@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError
+from sami_train.config.refusal import FORMER_KEYS
 from sami_train.config.resolve import parse_override, resolve
 from sami_train.config.schema import PRESET, TrainConfig, keys
 
@@ -94,8 +94,8 @@ class Grid:
             except SamiError as error:
                 raise GridError(f"cell {self._name(overrides)}: {error}") from error
             # Named by the values that the configuration holds: 2e5 steps are 200000.
-            held = {key: functools.reduce(getattr, key.split("."), config) for key in overrides}
-            cells.append(Cell(self._name(overrides, held), config, held))
+            settled = {key: config.by_key()[FORMER_KEYS.get(key, key)] for key in overrides}
+            cells.append(Cell(self._name(overrides, settled), config, settled))
         for name, count in Counter(cell.name for cell in cells).items():
             if count > 1:
                 raise GridError(f"{count} cells are named {name}; give each value once.")

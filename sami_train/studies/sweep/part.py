@@ -52,8 +52,8 @@ def run_part(folder: Path) -> CellOutcome:
             Piece(None if row["gap"] is None else GapProfile.of(row["gap"]), row["task_set"], row["task"])
             for row in part["pieces"]
         ]
-        kept = KeptResults(folder / PART, source, spec, part["episodes"])
-        measure_pieces(source, spec, wanted, part["episodes"], kept)
+        store = KeptResults(folder / PART, source, spec, part["episodes"])
+        measure_pieces(source, spec, wanted, part["episodes"], store)
         return True
 
     return to_an_outcome(work, folder)

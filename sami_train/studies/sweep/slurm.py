@@ -55,15 +55,15 @@ class Slurm:
 
     def submit(self, logs: Path) -> SlurmJob:
         """Submit the job of a folder of logs, or take the one that an earlier sweep submitted and that is there yet."""
-        kept = logs / NUMBER
-        if kept.is_file():
-            number = kept.read_text(encoding="utf-8")
+        file = logs / NUMBER
+        if file.is_file():
+            number = file.read_text(encoding="utf-8")
             if (state := self.where(number)[0]) and state not in OVER:
                 return SlurmJob(self, number, logs)  # of a sweep that was killed
         log = logs.absolute() / "%j.log"
         command = f"srun --unbuffered {shlex.join(job_command(logs))}"
         number = _call(self._sbatch(log, f"sami-{logs.name}"), command).strip().split(";")[0]  # ID[;CLUSTER]
-        kept.write_text(number, encoding="utf-8")
+        file.write_text(number, encoding="utf-8")
         return SlurmJob(self, number, logs)
 
     def where(self, number: str) -> tuple[str, str]:

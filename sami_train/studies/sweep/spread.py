@@ -59,22 +59,22 @@ def spread(
         SweepError: a part failed, or its job cannot be started; what the others measured is kept.
     """
     spec = environment(env)
-    kept = KeptResults(keep, source, spec, episodes)
+    store = KeptResults(keep, source, spec, episodes)
     folder = keep.with_name(f"{keep.stem}.parts")
     wanted = pieces(spec, task_sets, gaps)
 
     def missing() -> list[Piece]:
-        return [piece for piece in wanted if kept.results_of(piece.gap, piece.task_set, piece.task) is None]
+        return [piece for piece in wanted if store.results_of(piece.gap, piece.task_set, piece.task) is None]
 
     def gather() -> None:
         for part in sorted(folder.glob("*-*")):
-            for result in kept.take(kept.at(part / PART)):
+            for result in store.take(store.at(part / PART)):
                 if on_task is not None:
                     on_task(result)
 
     if on_task is not None:
         for piece in wanted:
-            for result in kept.results_of(piece.gap, piece.task_set, piece.task) or ():
+            for result in store.results_of(piece.gap, piece.task_set, piece.task) or ():
                 on_task(result)
     gather()
     left = missing()

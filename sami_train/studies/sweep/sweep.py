@@ -82,14 +82,14 @@ class Sweep:
         file = path / "sweep.json"
         if not file.is_file():
             raise SweepError(f"{path} has no sweep.json; `sami sweep --out {path}` begins a sweep there.")
-        kept = read_json(file)
-        if kept.get("version") != SWEEP_VERSION:
-            raise SweepError(f"{file} is of version {kept.get('version')}; this sami reads version {SWEEP_VERSION}.")
+        plan = read_json(file)
+        if plan.get("version") != SWEEP_VERSION:
+            raise SweepError(f"{file} is of version {plan.get('version')}; this sami reads version {SWEEP_VERSION}.")
         try:
-            if not (type(kept["episodes"]) is int and kept["episodes"] > 0):
-                raise ValueError(f"episodes is {kept['episodes']!r:.40}")
-            sweep = cls(path, Grid(kept["axes"], kept["unnamed"]), kept["episodes"])
-            sweep.cluster = dict(kept.get("cluster", {}))
+            if not (type(plan["episodes"]) is int and plan["episodes"] > 0):
+                raise ValueError(f"episodes is {plan['episodes']!r:.40}")
+            sweep = cls(path, Grid(plan["axes"], plan["unnamed"]), plan["episodes"])
+            sweep.cluster = dict(plan.get("cluster", {}))
             return sweep
         except (LookupError, TypeError, ValueError, AttributeError, OSError) as error:
             problem = f"{type(error).__name__}: {error}"

@@ -159,7 +159,7 @@ def test_critics_read_the_truth_and_the_actor_never_does(everything):
             "only an LSTM encoder estimates the present, which PEARL has",
         ),
         ({"behind_gap.full_from": 10}, "behind_gap.full_from is 10, and there is no gap that could grow"),
-        ({"behind_gap.spared": 0.5}, "behind_gap.spared is 0.5, and there is no gap to be spared"),
+        ({"behind_gap.clean_share": 0.5}, "behind_gap.clean_share is 0.5, and there is no gap to leave out"),
         (
             {"behind_gap.true_critic": True, "collection.recordings": ["run.mcap"]},
             "collection.recordings do not tell the true state",

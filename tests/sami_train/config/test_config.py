@@ -8,7 +8,7 @@ import pytest
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.config.preset import presets
-from sami_train.config.refusal import ConfigError
+from sami_train.config.refusal import FORMER_KEYS, ConfigError
 from sami_train.config.resolve import from_dict, parse_override, resolve
 from sami_train.config.schema import LearningConfig, TrainConfig, keys
 from sami_train.envs.catalog import ENVIRONMENTS, environment
@@ -37,6 +37,20 @@ def leaves(table, prefix=""):
         deeper = isinstance(value, dict)
         found |= leaves(value, f"{prefix}{name}.") if deeper else {prefix + name: json.dumps(value)}
     return found
+
+
+def test_a_share_that_older_runs_call_spared_is_read_as_clean_share():
+    lines = (ROOT / "results" / "models" / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    recorded = next(c for c in (json.loads(line)["config"] for line in lines) if c.get("behind_gap", {}).get("spared"))
+    config = from_dict(recorded)
+    assert config.behind_gap.clean_share == recorded["behind_gap"]["spared"] == 0.6
+    assert from_dict(config.to_dict()) == config
+    gap = {"gap": config.gap}
+    assert resolve("fast-cpu", gap | {"behind_gap.spared": 0.5}).behind_gap.clean_share == 0.5
+    with pytest.raises(ConfigError, match=r"behind_gap.spared is 2.0; it must lie between 0 and 1"):
+        from_dict(recorded | {"behind_gap": {"spared": 2.0}})
+    with pytest.raises(UnknownName, match=r"behind_gap\.spared"):
+        from_dict(recorded | {"behind_gap": {"spared": 0.5, "clean_share": 0.5}})
 
 
 def test_the_paper_preset_is_the_papers_table():
@@ -219,11 +233,13 @@ def test_what_earlier_versions_wrote_is_read_as_it_was_meant(written, monkeypatc
     # A robot of one's own is named by its path from where the command ran.
     monkeypatch.chdir(ROOT / "examples/own_environment")
     config = from_dict(written)
-    there, here = leaves(written), leaves(config.to_dict())
+    there = {FORMER_KEYS.get(key, key): value for key, value in leaves(written).items()}
+    here = leaves(config.to_dict())
     assert {key: here[key] for key in there} == there
     assert list(here) == keys()
     if there.keys() == here.keys():
-        assert json.dumps(config.to_dict()) == json.dumps(written)
+        today = json.dumps(written).replace('"spared"', '"clean_share"')
+        assert json.dumps(config.to_dict()) == today
 
 
 def test_whole_numbers_may_be_written_as_powers_of_ten_and_shares_as_whole_numbers():

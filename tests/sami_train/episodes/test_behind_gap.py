@@ -69,14 +69,14 @@ def test_a_gap_grows_from_nothing_to_what_its_profile_says(steps_done, share):
         np.testing.assert_array_equal(grown.observations, episode(None).observations)
 
 
-def test_a_share_of_the_episodes_is_spared_of_the_gap_and_an_episode_knows_it_by_its_number():
-    behind = BehindGap(spared=0.25, full_from=100)
+def test_a_share_of_the_episodes_has_no_gap_and_an_episode_knows_it_by_its_number():
+    behind = BehindGap(clean_share=0.25, full_from=100)
     sizes = [behind.size(50, seed, index) for seed in range(4) for index in range(500)]
     assert set(sizes) == {0.0, 0.5}
     assert sizes.count(0.0) / len(sizes) == pytest.approx(0.25, abs=0.03)
     assert [behind.size(50, 0, index) for index in (3, 1, 2)] == [sizes[3], sizes[1], sizes[2]]
     np.testing.assert_array_equal(
-        episode({"latency_s": 0.1}, BehindGap(spared=1.0)).observations, episode(None).observations
+        episode({"latency_s": 0.1}, BehindGap(clean_share=1.0)).observations, episode(None).observations
     )
 
 

@@ -1,5 +1,6 @@
 """An atlas finds what it was made of, and its false alarms are as rare on fresh episodes as it says."""
 
+import itertools
 import shutil
 from pathlib import Path
 
@@ -193,15 +194,18 @@ def test_what_a_policy_learned_behind_stands_in_its_contract():
     assert known_gap(read_artifact(MODEL).contract.training) == Behind()
     assert known_gap({}) == known_gap({"config": [1]}) == Behind()
     late = {"gap": '{"latency_s": 0.04}'}
-    assert known_gap({"config": late}).spared == known_gap({"config": late | {"behind_gap": [1]}}).spared == 0.0
-    for spared in ("x", 1.5, -0.1, float("nan"), None):
-        with pytest.raises(SamiError, match=rf"behind_gap.spared is {spared!r}; it must be the share"):
-            known_gap({"config": late | {"behind_gap": {"spared": spared}}})
+    assert (
+        known_gap({"config": late}).clean_share == known_gap({"config": late | {"behind_gap": [1]}}).clean_share == 0.0
+    )
+    assert known_gap({"config": late | {"behind_gap": {"clean_share": 0.5}}}).clean_share == 0.5
+    for key, share in itertools.product(("spared", "clean_share"), ("x", 1.5, -0.1, float("nan"), None)):
+        with pytest.raises(SamiError, match=rf"behind_gap.{key} is {share!r}; it must be the share"):
+            known_gap({"config": late | {"behind_gap": {key: share}}})
     with pytest.raises(SamiError, match="must be a table of gaps"):
         known_gap({"config": {"gap": 5}})
 
 
-def test_a_share_of_the_episodes_behind_a_gap_is_spared():
+def test_a_share_of_the_episodes_behind_a_gap_is_clean():
     spec, late = environment("panda"), GapProfile(latency_s=0.08)
     clean, behind, spared, half = (
         [each.tobytes() for each in collect_contexts(MODEL, spec, [{"mass": 1.0, "friction": 0.1}], 8, 5, None, way)[0]]
