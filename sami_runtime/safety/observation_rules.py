@@ -47,7 +47,7 @@ class ObservationRule(Protocol):
         ...
 
 
-class ElementRange(NamedTuple):
+class ElementSpan(NamedTuple):
     """Where an element stays."""
 
     at: int
@@ -70,9 +70,7 @@ class RangeRule:
         words: What a message says between value and range, and behind them.
     """
 
-    def __init__(
-        self, kind: str, ranges: Iterable[ElementRange], size: int, then: Then, words: tuple[str, str]
-    ) -> None:
+    def __init__(self, kind: str, ranges: Iterable[ElementSpan], size: int, then: Then, words: tuple[str, str]) -> None:
         self._kind, self._then, self._words = kind, then, words
         self._ranges = {limited.at: limited for limited in ranges}
         self._low, self._high = np.full(size, -np.inf, np.float32), np.full(size, np.inf, np.float32)
@@ -248,9 +246,9 @@ class ObservationRules:
         self._size = len(elements)
         self._rules: list[ObservationRule] = []
         for then in THENS:  # what is held must not hide what stops
-            inside = [ElementRange(index[n], n, units[n], *e.range) for n, e in ranges.items() if e.then == then]
+            inside = [ElementSpan(index[n], n, units[n], *e.range) for n, e in ranges.items() if e.then == then]
             beyond = [
-                ElementRange(index[f"{s.name}.{element}"], f"{s.name}.{element}", s.unit, *span)
+                ElementSpan(index[f"{s.name}.{element}"], f"{s.name}.{element}", s.unit, *span)
                 for s in signals
                 for element, span in bounds[s.name].items()
                 if limits.beyond(s.name) == then

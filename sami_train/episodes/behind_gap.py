@@ -27,7 +27,7 @@ class BehindGap(Settings):
     Above 0 the policy acts on its estimate in place of what arrived; a model file answers it as `present_SIGNAL`."""
     full_from: Natural = 0
     """Environment steps over which the gap grows linearly to what its profile says; 0 has all of it from the first."""
-    clean_share: Share = Field(0.0, validation_alias=AliasChoices("clean_share", "spared"))
+    clean_share: Share = Field(default=0.0, validation_alias=AliasChoices("clean_share", "spared"))
     """Share of the episodes without any gap: a policy has to meet a clean world too. Older files call it `spared`."""
 
     @property

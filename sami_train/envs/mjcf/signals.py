@@ -152,9 +152,8 @@ def _sensor(model: mujoco.MjModel, number: int) -> MujocoSignal:
     if kind in _OF_JOINTS:
         unit = _OF_JOINTS[kind][joint_type(model, int(model.sensor_objid[number])) == _SLIDE]
     parts = {3: _XYZ, 4: _WXYZ}.get(size) or tuple(str(i) for i in range(size))
-    return MujocoSignal(
-        _signal(name, unit, parts, f"MuJoCo's sensor {kind}"), "sensordata", np.arange(start, start + size)
-    )
+    indices = np.arange(start, start + size)
+    return MujocoSignal(_signal(name, unit, parts, f"MuJoCo's sensor {kind}"), "sensordata", indices)
 
 
 def _signal(name: str, unit: str, parts: Sequence[str], meaning: str = "") -> Signal:

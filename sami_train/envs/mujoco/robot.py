@@ -58,10 +58,7 @@ class Robot:
             links, joints = _cadm_scales(self.model.nbody, mass), _cadm_scales(self.model.nv, damping)
         else:
             links, joints = np.full(self.model.nbody, mass), np.full(self.model.nv, damping)
-        fields = {
-            "body_mass": self._base["body_mass"] * links,
-            "dof_damping": self._base["dof_damping"] * joints,
-        }
+        fields = {"body_mass": self._base["body_mass"] * links, "dof_damping": self._base["dof_damping"] * joints}
         if self.options.scale_inertia:
             fields["body_inertia"] = self._base["body_inertia"] * links[:, None]
         if self.options.shrink_geoms:

@@ -88,10 +88,10 @@ def fit(
         )
     order = np.random.default_rng(seed).permutation(len(counted))
     parts = np.split(order, [len(order) // 2, len(order) // 2 + len(order) // 4])
-    fitted, calibrating, judging = (_steps([counted[k] for k in part], features) for part in parts)
+    fitted, calibrating, judging = (_rows([counted[k] for k in part], features) for part in parts)
     stop = parts[0][: max(2, round(STOP * len(parts[0])))]
-    learnt = _steps([counted[k] for k in parts[0][len(stop) :]], features)
-    readout = _readout(learnt, _steps([counted[k] for k in stop], features), fitted, seed, on_update)
+    learnt = _rows([counted[k] for k in parts[0][len(stop) :]], features)
+    readout = _readout(learnt, _rows([counted[k] for k in stop], features), fitted, seed, on_update)
     described = [_probed_feature(feature) for feature in features]
     errors, calm = (np.abs(readout.places(s.contexts) - s.places) for s in (judging, calibrating))
     probed, ends = [], np.cumsum(widths(tuple(described)))
@@ -112,9 +112,7 @@ def fit(
     return FittedReadout(readout, probe)
 
 
-def _steps(
-    episodes: Sequence[tuple[NDArray[np.floating], Task]], features: Sequence[FeatureScale | Crippled]
-) -> _Steps:
+def _rows(episodes: Sequence[tuple[NDArray[np.floating], Task]], features: Sequence[FeatureScale | Crippled]) -> _Steps:
     truth = [[place for feature in features for place in _places(feature, task)] for _, task in episodes]
     lengths = [len(contexts) for contexts, _ in episodes]
     return _Steps(
