@@ -24,8 +24,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Phase, Reading
-from sami_runtime.signals import Signal
-from sami_runtime.values import is_numeric, number_in
+from sami_runtime.signals import Signal, is_numeric, number_in
 
 RECORDING_VERSION = 2
 READABLE = (1, 2)

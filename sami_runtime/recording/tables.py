@@ -31,8 +31,7 @@ from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import RecordedStep, signal_values, signals_of, tick_values
 from sami_runtime.recording.reader import Recording, values_of
-from sami_runtime.signals import Signal
-from sami_runtime.values import number_in
+from sami_runtime.signals import Signal, number_in
 
 Row = dict[str, Any]
 VERSION = "v3.0"
