@@ -117,7 +117,7 @@ def _swapped(value: dict[str, Any]) -> Swapped:
     return Swapped(**{**value, "contract": Contract.model_validate(value["contract"])})
 
 
-class Kind(NamedTuple):
+class FieldKind(NamedTuple):
     """How a type of `StepRecord` stands in a message."""
 
     schema: dict[str, Any]
@@ -129,24 +129,24 @@ class Kind(NamedTuple):
 
 
 NUMBERS, OBJECT = {"type": "array", "items": {"type": "number"}}, {"type": "object"}
-KINDS: dict[Any, Kind] = {
-    int: Kind({"type": "integer"}, whole_number),
-    float: Kind({"type": "number"}, float),
-    str: Kind({"type": "string"}, str),
-    Outcome: Kind({"type": "string"}, Outcome),
-    tuple[str, ...]: Kind({"type": "array", "items": {"type": "string"}}, lambda value: tuple(map(str, value))),
-    Array: Kind(NUMBERS, _row),
-    Array | None: Kind(NUMBERS, _row),
-    Age: Kind({"type": ["number", "object"]}, _age),
-    Mapping[str, Any]: Kind(OBJECT, lambda value: {**value}),
-    Mapping[str, Array]: Kind(OBJECT, lambda value: {name: _row(row) for name, row in value.items()}),
-    SectionTimes: Kind(
+KINDS: dict[Any, FieldKind] = {
+    int: FieldKind({"type": "integer"}, whole_number),
+    float: FieldKind({"type": "number"}, float),
+    str: FieldKind({"type": "string"}, str),
+    Outcome: FieldKind({"type": "string"}, Outcome),
+    tuple[str, ...]: FieldKind({"type": "array", "items": {"type": "string"}}, lambda value: tuple(map(str, value))),
+    Array: FieldKind(NUMBERS, _row),
+    Array | None: FieldKind(NUMBERS, _row),
+    Age: FieldKind({"type": ["number", "object"]}, _age),
+    Mapping[str, Any]: FieldKind(OBJECT, lambda value: {**value}),
+    Mapping[str, Array]: FieldKind(OBJECT, lambda value: {name: _row(row) for name, row in value.items()}),
+    SectionTimes: FieldKind(
         OBJECT,
         lambda value: SectionTimes(**{name: float(seconds) for name, seconds in value.items()}),
         SectionTimes._asdict,
     ),
-    Reading | None: Kind(OBJECT, _reading, lambda reading: reading and plain(reading.plain())),
-    Swapped | None: Kind(OBJECT, _swapped, _plain_swap),
+    Reading | None: FieldKind(OBJECT, _reading, lambda reading: reading and plain(reading.plain())),
+    Swapped | None: FieldKind(OBJECT, _swapped, _plain_swap),
 }
 """By the type of a field. A number that is not finite is the string "nan", "inf" or "-inf"."""
 TYPES = get_type_hints(StepRecord)

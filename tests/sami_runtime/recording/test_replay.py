@@ -8,7 +8,6 @@ import pytest
 
 pytest.importorskip("mcap")
 
-
 from sami_runtime.clock import ManualClock
 from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import CheckFailed, SamiError
