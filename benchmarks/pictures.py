@@ -4,7 +4,8 @@
 
 Without names all of them, which takes a while: films are rendered, and a report is measured. A name is a file's, or a
 folder's of results; a card brings its curve. What `sami adapt` and `sami robustness` drew beside their numbers in
-results/ is left alone: drawing it again means measuring it again, by the commands in docs/results/adaptation-panda.md, docs/results/robustness.md.
+results/ is left alone: drawing it again means measuring it again, by the commands in
+docs/results/adaptation-panda.md and docs/results/robustness.md.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ def load_adapter(name: str, clock: Clock, contract: Contract, config: Settings |
     if not all(isinstance(signal, Signal) for signal in declared):
         raise SamiError(
             f"{name}(clock) made a {type(adapter).__name__} whose observation is {adapter.observation!r:.80} and whose "
-            f"action is {adapter.action!r:.80}; they must be a tuple of Signals and a Signal; see docs/how-to/write-an-adapter.md."
+            f"action is {adapter.action!r:.80}; they must be a tuple of Signals and a Signal; "
+            "see docs/how-to/write-an-adapter.md."
         )
     return adapter
 

@@ -1,4 +1,4 @@
-"""A hook of MkDocs: links to files outside docs/ lead to the repository, so that the sources work on GitHub as they are.
+"""A hook of MkDocs that leads links to files outside docs/ to the repository. The sources work on GitHub as they are.
 
 `Repository` of `[project.urls]` in pyproject.toml says where that is. Without it, such a link becomes plain text.
 """

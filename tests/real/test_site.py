@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FETCHED = re.compile(
-    r"<(?:script|img|source|iframe)[^>]+src(?:set)?=\"(https?:[^\"]+)|<link[^>]+href=\"(https?:[^\"]+)"
+    r"""<(?:script|img|source|iframe)[^>]+src(?:set)?="(https?:[^"]+)|<link[^>]+href="(https?:[^"]+)"""
 )
 
 
