@@ -80,8 +80,7 @@ def run(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Any other key of a run, as in a robot.toml, such as provider=cuda or dry_run=true; "
-            "docs/reference/robot-file.md.",
+            help="Another key of a run, as in robot.toml, such as provider=cuda; docs/reference/robot-file.md.",
             rich_help_panel=LOOP,
         ),
     ] = None,

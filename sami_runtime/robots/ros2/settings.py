@@ -185,6 +185,5 @@ class RosSettings(_RosTable):
             return cls.model_validate(document)
         except ValidationError as error:
             raise AdapterError(
-                f"the settings of the robot on ROS 2 are not valid: {faults_of(error)}. "
-                "docs/how-to/ros2.md explains each."
+                f"the settings of the robot on ROS 2 are not valid: {faults_of(error)}. See docs/how-to/ros2.md."
             ) from None
