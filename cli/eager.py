@@ -28,7 +28,7 @@ def candidates(contract: Contract, run: Path | None) -> tuple[list[Candidate], s
         from sami_runtime.errors import SamiError
         from sami_runtime.model.contract import ACTION
         from sami_train.export.parity import TorchSession
-        from sami_train.studies.lookahead.compose import alone
+        from sami_train.studies.lookahead.forward_model import alone
 
         try:
             agent, what = _agent(contract, run)

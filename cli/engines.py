@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from sami_train.studies.sweep.engine import Engine
+    from sami_train.studies.sweep.engines import Engine
 
 SlurmOption = Annotated[bool, typer.Option("--slurm", help="Give the jobs to Slurm.")]
 SlurmSetting = Annotated[

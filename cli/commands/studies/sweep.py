@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
     from sami_train.envs.measure import Measure
-    from sami_train.studies.sweep.engine import Engine
+    from sami_train.studies.sweep.engines import Engine
     from sami_train.studies.sweep.grid import Grid
     from sami_train.studies.sweep.sweep import CellRow, Sweep
 
@@ -132,8 +132,7 @@ def sweep(
 
 def _engine(sweep: Sweep, jobs: int | None, slurm: bool, ray: str, per_gpu: int | None) -> Engine:
     from sami_train.cores import usable_cores
-    from sami_train.studies.sweep.engine import SweepError
-    from sami_train.studies.sweep.engines import engine_of
+    from sami_train.studies.sweep.engines import SweepError, engine_of
 
     cells = len(sweep.rows)
     if per_gpu is not None:

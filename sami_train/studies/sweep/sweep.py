@@ -23,10 +23,9 @@ from sami_train.interrupts import on_signals
 from sami_train.locks import holder, locked
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.record import RunRecord
-from sami_train.studies.sweep.cell import CellOutcome, CellStatus, status
-from sami_train.studies.sweep.engine import Engine, Job, Look, SweepError
+from sami_train.studies.sweep.engines import Engine, Job, Look, SweepError
 from sami_train.studies.sweep.grid import Cell, Grid
-from sami_train.studies.sweep.job import describe_job
+from sami_train.studies.sweep.job import CellOutcome, CellStatus, describe_job, status
 from sami_train.studies.sweep.study import STUDY, write_study
 
 SWEEP_VERSION = 1

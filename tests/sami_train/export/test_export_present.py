@@ -14,7 +14,7 @@ from sami_train.envs.make import make
 from sami_train.export.export import export
 from sami_train.export.parity import TorchSession
 from sami_train.runs.beginning import start_from
-from sami_train.studies.contexts.policy_head import PolicyHead
+from sami_train.studies.contexts.changed_episodes import PolicyHead
 
 SPEC = environment("panda")
 KEYS = {"network.net_arch": [32, 32], "seed": 3, "behind_gap.estimate": 1.0}

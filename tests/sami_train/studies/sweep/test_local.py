@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sami_train.gpus import VISIBLE, usable_gpus
-from sami_train.studies.sweep import local
+from sami_train.studies.sweep import engines
 
 TELL = f"import os, sys; print(os.environ.get('{VISIBLE}'), flush=True); sys.stdin.close(); open(sys.argv[1]).read()"
 """A job that tells what it sees, and ends once somebody has opened its pipe for writing and closed it."""
@@ -16,7 +16,7 @@ TELL = f"import os, sys; print(os.environ.get('{VISIBLE}'), flush=True); sys.std
 @pytest.fixture
 def submit(tmp_path, monkeypatch):
     """Start a job on an engine; return it with what ends it."""
-    monkeypatch.setattr(local, "job_command", lambda logs: [sys.executable, "-c", TELL, str(logs / "pipe")])
+    monkeypatch.setattr(engines, "job_command", lambda logs: [sys.executable, "-c", TELL, str(logs / "pipe")])
     started = []
 
     def start(engine):
@@ -40,7 +40,7 @@ def submit(tmp_path, monkeypatch):
 
 
 def test_each_job_sees_the_gpu_that_has_the_fewest(submit):
-    engine = local.Local(4, ("0", "3"))
+    engine = engines.Local(4, ("0", "3"))
     first, second, third, fourth = (submit(engine) for _ in range(4))
     assert (second(), third()) == ("3", "0")
     assert submit(engine)() in ("0", "3")
@@ -51,7 +51,7 @@ def test_each_job_sees_the_gpu_that_has_the_fewest(submit):
 
 def test_without_gpus_a_job_sees_what_its_sweep_does(submit, monkeypatch):
     monkeypatch.setenv(VISIBLE, "7")
-    assert submit(local.Local(1))() == "7"
+    assert submit(engines.Local(1))() == "7"
 
 
 @pytest.mark.parametrize(
