@@ -42,7 +42,7 @@ class Atlas(BaseModel):
     fast: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """Drift above which a mean that was at rest is on its way to another place."""
     false_alarm_rate: float = Field(gt=0, lt=1)
-    """Largest share of episodes in known dynamics that `threshold` gives an alarm, and that `fast` is exceeded in."""
+    """Share of held-out training episodes beyond `threshold`, and `fast`; of fresh ones it may be more."""
     episodes: int = Field(ge=1)
     """Episodes that mean, covariance, step and slow come from."""
     held_out: int = Field(ge=1)
