@@ -1,4 +1,4 @@
-"""A person beside the loop, who may drive, pause and end an episode; and `Excitation`, which drives to identify a robot.
+"""A person beside the loop, who may drive, pause and end an episode; and `Excitation`, which drives in tests of a robot.
 
 It rests, then steps and returns, so that its recording shows delays, lag and noise.
 """
