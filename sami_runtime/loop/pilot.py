@@ -1,6 +1,6 @@
-"""A person beside the loop, who may drive, pause and end an episode; and `Excitation`, which drives in tests of a robot.
+"""A person beside the loop, who may drive, pause and end an episode; and `Excitation`, which drives to identify delays.
 
-It rests, then steps and returns, so that its recording shows delays, lag and noise.
+It rests, then steps and returns, so that a recording shows lag and noise as well.
 """
 
 from __future__ import annotations
