@@ -62,7 +62,7 @@ class View {
     const happened = this.card("What happened");
     const strips = [
       { label: "tick", word: i => run.word("outcome", i), colour: outcomeColour },
-      { label: "limited", word: i => run.word("limited", i), colour: word => word.includes("stop") ? colours.bad : colours.of[1], text: true, pale: true },
+      { label: "limited", word: i => run.word("limited_by", i), colour: word => word.includes("stop") ? colours.bad : colours.of[1], text: true, pale: true },
       ...(run.atlas ? [{ label: "phase", word: i => run.word("phase", i), colour: phaseColour, text: true, pale: true }, { label: "like", word: i => run.word("nearest", i), colour: word => colours.of[[...word].reduce((s, c) => (31 * s + c.charCodeAt(0)) >>> 0, 7) % 8], text: true, pale: true }] : []),
     ];
     this.lane(happened, "", "", [], (canvas, own) => drawStrips(canvas, run, own, strips, { axis: true }));
@@ -120,7 +120,7 @@ class View {
   sentences(at) {
     const run = this.run, episode = run.episodeOf(at), line = (...parts) => make("p", {}, ...parts), b = (text, className = "") => make("b", { textContent: text, className });
     const lines = [make("h2", { textContent: `Episode ${episode.number}, step ${run.series.step[at]}` }, make("small", { textContent: seconds(run.t(at)) }))];
-    const outcome = run.word("outcome", at), reason = run.word("reason", at), limited = run.word("limited", at);
+    const outcome = run.word("outcome", at), reason = run.word("reason", at), limited = run.word("limited_by", at);
     if (run.tasks[episode.number]) lines.push(line("Hidden task: ", b(run.tasks[episode.number])));
     lines.push(line("The tick ", b(OUTCOMES[outcome] || outcome, outcome === "acted" || outcome === "standing" ? "" : "alarm"), reason ? `. ${reason}` : "."));
     lines.push(line(limited ? b(limited.includes("stop") ? "The gate stopped the robot." : `Limited by ${limited}.`, "alarm") : "Nothing was limited."));
@@ -183,7 +183,7 @@ function drawOverview() {
       const cell = cells.get(px) || { score: NaN, held: "", limited: false };
       if (!(score[i] <= cell.score)) cell.score = Number.isNaN(score[i]) ? cell.score : score[i];
       if (held) cell.held = outcome;
-      cell.limited ||= run.series.limited[i] > 0;
+      cell.limited ||= run.series.limited_by[i] > 0;
       cells.set(px, cell);
     }
     const wide = Math.max(1, width / whole / run.rate);

@@ -1,4 +1,7 @@
-"""A recording as a LeRobot dataset, version 3.0: what their trainers, viewers and hub read.
+"""Recordings for other tools: one table, in CSV or Parquet, or a LeRobot dataset.
+
+A table has a row for each tick and a column for each number. A dataset, version 3.0, is what LeRobot's trainers,
+viewers and hub read:
 
     data/chunk-000/file-000.parquet            a row for each step: `observation.state`, `action`, `next.reward`, ...
     meta/info.json                             features with the names of their elements, rate, counts
@@ -12,26 +15,141 @@ Their steps are equally far apart in time: where the loop held, refused, paused 
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sami_runtime.distribution import install_hint
 from sami_runtime.errors import RecordingError
 from sami_runtime.files import output, require_output
 from sami_runtime.loop.tick import StepRecord
+from sami_runtime.model.contract import Contract
+from sami_runtime.recording.format import RecordedStep, signal_values, signals_of, tick_values
 from sami_runtime.recording.reader import Recording, values_of
-from sami_runtime.recording.table import arrow_parts
-from sami_runtime.signals import number_in
+from sami_runtime.signals import Signal, number_in
 
+Row = dict[str, Any]
 VERSION = "v3.0"
 PLACE = "chunk-000/file-000.parquet"
 PATTERN = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 STATE, ACTION, REWARD, DONE, SUCCESS = "observation.state", "action", "next.reward", "next.done", "next.success"
 COUNTED = ("frame_index", "episode_index", "index", "task_index")
+
+
+def rows(recording: Recording) -> list[Row]:
+    """Return every tick of a recording, by the name of its column.
+
+    `observation.SIGNAL.ELEMENT`, `proposed.ELEMENT`, `executed.ELEMENT`, `context.NUMBER`, `answer.SIGNAL.ELEMENT`,
+    `telemetry.NAME`, `times.SECTION` [s], `info.NAME` of the adapter's numbers and words, and of the tick itself, see
+    `TICK`. What a tick lacks is left out.
+    """
+    contract, table_rows = recording.contract, []
+    for step in recording.steps:
+        contract = step.record.swapped.contract if step.record.swapped else contract
+        table_rows.append(_row(recording, contract, step))
+    return table_rows
+
+
+def columns(table_rows: Iterable[Row]) -> list[str]:
+    """Return the names of all columns: those of the first rows first."""
+    names: dict[str, None] = {}
+    for row in table_rows:
+        names.update(dict.fromkeys(row))
+    return list(names)
+
+
+def write_csv(recording: Recording, path: Path, force: bool = False) -> int:
+    """Write a recording as CSV, every digit of every number, and return how many rows it has.
+
+    Raises:
+        SamiError: The file exists and is not to be replaced, or cannot be written.
+    """
+    with values_of(recording.path), output(path, force, [recording.path]) as beside:
+        table_rows = rows(recording)
+        with beside.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns(table_rows), restval="")
+            writer.writeheader()
+            writer.writerows(table_rows)
+    return len(table_rows)
+
+
+def write_parquet(recording: Recording, path: Path, force: bool = False) -> int:
+    """Write a recording as Parquet, and return how many rows it has.
+
+    Raises:
+        RecordingError: The package pyarrow is missing.
+        SamiError: The file exists and is not to be replaced, or cannot be written.
+    """
+    arrow, parquet = arrow_parts()
+    with values_of(recording.path), output(path, force, [recording.path]) as beside:
+        table_rows = rows(recording)
+        table = arrow.table({name: _column(table_rows, name) for name in columns(table_rows)})
+        parquet.write_table(table, beside, compression="zstd")
+    return len(table_rows)
+
+
+def arrow_parts() -> tuple[Any, Any]:
+    """Return pyarrow and its Parquet part.
+
+    Raises:
+        RecordingError: It is not installed.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError as error:
+        raise RecordingError(f"Parquet needs the package {error.name}: {install_hint('convert')}") from None
+    return pyarrow, parquet
+
+
+def _column(table_rows: list[Row], name: str) -> list[Any]:
+    values = [row.get(name) for row in table_rows]
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float}:
+        return [None if value is None else float(value) for value in values] if float in kinds else values
+    return values if len(kinds) == 1 else [None if value is None else str(value) for value in values]
+
+
+def _row(recording: Recording, contract: Contract, step: RecordedStep) -> Row:
+    row, signals = tick_values(*step), signals_of(contract)
+    for name, value in signal_values(step.record).items():
+        row |= _elements(name, signals.get(name), value)
+    if step.record.telemetry is not None:
+        row |= _flat("telemetry.nearest", step.record.telemetry.nearest or {})
+    row |= _flat("info", step.record.info)
+    outcome = recording.episodes.get(step.episode)
+    if outcome is not None:
+        row["ended"] = outcome.ended.value
+        if outcome.success is not None:
+            row["success"] = outcome.success
+    return row
+
+
+def _elements(prefix: str, signal: Signal | None, value: Any) -> Row:
+    numbers = np.asarray(value).ravel().tolist()
+    if signal is not None and signal.size == len(numbers):
+        elements = signal.elements
+    else:
+        elements = tuple(map(str, range(len(numbers))))
+    return {f"{prefix}.{element}": float(number) for element, number in zip(elements, numbers, strict=True)}
+
+
+def _flat(prefix: str, value: Mapping[str, Any]) -> Row:
+    """Return what is one number, word or truth each; lists by their index."""
+    row: Row = {}
+    for name, item in value.items():
+        if isinstance(item, Mapping):
+            row |= _flat(f"{prefix}.{name}", item)
+        elif isinstance(item, list | tuple | np.ndarray):
+            row |= _flat(f"{prefix}.{name}", {str(at): part for at, part in enumerate(item)})
+        elif item is not None:
+            row[f"{prefix}.{name}"] = float(item) if item in ("nan", "inf", "-inf") else item
+    return row
 
 
 def write_lerobot(recording: Recording, folder: Path) -> int:

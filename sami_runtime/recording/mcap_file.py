@@ -1,25 +1,32 @@
-"""An MCAP file in chunks that is a valid file after every one of them, at a cost that does not grow with its length.
+"""MCAP files: written in chunks, a valid file after every one of them; read with no more memory than a file deserves.
 
 The end of an MCAP file may list all chunks (an index, for tools) or none. Each chunk takes the place of the end before
 it and is followed by a new one: with the index, while all indexes together have taken at most `INDEX_BYTES`; without
 it from then on, which costs 50 bytes. `close` writes the whole index. So a killed file is valid, and tools that need an
-index open a short one at once. Whoever kills the process in the instant between (some 0.1 ms of each chunk) leaves a
-file that ends in the middle: all whole chunks can be read from its beginning, only tools want it repaired.
+index open a short one at once. A kill in the instant between (some 0.1 ms of each chunk) leaves a file that ends in the
+middle: all whole chunks can be read from its beginning, only tools want it repaired.
 
 A thread packs and writes, so that the caller waits for no disk.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import io
 import os
 import queue
 import struct
 import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
+from sami_runtime.distribution import install_hint
+from sami_runtime.errors import RecordingError
+
+MAGIC = b"\x89MCAP0\r\n"
 MESSAGE = struct.Struct("<BQHIQQ")
 """Of a message: opcode, length, channel, sequence, log time, publish time."""
 PLACE, PLACES = struct.Struct("<QQ"), struct.Struct("<BQHI")
@@ -30,8 +37,37 @@ INDEX_BYTES = 1 << 20
 and building a long one keeps the loop waiting."""
 MOST_WAITING_BYTES = 256 << 20
 """How much may wait for the disk: minutes of ticks. A disk that takes longer has failed."""
+MAX_RECORD_BYTES = 64 * 1024 * 1024
+"""Largest record that is read, packed or unpacked, so that a damaged or hostile length does not fill the memory."""
+MOST_PACKED = 100
+"""How many bytes a byte of a file may hold in all, beyond one record; ticks pack to a tenth."""
 Part = tuple[bytes, dict[int, bytearray], int, int]
 """A chunk's bytes before they are packed, the places of messages by channel, first and last log time."""
+
+
+def mcap_parts() -> Any:
+    """Return the parts of mcap that are used. Imported here, because the runtime works without it.
+
+    Raises:
+        RecordingError: A package is missing.
+    """
+    try:
+        import lz4.frame  # mcap brings both
+        import zstandard
+        from mcap import data_stream, exceptions, records, stream_reader
+    except ModuleNotFoundError as error:
+        raise RecordingError(f"recordings need the package {error.name}: {install_hint('record')}") from None
+    kinds = "Channel Chunk ChunkIndex DataEnd Header Message Metadata MetadataIndex Schema Statistics"
+    return SimpleNamespace(
+        **{name: getattr(records, name) for name in kinds.split()},
+        RecordBuilder=data_stream.RecordBuilder,
+        StreamReader=stream_reader.StreamReader,
+        breakup_chunk=stream_reader.breakup_chunk,
+        lz4=lz4.frame,
+        zstandard=zstandard,
+        EndOfFile=exceptions.EndOfFile,
+        McapError=exceptions.McapError,
+    )
 
 
 class ChunkedFile:
@@ -49,13 +85,13 @@ class ChunkedFile:
         self.error: BaseException | None = None
         """What went wrong, of whatever kind; nothing is written after that."""
         self._handed = self._taken = self._indexed = 0
-        self._declared, self._schemas, self._channels = b"", 0, 0
+        self._declared, self._channels = b"", 0
         self._indexes, self._metadata_indexes = bytearray(), bytearray()
         self._chunks = self._metadata = self._sequence = 0
         self._first, self._last, self._counts = 0, 0, dict[int, int]()
         self._part, self._places, self._described = bytearray(), dict[int, bytearray](), 0
         self._from = self._to = 0
-        self._at = file.write(mcap.MAGIC + self._record(mcap.Header(profile="", library=library)))
+        self._at = file.write(MAGIC + self._record(mcap.Header(profile="", library=library)))
         self._waiting: queue.SimpleQueue[Part | Any | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="recording", daemon=True)
         self._thread.start()
@@ -70,12 +106,11 @@ class ChunkedFile:
             data: The schema.
             about: What else is to be known of the topic.
         """
-        self._schemas += 1
-        self._channels += 1
-        schema = self._mcap.Schema(id=self._schemas, name=name, encoding=encoding[0], data=data)
+        self._channels += 1  # each has a schema of its own, of the same number
+        schema = self._mcap.Schema(id=self._channels, name=name, encoding=encoding[0], data=data)
         channel = self._mcap.Channel(
             id=self._channels,
-            schema_id=self._schemas,
+            schema_id=self._channels,
             topic=topic,
             message_encoding=encoding[1],
             metadata=dict(about),
@@ -110,7 +145,7 @@ class ChunkedFile:
                 self._waiting.put((bytes(self._part), self._places, self._from, self._to))
             self._part, self._places = bytearray(), {}
 
-    def tell(self, name: str, values: Mapping[str, str]) -> None:
+    def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
         """Have a metadata record written, after what was added before."""
         self.end_chunk()
         self._waiting.put(self._mcap.Metadata(name=name, metadata=dict(values)))
@@ -190,7 +225,7 @@ class ChunkedFile:
         """Return the end of a file that lists nothing: where its summary begins is 0."""
         footer = struct.pack("<BQQQ", FOOTER_KIND, 20, 0, 0)
         data_end = self._record(self._mcap.DataEnd(data_section_crc=0))
-        return data_end + footer + struct.pack("<I", zlib.crc32(footer)) + bytes(self._mcap.MAGIC)
+        return data_end + footer + struct.pack("<I", zlib.crc32(footer)) + MAGIC
 
     def _index(self, start: int) -> bytes:
         """Return the end of a file whose data end here, with its index."""
@@ -205,14 +240,72 @@ class ChunkedFile:
             message_end_time=self._last,
             message_start_time=self._first,
             metadata_count=self._metadata,
-            schema_count=self._schemas,
+            schema_count=self._channels,
         )
         summary = self._declared + self._record(statistics) + bytes(self._indexes) + bytes(self._metadata_indexes)
         footer = struct.pack("<BQQQ", FOOTER_KIND, 20, start + len(data_end), 0)  # but its checksum, which covers it
-        return data_end + summary + footer + struct.pack("<I", zlib.crc32(summary + footer)) + mcap.MAGIC
+        return data_end + summary + footer + struct.pack("<I", zlib.crc32(summary + footer)) + MAGIC
 
     def _record(self, record: Any) -> bytes:
         builder = self._mcap.RecordBuilder()
         record.write(builder)
         data: bytes = builder.end()
         return data
+
+
+class TooLargeError(ValueError):
+    """A part of the file unpacks to more than is read."""
+
+
+def records(file: Any, size: int, mcap: Any) -> Iterator[Any]:
+    """Yield the records of a file, those in chunks too.
+
+    Args:
+        file: What is read from, of `size` bytes.
+        size: How many.
+        mcap: See `mcap_parts`.
+
+    Raises:
+        TooLargeError: A chunk, or all of them, unpack to more than is read.
+        McapError, struct.error, ValueError: The file is damaged.
+    """
+    left = MAX_RECORD_BYTES + MOST_PACKED * size
+    reader = mcap.StreamReader(file, validate_crcs=True, emit_chunks=True, record_size_limit=MAX_RECORD_BYTES)
+    for record in reader.records:
+        if not isinstance(record, mcap.Chunk):
+            yield record
+            continue
+        data = _unpacked(record, min(left, MAX_RECORD_BYTES), mcap)
+        left -= len(data)
+        yield from mcap.breakup_chunk(dataclasses.replace(record, compression="", data=data), validate_crc=True)
+
+
+def _unpacked(chunk: Any, most: int, mcap: Any) -> bytes:
+    """Return the bytes in a chunk, at most so many."""
+    if chunk.compression == "zstd":
+        data = _by_pieces(mcap.zstandard.ZstdDecompressor(max_window_size=MAX_RECORD_BYTES), chunk.data, most)
+    elif chunk.compression == "lz4":
+        try:
+            data = mcap.lz4.LZ4FrameDecompressor().decompress(chunk.data, max_length=most + 1)
+        except RuntimeError as error:
+            raise ValueError(f"a chunk cannot be unpacked: {error}") from error
+    elif chunk.compression == "":
+        data = chunk.data
+    else:
+        raise ValueError(f"a chunk is packed by {chunk.compression!r}, which is not known")
+    if len(data) > most or chunk.uncompressed_size > MAX_RECORD_BYTES:
+        raise TooLargeError(f"{len(chunk.data)} bytes of it unpack to more than {most}, the most that is read")
+    return data
+
+
+def _by_pieces(unpacker: Any, data: bytes, most: int) -> bytes:
+    """Return at most so many bytes, and one piece: what a frame says of its size is not believed."""
+    pieces, length = [], 0
+    try:
+        with unpacker.stream_reader(io.BytesIO(data)) as stream:
+            while length <= most and (piece := stream.read(1 << 20)):
+                pieces.append(piece)
+                length += len(piece)
+    except Exception as error:  # zstandard's error has no base class but this
+        raise ValueError(f"a chunk cannot be unpacked: {error}") from error
+    return b"".join(pieces)
