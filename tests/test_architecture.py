@@ -45,7 +45,7 @@ FLOORS = {
         "__init__",
     ),
     "sami_train": (
-        "cores files gpus interrupts locks seeds settings __init__",
+        "files interrupts machine seeds settings __init__",
         "envs",
         "episodes",
         "methods evaluation",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from sami_train.cores import one_thread
+from sami_train.machine import one_thread
 
 
 class Worker(Protocol):

@@ -26,9 +26,8 @@ from sami_runtime.errors import SamiError
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
 from sami_train.config.warm_start.find import WEIGHTS_FILE
-from sami_train.cores import usable_cores
-from sami_train.files import read_json, remove, unfinished, write_json, writing
-from sami_train.locks import holder, locked
+from sami_train.files import holder, locked, read_json, remove, unfinished, write_json, writing
+from sami_train.machine import usable_cores
 from sami_train.runs.provenance import git_state, versions
 
 RUN_VERSION = 1

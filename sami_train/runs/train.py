@@ -18,10 +18,10 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
-from sami_train.cores import share_of_cores
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.interrupts import on_signals
+from sami_train.machine import share_of_cores
 from sami_train.runs.beginning import facts_of, recordings_of, start_from
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.metrics import Dashboard, MetricsFile

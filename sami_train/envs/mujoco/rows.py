@@ -10,8 +10,8 @@ from gymnasium.utils.seeding import np_random
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
-from sami_train.cores import usable_cores
 from sami_train.envs.tasks import Task, TaskSpace, draw
+from sami_train.machine import usable_cores
 
 _SKIP = int(mujoco.mjtStage.mjSTAGE_NONE)
 

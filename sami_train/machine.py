@@ -1,10 +1,13 @@
-"""What the machine gives this process."""
+"""Cores and GPUs that the machine gives this process."""
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager
 from typing import Any
+
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+"""The variable by which CUDA is told which GPUs there are."""
 
 
 def usable_cores() -> int:
@@ -35,3 +38,12 @@ def one_thread() -> Any:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def usable_gpus() -> tuple[str, ...]:
+    """Return what CUDA calls the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` takes them."""
+    import torch
+
+    count = torch.cuda.device_count()
+    named = [name.strip() for name in os.environ.get(VISIBLE_GPUS, "").split(",") if name.strip()]
+    return tuple(named[:count]) if named else tuple(str(number) for number in range(count))
