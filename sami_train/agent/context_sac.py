@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar, cast
 
+import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.utils import check_for_correct_spaces
+from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import Tensor
 
-from sami_train.agent import requirements
-from sami_train.agent.contrast import Contrast
-from sami_train.agent.contrast_record import ContrastRecord
-from sami_train.agent.features import feature_layout
+from sami_runtime.errors import SamiError
+from sami_train.agent.contrast import Contrast, ContrastRecord
 from sami_train.agent.learner import Learner
+from sami_train.agent.networks import TaskReadout, feature_layout
 from sami_train.agent.policy import ContextPolicy
-from sami_train.agent.requirements import horizon, single_envs
 from sami_train.agent.saved import (
     COUNTED,
     DYNAMICS,
@@ -34,15 +35,18 @@ from sami_train.agent.saved import (
 )
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import PRESET, TrainConfig
+from sami_train.config.weights import Weights, WeightsHeader, flat_signals
 from sami_train.envs.catalog import environment, is_found, spec_of
 from sami_train.envs.layout import flat_size
 from sami_train.envs.measure import SUCCESS
-from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.scales import standardised
+from sami_train.envs.tasks import Crippled, Feature, Task
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.episodes.collectors import Source, make_source
 from sami_train.episodes.episode import Episode
 from sami_train.episodes.numpy_policy import NumpyPolicy
-from sami_train.episodes.rollout import with_states
+from sami_train.episodes.rollout import tasks_of, with_states
+from sami_train.episodes.task_code import TaskCode
 from sami_train.episodes.task_record import TaskRecord
 from sami_train.episodes.windows import WindowPlan
 from sami_train.methods.methods import method
@@ -51,6 +55,8 @@ Self = TypeVar("Self", bound="ContextSAC")
 
 MAX_BACKLOG = 500
 """Updates that the learner may owe before collectors have to wait for it."""
+TARGETS = {"momentum_encoder": "encoder", "critic_target": "critic"}
+"""Networks that follow another one: what a file of weights does not hold begins as a copy of it."""
 
 
 class ContextSAC(BaseAlgorithm):
@@ -108,10 +114,19 @@ class ContextSAC(BaseAlgorithm):
         self.set_random_seed(self.seed)
         self.rng = self.rng or np.random.default_rng(self.seed)
         self.method = method(self.config.method)
-        actions = requirements.unit_box(self.action_space)
-        self.environment = self._find_environment()
+        actions = self.action_space
+        if not isinstance(actions, spaces.Box) or not (np.all(actions.low == -1.0) and np.all(actions.high == 1.0)):
+            raise SamiError(f"the action space is {actions}; ContextSAC needs a Box from -1 to 1 (RescaleAction).")
         if self.env is not None:
-            requirements.require_tasks(single_envs(self.env)[0], self.method)
+            self.environment = spec_of(self._envs[0])
+            if (tasks := len(self._learned_tasks())) < self.method.least_tasks:
+                raise SamiError(
+                    f"{self.method.title} compares tasks with one another, and this environment draws from {tasks}; it "
+                    f"needs at least {self.method.least_tasks}. Give it more tasks, or take another --method, e.g. "
+                    "satesac."
+                )
+        else:  # of the file that it was loaded from
+            self.environment = getattr(self, "environment", None)
         net, behind = self.config.network, self.config.behind_gap
         layout = feature_layout(
             flat_size(self.observation_space),
@@ -130,32 +145,94 @@ class ContextSAC(BaseAlgorithm):
             encoder_units=net.encoder_units,
             context_size=net.context_size,
             history_steps=net.history_steps,
-            task_input=requirements.task_code(self.env, self.config, self.environment) if self.method.is_told else None,
+            task_input=self._task_code() if self.method.is_told else None,
             net_arch=net.net_arch,
             layer_norm=net.layer_norm,
             initial_temperature=self.config.learning.initial_temperature,
-            estimated=requirements.estimated(self.environment, self.observation_space) if behind.estimate > 0 else None,
+            estimated=self._estimated() if behind.estimate > 0 else None,
             critic_actions=behind.critic_actions,
             true_critic=behind.true_critic,
-            resting=requirements.resting(self.env, self.config, self.environment),
+            resting=self._resting(),
         ).to(self.device)
         estimator = None if self.config.init.keep_encoder else self.method.estimator
         contrast = Contrast(self.policy, estimator, self.config.contrast) if estimator else None
-        readout = requirements.readout(self.env, self.config, self.environment, self.policy)
-        self.learner = Learner(self.policy, self.config.learning, contrast, self.config.init, behind, readout)
+        self.learner = Learner(
+            self.policy, self.config.learning, contrast, self.config.init, behind, self._task_readout()
+        )
         self.buffer: EpisodeBuffer | None = None
 
-    def _find_environment(self) -> EnvironmentSpec | None:
-        if self.env is None:
-            return getattr(self, "environment", None)  # of the file that it was loaded from
-        return spec_of(single_envs(self.env)[0])
+    @property
+    def _envs(self) -> list[gym.Env]:
+        """The environments, which are stepped one by one."""
+        if not isinstance(self.env, DummyVecEnv):
+            raise SamiError(
+                f"env is a {type(self.env).__name__}; ContextSAC takes a Gymnasium environment or a DummyVecEnv of "
+                "several. For collection in parallel set collection.collectors to the number of processes."
+            )
+        return self.env.envs
+
+    @property
+    def _horizon(self) -> int:
+        """The longest episode, in steps."""
+        spec = self._envs[0].spec
+        if spec is None or spec.max_episode_steps is None:
+            raise SamiError(
+                "the environment has no time limit; register it with max_episode_steps, or wrap it in TimeLimit."
+            )
+        return spec.max_episode_steps
+
+    def _learned_tasks(self) -> Sequence[Task]:
+        return self.config.training_tasks() if self.env is None else tasks_of(self._envs[0])
+
+    def _task_features(self, tasks: Sequence[Task]) -> Sequence[Feature | Crippled]:
+        """Return what tasks name; numbers, where nothing is known of the environment."""
+        spec = self.environment
+        return spec.tasks.features if spec else [Feature(name, "1", low=-math.inf) for name in tasks[0]]
+
+    def _task_code(self) -> TaskCode:
+        """Return how a policy is told its task: by the extremes of the tasks that it learns from."""
+        if self.env is None and self.environment is None:
+            raise SamiError("an oracle of an environment that is not in the catalogue is loaded with it: env=...")
+        tasks = self._learned_tasks()
+        if self.environment is not None and not any(tasks):  # each episode has a new one
+            tasks = self.environment.tasks.sets["training"]
+        features = self._task_features(tasks)
+        if not features:
+            raise SamiError(
+                "the oracle is told the task, and this environment's tasks name nothing to tell. Declare the features "
+                "that change from task to task, or take another --method."
+            )
+        return TaskCode.of(features, tasks)
+
+    def _estimated(self) -> list[list[int]]:
+        """Return the numbers of the flat observation whose present is estimated, by signal; all where none is known."""
+        spec = self.environment
+        if spec is None:
+            return [list(range(flat_size(self.observation_space)))]
+        return [spec.layout.numbers(signal.name) for signal in spec.estimated]
+
+    def _resting(self) -> list[int]:
+        """Return the motors that obey in no task that it learns from, by their numbers in the action."""
+        spec = self.environment
+        tasks = self._learned_tasks() if spec is not None else ()
+        if spec is None or not tasks:
+            return []
+        return sorted(set.intersection(*(set(spec.tasks.silent(task)) for task in tasks)))
+
+    def _task_readout(self) -> TaskReadout | None:
+        """Return what reads the task from contexts while training, see `LearningConfig.aux_dynamics`."""
+        if not self.config.learning.aux_dynamics:
+            return None
+        tasks = self._learned_tasks()
+        truth = torch.from_numpy(standardised(self._task_features(tasks), tasks))
+        return TaskReadout(self.policy.encoder.size, truth).to(self.policy.device)
 
     def make_buffer(self) -> EpisodeBuffer:
         """Make the episode buffer, or return it where it is made: acting needs none."""
         if self.buffer is None:
             self.buffer = EpisodeBuffer(
                 self.config.learning.buffer_episodes,
-                horizon(single_envs(self.env)[0]),
+                self._horizon,
                 flat_size(self.observation_space),
                 self.policy.action_size,
                 self.environment.goal if self.environment else None,
@@ -169,7 +246,7 @@ class ContextSAC(BaseAlgorithm):
         if cfg.window:
             return WindowPlan(cfg.window, cfg.burn_in, state)
         # Whole episodes begin with a state of zeros, but for those whose policy is told something at their start.
-        return None if self.policy.task_input is None else WindowPlan(horizon(single_envs(self.env)[0]), 0, state)
+        return None if self.policy.task_input is None else WindowPlan(self._horizon, 0, state)
 
     def learn(
         self: Self,
@@ -231,7 +308,7 @@ class ContextSAC(BaseAlgorithm):
     def _source(self) -> Source:
         collection, plan = self.config.collection, self._window_plan()
         return make_source(
-            single_envs(self.env),
+            self._envs,
             self.policy.numpy_weights,
             int(self.seed or 0),
             self.config.exploration,
@@ -305,13 +382,30 @@ class ContextSAC(BaseAlgorithm):
         """Whether the steps that `learn` was last asked for are done, and every update that they owe."""
         return self.num_timesteps >= self._total_timesteps and self._due() < 1
 
-    def save_buffer(self, path: Path) -> None:
-        """Write the stored episodes (`.npz`)."""
-        self.make_buffer().save(path)
+    def weights(self, model: str = "", *, targets: bool = True) -> Weights:
+        """Return the weights, as `--init` takes them; the agent was trained in an environment of the catalogue.
 
-    def load_buffer(self, path: Path) -> None:
-        """Read back what `save_buffer` wrote."""
-        self.make_buffer().restore(path)
+        Args:
+            model: hash of the weights of the model file that is made of them, if one is.
+            targets: with the networks that follow others; without, a fine-tuning begins them as copies.
+        """
+        config, policy = self.config, self.policy
+        header = WeightsHeader(
+            env=config.env,
+            method=config.method,
+            observation=flat_signals(self.environment or environment(config.env)),
+            actions=policy.action_size,
+            network=config.network.model_dump(mode="json"),
+            temperature=float(policy.log_temperature.detach().exp()),
+            steps=self.num_timesteps,
+            model=model,
+        )
+        tensors = {
+            name: tensor.detach().cpu().numpy()
+            for name, tensor in policy.state_dict().items()
+            if targets or name.split(".")[0] not in TARGETS
+        }
+        return Weights(header, tensors)
 
     def save(self, path: str | Path) -> None:  # type: ignore[override] # a pickle's options mean nothing here
         """Write the agent without its buffer, see `saved`; `.zip` is added to a name without an ending."""

@@ -16,8 +16,7 @@ from sami_train.agent.contrast import Contrast
 from sami_train.agent.encoders import Inference
 from sami_train.agent.networks import Actor, TaskReadout, descend, soft_update
 from sami_train.agent.policy import ContextPolicy
-from sami_train.config.schema import LearningConfig
-from sami_train.config.warm_start.init import InitConfig
+from sami_train.config.schema import InitConfig, LearningConfig
 from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.episodes.windows import SequenceBatch, Windows

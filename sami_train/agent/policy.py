@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from sami_runtime.errors import SamiError
 from sami_train.agent.encoders import GaussianEncoder, HistoryEncoder, LSTMEncoder, NoEncoder, State, ToldEncoder
-from sami_train.agent.features import FeatureLayout
-from sami_train.agent.networks import CLIP, Actor, EstimateLoss, Features, Present, TwinCritic
+from sami_train.agent.networks import CLIP, Actor, EstimateLoss, FeatureLayout, Features, Present, TwinCritic
 from sami_train.envs.layout import flatten
 from sami_train.episodes.numpy_policy import EncoderKind, NumpyWeights
 from sami_train.episodes.task_code import TaskCode

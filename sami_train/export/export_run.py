@@ -11,6 +11,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import Contract
 from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.weights import write_weights
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.results import Evaluation
 from sami_train.export.card import write_card
@@ -23,7 +24,6 @@ from sami_train.files import read_json, unfinished
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.record import RunRecord
 from sami_train.runs.train import load_agent
-from sami_train.runs.weights import keep_weights
 
 ATLAS_EPISODES = 20
 """Of each training task, where they are not too few for an atlas."""
@@ -100,7 +100,7 @@ def export_run(
     weights = out.with_suffix(".safetensors")
     # The weights are made before the model appears: an error leaves neither without the other.
     with unfinished(weights) as beside:
-        keep_weights(beside, agent, artifact.contract.weights_sha256, targets=False)
+        write_weights(beside, agent.weights(artifact.contract.weights_sha256, targets=False))
         contract = write(artifact)
     pages = write_card(RunRecord.of_folder(run.path), contract, out) if card else ()
     return Exported(contract, weights, tuple(pages))

@@ -14,6 +14,7 @@ lock              held by the process that trains here
 from __future__ import annotations
 
 import platform
+import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -22,15 +23,26 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from sami_runtime.distribution import installed_version
 from sami_runtime.errors import SamiError
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
-from sami_train.config.warm_start.find import WEIGHTS_FILE
+from sami_train.config.weights import WEIGHTS_FILE, write_weights
 from sami_train.files import holder, locked, read_json, remove, unfinished, write_json, writing
 from sami_train.machine import usable_cores
-from sami_train.runs.provenance import git_state, versions
 
 RUN_VERSION = 1
+PACKAGES = (
+    "sami",
+    "torch",
+    "stable-baselines3",
+    "gymnasium",
+    "panda-gym",
+    "pybullet",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+)
 LOCK = "lock"
 BUFFERS_KEPT = 2
 """Newest checkpoints that keep their buffers, which are large: a run resumes from the newest, or, where that was
@@ -151,11 +163,9 @@ class RunFolder:
 
     def finish(self, agent: Any) -> None:
         """Write the trained agent: a last checkpoint, which more steps could go on from, and the agent itself."""
-        from sami_train.runs.weights import keep_weights
-
         self.checkpoint(agent.num_timesteps, agent)
         with unfinished(self.weights) as beside:
-            keep_weights(beside, agent)
+            write_weights(beside, agent.weights())
         with unfinished(self.agent) as beside:
             agent.save(beside)
 
@@ -234,8 +244,6 @@ class RunFolder:
             steps: environment steps done.
             agent: a `ContextSAC`.
         """
-        from sami_train.runs.weights import keep_weights  # torch, which readers of a run need not have
-
         folder = self.path / "checkpoints"
         target = folder / str(steps)
         with writing(folder):
@@ -243,8 +251,8 @@ class RunFolder:
         with unfinished(target) as beside:
             beside.mkdir()
             agent.save(beside / "agent.zip")
-            keep_weights(beside / WEIGHTS_FILE, agent)
-            agent.save_buffer(beside / "buffer.npz")
+            write_weights(beside / WEIGHTS_FILE, agent.weights())
+            agent.make_buffer().save(beside / "buffer.npz")
         for other in self.checkpoints()[BUFFERS_KEPT:]:
             (other / "buffer.npz").unlink(missing_ok=True)
         return target
@@ -290,3 +298,25 @@ def check_version(run: Path | str, facts: Mapping[str, Any]) -> None:
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a result depends on."""
+    installed = {package: version for package in PACKAGES if (version := installed_version(package)) is not None}
+    return {"python": platform.python_version(), **installed}
+
+
+def git_state() -> dict[str, Any]:
+    """Commit of the checkout that this package runs from, and whether it has changes; empty outside one."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        result = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        return result.stdout.strip()
+
+    try:
+        # An installed copy may lie inside some other repository; only files that git knows are a checkout.
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):
+        return {}

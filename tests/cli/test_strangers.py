@@ -12,8 +12,7 @@ from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.shipped import shipped_models
-from sami_train.config.warm_start.find import WEIGHTS_FILE, weights_file
-from sami_train.config.warm_start.weights import Weights, read_weights, write_weights
+from sami_train.config.weights import WEIGHTS_FILE, Weights, read_weights, weights_file, write_weights
 from sami_train.envs.catalog import environment
 from sami_train.export.model_file import write_model
 from sami_train.studies.sweep.study import find_runs, write_study

@@ -24,7 +24,7 @@ from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
-from sami_train.config.warm_start.weights import read_weights
+from sami_train.config.weights import read_weights
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.kept import ENDING, KeptResults
 from sami_train.evaluation.results import Evaluation

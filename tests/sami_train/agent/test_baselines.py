@@ -10,7 +10,7 @@ import torch
 
 from sami_runtime.errors import SamiError
 from sami_train.agent.context_sac import ContextSAC
-from sami_train.agent.features import feature_layout
+from sami_train.agent.networks import feature_layout
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import ConfigError

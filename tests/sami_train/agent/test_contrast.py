@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sami_train.agent.contrast_record import WINDOW, ContrastRecord
+from sami_train.agent.contrast import WINDOW, ContrastRecord
 from sami_train.agent.networks import TwinCritic
 from tests.sami_train.agent.test_context_sac import agent, same, weights
 
@@ -92,9 +92,9 @@ def test_a_run_whose_contrast_has_an_optimiser_resumes_to_the_bit(tmp_path):
     interrupted = agent(**changes)
     interrupted.learn(600, Stop(300))
     interrupted.save(tmp_path / "agent.zip")
-    interrupted.save_buffer(tmp_path / "buffer.npz")
+    interrupted.make_buffer().save(tmp_path / "buffer.npz")
     resumed = ContextSAC.load(tmp_path / "agent.zip", env=gym.make("sami-tests/HiddenSign-v0"), device="cpu")
-    resumed.load_buffer(tmp_path / "buffer.npz")
+    resumed.make_buffer().restore(tmp_path / "buffer.npz")
     resumed.learn(600 - resumed.num_timesteps, reset_num_timesteps=False)
     assert same(weights(whole), weights(resumed))
     assert resumed.contrast_record.scalars() == whole.contrast_record.scalars()

@@ -7,7 +7,7 @@ import torch
 
 from sami_train.agent.contrast import embeddings_of
 from sami_train.agent.encoders import GaussianEncoder, HistoryEncoder, LSTMEncoder, NoEncoder
-from sami_train.agent.features import feature_layout
+from sami_train.agent.networks import feature_layout
 from sami_train.agent.policy import ContextPolicy
 from sami_train.episodes.numpy_policy import NumpyPolicy
 

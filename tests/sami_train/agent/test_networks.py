@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sami_train.agent.features import feature_layout
-from sami_train.agent.networks import Features
+from sami_train.agent.networks import Features, feature_layout
 from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make

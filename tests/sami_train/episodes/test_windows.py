@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from sami_train.agent.features import feature_layout
+from sami_train.agent.networks import feature_layout
 from sami_train.agent.policy import ContextPolicy
 from sami_train.episodes.buffer import EpisodeBuffer, ReplayError
 from sami_train.episodes.exploration import Exploration

@@ -8,12 +8,12 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
-from sami_train.config.warm_start.of_model import weights_of_model
+from sami_train.config.weights import weights_of_model
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.export.export import export
 from sami_train.export.parity import TorchSession
-from sami_train.runs.beginning import start_from
+from sami_train.runs.train import start_from
 from sami_train.studies.contexts.policy_head import PolicyHead
 
 SPEC = environment("panda")

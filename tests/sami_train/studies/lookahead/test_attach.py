@@ -8,7 +8,7 @@ from onnx import numpy_helper
 from sami_runtime import CheckFailed, GapProfile, SamiError, Session, read_artifact, verify
 from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.lookahead import FRONT, SignalErrors
-from sami_train.config.warm_start.of_model import weights_of_model
+from sami_train.config.weights import weights_of_model
 from sami_train.envs.catalog import environment
 from sami_train.envs.layout import flatten
 from sami_train.envs.make import make

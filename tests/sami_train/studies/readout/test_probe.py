@@ -9,7 +9,7 @@ from sami_runtime.errors import ContractError, SamiError
 from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.contract import CONTEXT, Contract
 from sami_runtime.model.probe import LEAST_R2, PROBE
-from sami_train.config.warm_start.of_model import weights_of_model
+from sami_train.config.weights import weights_of_model
 from sami_train.envs.catalog import environment
 from sami_train.envs.scales import FeatureScale
 from sami_train.envs.tasks import Crippled

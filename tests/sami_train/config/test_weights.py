@@ -16,16 +16,13 @@ from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import ConfigError
-from sami_train.config.warm_start.find import WEIGHTS_FILE, weights_file
-from sami_train.config.warm_start.of_model import weights_of_model
-from sami_train.config.warm_start.weights import read_weights, write_weights
+from sami_train.config.weights import WEIGHTS_FILE, read_weights, weights_file, weights_of_model, write_weights
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.export.export import export
-from sami_train.runs.beginning import start_from
 from sami_train.runs.folder import RunError
-from sami_train.runs.weights import weights_of
+from sami_train.runs.train import start_from
 
 SPEC = environment("panda")
 
@@ -93,7 +90,7 @@ def test_an_actor_without_a_deviation_begins_with_the_target_entropy():
 @pytest.fixture
 def file(tmp_path):
     agent = agent_of(**{"network.net_arch": [16], "network.hidden_size": 8})
-    write_weights(tmp_path / "small.safetensors", weights_of(agent))
+    write_weights(tmp_path / "small.safetensors", agent.weights())
     return tmp_path / "small.safetensors"
 
 
@@ -136,7 +133,7 @@ def test_other_networks_and_another_kind_of_encoder_are_refused(file):
 def test_a_file_that_changed_after_the_configuration_was_made_is_refused(file):
     config = resolve("fast-cpu", {"init.source": str(file), "collection.collectors": 0})
     other = agent_of(**{"network.net_arch": [16], "network.hidden_size": 8, "seed": 1})
-    write_weights(file, weights_of(other))
+    write_weights(file, other.weights())
     agent = ContextSAC("ContextPolicy", gym.make(SPEC.id), config, device="cpu")
     with pytest.raises(RunError, match="it has changed since"):
         start_from(agent, config)
