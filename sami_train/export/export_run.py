@@ -14,10 +14,9 @@ from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.weights import write_weights
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.results import Evaluation
+from sami_train.export.atlas import least_episodes
 from sami_train.export.card import write_card
 from sami_train.export.export import compose_model
-from sami_train.export.fill_contract import training_facts
-from sami_train.export.fit_atlas import least_episodes
 from sami_train.export.known import known_tasks
 from sami_train.export.model_file import write
 from sami_train.files import read_json, unfinished
@@ -104,6 +103,26 @@ def export_run(
         contract = write(artifact)
     pages = write_card(RunRecord.of_folder(run.path), contract, out) if card else ()
     return Exported(contract, weights, tuple(pages))
+
+
+def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
+    """Return what the contract tells of the training."""
+    config, facts = agent.config, run.facts()
+    return {
+        "method": agent.method.title,
+        "env": config.env,
+        "preset": config.preset,
+        "steps": agent.num_timesteps,
+        "updates": agent._n_updates,
+        "seed": config.seed,
+        "minutes": round(float(facts["seconds"]) / 60, 1),
+        "cpus": facts["machine"]["cpus"],
+        "commit": facts["git"].get("commit", "unknown"),
+        "dirty": facts["git"].get("dirty"),
+        "versions": facts["versions"],
+        "tasks": [dict(task) for task in config.training_tasks()] if agent.environment else [],
+        "config": config.to_dict(),
+    }
 
 
 def evaluation_of(run: RunFolder, agent: ContextSAC) -> dict[str, Any] | None:

@@ -67,15 +67,6 @@ def write(artifact: Artifact) -> Contract:
     return artifact.contract
 
 
-def write_model(path: Path, graph: onnx.ModelProto, contract: Contract) -> Contract:
-    """Write a graph and its contract as one file, and return the contract as it is read back.
-
-    Raises:
-        ArtifactError, ContractError: the file would not be valid; then none is written, or what was there stays.
-    """
-    return write(compose(path, graph, contract))
-
-
 def attach(model: Path, atlas: Atlas | None) -> Contract:
     """Put an atlas into a model file; its graph, weights and golden steps stay as they are, to the bit.
 

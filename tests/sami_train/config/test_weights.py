@@ -20,7 +20,8 @@ from sami_train.config.weights import WEIGHTS_FILE, read_weights, weights_file, 
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.episodes.numpy_policy import NumpyPolicy
-from sami_train.export.export import export
+from sami_train.export.export import compose_model
+from sami_train.export.model_file import write
 from sami_train.runs.folder import RunError
 from sami_train.runs.train import start_from
 
@@ -68,7 +69,7 @@ def test_every_tensor_of_an_encoder_and_an_actor_comes_back_from_the_graph(tmp_p
     small = {"network.net_arch": [16, 24], "network.encoder_units": [8, 12]}
     agent = agent_of(method="pearl", **small)
     agent.policy.features.update(np.random.default_rng(0).normal(0.1, 0.3, (500, 25)).astype(np.float32))
-    export(agent, tmp_path / "pearl.onnx", {"config": agent.config.to_dict(), "steps": 500}, None)
+    write(compose_model(agent, tmp_path / "pearl.onnx", {"config": agent.config.to_dict(), "steps": 500}, None))
     found, policy = weights_of_model(tmp_path / "pearl.onnx").arrays, agent.policy.state_dict()
     lost = {"critic", "critic_target", "momentum_encoder", "log_temperature"}
     expected = {name for name in policy if name.split(".")[0] not in lost and "log_std" not in name}
