@@ -21,14 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from sami_runtime.adapters.around import Around
+from sami_runtime.adapters.around import Around, Gapped
 from sami_runtime.adapters.base import Adapter, Executed, Observation
-from sami_runtime.adapters.gapped import Gapped
 from sami_runtime.clock import ManualClock
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SafetyStop, SafetyWarning, UnknownName
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.tick import StepRecord
-from sami_runtime.model.shipped import shipped_models
 from sami_runtime.run import Run
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import active_guards

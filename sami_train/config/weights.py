@@ -14,9 +14,9 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.model.shipped import shipped_models
 from sami_train.envs.catalog import environment
 from sami_train.envs.spec import EnvironmentSpec
 

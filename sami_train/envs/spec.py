@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from sami_runtime.errors import SamiError
-from sami_runtime.model.data_sheet import DataSheet
+from sami_runtime.model.contract import DataSheet
 from sami_runtime.signals import Signal
 from sami_train.envs.goals import Goal
 from sami_train.envs.layout import Layout

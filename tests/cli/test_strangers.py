@@ -8,10 +8,10 @@ import onnx
 import pytest
 from sami_cli.app import PANELS
 
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.shipped import shipped_models
 from sami_train.config.weights import WEIGHTS_FILE, Weights, read_weights, weights_file, write_weights
 from sami_train.envs.catalog import environment
 from sami_train.export.model_file import compose, write

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sami_runtime.adapters.panda import PANDA_SOURCES
-from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_RATE_HZ, PANDA_SHEET
+from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_RATE_HZ, PANDA_SHEET, PANDA_SOURCES
 from sami_train.envs.goals import Goal
 from sami_train.envs.layout import Layout
 from sami_train.envs.measure import SUCCESS
