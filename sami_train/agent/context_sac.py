@@ -21,7 +21,7 @@ from torch import Tensor
 from sami_runtime.errors import SamiError
 from sami_train.agent.contrast import Contrast, ContrastRecord
 from sami_train.agent.learner import Learner
-from sami_train.agent.networks import TaskReadout, feature_layout
+from sami_train.agent.networks import TaskReadout
 from sami_train.agent.policy import ContextPolicy
 from sami_train.agent.saved import (
     COUNTED,
@@ -127,27 +127,15 @@ class ContextSAC(BaseAlgorithm):
                 )
         else:  # of the file that it was loaded from
             self.environment = getattr(self, "environment", None)
-        net, behind = self.config.network, self.config.behind_gap
-        layout = feature_layout(
-            flat_size(self.observation_space),
-            self.environment.goal if self.environment else None,
-            encoder_reads_goal=net.encoder_reads_goal,
-            relative_goal=net.relative_goal,
-            normalize=net.normalize,
-        )
+        behind = self.config.behind_gap
         policy_class = cast(type[ContextPolicy], self.policy_class)
         self.policy = policy_class(
             self.observation_space,
             actions,
-            layout=layout,
+            network=self.config.network,
+            goal=self.environment.goal if self.environment else None,
             encoder=self.method.encoder,
-            hidden_size=net.hidden_size,
-            encoder_units=net.encoder_units,
-            context_size=net.context_size,
-            history_steps=net.history_steps,
             task_input=self._task_code() if self.method.is_told else None,
-            net_arch=net.net_arch,
-            layer_norm=net.layer_norm,
             initial_temperature=self.config.learning.initial_temperature,
             estimated=self._estimated() if behind.estimate > 0 else None,
             critic_actions=behind.critic_actions,
@@ -156,9 +144,7 @@ class ContextSAC(BaseAlgorithm):
         ).to(self.device)
         estimator = None if self.config.init.keep_encoder else self.method.estimator
         contrast = Contrast(self.policy, estimator, self.config.contrast) if estimator else None
-        self.learner = Learner(
-            self.policy, self.config.learning, contrast, self.config.init, behind, self._task_readout()
-        )
+        self.learner = Learner(self.policy, self.config, contrast, self._task_readout())
         self.buffer: EpisodeBuffer | None = None
 
     @property

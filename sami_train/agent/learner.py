@@ -16,8 +16,7 @@ from sami_train.agent.contrast import Contrast
 from sami_train.agent.encoders import Inference
 from sami_train.agent.networks import Actor, TaskReadout, descend, soft_update
 from sami_train.agent.policy import ContextPolicy
-from sami_train.config.schema import InitConfig, LearningConfig
-from sami_train.episodes.behind_gap import BehindGap
+from sami_train.config.schema import TrainConfig
 from sami_train.episodes.buffer import EpisodeBuffer
 from sami_train.episodes.windows import SequenceBatch, Windows
 from sami_train.methods.losses import ContrastiveLoss
@@ -62,24 +61,17 @@ class Learner:
 
     Args:
         policy: what is trained.
-        learning: hyperparameters.
+        config: of the run.
         contrast: the method's contrastive loss, if it has one.
-        init: what stays near what it was at first, where the policy was trained before.
-        behind: how much the estimate of the present weighs; it is not learned if None.
         dynamics: what reads the task from contexts, where they are to carry it.
     """
 
     def __init__(
-        self,
-        policy: ContextPolicy,
-        learning: LearningConfig,
-        contrast: Contrast | None,
-        init: InitConfig,
-        behind: BehindGap | None = None,
-        dynamics: TaskReadout | None = None,
+        self, policy: ContextPolicy, config: TrainConfig, contrast: Contrast | None, dynamics: TaskReadout | None
     ) -> None:
-        self.policy, self.learning, self.contrast, self.init = policy, learning, contrast, init
-        self.behind, self.dynamics = behind or BehindGap(), dynamics
+        self.policy, self.contrast, self.dynamics = policy, contrast, dynamics
+        self.learning, self.init, self.behind = config.learning, config.init, config.behind_gap
+        learning = self.learning
         self.first_actor: Actor | None = None
         """What the actor is anchored to, see `InitConfig.anchor`; None where nothing is."""
         self.device = policy.device

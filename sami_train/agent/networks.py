@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
 
+from sami_train.config.schema import NetworkConfig
 from sami_train.envs.goals import Goal
 from sami_train.episodes.numpy_policy import LOG_STD_MAX, LOG_STD_MIN
 
@@ -35,19 +36,11 @@ class FeatureLayout:
     """How many of the first columns the encoder reads."""
 
 
-def feature_layout(
-    size: int, goal: Goal | None, *, encoder_reads_goal: bool, relative_goal: bool, normalize: bool
-) -> FeatureLayout:
-    """Lay out the features of a flat observation of `size` numbers.
+def feature_layout(size: int, goal: Goal | None, network: NetworkConfig) -> FeatureLayout:
+    """Lay out the features of a flat observation of `size` numbers, as `network` says.
 
-    Args:
-        size: D.
-        goal: where the goal lies; None where there is none.
-        encoder_reads_goal: whether the encoder sees the goal too. The dynamics do not depend on it, and an
-            encoder that does not see it gives one context for every goal that hindsight asks about.
-        relative_goal: give actor and critics (goal - achieved) and the goal, both times 10, instead of
-            the achieved and the desired goal as they come.
-        normalize: normalise the other columns by running mean and deviation.
+    The dynamics do not depend on the goal, and an encoder that does not see it gives one context for every goal that
+    hindsight asks about. A relative goal is (goal - achieved) and the goal, both times 10.
     """
     identity = np.eye(size, dtype=np.float32)
     if goal is None:
@@ -57,18 +50,18 @@ def feature_layout(
         in_goal[goal.achieved] = in_goal[goal.desired] = True
         plain = identity[:, ~in_goal]
         achieved, desired = identity[:, goal.achieved], identity[:, goal.desired]
-        goals = np.concatenate([desired - achieved, desired] if relative_goal else [achieved, desired], axis=1)
+        goals = np.concatenate([desired - achieved, desired] if network.relative_goal else [achieved, desired], axis=1)
     projection = np.concatenate([plain, goals], axis=1)
     plain_columns, all_columns = plain.shape[1], projection.shape[1]
     scale = np.ones(all_columns, np.float32)
-    if relative_goal:
+    if network.relative_goal:
         scale[plain_columns:] = GOAL_SCALE
-    columns = range(plain_columns if relative_goal else all_columns)
+    columns = range(plain_columns if network.relative_goal else all_columns)
     return FeatureLayout(
         projection=projection,
         scale=scale,
-        normalized=list(columns) if normalize else [],
-        encoder_columns=all_columns if encoder_reads_goal else plain_columns,
+        normalized=list(columns) if network.normalize else [],
+        encoder_columns=all_columns if network.encoder_reads_goal else plain_columns,
     )
 
 

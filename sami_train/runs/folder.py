@@ -54,14 +54,15 @@ class RunError(SamiError):
 
 
 class RunFolder:
-    """One run's folder.
-
-    Args:
-        path: the folder; see `create` and `open`.
-    """
+    """One run's folder, see `create` and `open`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.metrics = path / "metrics.jsonl"
+        self.evaluation = path / "evaluation.json"
+        """Of the newest agent."""
+        self.agent = path / "agent.zip"
+        self.weights = path / WEIGHTS_FILE
 
     @classmethod
     def create(cls, path: Path, config: TrainConfig, command: list[str]) -> RunFolder:
@@ -77,7 +78,7 @@ class RunFolder:
             "version": RUN_VERSION,
             "state": "running",
             "command": command,
-            "started": _now(),
+            "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "versions": versions(),
             "git": git_state(),
             "machine": {"cpus": usable_cores(), "processor": platform.processor() or platform.machine()},
@@ -137,29 +138,9 @@ class RunFolder:
         """Change some of run.json's facts."""
         write_json(self.path / "run.json", {**self.facts(), **facts})
 
-    @property
-    def metrics(self) -> Path:
-        """The metrics file."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def evaluation(self) -> Path:
-        """The evaluation of the newest agent."""
-        return self.path / "evaluation.json"
-
     def keep_evaluation(self, result: dict[str, Any], agent_steps: int) -> None:
         """Write the evaluation of all task sets, beside the steps that its agent had trained for."""
         write_json(self.evaluation, result | {"agent_steps": agent_steps})
-
-    @property
-    def weights(self) -> Path:
-        """The trained agent's weights."""
-        return self.path / WEIGHTS_FILE
-
-    @property
-    def agent(self) -> Path:
-        """The trained agent."""
-        return self.path / "agent.zip"
 
     def finish(self, agent: Any) -> None:
         """Write the trained agent: a last checkpoint, which more steps could go on from, and the agent itself."""
@@ -217,9 +198,9 @@ class RunFolder:
                     remove(path)
 
     def newest_whole_checkpoint(self) -> Path | None:
-        """Return the newest checkpoint of which no bit is damaged; those after it are set aside as N.damaged.
+        """Return the newest checkpoint of which no bit is damaged, if there is any; for whoever holds the lock.
 
-        For whoever holds the lock. None where there is no checkpoint.
+        Those after it are set aside as N.damaged.
 
         Raises:
             RunError: all of them are damaged.
@@ -238,11 +219,9 @@ class RunFolder:
         return None
 
     def checkpoint(self, steps: int, agent: Any) -> Path:
-        """Write a checkpoint. It appears under its name only once it is complete; older buffers go, but for the last.
+        """Write a checkpoint of a `ContextSAC` after so many environment steps.
 
-        Args:
-            steps: environment steps done.
-            agent: a `ContextSAC`.
+        It appears under its name only once it is complete; older buffers go, but for the last.
         """
         folder = self.path / "checkpoints"
         target = folder / str(steps)
@@ -268,10 +247,9 @@ def _damage(checkpoint: Path) -> str:
             continue
         try:
             with zipfile.ZipFile(path) as file:
-                if packed := [
-                    member.filename for member in file.infolist() if member.compress_type != zipfile.ZIP_STORED
-                ]:
-                    raise ValueError(f"{packed[0]} is packed, which no run does")
+                for member in file.infolist():
+                    if member.compress_type != zipfile.ZIP_STORED:
+                        raise ValueError(f"{member.filename} is packed, which no run does")
                 if wrong := file.testzip():
                     raise ValueError(f"{wrong} is not what was written")
             if name == "agent.zip":
@@ -282,22 +260,10 @@ def _damage(checkpoint: Path) -> str:
 
 
 def check_version(run: Path | str, facts: Mapping[str, Any]) -> None:
-    """Refuse facts of another version.
-
-    Args:
-        run: what a message calls the run.
-        facts: what run.json holds.
-
-    Raises:
-        RunError: they are of another version.
-    """
+    """Refuse facts, as run.json holds them, of another version; `run` is what a message calls the run."""
     version = facts.get("version")
     if version != RUN_VERSION:
         raise RunError(f"{run} is of run version {version}; this sami reads version {RUN_VERSION}.")
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def versions() -> dict[str, str]:

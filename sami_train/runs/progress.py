@@ -31,10 +31,7 @@ RATE_WINDOW = 30.0
 class Progress:
     """A live display on a terminal; on anything else a line every half minute.
 
-    Args:
-        config: the run.
-        done: environment steps done before.
-        show: False shows nothing.
+    Environment steps `done` before count as done; without `show` it shows nothing.
     """
 
     def __init__(self, config: TrainConfig, done: int, show: bool = True) -> None:
@@ -62,14 +59,7 @@ class Progress:
         self._live.stop()
 
     def update(self, steps: int, updates: int, record: TaskRecord, contrast: str = "") -> None:
-        """Show where the run is.
-
-        Args:
-            steps: environment steps done.
-            updates: updates done.
-            record: of the last episodes.
-            contrast: what the contrastive loss reached, in words; empty where there is none.
-        """
+        """Show where the run is: its steps, its updates, its last episodes, and in words what the contrast reached."""
         now = time.monotonic()
         self._history.append((now, steps, updates))
         while now - self._history[0][0] > RATE_WINDOW:
@@ -82,8 +72,7 @@ class Progress:
         left = f"{max(0, self._total - steps) / speed / 60:.1f} min left; " if speed > 0 else ""
         measure = self._measure
         line = (
-            f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} updates/s, "
-            f"{left}"
+            f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} updates/s, {left}"
             f"{measure.name} while exploring {measure.show(record.mean(measure), coarse=True)}"
             f"{'; ' * bool(contrast)}{contrast}"
         )
@@ -100,10 +89,7 @@ class Progress:
 class MetricsFile(KVWriter):
     """Writes stable-baselines3's logged numbers, one JSON object a line with its `step`.
 
-    Args:
-        path: the file.
-        logged_at: environment steps of the last line to keep. A run that resumes writes again what came after the
-            last line that its checkpoint knows of.
+    A run that resumes writes again what came after the last line that its checkpoint knows of, at `logged_at` steps.
 
     Raises:
         SamiError: the disk is full or must not be written to; what was there stays.
@@ -116,11 +102,7 @@ class MetricsFile(KVWriter):
         self._file = path.open("ab", buffering=0)
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
-        """Append one line.
-
-        Raises:
-            SamiError: the disk is full.
-        """
+        """Append one line."""
         line = json.dumps({"step": step, **{k: float(v) for k, v in key_values.items()}}) + "\n"
         with writing(self._path):
             append(self._file, line.encode())
@@ -131,11 +113,7 @@ class MetricsFile(KVWriter):
 
 
 class Dashboard(KVWriter):
-    """Writes the same for TensorBoard, for as long as that can be written; training goes on without it.
-
-    Args:
-        run: the run's folder; the files go into `tensorboard/`.
-    """
+    """Writes the same to `tensorboard/` in the run's folder, as long as it can; training goes on without it."""
 
     def __init__(self, run: Path) -> None:
         self._run = run

@@ -119,7 +119,7 @@ class RunRecord:
             raise RunError(f"{title}: {error}") from error
 
     def how_to_evaluate(self, options: str = "") -> str:
-        """Return the command that evaluates the run, with some options; of a line, also what brings it there."""
+        """Return the command that evaluates the run, with some options; of a study's line, also the gathering."""
         options += by_name(str(self.config.get("env")))
         if self.study is None:
             return f"sami eval --run {self.folder}{options}"

@@ -46,7 +46,6 @@ class _Keeper(BaseCallback):
         self.run, self.config, self.progress, self.before = run, config, progress, before
         self.started = time.perf_counter()
         self.stop_requested = False
-        self.measure = environment(config.env).measure
         self._next = 0
 
     def ask_to_stop(self, number: int, frame: Any) -> None:
@@ -163,8 +162,7 @@ def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig) -> C
     else:
         agent.take_recorded(recordings_of(config))
         # The buffer is empty, and the agent is not: as in a warm-up it collects before it learns.
-        agent._began_at = agent.num_timesteps
-        agent._updates_before = agent._n_updates
+        agent._began_at, agent._updates_before = agent.num_timesteps, agent._n_updates
         print(
             f"{run.path} kept no buffer: what it had collected is lost. It goes on from its agent, and learns again "
             f"after {config.exploration.warmup_steps:,} steps.",
@@ -217,10 +215,7 @@ def prepare_torch(config: TrainConfig) -> None:
 
 
 def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> ContextSAC:
-    writers: list[KVWriter] = [
-        MetricsFile(run.metrics, agent.logged_at),
-        Dashboard(run.path),
-    ]
+    writers: list[KVWriter] = [MetricsFile(run.metrics, agent.logged_at), Dashboard(run.path)]
     agent.set_logger(Logger(str(run.path), writers))
     try:
         with Progress(config, agent.num_timesteps, show) as progress:
@@ -243,12 +238,8 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
     finally:
         with suppress(OSError):  # TensorBoard's last lines on a full disk; what they say is in the metrics
             agent.logger.close()
-    run.update(
-        state="finished" if agent.finished else "stopped",
-        seconds=keeper.seconds,
-        steps=agent.num_timesteps,
-        updates=agent._n_updates,
-    )
+    state = "finished" if agent.finished else "stopped"
+    run.update(state=state, seconds=keeper.seconds, steps=agent.num_timesteps, updates=agent._n_updates)
     return agent
 
 
