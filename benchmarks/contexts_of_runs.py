@@ -24,8 +24,8 @@ from sami_train.envs.catalog import environment
 from sami_train.export.atlas import least_episodes
 from sami_train.export.export import compose_model
 from sami_train.export.export_run import training_facts
-from sami_train.export.known import known_tasks
 from sami_train.export.model_file import write
+from sami_train.export.seen import known_tasks
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent
 from sami_train.studies.contexts.alarms import check

@@ -30,12 +30,7 @@ class Contrast:
 
     With keys of psi* (the paper's) no gradient reaches the negatives: a step pulls the queries towards good skills, and
     takes bad ones, which the same network reads, along. Alone on a buffer, that learns and forgets in turn
-    (docs/contrast.md). With keys of psi itself both sides move apart.
-
-    Args:
-        policy: whose encoders these are.
-        estimator: which trajectories are compared.
-        config: hyperparameters.
+    (docs/contrast.md). With keys of psi itself both sides move apart. The estimator chooses the trajectories.
     """
 
     def __init__(self, policy: ContextPolicy, estimator: Estimator, config: ContrastConfig) -> None:
@@ -44,9 +39,8 @@ class Contrast:
     def loss(self, buffer: EpisodeBuffer, rng: np.random.Generator) -> ContrastiveLoss | None:
         """Return the loss on newly drawn trajectories; its gradient reaches psi alone.
 
-        Returns:
-            None while the buffer holds nothing to compare: a single task for InfoNCE; for SaNCE only equal scores, or
-            in the draw a single one above the others.
+        None while the buffer holds nothing to compare: a single task for InfoNCE; for SaNCE only equal scores, or in
+        the draw a single one above the others.
         """
         config = self.config
 
@@ -90,15 +84,8 @@ class Contrast:
         """Return the critics' mean value of what each trajectory did, (B,)."""
         policy = self.policy
         contexts, corrections, _ = policy.momentum_encoder.heads(*policy.sequence_input(sequences))
-        observations, true, recent, actions = (
-            torch.from_numpy(array).to(policy.device)
-            for array in (
-                sequences.observations,
-                sequences.true_observations,
-                sequences.recent_actions,
-                sequences.actions,
-            )
-        )
+        arrays = sequences.observations, sequences.true_observations, sequences.recent_actions, sequences.actions
+        observations, true, recent, actions = (torch.from_numpy(array).to(policy.device) for array in arrays)
         state = policy.critic_state(policy.features(policy.believed(observations, corrections)), true, contexts, recent)
         done = torch.from_numpy(np.arange(actions.shape[1]) < sequences.lengths[:, None]).to(policy.device)  # (B, L)
         q1, q2 = policy.critic_target(torch.cat([state[:, :-1], actions], -1))
@@ -125,8 +112,7 @@ def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.r
 class ContrastRecord:
     """A window over the last losses, and the share of the last attempts that had one.
 
-    Args:
-        patience: losses in a row that may teach nothing before the contrast has ended; 0 is without end.
+    After `patience` losses in a row that taught nothing the contrast has ended; 0 is without end.
     """
 
     def __init__(self, patience: int = 0) -> None:

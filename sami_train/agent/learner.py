@@ -57,14 +57,7 @@ _Auxiliary = tuple[Tensor, dict[str, Tensor]]
 
 
 class Learner:
-    """Owns the optimisers and the losses; changes the policy in place.
-
-    Args:
-        policy: what is trained.
-        config: of the run.
-        contrast: the method's contrastive loss, if it has one.
-        dynamics: what reads the task from contexts, where they are to carry it.
-    """
+    """Owns the optimisers and the losses; changes the policy in place."""
 
     def __init__(
         self, policy: ContextPolicy, config: TrainConfig, contrast: Contrast | None, dynamics: TaskReadout | None
@@ -86,9 +79,8 @@ class Learner:
             ],
             fused=fused,
         )
-        self.temperature_optimizer = torch.optim.Adam(
-            [policy.log_temperature], lr=learning.temperature_rate, fused=fused
-        )
+        temperature = [policy.log_temperature]
+        self.temperature_optimizer = torch.optim.Adam(temperature, lr=learning.temperature_rate, fused=fused)
         self.contrast_optimizer = (
             torch.optim.Adam(policy.encoder.parameters(), lr=contrast.config.rate, fused=fused)
             if contrast is not None and contrast.config.rate > 0
@@ -135,8 +127,9 @@ class Learner:
         Returns:
             Scalars for the log, of the last step.
         """
+        cfg = self.learning
         self.noise.manual_seed(int(rng.integers(2**63)))
-        windows = buffer.windows(buffer.sample(self.learning.batch_episodes, rng), rng)
+        windows = buffer.windows(buffer.sample(cfg.batch_episodes, rng), rng)
         sequences = buffer.sequences(windows)
         x, state = self.policy.sequence_input(sequences)
         inference = self.policy.encoder.infer(x, state, self.noise)
@@ -147,8 +140,9 @@ class Learner:
         if only_critics or self.init.keep_encoder:
             inference = inference.detached()
         auxiliary = self._auxiliary(buffer, windows, sequences, inference)
-        for _ in range(self.learning.steps_per_draw):
-            batch = self._transitions(buffer, windows, rng)
+        for _ in range(cfg.steps_per_draw):
+            transitions = buffer.transitions(windows, cfg.batch_transitions or None, cfg.hindsight, rng)
+            batch = _Batch(*(torch.from_numpy(array).to(self.device) for array in transitions))
             contrastive = self.contrast.loss(buffer, rng) if self.contrast is not None and shared else None
             scalars |= self._step(batch, inference, target_contexts, contrastive, auxiliary, only_critics)
             # The encoder has learned from these windows; the steps that follow take its contexts as data.
@@ -158,7 +152,7 @@ class Learner:
             if contrastive is not None:
                 descend(self.contrast_optimizer, contrastive.loss)
                 scalars |= _contrast_scalars(contrastive)
-        soft_update(self.policy.momentum_encoder, self.policy.encoder, self.learning.momentum_rate)
+        soft_update(self.policy.momentum_encoder, self.policy.encoder, cfg.momentum_rate)
         return scalars
 
     def _auxiliary(
@@ -177,11 +171,6 @@ class Learner:
             losses.append(self.learning.aux_dynamics * loss)
             errors |= {"dynamics_error": loss.detach()}
         return (torch.stack(losses).sum(), errors) if losses else None
-
-    def _transitions(self, buffer: EpisodeBuffer, windows: Windows, rng: np.random.Generator) -> _Batch:
-        cfg = self.learning
-        batch = buffer.transitions(windows, cfg.batch_transitions or None, cfg.hindsight, rng)
-        return _Batch(*(torch.from_numpy(array).to(self.device) for array in batch))
 
     def _step(
         self,

@@ -66,11 +66,7 @@ def feature_layout(size: int, goal: Goal | None, network: NetworkConfig) -> Feat
 
 
 class Features(nn.Module):
-    """Affine, clipped features of the flat observation: `clip((o P - mean) * scale, -5, 5)`.
-
-    Args:
-        layout: the projection P (D, F) and which columns are normalised by running statistics.
-    """
+    """Affine, clipped features of the flat observation: `clip((o P - mean) * scale, -5, 5)`, P of the layout."""
 
     projection: Tensor
     mean: Tensor
@@ -126,11 +122,8 @@ class EstimateLoss(NamedTuple):
 class Present(nn.Module):
     """Between what arrived and the present that an encoder estimates, both flat observations.
 
-    A correction is told in deviations of its number, as the running statistics have them, so that all weigh alike.
-
-    Args:
-        features: whose statistics these are.
-        signals: numbers of the flat observation that are estimated, by signal.
+    A correction is in deviations of its number, as the running statistics have them, so that all weigh alike.
+    `signals` are the numbers of the flat observation that are estimated, by signal.
     """
 
     numbers: Tensor
@@ -181,9 +174,7 @@ class Present(nn.Module):
 class TaskReadout(nn.Module):
     """Reads the task from the context, in training alone: what makes a context carry it, no policy acts on it.
 
-    Args:
-        context_size: C.
-        task_inputs: what tells the training tasks apart, (K, M), see `envs.scales.standardised`.
+    What tells the training tasks apart is `task_inputs` (K, M), see `envs.scales.standardised`.
     """
 
     def __init__(self, context_size: int, task_inputs: Tensor) -> None:
@@ -228,12 +219,8 @@ def mlp(sizes: Sequence[int], layer_norm: bool = False) -> nn.Sequential:
 class Actor(nn.Module):
     """Squashed Gaussian policy pi(a | s, c) (SAC).
 
-    Args:
-        input_size: F + C.
-        action_size: A.
-        hidden: units of the hidden layers.
-        resting: numbers of the motors that obey in no training task. Their mean stays 0: learned, it would follow the
-            critics' errors from one end to the other, and so would the robot where such a motor obeys after all.
+    The mean stays 0 for the `resting` motors, which obey in no training task: learned, it would follow the critics'
+    errors from one end to the other, and so would the robot where such a motor obeys after all.
     """
 
     def __init__(self, input_size: int, action_size: int, hidden: Sequence[int], resting: Sequence[int] = ()) -> None:

@@ -29,7 +29,6 @@ class ContextPolicy(BasePolicy):
 
     Args:
         observation_space, action_space: of the environment.
-        lr_schedule: unused here (the agent owns the optimisers); part of stable-baselines3's signature.
         network: shapes of the networks.
         goal: where the goal lies in the flat observation; None where there is none.
         encoder: which kind (see `encoders`).
@@ -45,7 +44,6 @@ class ContextPolicy(BasePolicy):
         self,
         observation_space: spaces.Space,
         action_space: spaces.Box,
-        lr_schedule: Any = None,
         *,
         network: NetworkConfig,
         goal: Goal | None = None,
@@ -193,7 +191,10 @@ class ContextPolicy(BasePolicy):
                 "an oracle is told the task, which predict() does not know. Evaluate it with sami eval --run RUN, or "
                 "give predict() the state: what task_input.tell(tasks) returns, then a previous action of zeros."
             )
-        flat, batched = self._flat(observation)
+        flat = flatten(observation)
+        batched = flat.ndim == 2
+        if not batched:
+            flat = flat[None]
         n = len(flat)
         if state is None:
             shapes = (*self.encoder.state.values(), (self.action_size,))
@@ -209,10 +210,6 @@ class ContextPolicy(BasePolicy):
         state = (*(part.cpu().numpy() for part in after), action)
         scaled = self.unscale_action(action)
         return (scaled if batched else scaled[0]), state
-
-    def _flat(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[np.ndarray, bool]:
-        flat = flatten(observation)
-        return (flat, True) if flat.ndim == 2 else (flat[None], False)
 
     def numpy_weights(self) -> NumpyWeights:
         """Copy what `NumpyPolicy` needs; it shares no memory with the module."""

@@ -72,11 +72,8 @@ def load_preset(
 ) -> tuple[dict[str, Any], list[Follows]]:
     """Return the values of a preset for an environment by dotted key, and those that follow from the environment.
 
-    Args:
-        name: of the preset.
-        spec: the environment.
-        episode_steps: as `CollectionConfig.episode_steps`, if it is not to be the preset's; how many episodes a buffer
-            holds follows from it.
+    How many episodes a buffer holds follows from `episode_steps`, a `CollectionConfig.episode_steps` if it is not to be
+    the preset's.
 
     Raises:
         UnknownName: there is no such preset; lists those that there are.
@@ -111,13 +108,9 @@ def load_preset(
 def _worked_out(
     inputs: Mapping[str, Any], spec: EnvironmentSpec, learned_steps: int, compared: int
 ) -> Iterator[Follows]:
-    """Work out what follows from numbers of an environment.
+    """Work out what follows from numbers of an environment, by the preset's `follows`.
 
-    Args:
-        inputs: the preset's `follows`, by key.
-        spec: the environment.
-        learned_steps: of an episode that is learned from; the spec's are those that policies are judged on.
-        compared: trajectories that a contrastive loss compares.
+    Episodes are learned from for `learned_steps` and judged for the spec's; a loss compares so many trajectories.
     """
     transitions, entropy = inputs["follows.buffer_transitions"], inputs["follows.entropy_per_motor"]
     episodes = max(1, transitions // learned_steps)

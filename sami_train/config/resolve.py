@@ -78,11 +78,7 @@ def explain(preset: str, overrides: Mapping[str, Any] | None = None) -> Resolved
 
 
 def from_dict(values: Mapping[str, Any]) -> TrainConfig:
-    """Return the configuration of plain values, as `to_dict` gives them.
-
-    Raises:
-        ConfigError, UnknownName: as `resolve`.
-    """
+    """Return the configuration of plain values, as `to_dict` gives them; errors as `resolve`."""
     return TrainConfig.model_validate(values)
 
 
@@ -122,10 +118,7 @@ def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: En
     was trained goes on at a tenth of the preset's learning rates, as runs end; critics that begin anew learn at all of
     them.
 
-    Args:
-        chosen: the preset's values by dotted key.
-        overrides: by dotted key, with `init.source` and `method` among them; they are applied later, and win.
-        spec: the environment.
+    Both mappings are by dotted key; the overrides, with `init.source` and `method` among them, are applied later.
 
     Raises:
         ConfigError: the weights are of other signals, another kind of encoder, or other networks than asked for.

@@ -139,7 +139,7 @@ def sha256_of(path: Path) -> str:
 
 
 def weights_file(named: str) -> Path:
-    """Return the file that a text names.
+    """Return the file that a text names: a run's, a checkpoint's, or itself.
 
     A shipped model's is the file beside it, NAME.safetensors; where there is none, the model file itself.
 
@@ -171,11 +171,7 @@ def weights_file(named: str) -> Path:
 
 
 def load_weights(path: Path) -> Weights:
-    """Read weights from a file of weights or from a model file.
-
-    Raises:
-        SamiError: it can be read as neither.
-    """
+    """Read weights from a file of weights or from a model file."""
     return weights_of_model(path) if path.suffix == ".onnx" else read_weights(path)
 
 

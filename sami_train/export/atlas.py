@@ -23,7 +23,7 @@ from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound
-from sami_train.export.known import Contexts, collect_contexts, known_gap, known_tasks
+from sami_train.export.seen import Contexts, collect_contexts, known_gap, known_tasks
 
 Array = NDArray[np.float64]
 RATE = 0.05
@@ -42,11 +42,7 @@ def least_episodes(tasks: int, rate: float = RATE) -> int:
 
 
 def require_enough(episodes: int, tasks: int, rate: float = RATE) -> None:
-    """Refuse fewer episodes than a threshold needs.
-
-    Raises:
-        SamiError: with the fewest that are enough.
-    """
+    """Refuse fewer episodes of each task than a threshold needs, with the fewest that are enough."""
     if episodes < (least := least_episodes(tasks, rate)):
         raise SamiError(
             f"{episodes} episodes of each of {tasks} tasks are too few for a false-alarm rate of {rate:.0%}; "
@@ -123,11 +119,7 @@ def usual_window(episodes: Sequence[np.ndarray]) -> int:
 
 
 def conformal(largest: Sequence[float], rate: float) -> float:
-    """Return the value that a fresh one exceeds with a probability of at most `rate`, if it is exchangeable with these.
-
-    Raises:
-        SamiError: there are too few for the rate.
-    """
+    """Return the value that a fresh one, exchangeable with these, exceeds with a probability of at most `rate`."""
     k = math.ceil((len(largest) + 1) * (1.0 - rate) - 1e-9)
     if k > len(largest):
         raise SamiError(f"{len(largest)} held-out episodes are too few for a false-alarm rate of {rate:.0%}.")

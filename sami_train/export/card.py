@@ -16,7 +16,7 @@ from sami_train.envs.tasks import label
 from sami_train.evaluation.paper import reported
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.files import unfinished
-from sami_train.runs.record import RealisedContrast, RunRecord
+from sami_train.runs.folder import RealisedContrast, RunRecord
 
 MOST_LISTED = 30
 """Most tasks of a set that a card lists one by one."""
@@ -27,11 +27,7 @@ MOST_NAMED = 9
 
 
 def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
-    """Write NAME.md beside the model, and NAME.png where matplotlib is installed.
-
-    Returns:
-        The files written.
-    """
+    """Write NAME.md beside the model, and NAME.png where matplotlib is installed; return the files written."""
     training = contract.training
     steps_per_draw = training["config"]["learning"].get("steps_per_draw", 1)
     named = by_name(str(training["env"]))
@@ -104,7 +100,6 @@ def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:
 
 
 def _lookahead(contract: Contract, ahead: Lookahead) -> list[str]:
-    """Return how good the forward model is, signal by signal."""
     periods = " | ".join(str(k) for k in range(1, ahead.steps + 1))
     return [
         f"Lookahead: {ahead.summary()}. Its error on what was held out, by periods ahead, and in brackets that of "
@@ -118,7 +113,6 @@ def _lookahead(contract: Contract, ahead: Lookahead) -> list[str]:
 
 
 def _probe(probe: Probe) -> list[str]:
-    """Return what contexts tell of the physics, feature by feature."""
     head, *features = probe.lines()
     return [f"{head[0].upper()}{head[1:]}:", "", *(f"- {line.strip()}" for line in features), ""]
 

@@ -23,9 +23,8 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
 from sami_train.export.atlas import measure, require_enough
 from sami_train.export.graph import Exportable, closed_loop_errors, record, trace_graph
-from sami_train.export.known import known_tasks
 from sami_train.export.model_file import compose_verified, recompose
-from sami_train.export.seen import measure_seen
+from sami_train.export.seen import known_tasks, measure_seen
 
 TOLERANCE = 1e-5
 """Largest difference from torch that is accepted, in any output at any step."""
@@ -97,11 +96,7 @@ def compose_model(
 
 
 def _fitting(agent: ContextSAC, spec: EnvironmentSpec | None) -> EnvironmentSpec:
-    """Return what is known of the agent's environment.
-
-    Raises:
-        SamiError: nothing is, or it is another environment by its sizes.
-    """
+    """Return what is known of the agent's environment; refuse another one, by its sizes."""
     spec = spec or agent.environment
     if spec is None:
         raise SamiError(
@@ -124,15 +119,7 @@ def fill_contract(
     training: Mapping[str, Any],
     evaluation: Mapping[str, Any] | None,
 ) -> Contract:
-    """Return the contract of a policy that has no graph yet: without golden steps, and its hash stands for none.
-
-    Args:
-        name: of the model.
-        policy: trained.
-        spec: the environment that it acts in, which is what the contract says of it.
-        training: as in `export`.
-        evaluation: as in `export`.
-    """
+    """Return the contract of a policy that has no graph yet: without golden steps, and its hash stands for none."""
     return Contract(
         name=name,
         rate_hz=spec.rate_hz,

@@ -17,11 +17,10 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.export.atlas import least_episodes
 from sami_train.export.card import write_card
 from sami_train.export.export import compose_model
-from sami_train.export.known import known_tasks
 from sami_train.export.model_file import write
+from sami_train.export.seen import known_tasks
 from sami_train.files import read_json, unfinished
-from sami_train.runs.folder import RunFolder
-from sami_train.runs.record import RunRecord
+from sami_train.runs.folder import RunFolder, RunRecord
 from sami_train.runs.train import load_agent
 
 ATLAS_EPISODES = 20
@@ -70,9 +69,8 @@ def export_run(
         on_round: shows the progress of atlas and training ranges.
 
     Raises:
-        SamiError: the run has no agent, its policy has not learned, or its evaluation cannot be read; see also
-            `compose_model`. Nothing is written then.
-        CheckFailed: the file would differ from torch. Nothing is written then.
+        SamiError, CheckFailed: the run has no agent, its policy has not learned, or its evaluation cannot be read; see
+            also `compose_model`. Nothing is written then.
     """
     agent = load_agent(run)
     facts = training_facts(run, agent)
@@ -126,11 +124,7 @@ def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
 
 
 def evaluation_of(run: RunFolder, agent: ContextSAC) -> dict[str, Any] | None:
-    """Return a run's evaluation; None if there is none of this agent.
-
-    Raises:
-        SamiError: the file of the evaluation cannot be read.
-    """
+    """Return a run's evaluation; None if there is none of this agent."""
     if not run.evaluation.is_file():
         return None
     try:

@@ -34,12 +34,7 @@ Row = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]
 
 
 class Exportable(nn.Module):
-    """One deterministic step with the contract's signals as inputs.
-
-    Args:
-        policy: trained.
-        spec: layout of the environment's flat observation.
-    """
+    """One deterministic step with the contract's signals as inputs."""
 
     permutation: Tensor
 
@@ -104,9 +99,7 @@ def _fix_shapes(model: onnx.ModelProto, outputs: Mapping[str, tuple[int, ...]]) 
 class TorchSession:
     """The trained policy in torch, stepped as a session is: the reference that files are compared with.
 
-    Args:
-        policy: trained; in float64 it answers what its weights mean, and a file differs by its own rounding alone.
-        contract: of the policy, whose inputs and outputs its step has.
+    In float64 it answers what its weights mean, and a file differs by its own rounding alone.
     """
 
     def __init__(self, policy: ContextPolicy, contract: Contract) -> None:
@@ -136,10 +129,9 @@ class TorchSession:
 
 
 def record(policy: ContextPolicy, spec: EnvironmentSpec, contract: Contract, seed: int = 0) -> GoldenSteps:
-    """Record golden steps in the environment: two beginnings of episodes, acting at random every other step.
+    """Record golden steps: two beginnings of episodes, or more where these end early, at random every other step.
 
-    Random actions keep the episodes from ending early, and make executed and proposed actions differ. Where episodes
-    are over too soon all the same, there are more beginnings.
+    Random actions keep the episodes from ending early, and make executed and proposed actions differ.
     """
     env = make(spec)
     rng = np.random.default_rng(seed)

@@ -22,7 +22,7 @@ from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
 from sami_train.episodes.task_record import TaskRecord
 from sami_train.files import append, write_json_lines, writing
-from sami_train.runs.record import read_metrics
+from sami_train.runs.folder import read_metrics
 
 RATE_WINDOW = 30.0
 """Seconds that the shown speed is averaged over."""

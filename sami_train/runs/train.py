@@ -87,9 +87,6 @@ def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[st
         show: whether to draw the progress display.
         command: what to note as the command that repeats the run; this process's own if left out.
 
-    Returns:
-        The agent, trained to the end or as far as the user let it.
-
     Raises:
         RunError: the folder is taken.
         UnknownName: there is no such device.
@@ -172,11 +169,7 @@ def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig) -> C
 
 
 def load_agent(run: RunFolder, env: Any = None) -> ContextSAC:
-    """Return the newest agent of a run; for acting only, unless it gets an environment.
-
-    Raises:
-        RunError: the run has none, or its file cannot be read.
-    """
+    """Return the newest agent of a run; for acting only, unless it gets an environment."""
     path = run.newest_agent()
     with _readable(path):
         return ContextSAC.load(path, env, device="cpu")
@@ -289,12 +282,7 @@ def start_from(agent: ContextSAC, config: TrainConfig) -> None:
 
 
 def recordings_of(config: TrainConfig) -> list[Episode]:
-    """Return the recorded episodes that a run's configuration names.
-
-    Raises:
-        RunError: the run is paid otherwise than recordings tell.
-        RecordingError, SamiError: see `recorded_episodes`.
-    """
+    """Return the recorded episodes that a run's configuration names; errors as of `recorded_episodes`."""
     collection, spec = config.collection, environment(config.env)
     if collection.recordings and spec.goal is not None and collection.reward != "sparse":
         raise RunError(

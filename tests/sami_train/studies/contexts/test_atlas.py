@@ -15,8 +15,8 @@ from sami_runtime.model.atlas import Locator, windowed
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
 from sami_train.export.atlas import conformal, farthest, fit, least_episodes, measure, usual_window
-from sami_train.export.known import Behind, collect_contexts, known_gap
 from sami_train.export.model_file import attach
+from sami_train.export.seen import Behind, collect_contexts, known_gap
 from sami_train.studies.contexts.alarms import check
 
 ROOT = Path(__file__).parents[4]
