@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+import zipfile
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import gymnasium as gym
 import numpy as np
+import safetensors.torch
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -23,17 +26,7 @@ from sami_train.agent.contrast import Contrast, ContrastRecord
 from sami_train.agent.learner import Learner
 from sami_train.agent.networks import TaskReadout
 from sami_train.agent.policy import ContextPolicy
-from sami_train.agent.saved import (
-    COUNTED,
-    DYNAMICS,
-    FIRST,
-    SavedAgent,
-    optimizers_of,
-    plain_space,
-    read_agent,
-    write_agent,
-)
-from sami_train.config.resolve import resolve
+from sami_train.config.resolve import from_dict, resolve
 from sami_train.config.schema import PRESET, TrainConfig
 from sami_train.config.weights import Weights, WeightsHeader, flat_signals
 from sami_train.envs.catalog import environment, is_found, spec_of
@@ -57,6 +50,66 @@ MAX_BACKLOG = 500
 """Updates that the learner may owe before collectors have to wait for it."""
 TARGETS = {"momentum_encoder": "encoder", "critic_target": "critic"}
 """Networks that follow another one: what a file of weights does not hold begins as a copy of it."""
+SAVED_VERSION = 1
+COUNTED = ("num_timesteps", "_total_timesteps", "_n_updates", "_updates_before", "_began_at", "_episode_num")
+"""What an agent has counted, by its attribute."""
+FIRST = "first_actor."
+"""What the names of the tensors begin with that the actor is anchored to."""
+DYNAMICS = "dynamics."
+"""What those of the loss begin with by which contexts learn to carry the task."""
+PARTS = ("agent.json", "policy.safetensors", "optimizers.safetensors")
+FIRST_DAY = (1980, 1, 1, 0, 0, 0)
+"""The date of every part: the same agent gives the same bytes."""
+
+
+class SavedAgent(NamedTuple):
+    """What a file keeps of an agent: all but its buffer, see `ContextSAC.save`."""
+
+    facts: Mapping[str, Any]
+    policy: Mapping[str, Tensor]
+    moments: Mapping[str, Tensor]
+
+
+def read_agent(path: str | Path) -> SavedAgent:
+    """Return what `ContextSAC.save` wrote.
+
+    Raises:
+        SamiError: it is of another version.
+    """
+    with zipfile.ZipFile(_zip_file(path)) as file:
+        if missing := sorted(set(PARTS) - set(file.namelist())):
+            raise SamiError(
+                f"it lacks {', '.join(missing)}. Agents of earlier versions are pickles, which are never loaded: "
+                "export such a run by the version that trained it, and start from its model file by --init"
+            )
+        document, policy, moments = (file.read(name) for name in PARTS)
+    facts = json.loads(document)
+    if facts["version"] != SAVED_VERSION:
+        raise SamiError(f"it is of version {facts['version']}; this sami reads version {SAVED_VERSION}")
+    return SavedAgent(facts, safetensors.torch.load(policy), safetensors.torch.load(moments))
+
+
+def _plain_space(space: spaces.Space) -> dict[str, Any]:
+    """Return a space as JSON has it."""
+    if isinstance(space, spaces.Dict):
+        return {"entries": {name: _plain_space(entry) for name, entry in space.spaces.items()}}
+    if isinstance(space, spaces.Box):
+        return {"low": space.low.tolist(), "high": space.high.tolist(), "dtype": str(space.dtype)}
+    raise SamiError(f"the space {space} cannot be saved; it must be a Box or a dictionary of them.")
+
+
+def _space(plain: Mapping[str, Any]) -> spaces.Space:
+    """Return the space that `_plain_space` wrote."""
+    if "entries" in plain:
+        return spaces.Dict({name: _space(entry) for name, entry in plain["entries"].items()})
+    dtype = np.dtype(plain["dtype"])
+    return spaces.Box(np.array(plain["low"], dtype), np.array(plain["high"], dtype), dtype=dtype.type)
+
+
+def _zip_file(path: str | Path) -> Path:
+    """Return a path that has an ending, `.zip` where it had none, as stable-baselines3 does it."""
+    path = Path(path)
+    return path if path.suffix else path.with_suffix(".zip")
 
 
 class ContextSAC(BaseAlgorithm):
@@ -394,34 +447,15 @@ class ContextSAC(BaseAlgorithm):
         return Weights(header, tensors)
 
     def save(self, path: str | Path) -> None:  # type: ignore[override] # a pickle's options mean nothing here
-        """Write the agent without its buffer, see `saved`; `.zip` is added to a name without an ending."""
-        write_agent(Path(path), self._saved())
+        """Write the agent without its buffer; `.zip` is added to a name without an ending.
 
-    @classmethod
-    def load(  # type: ignore[override]
-        cls: type[Self], path: str | Path, env: GymEnv | None = None, device: torch.device | str = "auto"
-    ) -> Self:
-        """Return the agent that `save` wrote; to go on learning it needs an environment, to act it needs none.
-
-        Raises:
-            ValueError: the environment has other spaces than the agent.
+        No part is a pickle: agent.json has what is counted and drawn so far, configuration and spaces;
+        policy.safetensors every network and the normaliser by the policy's own names; optimizers.safetensors Adam's
+        moments by OPTIMIZER.PARAMETER.NAME.
         """
-        saved = read_agent(Path(path))
-        agent = cls("ContextPolicy", env, saved.config, None, 0, saved.facts["seed"], device, False)
-        observation, action = saved.spaces
-        if agent.env is not None:
-            check_for_correct_spaces(agent.env, observation, action)
-        elif (name := saved.facts["environment"]) is not None:
-            agent.environment = environment(name)
-        agent.observation_space, agent.action_space = observation, action
-        agent._setup_model()
-        agent._restore(saved)
-        return agent
-
-    def _saved(self) -> SavedAgent:
-        """Return what a file keeps of this agent."""
         assert self.rng is not None
         facts = {
+            "version": SAVED_VERSION,
             "config": self.config.to_dict(),
             "environment": self.environment.name if self.environment and is_found(self.environment) else None,
             "seed": self.seed,
@@ -433,30 +467,66 @@ class ContextSAC(BaseAlgorithm):
             "successes": list(self.ep_success_buffer or ()),
             "task_record": self.task_record.to_dict(),
             "contrast_record": self.contrast_record.to_dict(),
-            "observation_space": plain_space(self.observation_space),
-            "action_space": plain_space(self.action_space),
+            "observation_space": _plain_space(self.observation_space),
+            "action_space": _plain_space(self.action_space),
+        }
+        policy = {
+            start + name: tensor.detach().cpu().contiguous()
+            for start, module in {"": self.policy, **self._extra_modules()}.items()
+            for name, tensor in module.state_dict().items()
         }
         moments = {
             f"{name}.{parameter}.{moment}": value.detach().cpu().contiguous()
-            for name, optimizer in optimizers_of(self.learner).items()
+            for name, optimizer in self._optimizers().items()
             for parameter, state in optimizer.state_dict()["state"].items()
             for moment, value in state.items()
         }
-        policy = {name: tensor.detach().cpu().contiguous() for name, tensor in self.policy.state_dict().items()}
-        if (actor := self.learner.first_actor) is not None:
-            policy |= {FIRST + name: tensor.cpu().contiguous() for name, tensor in actor.state_dict().items()}
-        if (dynamics := self.learner.dynamics) is not None:
-            policy |= {DYNAMICS + name: tensor.cpu().contiguous() for name, tensor in dynamics.state_dict().items()}
-        return SavedAgent(facts, policy, moments)
+        contents = (json.dumps(facts).encode(), safetensors.torch.save(policy), safetensors.torch.save(moments))
+        with zipfile.ZipFile(_zip_file(path), "w") as file:
+            for name, content in zip(PARTS, contents, strict=True):
+                file.writestr(zipfile.ZipInfo(name, FIRST_DAY), content)
+
+    @classmethod
+    def load(  # type: ignore[override]
+        cls: type[Self], path: str | Path, env: GymEnv | None = None, device: torch.device | str = "auto"
+    ) -> Self:
+        """Return the agent that `save` wrote; to go on learning it needs an environment, to act it needs none.
+
+        Raises:
+            ValueError: the environment has other spaces than the agent.
+        """
+        saved = read_agent(path)
+        facts = saved.facts
+        agent = cls("ContextPolicy", env, from_dict(facts["config"]), None, 0, facts["seed"], device, False)
+        observation, action = _space(facts["observation_space"]), cast(spaces.Box, _space(facts["action_space"]))
+        if agent.env is not None:
+            check_for_correct_spaces(agent.env, observation, action)
+        elif facts["environment"] is not None:
+            agent.environment = environment(facts["environment"])
+        agent.observation_space, agent.action_space = observation, action
+        agent._setup_model()
+        agent._restore(saved)
+        return agent
+
+    def _extra_modules(self) -> dict[str, torch.nn.Module]:
+        """Return whose tensors a file keeps beside the policy's, by what their names begin with there."""
+        extra = {FIRST: self.learner.first_actor, DYNAMICS: self.learner.dynamics}
+        return {start: module for start, module in extra.items() if module is not None}
+
+    def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """Return the learner's optimisers by its attribute."""
+        return {name: value for name, value in vars(self.learner).items() if isinstance(value, torch.optim.Optimizer)}
 
     def _restore(self, saved: SavedAgent) -> None:
         """Bring this agent, which has the configuration and the spaces of a saved one, to where that one was."""
-        tensors = {n: value for n, value in saved.policy.items() if not n.startswith((FIRST, DYNAMICS))}
-        self.policy.load_state_dict(tensors)
-        self.learner.anchor(saved.tensors_of(FIRST) or None)
-        if self.learner.dynamics is not None:
-            self.learner.dynamics.load_state_dict(saved.tensors_of(DYNAMICS))
-        for name, optimizer in optimizers_of(self.learner).items():
+        policy = {name: tensor for name, tensor in saved.policy.items() if not name.startswith((FIRST, DYNAMICS))}
+        self.policy.load_state_dict(policy)
+        self.learner.anchor()
+        for start, module in self._extra_modules().items():
+            tensors = {n.removeprefix(start): tensor for n, tensor in saved.policy.items() if n.startswith(start)}
+            if tensors or start != FIRST:
+                module.load_state_dict(tensors)
+        for name, optimizer in self._optimizers().items():
             state: dict[int, dict[str, Tensor]] = {}
             for key, value in saved.moments.items():
                 owner, parameter, moment = key.split(".")
@@ -476,4 +546,4 @@ class ContextSAC(BaseAlgorithm):
         self.contrast_record = ContrastRecord.from_dict(facts["contrast_record"], self.config.contrast.patience)
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
-        return ["policy", *[f"learner.{name}" for name in optimizers_of(self.learner)]], []
+        return ["policy", *[f"learner.{name}" for name in self._optimizers()]], []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -88,11 +87,10 @@ class Learner:
         )
         """Of the contrastive loss alone; None where it has none, or shares the critics' step."""
 
-    def anchor(self, actor: Mapping[str, Tensor] | None = None) -> None:
-        """Anchor the actor where the configuration says so: to these weights, or to what it is now."""
+    def anchor(self) -> None:
+        """Anchor the actor to what it is now, where the configuration says so."""
         if self.init.anchor > 0:
             self.first_actor = copy.deepcopy(self.policy.actor).requires_grad_(False)
-            self.first_actor.load_state_dict(actor or self.policy.actor.state_dict())
 
     def set_progress(self, done: float) -> None:
         """Set the learning rates for a share `done` of the run in [0, 1]."""

@@ -244,7 +244,7 @@ class RunFolder:
 
 def _damage(checkpoint: Path) -> str:
     """Return what of a checkpoint is damaged, by the sums in its zip files; empty where nothing is."""
-    from sami_train.agent.saved import read_agent  # torch, which readers of a run need not have
+    from sami_train.agent.context_sac import read_agent  # torch, which readers of a run need not have
 
     for name in ("agent.zip", "buffer.npz"):
         path = checkpoint / name
