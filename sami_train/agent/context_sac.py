@@ -71,11 +71,7 @@ class SavedAgent(NamedTuple):
 
 
 def read_agent(path: str | Path) -> SavedAgent:
-    """Return what `ContextSAC.save` wrote.
-
-    Raises:
-        SamiError: it is of another version.
-    """
+    """Return what `ContextSAC.save` wrote; refuse other versions."""
     with zipfile.ZipFile(_zip_file(path)) as file:
         if missing := sorted(set(PARTS) - set(file.namelist())):
             raise SamiError(
@@ -190,7 +186,7 @@ class ContextSAC(BaseAlgorithm):
             encoder=self.method.encoder,
             task_input=self._task_code() if self.method.is_told else None,
             initial_temperature=self.config.learning.initial_temperature,
-            estimated=self._estimated() if behind.estimate > 0 else None,
+            estimated=self._estimated(),
             critic_actions=behind.critic_actions,
             true_critic=behind.true_critic,
             resting=self._resting(),
@@ -243,20 +239,20 @@ class ContextSAC(BaseAlgorithm):
             )
         return TaskCode.of(features, tasks)
 
-    def _estimated(self) -> list[list[int]]:
+    def _estimated(self) -> list[list[int]] | None:
         """Return the numbers of the flat observation whose present is estimated, by signal; all where none is known."""
-        spec = self.environment
-        if spec is None:
+        if self.config.behind_gap.estimate == 0:
+            return None
+        if self.environment is None:
             return [list(range(flat_size(self.observation_space)))]
-        return [spec.layout.numbers(signal.name) for signal in spec.estimated]
+        return [self.environment.layout.numbers(signal.name) for signal in self.environment.estimated]
 
     def _resting(self) -> list[int]:
         """Return the motors that obey in no task that it learns from, by their numbers in the action."""
-        spec = self.environment
-        tasks = self._learned_tasks() if spec is not None else ()
-        if spec is None or not tasks:
+        if self.environment is None or not (tasks := self._learned_tasks()):
             return []
-        return sorted(set.intersection(*(set(spec.tasks.silent(task)) for task in tasks)))
+        silent = [set(self.environment.tasks.silent(task)) for task in tasks]
+        return sorted(set.intersection(*silent))
 
     def _task_readout(self) -> TaskReadout | None:
         """Return what reads the task from contexts while training, see `LearningConfig.aux_dynamics`."""
@@ -296,15 +292,10 @@ class ContextSAC(BaseAlgorithm):
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
     ) -> Self:
-        """Collect and learn for a number of environment steps.
+        """Collect and learn for `total_timesteps` more environment steps; arguments as in stable-baselines3.
 
-        Args:
-            total_timesteps: environment steps to add.
-            callback: stable-baselines3 callbacks; `on_step` is called after each look for new episodes.
-            log_interval: environment steps, at whose multiples a line of the log is due.
-            tb_log_name: folder for TensorBoard.
-            reset_num_timesteps: False continues a run.
-            progress_bar: show stable-baselines3's progress bar.
+        Callbacks' `on_step` is called after each look for new episodes; a line of the log is due at multiples of
+        `log_interval` environment steps.
 
         Raises:
             CollectorError: a collector process failed.

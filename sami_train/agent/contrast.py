@@ -155,36 +155,27 @@ class ContrastRecord:
     def _teaches_nothing(self) -> bool:
         return len(self._bounds) == WINDOW and float(np.mean(self._bounds)) <= NOTHING
 
-    @property
-    def bound(self) -> float | None:
-        """Mean of the estimator over the last losses [nats]; None before the first."""
-        return float(np.mean(self._bounds)) if self._bounds else None
-
-    @property
-    def k(self) -> float | None:
-        """Mean number of samples K that a loss compared; None before the first."""
-        return float(np.mean(np.exp(self._log_k))) if self._log_k else None
-
-    @property
-    def share(self) -> float | None:
-        """Share of the last attempts that had something to compare; None before the first."""
-        return float(np.mean(self._attempts)) if self._attempts else None
-
     def scalars(self) -> dict[str, float]:
-        """Return what a log keeps: `contrast/bound` [nats], `contrast/k`, `contrast/share`, or `contrast/ended`."""
+        """Return what a log keeps, means over the last attempts; or `contrast/ended`.
+
+        `contrast/bound` is the estimator's mean [nats], `contrast/k` that of the number of samples K that a loss
+        compared, and `contrast/share` the share of attempts that had something to compare.
+        """
         if self.ended:
             return {"contrast/ended": 1.0}
-        scalars = {"bound": self.bound, "k": self.k, "share": self.share}
-        return {f"contrast/{name}": value for name, value in scalars.items() if value is not None}
+        windows = {"bound": list(self._bounds), "k": list(np.exp(self._log_k)), "share": list(self._attempts)}
+        return {f"contrast/{name}": float(np.mean(window)) for name, window in windows.items() if window}
 
     def summary(self) -> str:
         """Return a short text for the progress line; empty before the first attempt."""
         if self.ended:
             return f"contrast ended: {self.patience} losses taught nothing"
-        if self.share is None:
+        means = self.scalars()
+        share = means.get("contrast/share")
+        if share is None:
             return ""
-        if self.bound is None or self.k is None or self.share == 0.0:
+        if share == 0.0:
             return "contrast: nothing to compare yet"
-        few = f", {1.0 - self.share:.0%} had nothing to compare" if self.share < 0.95 else ""
+        few = f", {1.0 - share:.0%} had nothing to compare" if share < 0.95 else ""
         verdict = " (learns nothing)" if self._teaches_nothing else ""
-        return f"contrast {self.bound:.2f} nats of {np.log(self.k):.2f}{verdict}{few}"
+        return f"contrast {means['contrast/bound']:.2f} nats of {np.log(means['contrast/k']):.2f}{verdict}{few}"

@@ -149,16 +149,13 @@ class Present(nn.Module):
         """Return what 1 stands for in a correction, (E,), in the signals' units."""
         return 1.0 / features.scale[self.columns]
 
-    def needed(self, features: Features, arrived: Tensor, true: Tensor) -> Tensor:
-        """Return the corrections (..., E) from what arrived to the truth, both (..., D); clipped as features are."""
-        return ((true - arrived)[..., self.numbers] / self.unit(features)).clamp(-CLIP, CLIP)
-
     def loss(
         self, features: Features, corrections: Tensor, arrived: Tensor, true: Tensor, lengths: Tensor
     ) -> EstimateLoss:
         """Return the loss of corrections (B, L + 1, E) over windows (B, L + 1, D) of so many steps, (B,)."""
         within = torch.arange(arrived.shape[1], device=arrived.device) <= lengths[:, None]
-        needed = self.needed(features, arrived, true)[within]
+        # From what arrived to the truth, clipped as features are.
+        needed = ((true - arrived)[..., self.numbers] / self.unit(features)).clamp(-CLIP, CLIP)[within]
         return EstimateLoss(F.mse_loss(corrections[within], needed), (needed**2).mean())
 
     def estimate(self, features: Features, arrived: Tensor, corrections: Tensor) -> tuple[Tensor, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -70,30 +70,20 @@ def trace_graph(module: Exportable, contract: Contract) -> onnx.ModelProto:
             dynamo=False,
         )
     model = onnx.load_from_string(buffer.getvalue())
-    _declare_inputs(model, inputs)
-    _fix_shapes(model, outputs)
-    model.graph.name = contract.name
-    model.producer_name = "sami"
-    onnx.checker.check_model(model, full_check=True)
-    return model
-
-
-def _declare_inputs(model: onnx.ModelProto, inputs: Mapping[str, tuple[int, ...]]) -> None:
-    """Declare every input in its order: tracing leaves out one that nothing reads, as a memoryless policy's action."""
+    # Every input in its order: tracing leaves out one that nothing reads, as a memoryless policy's action.
     traced = {value.name: value for value in model.graph.input}
     for name, shape in inputs.items():
         if name not in traced:
             traced[name] = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", *shape])
     del model.graph.input[:]
     model.graph.input.extend(traced[name] for name in inputs)
-
-
-def _fix_shapes(model: onnx.ModelProto, outputs: Mapping[str, tuple[int, ...]]) -> None:
-    """Declare the outputs' shapes: tracing leaves some of their static dimensions unnamed."""
-    for output in model.graph.output:
-        shape = output.type.tensor_type.shape
+    for output in model.graph.output:  # tracing leaves some of their static dimensions unnamed
         for axis, size in enumerate(outputs[output.name], start=1):
-            shape.dim[axis].dim_value = size
+            output.type.tensor_type.shape.dim[axis].dim_value = size
+    model.graph.name = contract.name
+    model.producer_name = "sami"
+    onnx.checker.check_model(model, full_check=True)
+    return model
 
 
 class TorchSession:

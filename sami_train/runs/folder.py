@@ -75,7 +75,6 @@ class RunFolder:
 
         Raises:
             RunError: something is there already, or another process trains there.
-            SamiError: the disk is full or must not be written to.
         """
         run = cls(path)
         run._refuse_taken()
@@ -165,11 +164,7 @@ class RunFolder:
         write_json(self.path / "config.json", config.to_dict())  # last: with its agent, it would be finished
 
     def newest_agent(self) -> Path:
-        """Return the trained agent, or the newest checkpoint's.
-
-        Raises:
-            RunError: there is neither.
-        """
+        """Return the trained agent, or the newest checkpoint's."""
         if self.agent.is_file():
             return self.agent
         checkpoint = self.newest_checkpoint()
@@ -178,11 +173,7 @@ class RunFolder:
         return checkpoint / "agent.zip"
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other processes from training in this folder.
-
-        Raises:
-            RunError: another process does; the message says which.
-        """
+        """Keep other processes from training in this folder, or say which one does."""
         return locked(self.path / LOCK, self._busy)
 
     def newest_checkpoint(self) -> Path | None:
@@ -335,11 +326,7 @@ class RunRecord:
 
     @classmethod
     def of_folder(cls, path: Path) -> RunRecord:
-        """Read a run folder.
-
-        Raises:
-            RunError: it is none, of another version, or a file of it is damaged.
-        """
+        """Read a run folder; refuse one that `RunFolder.open` refuses, or of which a file is damaged."""
         folder = RunFolder.open(path)
         try:
             evaluation = read_json(folder.evaluation) if folder.evaluation.is_file() else None
@@ -380,11 +367,7 @@ class RunRecord:
         return None if bound is None else RealisedContrast(bound, mean("train/contrast_log_k"), None, False)
 
     def train_config(self) -> TrainConfig:
-        """Return the resolved configuration.
-
-        Raises:
-            RunError: it is not one of this version of sami.
-        """
+        """Return the resolved configuration; refuse one of other versions of sami."""
         try:
             return from_dict(self.config)
         except SamiError as error:

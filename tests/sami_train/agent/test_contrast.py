@@ -79,7 +79,7 @@ def test_steps_of_its_own_move_the_encoder_although_the_coefficient_is_zero():
 def test_steps_of_its_own_raise_the_bound_more_than_a_share_of_the_critics_step():
     def reached(rate):
         trained = agent(contrast__coefficient=0.01, contrast__rate=rate, contrast__every=1, learning__train_every=4)
-        return trained.learn(2400).contrast_record.bound
+        return trained.learn(2400).contrast_record.scalars()["contrast/bound"]
 
     assert reached(1e-3) > reached(0.0) + 0.1
 
