@@ -13,20 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError
-from sami_runtime.files import remove, unfinished, writing
-
-__all__ = (
-    "append",
-    "holder",
-    "locked",
-    "read_json",
-    "read_json_lines",
-    "remove",
-    "unfinished",
-    "write_json",
-    "write_json_lines",
-    "writing",
-)
+from sami_runtime.files import remove as remove
+from sami_runtime.files import unfinished as unfinished
+from sami_runtime.files import writing as writing
 
 
 def write_json(path: Path, value: Any) -> None:

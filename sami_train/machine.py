@@ -1,9 +1,12 @@
-"""Cores and GPUs that the machine gives this process."""
+"""What the machine gives this process: cores, GPUs, and signals that ask it to stop."""
 
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
@@ -47,3 +50,20 @@ def usable_gpus() -> tuple[str, ...]:
     count = torch.cuda.device_count()
     named = [name.strip() for name in os.environ.get(VISIBLE_GPUS, "").split(",") if name.strip()]
     return tuple(named[:count]) if named else tuple(str(number) for number in range(count))
+
+
+@contextmanager
+def on_signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers, *numbers: int) -> Iterator[None]:
+    """Have a handler hear some signals within; afterwards, what heard them before hears them again.
+
+    Args:
+        handler: called with the signal's number and the frame that it interrupted, or SIG_IGN: processes started
+            within then ignore the signals too, until they decide otherwise.
+        numbers: of the signals.
+    """
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

@@ -133,8 +133,9 @@ def fine_tuned(chosen: Mapping[str, Any], overrides: Mapping[str, Any], spec: En
         wanted = list(value) if isinstance(value, tuple) else value
         if table == "network" and name in network and network[name] != wanted:
             raise ConfigError(f"{key} is {value!r}, and {file} has {network[name]!r}: leave it out.")
+    has_critics = any(name.startswith("critic.") for name in weights.arrays)
     changes = [Follows(f"network.{name}", value, "of the weights") for name, value in network.items()]
-    changes += _learning(chosen, weights.header.temperature, weights.has_critics)
+    changes += _learning(chosen, weights.header.temperature, has_critics)
     changes += _exploration(chosen, overrides.get("steps", chosen["steps"]))
     return [*changes, Follows("init.sha256", sha256_of(file), f"of {file.name}")]
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
 from sami_runtime.errors import SamiError, UnknownName
@@ -334,26 +335,22 @@ class TrainConfig(Settings):
         return {key: functools.reduce(getattr, key.split("."), self) for key in keys()}
 
 
-def keys(table: Any = TrainConfig, prefix: str = "") -> list[str]:
-    """Return every dotted key of the configuration."""
-    listed: list[str] = []
+def _fields(table: Any, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     for name, field in table.model_fields.items():
-        is_table = hasattr(field.annotation, "model_fields")
-        listed += keys(field.annotation, f"{prefix}{name}.") if is_table else [prefix + name]
-    return listed
+        if hasattr(field.annotation, "model_fields"):
+            yield from _fields(field.annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name, field
+
+
+def keys() -> list[str]:
+    """Return every dotted key of the configuration."""
+    return [key for key, _ in _fields(TrainConfig)]
 
 
 def defaults() -> dict[str, Any]:
     """Return the values of the keys that no preset needs to set, by dotted key."""
-    values: dict[str, Any] = {}
-    for key in keys():
-        *tables, name = key.split(".")
-        table: Any = TrainConfig
-        for part in tables:
-            table = table.model_fields[part].annotation
-        if not table.model_fields[name].is_required():
-            values[key] = table.model_fields[name].default
-    return values
+    return {key: field.default for key, field in _fields(TrainConfig) if not field.is_required()}
 
 
 def explained(error: ValidationError, values: Mapping[str, Any]) -> SamiError:

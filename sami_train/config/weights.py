@@ -32,8 +32,6 @@ DTYPES = ("F16", "F32", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U
 """Types of tensors, as safetensors calls them, that NumPy has."""
 MOST_AXES, LONGEST_AXIS = 8, 2**31
 """Limits of a tensor's shape, well within NumPy's; tensors of a policy have at most three axes."""
-CRITIC = "critic."
-"""What the names of the critics' tensors begin with."""
 GRAPH_PREFIX = "policy."
 """What a graph's names of the policy's tensors begin with."""
 UNLEARNED = "present."
@@ -72,11 +70,6 @@ class Weights:
 
     header: WeightsHeader
     arrays: Mapping[str, NDArray[Any]]
-
-    @property
-    def has_critics(self) -> bool:
-        """Whether the critics are among them."""
-        return any(name.startswith(CRITIC) for name in self.arrays)
 
 
 def write_weights(path: Path, weights: Weights) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,7 @@ from sami_train.config.weights import load_weights, sha256_of, weights_file
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.episodes.episode import Episode
-from sami_train.interrupts import on_signals
-from sami_train.machine import share_of_cores
+from sami_train.machine import on_signals, share_of_cores
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.progress import Dashboard, MetricsFile, Progress
 
@@ -99,7 +98,10 @@ def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[st
         start_from(agent, config)
     agent.take_recorded(recorded)
     run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
-    run.update(**facts_of(config, recorded))
+    if files := config.collection.recordings:
+        digests = {name: sha256_of(Path(name)) for name in files}
+        steps = sum(len(episode) for episode in recorded)
+        run.update(recordings={"sha256": digests, "episodes": len(recorded), "steps": steps})
     with run.locked():
         return _run(run, config, agent, show)
 
@@ -296,15 +298,6 @@ def recordings_of(config: TrainConfig) -> list[Episode]:
         collection.episode_steps or spec.episode_steps,
         end_on_fall=collection.end_on_fall,
     )
-
-
-def facts_of(config: TrainConfig, recorded: Sequence[Episode]) -> dict[str, Any]:
-    """Return what run.json tells of what a run began with; nothing where it began with nothing."""
-    if not config.collection.recordings:
-        return {}
-    files = {name: sha256_of(Path(name)) for name in config.collection.recordings}
-    steps = sum(len(episode) for episode in recorded)
-    return {"recordings": {"sha256": files, "episodes": len(recorded), "steps": steps}}
 
 
 def _with_recent_actions(weight: torch.Tensor, inputs: int, actions: int) -> torch.Tensor:

@@ -19,7 +19,7 @@ from typing import Any
 
 from sami_runtime.errors import SamiError
 from sami_train.files import holder, locked, read_json, write_json, writing
-from sami_train.interrupts import on_signals
+from sami_train.machine import on_signals
 from sami_train.runs.folder import RunError, RunFolder, RunRecord
 from sami_train.studies.sweep.cell import CellOutcome, CellStatus, status
 from sami_train.studies.sweep.engine import Engine, Job, Look, SweepError
