@@ -31,11 +31,7 @@ def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def append(file: RawIOBase, data: bytes) -> None:
-    """Write all of some bytes at the end of a file, or none of them.
-
-    Raises:
-        OSError: the disk is full.
-    """
+    """Write all of some bytes at the end of a file, or none of them if the disk is full."""
     whole = file.seek(0, os.SEEK_END)
     try:
         done = 0
@@ -82,16 +78,12 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def locked(path: Path, busy: Callable[[str], Exception] | None = None, *, leave: bool = True) -> Iterator[None]:
-    """Hold a lock within.
+    """Hold a lock within: a file, made where there is none, which does not lock by being there.
 
     Args:
-        path: the file, made where there is none; it does not lock by being there.
-        busy: given who holds the lock, returns what is raised where another process does; None waits until it does
-            no more.
+        path: the file.
+        busy: given who holds the lock, returns what is raised where another process does; None waits for it.
         leave: whether the file stays afterwards.
-
-    Raises:
-        SamiError: the disk is full or must not be written to.
     """
     file = _held(path, busy)
     try:

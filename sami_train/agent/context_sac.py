@@ -393,18 +393,18 @@ class ContextSAC(BaseAlgorithm):
         """Write a line of the log."""
         self.logged_at = self.num_timesteps
         assert self.ep_info_buffer is not None
-        record = self.logger.record
         judged = (spec.measure, spec.outcomes) if (spec := self.environment) else (SUCCESS, {})
-        for name, value in self.task_record.scalars(*judged).items():
-            record(name, value)
-        record("rollout/ep_rew_mean", float(np.mean([info["r"] for info in self.ep_info_buffer])))
-        record("rollout/ep_len_mean", float(np.mean([info["l"] for info in self.ep_info_buffer])))
-        record("time/updates", self._n_updates)
-        record("time/total_timesteps", self.num_timesteps)
-        for name, scalar in self._last_scalars.items():
-            record(f"train/{name}", float(scalar))
-        for name, value in self.contrast_record.scalars().items():
-            record(name, value)
+        scalars = {
+            **self.task_record.scalars(*judged),
+            "rollout/ep_rew_mean": float(np.mean([info["r"] for info in self.ep_info_buffer])),
+            "rollout/ep_len_mean": float(np.mean([info["l"] for info in self.ep_info_buffer])),
+            "time/updates": self._n_updates,
+            "time/total_timesteps": self.num_timesteps,
+            **{f"train/{name}": float(scalar) for name, scalar in self._last_scalars.items()},
+            **self.contrast_record.scalars(),
+        }
+        for name, value in scalars.items():
+            self.logger.record(name, value)
         self.logger.dump(self.num_timesteps)
 
     @property

@@ -98,8 +98,8 @@ def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.r
     Args:
         contexts: (B, L + 1, C), of episodes padded to L steps.
         lengths: (B,) steps of each.
-        pairing: "last": the whole trajectory, one embedding (B, C). "prefix": the first steps of each, as many as
-            chance says, (B, C). "all_steps": every prefix of every trajectory, (sum of lengths, C).
+        pairing: "last": the whole trajectory, (B, C). "prefix": the first steps of each, as many as chance says,
+            (B, C). "all_steps": every prefix of every trajectory, (sum of lengths, C).
         rng: draws the prefixes.
     """
     if pairing == "all_steps":

@@ -185,13 +185,9 @@ class TaskReadout(nn.Module):
         return self.get_buffer("told")
 
     def loss(self, contexts: Tensor, tasks: Tensor, begins: Tensor, lengths: Tensor) -> Tensor:
-        """Return the mean square error over windows, in variances: 1 for contexts that carry nothing.
+        """Return the mean square error over windows (B, L + 1, C), in variances: 1 for contexts that carry nothing.
 
-        Args:
-            contexts: (B, L + 1, C).
-            tasks: (B,) which training task each window is of; others, as of recordings, do not count.
-            begins: (B,) first step that counts.
-            lengths: (B,) last step that counts.
+        Training tasks, first and last step that count are of each window, (B,); other tasks, as of recordings, do not.
         """
         steps = torch.arange(contexts.shape[1], device=contexts.device)
         known = ((tasks >= 0) & (tasks < len(self.task_inputs)))[:, None]

@@ -106,12 +106,7 @@ class ContextPolicy(BasePolicy):
         return x, tuple(tensor(part) for part in sequences.state) or None
 
     def step(self, observation: Tensor, previous_action: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """Take one deterministic step, as it is exported.
-
-        Args:
-            observation: flat, (B, D).
-            previous_action: (B, A).
-            state: of the encoder, (B, ...) each.
+        """Take one deterministic step, as it is exported: observation (B, D), action (B, A), encoder's state (B, ...).
 
         Returns:
             Action (B, A), context (B, C) unless it infers none, what it estimates each signal to be now, then the
@@ -134,13 +129,9 @@ class ContextPolicy(BasePolicy):
         return self.present.loss(self.features, corrections, *(torch.from_numpy(a).to(self.device) for a in arrays))
 
     def critic_state(self, believed: Tensor, true: Tensor, contexts: Tensor, recent_actions: Tensor) -> Tensor:
-        """Return what the critics read beside the action.
+        """Return what the critics read beside the action: features, contexts (..., C), recent actions (..., K A).
 
-        Args:
-            believed: features of what the actor acts on, (..., F).
-            true: flat observation of the world as it is, (..., D).
-            contexts: (..., C).
-            recent_actions: executed before, (..., K A).
+        The features are of what the actor believes (..., F), or of the true flat observation (..., D).
         """
         features = self.features(true) if self.true_critic else believed
         return torch.cat([features, contexts, recent_actions], -1)
@@ -214,15 +205,9 @@ class ContextPolicy(BasePolicy):
     def numpy_weights(self) -> NumpyWeights:
         """Copy what `NumpyPolicy` needs; it shares no memory with the module."""
         linears = [module for module in self.actor.body.modules() if isinstance(module, nn.Linear)]
-        tensors: dict[str, Any] = {
-            "features.projection": self.features.projection,
-            "features.mean": self.features.mean,
-            "features.scale": self.features.scale,
-            "actor.mean.weight": self.actor.mean.weight,
-            "actor.mean.bias": self.actor.mean.bias,
-            "actor.log_std.weight": self.actor.log_std.weight,
-            "actor.log_std.bias": self.actor.log_std.bias,
-        }
+        tensors: dict[str, Any] = {f"features.{n}": getattr(self.features, n) for n in ("projection", "mean", "scale")}
+        for name, head in (("mean", self.actor.mean), ("log_std", self.actor.log_std)):
+            tensors |= {f"actor.{name}.weight": head.weight, f"actor.{name}.bias": head.bias}
         tensors |= {f"encoder.{name}": tensor for name, tensor in self.encoder.arrays().items()}
         if self.present is not None:
             tensors["present.place"] = self.present.unit(self.features)[:, None] * self.present.place

@@ -73,10 +73,7 @@ def load_preset(
     """Return the values of a preset for an environment by dotted key, and those that follow from the environment.
 
     How many episodes a buffer holds follows from `episode_steps`, a `CollectionConfig.episode_steps` if it is not to be
-    the preset's.
-
-    Raises:
-        UnknownName: there is no such preset; lists those that there are.
+    the preset's. Presets that do not exist are refused with the list of those that do.
     """
     if name not in presets():
         raise UnknownName("preset", name, presets())

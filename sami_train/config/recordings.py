@@ -42,14 +42,9 @@ def recorded_episodes(
 ) -> list[Episode]:
     """Return the episodes of recordings, without encoder states.
 
-    Args:
-        paths: of the recordings.
-        spec: the environment that is trained in.
-        tasks: those of the run. An episode in another one, as the adapter tells it, counts as of a further task; where
-            nobody tells the task, each file is one.
-        episode_steps: longest episode of the run; what goes on for longer is cut.
-        end_on_fall: whether an episode is lost when what should reach the goal is below where it can lie, see
-            `Goal.lowest`.
+    An episode in none of the run's tasks, as the adapter tells it, counts as of a further task; where nobody tells the
+    task, each file is one. What goes on for longer than `episode_steps` is cut. With `end_on_fall` an episode is lost
+    when what should reach the goal is below where it can lie, see `Goal.lowest`.
 
     Raises:
         RecordingError: one cannot be read.

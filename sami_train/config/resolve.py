@@ -43,9 +43,7 @@ class Resolved(NamedTuple):
 def resolve(preset: str, overrides: Mapping[str, Any] | None = None) -> TrainConfig:
     """Return a preset's configuration: what follows from the environment's fields, and what it asks for itself.
 
-    Args:
-        preset: its name.
-        overrides: values by dotted key, e.g. `{"env": "hopper", "learning.discount": 0.97}`.
+    Overrides are values by dotted key, e.g. `{"env": "hopper", "learning.discount": 0.97}`.
 
     Raises:
         ConfigError, UnknownName: a key or value is not valid, or nothing would be learned in so few steps.
@@ -95,11 +93,7 @@ def _require_updates(config: TrainConfig) -> None:
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """Part `"learning.discount=0.97"` into key and value (TOML syntax; bare words are strings).
-
-    Raises:
-        ConfigError: there is no `=`.
-    """
+    """Part `"learning.discount=0.97"` into key and value (TOML syntax; bare words are strings)."""
     key, equals, raw = text.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"override {text!r} is not KEY=VALUE, e.g. learning.discount=0.97.")

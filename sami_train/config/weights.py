@@ -252,12 +252,7 @@ def _arrays(graph: onnx.GraphProto) -> Arrays:
 
 def _lstm(inputs: NDArray[Any], hidden: NDArray[Any], biases: NDArray[Any]) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield torch's tensors of ONNX's: W (1, 4 H, in), R (1, 4 H, H), both biases (1, 8 H)."""
-    of_input, of_hidden = np.split(biases[0], 2)
-    for name, array in (
-        ("weight_ih", inputs[0]),
-        ("weight_hh", hidden[0]),
-        ("bias_ih", of_input),
-        ("bias_hh", of_hidden),
-    ):
+    arrays = (inputs[0], hidden[0], *np.split(biases[0], 2))
+    for name, array in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), arrays, strict=True):
         gates = np.split(array, 4)
         yield f"{name}_l0", np.concatenate([gates[gate] for gate in GATES])

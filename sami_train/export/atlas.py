@@ -162,9 +162,7 @@ def measure(
     seed: int = seeds.ATLAS,
     on_round: OnRound | None = None,
 ) -> Atlas:
-    """Return the atlas of a model file, or of one that is not written yet.
-
-    See `collect_contexts` and `fit` for the arguments.
+    """Return the atlas of a model file, perhaps not written yet; arguments as of `collect_contexts` and `fit`.
 
     Raises:
         SamiError: the model infers no context, there are too few episodes, or none is long enough for the window.

@@ -73,10 +73,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         lines += _probe(contract.probe)
     if contract.evaluation is not None:
         lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
-    lines += [
-        f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.",
-        "",
-    ]
+    lines += [f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.", ""]
     with unfinished(written[0]) as beside:
         beside.write_text("\n".join(lines), encoding="utf-8")
     return written

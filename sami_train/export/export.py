@@ -30,8 +30,6 @@ TOLERANCE = 1e-5
 """Largest difference from torch that is accepted, in any output at any step."""
 ROUNDINGS = 3.0
 """How many times what torch itself rounds off is accepted in closed loop, where that is more."""
-
-
 NO_GRAPH = "0" * 64
 """The hash of the weights in a contract that has no graph yet."""
 

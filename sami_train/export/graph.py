@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import io
+import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -125,17 +126,11 @@ def record(policy: ContextPolicy, spec: EnvironmentSpec, contract: Contract, see
     """
     env = make(spec)
     rng = np.random.default_rng(seed)
+    session, seeds = TorchSession(policy, contract), itertools.count(seed + 1)
     rows: list[Row] = []
     resets: list[int] = []
-    episode = 0
     for length in (GOLDEN_RESET, GOLDEN_STEPS - GOLDEN_RESET):
-
-        def run(length: int = length) -> list[Row]:
-            nonlocal episode
-            episode += 1
-            return _steps(env, TorchSession(policy, contract), length, rng, seed + episode)
-
-        for steps in _lasting(run, length):
+        for steps in _lasting(env, session, length, rng, seeds):
             resets.append(len(rows))
             rows += steps
     env.close()
@@ -148,11 +143,13 @@ def record(policy: ContextPolicy, spec: EnvironmentSpec, contract: Contract, see
     )
 
 
-def _lasting(run: Callable[[], list[Row]], length: int) -> list[list[Row]]:
+def _lasting(
+    env: Any, session: TorchSession, length: int, rng: np.random.Generator, seeds: Iterator[int]
+) -> list[list[Row]]:
     """Return one episode of so many steps; where none lasts so long, the longest of some, so many steps together."""
     shorter: list[list[Row]] = []
     while len(shorter) < TRIES or sum(map(len, shorter)) < length:
-        steps = run()
+        steps = _steps(env, session, length, rng, next(seeds))
         if len(steps) == length:
             return [steps]
         shorter.append(steps)
@@ -165,6 +162,7 @@ def _lasting(run: Callable[[], list[Row]], length: int) -> list[list[Row]]:
 
 def _steps(env: Any, session: TorchSession, length: int, rng: np.random.Generator, seed: int) -> list[Row]:
     observation, _ = env.reset(seed=seed)
+    session.reset()
     rows: list[Row] = []
     while len(rows) < length:
         flat = flatten(observation)

@@ -194,13 +194,8 @@ def noisy_signals(gap: GapProfile, names: Sequence[str]) -> list[str]:
 def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int, seed: int = SEED) -> Responses | None:
     """Return how observations answer to small moves of each element of the action.
 
-    None where hardly an episode lasts as long as the moves take: a robot that falls while it rests.
-
-    Args:
-        spec: the environment.
-        tasks: one is drawn at each start.
-        starts: how many, at least 2.
-        seed: of the starts.
+    None where hardly an episode lasts as long as the moves take: a robot that falls while it rests. One of the tasks is
+    drawn at each start, of which there are at least 2.
     """
     low, high = _bounds(spec.action)
     size, rest = SHARE * (high - low) / 2, np.clip(np.zeros(spec.action.size, np.float32), low, high)

@@ -37,17 +37,7 @@ from sami_train.files import holder, locked, read_json, read_json_lines, remove,
 from sami_train.machine import usable_cores
 
 RUN_VERSION = 1
-PACKAGES = (
-    "sami",
-    "torch",
-    "stable-baselines3",
-    "gymnasium",
-    "panda-gym",
-    "pybullet",
-    "numpy",
-    "onnx",
-    "onnxruntime",
-)
+PACKAGES = ("sami", "torch", "stable-baselines3", "gymnasium", "panda-gym", "pybullet", "numpy", "onnx", "onnxruntime")
 LOCK = "lock"
 BUFFERS_KEPT = 2
 """Newest checkpoints that keep their buffers, which are large: a run resumes from the newest, or, where that was
@@ -71,11 +61,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: TrainConfig, command: list[str]) -> RunFolder:
-        """Make a new run folder.
-
-        Raises:
-            RunError: something is there already, or another process trains there.
-        """
+        """Make a new run folder; refuse a path where something is already, or where another process trains."""
         run = cls(path)
         run._refuse_taken()
         facts = {
@@ -113,11 +99,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Open an existing run folder.
-
-        Raises:
-            RunError: it is none, or of another version.
-        """
+        """Open an existing run folder; refuse one of another version."""
         if not path.is_dir():
             raise RunError(f"there is no run folder {path}; `sami train --out {path}` makes one.")
         for name in ("run.json", "config.json"):
@@ -196,10 +178,7 @@ class RunFolder:
     def newest_whole_checkpoint(self) -> Path | None:
         """Return the newest checkpoint of which no bit is damaged, if there is any; for whoever holds the lock.
 
-        Those after it are set aside as N.damaged.
-
-        Raises:
-            RunError: all of them are damaged.
+        Those after it are set aside as N.damaged; where all are damaged, the run is refused.
         """
         damaged: dict[Path, str] = {}
         for checkpoint in self.checkpoints():
@@ -309,20 +288,16 @@ class RealisedContrast(NamedTuple):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run's configuration, facts, metrics and evaluation."""
+    """What a run's files hold: config.json, run.json (facts), evaluation.json if it has one, lines of metrics.jsonl."""
 
     folder: Path
     """The run folder; of a line, the folder beside its file that has the run's name, there or not."""
     study: Path | None
     """The file that the run is a line of; None where the folder was read."""
     config: dict[str, Any]
-    """What config.json holds."""
     facts: dict[str, Any]
-    """What run.json holds."""
     evaluation: dict[str, Any] | None
-    """What evaluation.json holds; None where the run has none."""
     metrics: list[dict[str, Any]]
-    """The lines of metrics.jsonl."""
 
     @classmethod
     def of_folder(cls, path: Path) -> RunRecord:

@@ -90,9 +90,6 @@ class MetricsFile(KVWriter):
     """Writes stable-baselines3's logged numbers, one JSON object a line with its `step`.
 
     A run that resumes writes again what came after the last line that its checkpoint knows of, at `logged_at` steps.
-
-    Raises:
-        SamiError: the disk is full or must not be written to; what was there stays.
     """
 
     def __init__(self, path: Path, logged_at: int = 0) -> None:

@@ -78,13 +78,7 @@ class _Keeper(BaseCallback):
 
 
 def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[str] | None = None) -> ContextSAC:
-    """Train in a new run folder.
-
-    Args:
-        config: the run.
-        out: the folder; must not hold anything yet.
-        show: whether to draw the progress display.
-        command: what to note as the command that repeats the run; this process's own if left out.
+    """Train in a new run folder, which notes `command`, or this process's own, as what repeats the run.
 
     Raises:
         RunError: the folder is taken.
@@ -109,11 +103,7 @@ def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[st
 def resume(out: Path, *, steps: int | None = None, show: bool = True) -> ContextSAC:
     """Go on with a run from its newest checkpoint; buffer, optimisers and random states come back.
 
-    Args:
-        out: the run.
-        steps: how long the run is from now on; as long as it was, if left out. Learning rates fall as in a run of that
-            length from the beginning.
-        show: whether to draw the progress display.
+    With `steps` the run is that long from now on; learning rates fall as in one of that length from the beginning.
 
     Raises:
         RunError: there is no such run, it has done these steps, has no checkpoint, or is in use.
