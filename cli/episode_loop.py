@@ -109,8 +109,8 @@ def run_episodes(plan: Plan) -> None:
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.loop.stopping import fatal_signals_raise
+    from sami_runtime.recording.live import watching
     from sami_runtime.recording.replay import Shadow
-    from sami_runtime.recording.view.feed import watching
     from sami_runtime.run import Run
     from sami_runtime.safety.watch import guards_without
 

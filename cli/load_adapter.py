@@ -45,7 +45,8 @@ def load_adapter(name: str, clock: Clock, contract: Contract, config: Settings |
     if not all(isinstance(signal, Signal) for signal in declared):
         raise SamiError(
             f"{name}(clock) made a {type(adapter).__name__} whose observation is {adapter.observation!r:.80} and whose "
-            f"action is {adapter.action!r:.80}; they must be a tuple of Signals and a Signal; see docs/embedding.md."
+            f"action is {adapter.action!r:.80}; they must be a tuple of Signals and a Signal; "
+            "see docs/how-to/write-an-adapter.md."
         )
     return adapter
 
@@ -117,7 +118,7 @@ def _make(
     if missing:
         raise SamiError(
             f"{name}(clock) made a {type(made).__name__}, which lacks {', '.join(missing)}. {what.capitalize()} has "
-            f"{', '.join(parts)}; see docs/embedding.md."
+            f"{', '.join(parts)}; see docs/how-to/write-an-adapter.md."
         )
     return made
 

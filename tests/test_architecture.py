@@ -64,7 +64,7 @@ TORCH_FREE = (
     "sami_train.config.schema",
     "sami_train.envs",
     "sami_train.envs.mujoco.env",
-    "sami_train.envs.mujoco.vector",
+    "sami_train.envs.mujoco.batch",
     "sami_train.episodes.rollout",
     "sami_train.episodes.collectors",
     "sami_train.evaluation.evaluate",

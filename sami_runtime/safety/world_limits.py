@@ -86,7 +86,7 @@ GUARDS: dict[str, str] = {
     "ood": "a context that stays far from all training tasks stops the robot",
     "frozen": "a sensor that repeats itself, whose noise in training says that it cannot, is held",
 }
-"""What judges observations of a robot by default, with the model's own numbers; see docs/runtime.md."""
+"""What judges observations of a robot by default, with the model's own numbers; see docs/reference/guards.md."""
 DEFAULT_ALARM = Alarm(steps=30, score=2.0)
 """Of the guard `ood`, where the limits set no `stop_on_alarm`. benchmarks/guard_rates.py prints how often it stops a
 policy in its own simulator."""

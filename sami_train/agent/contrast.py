@@ -13,11 +13,10 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import ContrastConfig
-from sami_train.episodes.buffer import EpisodeBuffer
-from sami_train.episodes.windows import SequenceBatch
-from sami_train.methods.estimators import Estimator
+from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch
 from sami_train.methods.losses import ContrastiveLoss, contrastive_loss
-from sami_train.methods.ranking import rank_by
+from sami_train.methods.methods import Estimator
+from sami_train.methods.sampling import rank_by
 
 WINDOW = 100
 """Losses that are averaged over: the bound of a single batch says little."""
@@ -30,7 +29,7 @@ class Contrast:
 
     With keys of psi* (the paper's) no gradient reaches the negatives: a step pulls the queries towards good skills, and
     takes bad ones, which the same network reads, along. Alone on a buffer, that learns and forgets in turn
-    (docs/contrast.md). With keys of psi itself both sides move apart. The estimator chooses the trajectories.
+    (docs/results/contrast.md). With keys of psi itself both sides move apart. The estimator chooses the trajectories.
     """
 
     def __init__(self, policy: ContextPolicy, estimator: Estimator, config: ContrastConfig) -> None:

@@ -16,8 +16,7 @@ from sami_train.agent.encoders import Inference
 from sami_train.agent.networks import Actor, TaskReadout, descend, soft_update
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import TrainConfig
-from sami_train.episodes.buffer import EpisodeBuffer
-from sami_train.episodes.windows import SequenceBatch, Windows
+from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch, Windows
 from sami_train.methods.losses import ContrastiveLoss
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
 
 from sami_train.config.schema import NetworkConfig
-from sami_train.envs.goals import Goal
+from sami_train.envs.measure import Goal
 from sami_train.episodes.numpy_policy import LOG_STD_MAX, LOG_STD_MIN
 
 CLIP = 5.0

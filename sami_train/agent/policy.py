@@ -15,11 +15,11 @@ from sami_runtime.errors import SamiError
 from sami_train.agent.encoders import GaussianEncoder, HistoryEncoder, LSTMEncoder, NoEncoder, State, ToldEncoder
 from sami_train.agent.networks import CLIP, Actor, EstimateLoss, Features, Present, TwinCritic, feature_layout
 from sami_train.config.schema import NetworkConfig
-from sami_train.envs.goals import Goal
 from sami_train.envs.layout import flat_size, flatten
+from sami_train.envs.measure import Goal
+from sami_train.envs.task_numbers import TaskCode
+from sami_train.episodes.buffer import SequenceBatch
 from sami_train.episodes.numpy_policy import EncoderKind, NumpyWeights
-from sami_train.episodes.task_code import TaskCode
-from sami_train.episodes.windows import SequenceBatch
 
 AnyEncoder = LSTMEncoder | GaussianEncoder | NoEncoder | HistoryEncoder | ToldEncoder
 

@@ -20,7 +20,7 @@ from stable_baselines3.common.logger import KVWriter, TensorBoardOutputFormat
 
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
-from sami_train.episodes.task_record import TaskRecord
+from sami_train.episodes.episode import TaskRecord
 from sami_train.files import append, write_json_lines, writing
 from sami_train.runs.folder import read_metrics
 

@@ -52,7 +52,7 @@ def build_stop(name: str) -> Callable[[], object]:
     if not callable(stop):
         raise SamiError(
             f"{name}() returned {stop!r}, which cannot be called. It connects to the robot and returns a function "
-            "that stops it; see docs/embedding.md."
+            "that stops it; see docs/reference/watchdog.md."
         )
     return stop
 

@@ -225,7 +225,7 @@ def _explained(error: ValidationError, path: Path) -> SamiError:
         where = f"It stands in {key.rpartition('.')[0]} of {path}." if len(parts) > 1 else f"It stands in {path}."
         return UnknownName("key", str(parts[-1]), _valid_beside(parts), where)
     if problem["type"] == "missing":
-        return SamiError(f"{path} lacks {key}. Add it; docs/own-environment.md shows a whole file.")
+        return SamiError(f"{path} lacks {key}. Add it; docs/reference/robot-model-file.md shows a whole file.")
     message = problem["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     shown = "" if isinstance(problem["input"], (dict, list, tuple)) else f" is {problem['input']!r}"

@@ -1,4 +1,4 @@
-"""Every row of docs/runtime.md's "What happens when", by a whole loop against a session that is fed by hand.
+"""Every row of docs/reference/loop.md's "What happens when", by a whole loop against a session that is fed by hand.
 
 All comparisons are to the last bit.
 """

@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from sami_train.agent.policy import ContextPolicy
-from sami_train.episodes.buffer import EpisodeBuffer, ReplayError
+from sami_train.episodes.buffer import EpisodeBuffer, ReplayError, WindowPlan
 from sami_train.episodes.exploration import Exploration
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
-from sami_train.episodes.windows import WindowPlan
 from tests.making import toy
 from tests.making.networks import small_network
 
