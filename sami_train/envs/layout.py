@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -60,6 +60,12 @@ class Layout:
 
     sources: tuple[SignalSource, ...]
     """In the contract's order; together they are the whole observation."""
+
+    @classmethod
+    def of(cls, signals: Sequence[Signal]) -> Layout:
+        """Return the layout of signals that lie one after the other in one vector."""
+        starts = np.cumsum([0, *(signal.size for signal in signals[:-1])]).tolist()
+        return cls(tuple(SignalSource(signal, start=start) for signal, start in zip(signals, starts, strict=True)))
 
     @property
     def signals(self) -> tuple[Signal, ...]:

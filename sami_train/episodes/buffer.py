@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -208,8 +208,9 @@ class EpisodeBuffer:
         _, _, observation_size = self.observations.shape
         action_size = self.actions.shape[2]
         part = EpisodeBuffer(len(where), self.horizon, observation_size, action_size, self.goal, self.plan, self.behind)
-        for (_, copied), (_, array) in zip(part._arrays(), self._arrays(), strict=True):
-            copied[:] = array[where]
+        arrays = self._arrays()
+        for name, copied in part._arrays().items():
+            copied[:] = arrays[name][where]
         part.added = len(where)
         return part
 
@@ -290,7 +291,9 @@ class EpisodeBuffer:
         keep = np.ones(len(flat), bool)
 
         if hindsight > 0:
-            goal = self._goal()
+            goal = self.goal
+            if goal is None:
+                raise ReplayError("hindsight needs an environment with goals; set learning.hindsight to 0.")
             later = steps + 1 + (rng.random(len(flat)) * (self.lengths[slots] - steps)).astype(np.int64)
             # What a goal is judged by: the world, or what was seen of it.
             judged, judged_following = (true, true_following) if self.behind.true_goals else (observations, following)
@@ -311,49 +314,26 @@ class EpisodeBuffer:
             if not keep.any():
                 return self.transitions(windows, count, 0.0, rng)
 
+        recent, next_recent = self._recent_actions(slots, steps), self._recent_actions(slots, steps + 1)
+        actions = self.actions[slots, steps]
+        columns = (rows, within, observations, following, actions, rewards, terminated, lost)
         chosen = np.flatnonzero(keep)[:count]
-        return TransitionBatch(
-            rows[chosen],
-            within[chosen],
-            observations[chosen],
-            following[chosen],
-            self.actions[slots, steps][chosen],
-            rewards[chosen],
-            terminated[chosen],
-            lost[chosen],
-            true[chosen],
-            true_following[chosen],
-            self._recent_actions(slots, steps)[chosen],
-            self._recent_actions(slots, steps + 1)[chosen],
-        )
+        return TransitionBatch(*(part[chosen] for part in (*columns, true, true_following, recent, next_recent)))
 
-    def _goal(self) -> Goal:
-        if self.goal is None:
-            raise ReplayError("hindsight needs an environment with goals; set learning.hindsight to 0.")
-        return self.goal
-
-    def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
-        for name in (
-            "observations",
-            "actions",
-            "rewards",
-            "lengths",
-            "terminated",
-            "success",
-            "tasks",
-            "returns",
-        ):
-            yield name, getattr(self, name)
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Return what is stored of each episode, by its name in a file."""
+        names = ("observations", "actions", "rewards", "lengths", "terminated", "success", "tasks", "returns")
+        arrays = {name: getattr(self, name) for name in names}
         if self.behind.keeps_truth:
-            yield "true_observations", self.true_observations
-        if self.plan:
-            yield from zip((f"state.{name}" for name in self.plan.state), self.states, strict=True)
+            arrays["true_observations"] = self.true_observations
+        for name, array in zip(self.plan.state if self.plan else (), self.states, strict=True):
+            arrays[f"state.{name}"] = array
+        return arrays
 
     def save(self, path: Path) -> None:
         """Write the stored episodes to an .npz file."""
-        np.savez(
-            path, allow_pickle=False, added=self.added, **{name: array[: len(self)] for name, array in self._arrays()}
-        )
+        arrays = {name: array[: len(self)] for name, array in self._arrays().items()}
+        np.savez(path, allow_pickle=False, added=self.added, **arrays)
 
     def restore(self, path: Path) -> None:
         """Read back what `save` wrote, into a buffer of the same shape.
@@ -364,7 +344,7 @@ class EpisodeBuffer:
         # np.load leaves a file open that it cannot read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             size = min(int(stored["added"]), self.capacity)
-            for name, array in self._arrays():
+            for name, array in self._arrays().items():
                 if name not in stored:
                     raise ReplayError(f"{path} holds no {name}; it was written with another encoder or window.")
                 if stored[name].shape != array[:size].shape:

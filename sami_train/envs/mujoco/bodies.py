@@ -6,8 +6,7 @@ many stepped together share them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,16 +29,27 @@ class Body:
     """Actions a second."""
     joints: tuple[str, ...]
     """Joint of each actuator, in the order of the action."""
-    limit: float
-    """Control signal for an action of 1: the end of the actuators' range."""
     signals: tuple[Signal, ...]
     """What is observed, in order."""
-    observe: Callable[[Array, Array, Array], NDArray[np.float32]]
-    """Positions (n, nq), velocities (n, nv), mean forward speed (n,) -> observations (n, D)."""
     position_noise: tuple[str, float]
     """Distribution and scale of what is added to the positions at a reset."""
     velocity_noise: tuple[str, float]
     """The same for the velocities."""
+    unseen: int = 1
+    """Positions that are not observed: where the robot is on the ground."""
+    shows_speed: bool = False
+    """Whether its mean forward speed is observed, before all else."""
+    most_velocity: float | None = None
+    """Where observed velocities are cut off."""
+    limit: float = 1.0
+    """Control signal for an action of 1: the end of the actuators' range."""
+
+    def observe(self, qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
+        """Return observations (n, D) of positions (n, nq), velocities (n, nv) and mean forward speed (n,)."""
+        if self.most_velocity is not None:
+            qvel = np.clip(qvel, -self.most_velocity, self.most_velocity)
+        parts = [speed[:, None]] if self.shows_speed else []
+        return np.concatenate([*parts, qpos[:, self.unseen :], qvel], axis=1).astype(np.float32)
 
     @property
     def action(self) -> Signal:
@@ -66,22 +76,6 @@ class Links:
     """Geoms that move to another's place."""
     moved_to: int
     """That other one."""
-
-
-def _observe_runner(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
-    return np.concatenate([speed[:, None], qpos[:, 1:], qvel], axis=1).astype(np.float32)
-
-
-def _observe_hopper(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
-    return np.concatenate([qpos[:, 1:], np.clip(qvel, -10.0, 10.0)], axis=1).astype(np.float32)
-
-
-def _observe_ant(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
-    return np.concatenate([speed[:, None], qpos[:, 2:], qvel], axis=1).astype(np.float32)
-
-
-def _observe_humanoid(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
-    return np.concatenate([qpos[:, 2:], qvel], axis=1).astype(np.float32)
 
 
 def _signal(name: str, unit: str, elements: tuple[str, ...], bound: float | None = None, meaning: str = "") -> Signal:
@@ -130,9 +124,8 @@ HALF_CHEETAH = Body(
     frame_skip=5,
     rate_hz=20.0,
     joints=_CHEETAH,
-    limit=1.0,
     signals=(_SPEED, *_planar(_CHEETAH)),
-    observe=_observe_runner,
+    shows_speed=True,
     position_noise=("normal", 0.001),
     velocity_noise=("normal", 0.001),
 )
@@ -141,32 +134,21 @@ HOPPER = Body(
     frame_skip=4,
     rate_hz=125.0,
     joints=_LEG,
-    limit=1.0,
     signals=_planar(_LEG, 10.0),
-    observe=_observe_hopper,
+    most_velocity=10.0,
     position_noise=("uniform", 0.005),
     velocity_noise=("uniform", 0.005),
 )
-WALKER = Body(
-    xml="walker2d.xml",
-    frame_skip=4,
-    rate_hz=125.0,
-    joints=_LEGS,
-    limit=1.0,
-    signals=_planar(_LEGS, 10.0),
-    observe=_observe_hopper,
-    position_noise=("uniform", 0.005),
-    velocity_noise=("uniform", 0.005),
-)
+WALKER = replace(HOPPER, xml="walker2d.xml", joints=_LEGS, signals=_planar(_LEGS, 10.0))
 ANT = Body(
     xml="ant.xml",
     frame_skip=5,
     rate_hz=20.0,
     # Gymnasium's model lists the motors of the last leg first.
     joints=(*_ANT[6:], *_ANT[:6]),
-    limit=1.0,
     signals=(_SPEED, *_free(_ANT)),
-    observe=_observe_ant,
+    unseen=2,
+    shows_speed=True,
     position_noise=("uniform", 0.1),
     velocity_noise=("normal", 0.1),
 )
@@ -179,7 +161,7 @@ HUMANOID = Body(
     joints=("abdomen_y", "abdomen_z", *_HUMANOID_JOINTS[2:]),
     limit=0.4,
     signals=_free(_HUMANOID_JOINTS),
-    observe=_observe_humanoid,
+    unseen=2,
     position_noise=("uniform", 0.01),
     velocity_noise=("uniform", 0.01),
 )
@@ -214,7 +196,7 @@ class RobotStep(NamedTuple):
 
 @dataclass(frozen=True)
 class RunForward:
-    """Forward speed, plus a bonus for each step, less the control and contact costs."""
+    """Forward speed, plus a bonus for each step, less the control and contact costs; returns rewards (n,)."""
 
     control_cost: float
     alive: float = 0.0

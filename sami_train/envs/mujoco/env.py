@@ -25,8 +25,6 @@ MODELS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 
 _TORSO = 1
 """Body of the torso; 0 is the world."""
-
-
 UNSTABLE = 1000.0
 """Velocity [m/s, rad/s] that no robot here reaches but in a simulation that is blowing up; theirs stay below 150."""
 
@@ -79,11 +77,7 @@ class Robot:
         return qpos, _noise(rng, *self.body.velocity_noise, self.model.nv)
 
     def control(self, actions: np.ndarray, mask: Array) -> Array:
-        """Control signals (n, A) for actions (n, A) from -1 to 1; what lies beyond is cut off.
-
-        Args:
-            actions: (n, A).
-            mask: (n, A), see `mask`.
+        """Control signals (n, A) for actions (n, A) from -1 to 1, cut off beyond, and masks (n, A), see `mask`.
 
         Raises:
             SamiError: the actions have another shape, or one is not finite.
