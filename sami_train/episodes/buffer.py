@@ -71,13 +71,7 @@ class WindowPlan:
         return self.burn_in or self.steps
 
     def draw(self, episodes: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> Windows:
-        """Draw one window of each episode, every step where one may begin as likely.
-
-        Args:
-            episodes: (B,) positions in the buffer.
-            lengths: (B,) steps of each.
-            rng: source of randomness.
-        """
+        """Draw one window of each episode, (B,) positions and (B,) lengths, every possible beginning as likely."""
         # The last beginning leaves at least one step to learn from after its burn-in.
         beginnings = np.maximum(1, -(-(lengths - self.burn_in) // self.stride))
         starts = (rng.random(len(episodes)) * beginnings).astype(np.int64) * self.stride
@@ -97,9 +91,8 @@ class TransitionBatch(NamedTuple):
     steps: np.ndarray
     """(N,) step t of the window; the successor is t + 1."""
     observations: np.ndarray
-    """(N, D)"""
+    """(N, D), as `next_observations`, `true_observations` and `next_true_observations`; see `SequenceBatch`."""
     next_observations: np.ndarray
-    """(N, D)"""
     actions: np.ndarray
     """(N, A)"""
     rewards: np.ndarray
@@ -109,13 +102,10 @@ class TransitionBatch(NamedTuple):
     lost: np.ndarray
     """(N,) bool: terminated by a failure from which the goal can never be reached."""
     true_observations: np.ndarray
-    """(N, D), as in `SequenceBatch`."""
     next_true_observations: np.ndarray
-    """(N, D)"""
     recent_actions: np.ndarray
-    """(N, K A), as in `SequenceBatch`."""
+    """(N, K A), as `next_recent_actions`; see `SequenceBatch`."""
     next_recent_actions: np.ndarray
-    """(N, K A)"""
 
 
 class EpisodeBuffer:

@@ -94,11 +94,7 @@ class KeptResults:
         return [result for results in new.values() for result in results]
 
     def add(self, piece: Piece, results: Sequence[TaskResult]) -> None:
-        """Keep what was measured of a piece.
-
-        Raises:
-            SamiError: the disk is full or must not be written to.
-        """
+        """Keep what was measured of a piece; raises a `SamiError` where the disk is full or must not be written to."""
         self._keep(piece.key, results)
 
     def _keep(self, key: str, results: Sequence[TaskResult]) -> None:
