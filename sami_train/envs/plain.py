@@ -15,7 +15,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from sami_runtime.adapters.gymnasium_adapter import SignalSource
 from sami_runtime.errors import SamiError
 from sami_runtime.signals import Signal
-from sami_train.envs.layout import Layout, keys_in_order
+from sami_train.envs.layout import UNIT, Layout, keys_in_order, signal
 from sami_train.envs.measure import RETURN, SUCCESS, Goal, Measure
 from sami_train.envs.measure import measure as measure_named
 
@@ -99,38 +99,6 @@ def goal_of(goal: float | Goal | None, layout: Layout, name: str) -> Goal | None
 
 SignalNames = Mapping[str, Any] | Sequence[Signal] | None
 """What a user says of signals: one after the other, by entry of a Dict observation, or nothing."""
-UNIT = "1"
-"""Of what nobody gave a unit."""
-
-
-def signal(
-    name: str,
-    unit: str = UNIT,
-    elements: int | Sequence[str] = 1,
-    bounds: tuple[float, float] | None = None,
-    **fields: Any,
-) -> Signal:
-    """Return a signal: a named group of numbers of an observation or an action.
-
-    >>> signal("angle", "rad").elements
-    ('angle',)
-    >>> signal("position", "m", "x y z".split()).size
-    3
-
-    Args:
-        name: letters, digits and underscores.
-        unit: of each number.
-        elements: their names; or how many there are, and then they are numbered.
-        bounds: smallest and largest value of each; what the environment's space says, if None.
-        **fields: `meaning` and `moves`, see `Signal`.
-    """
-    if isinstance(elements, int):
-        elements = (name,) if elements == 1 else tuple(map(str, range(elements)))
-    size = len(elements)
-    low, high = (None, None) if bounds is None else bounds
-    return Signal(
-        name=name, size=size, unit=unit, elements=tuple(elements), low=(low,) * size, high=(high,) * size, **fields
-    )
 
 
 def observed(space: spaces.Space[Any], declared: SignalNames, name: str) -> Layout:

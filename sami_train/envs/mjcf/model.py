@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.signals import Signal
+from sami_train.envs.layout import signal
 from sami_train.envs.mjcf.description import Change, End, MeasuredQuantity, ModelField, ObservedParts, Term
 from sami_train.envs.tasks import Feature, Task
 
@@ -163,16 +164,9 @@ def action_signal(model: mujoco.MjModel) -> Signal:
             'ctrlrange="LOW HIGH" in the model.'
         )
     spans = zip(called, model.actuator_ctrlrange.tolist(), strict=True)
-    return Signal(
-        name="actuator_commands",
-        size=model.nu,
-        unit="1",
-        elements=tuple(called),
-        low=(-1.0,) * model.nu,
-        high=(1.0,) * model.nu,
-        meaning="-1 to 1 is MuJoCo's control from "
-        + "; ".join(f"{low:g} to {high:g} for {name}" for name, (low, high) in spans),
-    )
+    ends = "; ".join(f"{low:g} to {high:g} for {name}" for name, (low, high) in spans)
+    meaning = f"-1 to 1 is MuJoCo's control from {ends}"
+    return signal("actuator_commands", "1", called, (-1.0, 1.0), meaning=meaning)
 
 
 def _of_joints(model: mujoco.MjModel, joints: Sequence[int], field: Literal["qpos", "qvel"]) -> list[MujocoSignal]:
@@ -216,17 +210,8 @@ def _sensor(model: mujoco.MjModel, number: int) -> MujocoSignal:
 
 
 def _signal(name: str, unit: str, parts: Sequence[str], meaning: str = "") -> Signal:
-    size = len(parts)
     safe = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return Signal(
-        name=f"_{safe}" if safe[0].isdigit() else safe,
-        size=size,
-        unit=unit,
-        elements=tuple(parts),
-        low=(None,) * size,
-        high=(None,) * size,
-        meaning=meaning,
-    )
+    return signal(f"_{safe}" if safe[0].isdigit() else safe, unit, parts, meaning=meaning)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.signals import Signal
+from sami_train.envs.layout import signal
 
 Array = NDArray[np.float64]
 
@@ -54,16 +55,8 @@ class Body:
     @property
     def action(self) -> Signal:
         """What a policy writes."""
-        size = len(self.joints)
-        return Signal(
-            name="motor_commands",
-            size=size,
-            unit="1",
-            elements=self.joints,
-            low=(-1.0,) * size,
-            high=(1.0,) * size,
-            meaning=f"control signal of each motor, times {self.limit:g}",
-        )
+        meaning = f"control signal of each motor, times {self.limit:g}"
+        return signal("motor_commands", "1", self.joints, (-1.0, 1.0), meaning=meaning)
 
 
 @dataclass(frozen=True)
@@ -78,38 +71,30 @@ class Links:
     """That other one."""
 
 
-def _signal(name: str, unit: str, elements: tuple[str, ...], bound: float | None = None, meaning: str = "") -> Signal:
-    size = len(elements)
-    low = None if bound is None else -bound
-    return Signal(
-        name=name, size=size, unit=unit, elements=elements, low=(low,) * size, high=(bound,) * size, meaning=meaning
-    )
+_SPEED = signal("forward_speed", "m/s", ["x"], meaning="mean over the last step, 0 at a reset")
 
 
-_SPEED = _signal("forward_speed", "m/s", ("x",), meaning="mean over the last step, 0 at a reset")
-
-
-def _planar(joints: tuple[str, ...], bound: float | None = None) -> tuple[Signal, ...]:
+def _planar(joints: tuple[str, ...], bounds: tuple[float, float] | None = None) -> tuple[Signal, ...]:
     """Signals of a robot that moves in the x-z plane, in the order of its positions and velocities."""
     return (
-        _signal("torso_height", "m", ("z",)),
-        _signal("torso_pitch", "rad", ("pitch",)),
-        _signal("joint_angles", "rad", joints),
-        _signal("torso_velocity", "m/s", ("x", "z"), bound),
-        _signal("torso_pitch_rate", "rad/s", ("pitch",), bound),
-        _signal("joint_velocities", "rad/s", joints, bound),
+        signal("torso_height", "m", ("z",)),
+        signal("torso_pitch", "rad", ("pitch",)),
+        signal("joint_angles", "rad", joints),
+        signal("torso_velocity", "m/s", ("x", "z"), bounds),
+        signal("torso_pitch_rate", "rad/s", ("pitch",), bounds),
+        signal("joint_velocities", "rad/s", joints, bounds),
     )
 
 
 def _free(joints: tuple[str, ...]) -> tuple[Signal, ...]:
     """Signals of a robot that moves freely in space."""
     return (
-        _signal("torso_height", "m", ("z",)),
-        _signal("torso_orientation", "1", ("w", "x", "y", "z"), meaning="unit quaternion"),
-        _signal("joint_angles", "rad", joints),
-        _signal("torso_velocity", "m/s", ("x", "y", "z")),
-        _signal("torso_angular_velocity", "rad/s", ("x", "y", "z"), meaning="in the torso's frame"),
-        _signal("joint_velocities", "rad/s", joints),
+        signal("torso_height", "m", ("z",)),
+        signal("torso_orientation", "1", ("w", "x", "y", "z"), meaning="unit quaternion"),
+        signal("joint_angles", "rad", joints),
+        signal("torso_velocity", "m/s", ("x", "y", "z")),
+        signal("torso_angular_velocity", "rad/s", ("x", "y", "z"), meaning="in the torso's frame"),
+        signal("joint_velocities", "rad/s", joints),
     )
 
 
@@ -134,12 +119,12 @@ HOPPER = Body(
     frame_skip=4,
     rate_hz=125.0,
     joints=_LEG,
-    signals=_planar(_LEG, 10.0),
+    signals=_planar(_LEG, (-10.0, 10.0)),
     most_velocity=10.0,
     position_noise=("uniform", 0.005),
     velocity_noise=("uniform", 0.005),
 )
-WALKER = replace(HOPPER, xml="walker2d.xml", joints=_LEGS, signals=_planar(_LEGS, 10.0))
+WALKER = replace(HOPPER, xml="walker2d.xml", joints=_LEGS, signals=_planar(_LEGS, (-10.0, 10.0)))
 ANT = Body(
     xml="ant.xml",
     frame_skip=5,
