@@ -227,7 +227,7 @@ def _explained(error: ValidationError, path: Path) -> SamiError:
         table = _TABLES.get(str(parts[0]), Description) if len(parts) > 1 else Description
         return UnknownName("key", str(parts[-1]), list(table.model_fields), where)
     if problem["type"] == "missing":
-        return SamiError(f"{path} lacks {key}. Add it; docs/own-environment.md shows a whole file.")
+        return SamiError(f"{path} lacks {key}. Add it; docs/reference/robot-model-file.md shows a whole file.")
     message = problem["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     shown = "" if isinstance(problem["input"], (dict, list, tuple)) else f" is {problem['input']!r}"

@@ -1,7 +1,7 @@
 """The MuJoCo environments, row by row: the paper's two tables of environmental features. No simulator here.
 
 Where the tables are silent (observations, rewards, starts) the rows follow the code that the paper's numbers came
-from; docs/mujoco.md lists every choice with its reason.
+from; docs/explanation/paper.md lists every choice with its reason.
 """
 
 from __future__ import annotations
