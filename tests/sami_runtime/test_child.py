@@ -12,7 +12,7 @@ import pytest
 from sami_runtime import child
 from sami_runtime.child import python_command
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.safety.watchdog.watchdog import Watchdog
+from sami_runtime.safety.watchdog import Watchdog
 from sami_runtime.session.admission import rehearse
 from tests.making.stops import Stops
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sami_runtime import AdapterError, SafetyStop, SamiError, Watchdog
-from sami_runtime.safety.watchdog import watchdog as module
-from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
+from sami_runtime.safety import watchdog as module
+from sami_runtime.safety.watchdog import instruct_watchdogs
 from tests.making.stops import Stops
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watchdogs need Linux")

@@ -1,24 +1,34 @@
-"""What runs in the watchdog's process: it looks at the beat, and stops the robot when the beat ceases."""
+"""What runs in the watchdog's process: it looks at the beat, and stops the robot when the beat ceases.
+
+What it prints never waits for whoever should read it. An adapter may instruct its emergency stop, such as where to send
+what, over a pair of sockets of which this process inherits one: neither has a name, so that no other process can reach
+them, whoever runs it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import queue
 import select
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from sami_runtime.errors import SamiError
 from sami_runtime.factories import call_factory, load_factory
-from sami_runtime.safety.watchdog.instructions import kinds_taken, serve
-from sami_runtime.safety.watchdog.output import Output
-from sami_runtime.safety.watchdog.shared import (
+from sami_runtime.safety.watchdog import (
     DUE,
     FIRED,
+    LONGEST,
+    MOST_DESCRIPTORS,
+    QUIT,
+    READY,
     SEEN,
     STOPPED,
     STOPPING,
@@ -29,9 +39,95 @@ from sami_runtime.safety.watchdog.shared import (
     why_fired,
 )
 
-READY, QUIT, WAKE = b"\0", b"q", b"!"
-"""What goes over the link: the first comes from the watchdog, with the kinds of adapters that are to instruct what
-stops the robot, as JSON; where it cannot stop the robot, it sends why."""
+CHUNKS, CHUNK = 256, 4096
+"""Most pieces that wait for a reader, and the bytes of each; what comes beyond that is dropped."""
+
+
+class Output:
+    """Takes the place of stdout and stderr, and passes on what is written there, as far as somebody reads it.
+
+    Writes of this process, of a user's module and of the libraries that it loads go to a pipe that a thread empties, so
+    that none of them blocks. Another thread writes to the stderr that the process began with. That one may block for
+    ever: it is often a pipe, and the process that should read it may hang, as the loop does.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: queue.Queue[bytes] = queue.Queue(CHUNKS)
+        self._reads, writes = os.pipe()
+        theirs = os.dup(2)
+        for descriptor in (1, 2):
+            os.dup2(writes, descriptor)
+        os.close(writes)
+        for target, descriptor in ((self._drain, self._reads), (self._pass_on, theirs)):
+            threading.Thread(target=target, args=(descriptor,), name="sami-output", daemon=True).start()
+
+    def put(self, text: str) -> None:
+        """Print a line, without a system call."""
+        with suppress(queue.Full):
+            self._waiting.put_nowait(text.encode())
+
+    def flush(self, within_s: float) -> None:
+        """Wait until all that was printed has been passed on, no longer than a time [s]."""
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        end = time.monotonic() + within_s
+        while time.monotonic() < end:
+            time.sleep(0.001)  # what was just read from the pipe is not in the queue yet
+            if not self._waiting.unfinished_tasks and not select.select([self._reads], [], [], 0)[0]:
+                return
+
+    def _drain(self, descriptor: int) -> None:
+        while chunk := os.read(descriptor, CHUNK):
+            with suppress(queue.Full):
+                self._waiting.put_nowait(chunk)
+
+    def _pass_on(self, descriptor: int) -> None:
+        while True:
+            chunk = self._waiting.get()
+            with suppress(OSError):  # nobody is there any more
+                while chunk:
+                    chunk = chunk[os.write(descriptor, chunk) :]
+            self._waiting.task_done()
+
+
+Take = Callable[[dict[str, Any], list[int]], object]
+"""Acts on an instruction and the descriptors that came with it; raises where it cannot."""
+
+_takers: dict[str, Take] = {}
+
+
+def take_instructions(kind: str, take: Take) -> None:
+    """Have the adapter instruct an emergency stop that is being made in a watchdog's process.
+
+    Args:
+        kind: Of adapter: `"ros2"`.
+        take: Called in a thread of its own, once for each adapter that is made.
+    """
+    _takers[kind] = take
+
+
+def kinds_taken() -> list[str]:
+    """Return which kinds of adapters are expected to instruct this process's emergency stop."""
+    return sorted(_takers)
+
+
+def serve(line: socket.socket) -> None:
+    """Pass on each instruction and answer it, in a thread of the watchdog's process, until the loop's process ends."""
+    with line, suppress(OSError):
+        while True:
+            message, descriptors, *_ = socket.recv_fds(line, LONGEST, MOST_DESCRIPTORS)
+            if not message:
+                return
+            number, kind, document = json.loads(message)
+            try:
+                _takers[kind](document, descriptors)
+                why = ""
+            except Exception as error:  # the adapter reports it
+                why = str(error) or type(error).__name__
+            line.send(json.dumps([number, why]).encode())
+
+
 FLUSH_S = 0.5
 """Longest time [s] that its end waits for whoever reads what it printed."""
 LOOKS = 4

@@ -1,13 +1,18 @@
-"""The loop's side of a watchdog: it starts the process, beats, and learns when that has fired."""
+"""The loop's side of a watchdog: it starts the process, beats, and learns when that has fired.
+
+`sami_runtime.safety.watchdog_process` is the other side. Both share five numbers and two pairs of sockets.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import mmap
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,22 +21,59 @@ from typing import Any
 
 from sami_runtime.child import python_command
 from sami_runtime.errors import AdapterError, SafetyStop, SamiError
-from sami_runtime.safety.watchdog.instructions import Line
-from sami_runtime.safety.watchdog.process import QUIT, READY, WAKE
-from sami_runtime.safety.watchdog.shared import (
-    DUE,
-    FIRED,
-    NEVER,
-    SEEN,
-    SIZE,
-    STOPPED,
-    STOPPING,
-    TOLD,
-    clock_of,
-    now,
-    shared_numbers,
-    why_fired,
-)
+
+DUE, FIRED, STOPPED, SEEN, STOPPING = range(5)
+"""Index of each number, a time [ns] by `now`. The loop writes the first and the last, the watchdog the others:
+
+when the next beat is due, `NEVER` in an episode that has not beaten yet, `TOLD` where somebody asks for the emergency
+stop, and 0 while nothing is watched; when the watchdog fired, 0 if it did not; when its emergency stop first came back,
+0 if it did not; when it last looked; when the robot's own `stop()` was called, 0 while it was not.
+"""
+NEVER, TOLD = 2**62, 1
+SIZE = 5 * 8
+READY, QUIT, WAKE = b"\0", b"q", b"!"
+"""What goes over the link: the first comes from the watchdog, with the kinds of adapters that are to instruct what
+stops the robot, as JSON; where it cannot stop the robot, it sends why."""
+ANSWER_S = 6.0
+"""Longest time [s] that an emergency stop may take to act on an instruction."""
+LONGEST, MOST_DESCRIPTORS = 65536, 4
+
+
+def shared_numbers(descriptor: int) -> memoryview:
+    """Return the int64 numbers that lie in a file's memory, without copying them.
+
+    Each is read and written as one aligned word, so that nobody sees half of one.
+    """
+    return memoryview(mmap.mmap(descriptor, SIZE)).cast("q")
+
+
+def now() -> int:
+    """Return the time [ns] that all processes of this machine share; it goes on while the machine is suspended."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def clock_of(moment: int) -> str:
+    """Return what a clock on the wall said at a time [ns] by `now`: `14:03:22.125`."""
+    at = time.time() - 1e-9 * (now() - moment)
+    return time.strftime("%H:%M:%S", time.localtime(at)) + f".{int(1e3 * (at % 1.0)):03d}"
+
+
+def why_fired(instructed: bool, gone: bool, stopping: bool, within_s: float, stop_s: float) -> str:
+    """Return why a watchdog fired, for both processes.
+
+    Args:
+        instructed: Whether somebody asked for the stop.
+        gone: Whether the loop's process had ended.
+        stopping: Whether the robot's own `stop()` was under way.
+        within_s: Longest time [s] between two beats.
+        stop_s: Longest time [s] of the robot's own `stop()`.
+    """
+    if gone:
+        return "lost the loop's process"
+    if instructed:
+        return "was told to"
+    return f"saw stop() take longer than {stop_s:g} s" if stopping else f"got no beat within {within_s:g} s"
+
 
 START_S = 30.0
 """Longest time [s] that the process may take to connect to the robot."""
@@ -54,6 +96,45 @@ def instruct_watchdogs(kind: str, document: dict[str, Any], descriptors: Sequenc
     """
     for watchdog in list(_running):
         watchdog.instruct(kind, document, descriptors)
+
+
+class Line:
+    """The loop's end of the line for instructions.
+
+    Args:
+        end: Of the pair of sockets.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end, self._lock, self._number = end, threading.Lock(), 0
+
+    def instruct(self, kind: str, document: dict[str, Any], descriptors: Sequence[int]) -> None:
+        """Send an instruction, and wait until the emergency stop has acted on it.
+
+        Raises:
+            AdapterError: It cannot, and why.
+        """
+        with self._lock:
+            self._number += 1
+            end = time.monotonic() + ANSWER_S
+            try:
+                socket.send_fds(self._end, [json.dumps([self._number, kind, document]).encode()], descriptors)
+                answer: list[Any] = [0, ""]
+                while answer[0] != self._number:  # an earlier one may have come too late
+                    self._end.settimeout(max(end - time.monotonic(), 1e-3))
+                    if not (message := self._end.recv(LONGEST)):
+                        raise AdapterError("its process ended.")
+                    answer = json.loads(message)
+            except TimeoutError:
+                raise AdapterError(f"it did not answer within {ANSWER_S:g} s.") from None
+            except OSError as error:
+                raise AdapterError(f"its process is gone ({os.strerror(error.errno or 0)}).") from None
+        if answer[1]:
+            raise AdapterError(answer[1])
+
+    def close(self) -> None:
+        """Close the socket. Safe twice."""
+        self._end.close()
 
 
 class Watchdog:
@@ -124,10 +205,9 @@ class Watchdog:
         line, their_line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._line = Line(line)
         passed = (theirs.fileno(), their_line.fileno(), shared)
-        main = "sami_runtime.safety.watchdog.process"
         try:
             self._process = subprocess.Popen(
-                python_command(main, self.name, self.within_s, self.stop_s, os.getpid(), *passed),
+                python_command(f"{__name__}_process", self.name, self.within_s, self.stop_s, os.getpid(), *passed),
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what a user's module prints does not mix with what this process prints
                 pass_fds=passed,
