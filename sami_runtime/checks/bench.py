@@ -251,7 +251,7 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
         memory.update({name: value.copy() for name, value in begun.items()})
 
     def step(i: int) -> Array:
-        outputs = onnx.run(names, {**feeds[i], **memory})
+        outputs = onnx.run(names, {**memory, **feeds[i]})
         for name, index in feedback:
             memory[name] = outputs[index]
         return outputs[acted][0]
