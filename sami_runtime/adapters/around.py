@@ -22,7 +22,8 @@ from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.signals import Signal
 
-_OPTIONAL = ("command_delay_s", "waits", "emergency_stop", "watch")
+_OPTIONAL = {"command_delay_s": 0.0, "waits": False, "emergency_stop": None, "watch": None}
+"""What an adapter may have besides the methods of `Adapter`, and what it stands for where it has not."""
 
 
 class Around:
@@ -42,7 +43,7 @@ class Around:
 
     def __getattr__(self, name: str) -> Any:
         if name in _OPTIONAL:
-            return getattr(self.inner, name)
+            return getattr(self.inner, name, _OPTIONAL[name])
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def reset(self, seed: int | None = None) -> None:
