@@ -109,7 +109,7 @@ def _warn_of_missing(
         )
     if "ood" in guards and contract.atlas is None and contract.context is not None:
         missing.append(
-            f"no in-distribution reference in {contract.name!r}: unknown dynamics do not stop the robot. Add it with: "
+            f"no in-distribution reference in {contract.name!r}: nothing stops the robot out of distribution. Add it: "
             "sami atlas FILE"
         )
     for text in missing:
