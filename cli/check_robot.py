@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from sami_runtime.robots.robot_file import RobotFile
     from sami_runtime.run import Run
-    from sami_runtime.safety.watchdog.watchdog import Watchdog
+    from sami_runtime.safety.watchdog import Watchdog
     from sami_runtime.session.session import Session
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sami_runtime.adapters import Adapter
     from sami_runtime.clock import Clock
     from sami_runtime.model.contract import Contract
-    from sami_runtime.safety.controller import Controller
+    from sami_runtime.safety.gate import Controller
 
 HELP = "your robot, as MODULE:FACTORY; FACTORY(clock) of a module in this folder, or installed, makes its adapter."
 CONFIG_HELP = "Settings for FACTORY(clock, config=...), as address, calibration, goal: NAME.toml or NAME.json."

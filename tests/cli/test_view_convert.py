@@ -18,7 +18,7 @@ import pytest
 
 pytest.importorskip("mcap")
 from sami_runtime.loop.episode import EpisodeReport
-from sami_runtime.loop.report import LoopReport
+from sami_runtime.loop.tick import LoopReport
 from sami_runtime.recording.live import Feed, LiveHistory
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.view import RunRows, page, run_of
