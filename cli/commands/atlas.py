@@ -45,9 +45,8 @@ def atlas(
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.export.fit_atlas import require_enough
-    from sami_train.export.known import Behind, known_tasks
-    from sami_train.export.make_atlas import measure
+    from sami_train.export.atlas import measure, require_enough
+    from sami_train.export.seen import Behind, known_tasks
     from sami_train.studies.contexts.alarms import check as count
 
     from ..model_and_env import environment_of

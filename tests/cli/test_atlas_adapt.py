@@ -19,9 +19,9 @@ from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.make import make
-from sami_train.export import parity
-from sami_train.export.export import export
-from sami_train.export.model_file import attach
+from sami_train.export import graph
+from sami_train.export.export import compose_model
+from sami_train.export.model_file import attach, write
 
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 SMALL = {
@@ -41,10 +41,10 @@ def cheetah(tmp_path_factory):
         "ContextPolicy", make(ENVIRONMENTS["half-cheetah"]), resolve("fast-cpu", SMALL | {"env": "half-cheetah"})
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parity, "CLOSED_LOOP_STEPS", 1)
+        patch.setattr(graph, "CLOSED_LOOP_STEPS", 1)
         for name in ("HalfCheetah", "CrippledHalfCheetah"):
             patch.setattr(gymnasium.registry[f"sami/{name}-v0"], "max_episode_steps", 40)
-        export(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=2)
+        write(compose_model(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=2))
         yield path
 
 

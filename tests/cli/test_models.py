@@ -111,7 +111,7 @@ def test_a_robot_without_goals_has_no_floor(sami):
 def test_two_exports_to_one_file_leave_a_model_and_weights_that_belong_together(sami, small, trained, tmp_path):
     """Of two policies, begun at the same time: the one that comes second is refused, or finds the first one done."""
     from sami_runtime.checks.verify import verify
-    from sami_train.config.warm_start.weights import read_weights
+    from sami_train.config.weights import read_weights
 
     other = tmp_path / "other"
     assert sami("train", "--steps", 700, "--seed", 1, *small(), "--out", other, "-q").code == 0
