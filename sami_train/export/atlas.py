@@ -27,7 +27,7 @@ from sami_train.export.seen import Contexts, collect_contexts, known_gap, known_
 
 Array = NDArray[np.float64]
 RATE = 0.05
-"""Share of episodes in known dynamics that may give a false alarm."""
+"""Rate of false alarms, by episode, that thresholds are calibrated for; fresh episodes may give more."""
 WINDOW_SHARE = 1 / 16
 """Of the median training episode, that a window takes: strides of a gait are averaged out, and changes still show."""
 SHORTEST_WINDOW = 3

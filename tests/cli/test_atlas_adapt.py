@@ -110,7 +110,7 @@ def test_an_atlas_is_added_once_and_counted_on_fresh_episodes(sami, cheetah, tmp
 def test_runs_tell_what_the_context_told(panda, sami, plain):
     [row] = [json.loads(line) for line in sami("run", "--model", SHIPPED, "--episodes", 1, "--json").out.splitlines()]
     assert set(row["telemetry"]) == set(Telemetry(read_artifact(SHIPPED).contract).summary())
-    assert row["telemetry"]["phase"] in ("exploring", "adapted", "re-adapting")
+    assert row["telemetry"]["phase"] in ("identifying", "settled", "re-adapting")
     done = sami("run", "--model", SHIPPED, "--episodes", 1)
     assert "phase        score   context moves" in done.out
     assert row["telemetry"]["phase"] in done.out
@@ -138,8 +138,8 @@ def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
     LiveLine(telemetry, pipe)(tick)
     drawn = screen.getvalue().split("\r\x1b[K")
     assert drawn[0] == drawn[2] == ""
-    assert drawn[1].startswith(f"step {contract.atlas.step:>3}  speed  0.00  exploring    score ")
-    assert "UNKNOWN DYNAMICS" in drawn[1]
+    assert drawn[1].startswith(f"step {contract.atlas.step:>3}  speed  0.00  identifying  score ")
+    assert "OUT OF DISTRIBUTION" in drawn[1]
     assert pipe.getvalue() == ""
 
 

@@ -94,7 +94,7 @@ def test_what_contexts_carry_is_found_and_what_they_do_not_is_said():
     assert not friction.carried
     assert [signal.name for signal in probe.signals] == ["probe_mass"]
     assert probe.silent == ("friction",)
-    assert "friction, 0.1 to 10: the context does not carry it (R2 " in "\n".join(probe.lines())
+    assert "friction, 0.1 to 10: the context does not identify it (R2 " in "\n".join(probe.lines())
     assert "within a factor of" in str(mass)
 
 
