@@ -43,11 +43,7 @@ def append(file: RawIOBase, data: bytes) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        SamiError: it cannot be read or is none.
-    """
+    """Read a JSON object; refuse a file that cannot be read or is none."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
