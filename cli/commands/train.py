@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from sami_train.config.resolve import Resolved
 
 CHANGES, RUN_FOLDER, MACHINE = "Changes to the preset", "Run folder", "How it runs"
@@ -167,17 +169,58 @@ def train(
 
 
 def _show(resolved: Resolved, as_json: bool) -> None:
+    """Print a configuration, what follows from what, and what the run would do."""
     import json
 
     from rich.console import Console
 
-    from .. import configuration
-
     if as_json:
-        print(json.dumps(configuration.as_json(resolved), indent=2))
+        config = resolved.config
+        document = {
+            "config": config.to_dict(),
+            "follows": [follow._asdict() for follow in resolved.follows],
+            "updates": config.updates_after(config.steps),
+        }
+        print(json.dumps(document, indent=2))
         return
     console = Console()
     if not console.is_terminal:
         console.width = WIDTH
-    console.print(configuration.configuration_table(resolved), highlight=False)
-    print(configuration.in_words(resolved))
+    console.print(_configuration_table(resolved), highlight=False)
+    print(_in_words(resolved))
+
+
+def _configuration_table(resolved: Resolved) -> Table:
+    """Return every key with its value and, where it is not every environment's, the reason."""
+    import json
+
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("key", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_column("because of", overflow="fold")
+    reasons = {follow.key: follow.why for follow in resolved.follows}
+    section = ""
+    for key, value in resolved.config.by_key().items():
+        if section != (section := key.rpartition(".")[0]):
+            table.add_section()
+        table.add_row(key, value if isinstance(value, str) else json.dumps(value), reasons.get(key, ""))
+    return table
+
+
+def _in_words(resolved: Resolved) -> str:
+    """Return what was asked of the environment, and what the run would do."""
+    from sami_train.config.conditions import tell
+    from sami_train.envs.catalog import environment
+
+    config = resolved.config
+    updates, warmup = config.updates_after(config.steps), config.exploration.warmup_steps
+    truth = config.truth_bytes
+    note = f" The true state takes up to {truth / 1e6:,.0f} MB of the buffer's memory." if truth else ""
+    return (
+        f"{config.env} has {tell(environment(config.env))}.\n"
+        f"{config.steps:,} environment steps: {warmup:,} of warm-up, then {updates:,} updates with "
+        f"{updates * config.learning.steps_per_draw:,} gradient steps of actor and critics.{note} Nothing was started."
+    )

@@ -216,8 +216,8 @@ def test_options_of_a_robot_still_drive_it_and_name_the_file_instead(sami):
         (("--set", "provder=cpu"), "unknown key of --set 'provder'. Did you mean 'provider'?"),
         (("--set", "provider"), "--set provider is not KEY=VALUE, such as --set provider=cuda."),
         (("--set", "priority=high"), "--set: priority: input should be a valid integer, and it is 'high'."),
-        (("--set", "limits=a.toml"), "limits have an option of their own. Write --limits FILE."),
-        (("--set", "watchdog_s=1"), "unknown key of --set 'watchdog_s'."),
+        (("--set", "limits=a.toml"), "a.toml cannot be read: No such file or directory."),
+        (("--set", "watchdog_s=1"), "watchdog_s=1 is for robots, which `sami drive robot.toml` drives; leave it out."),
     ],
 )
 def test_keys_of_a_run_are_refused_by_name(sami, options, message):

@@ -70,14 +70,14 @@ def test_a_bad_gap_is_refused_before_anything_begins(sami, trained, tmp_path, co
 
 def test_evaluation_behind_a_gap_says_so_and_leaves_the_runs_own_alone(sami, run_copy, gap):
     before = (run_copy / "evaluation.json").read_text()
-    done = sami("eval", "--run", run_copy, "--gap", gap, "--episodes", 1, "--workers", 1, "--json")
+    done = sami("eval", "--run", run_copy, "--gap", gap, "--episodes", 1, "--on", 1, "--json")
     assert done.code == 0
     assert GapProfile.loads(json.loads(done.out)["gap"]) == GapProfile.load(gap)
     assert (run_copy / "evaluation.json").read_text() == before
 
 
 def test_robustness_measures_each_severity_from_the_same_starts(sami, trained, tmp_path):
-    options = (trained.model, "--kinds", "actuator lag", "--episodes", 1, "--workers", 1, "--out", "told")
+    options = (trained.model, "--kinds", "actuator lag", "--episodes", 1, "--on", 1, "--out", "told")
     done = sami("robustness", *options)
     assert done.code == 0, done.err
     assert "wrote told/robustness.png" in done.out
@@ -124,7 +124,7 @@ def test_what_the_docs_say_of_training_behind_delays_is_what_is_printed_of_its_r
 
 
 def test_a_profile_is_measured_as_a_whole_and_key_by_key_and_read_again(sami, trained, gap):
-    done = sami("robustness", trained.model, "--gap", gap, "--episodes", 2, "--workers", 1, "--out", "told", "--json")
+    done = sami("robustness", trained.model, "--gap", gap, "--episodes", 2, "--on", 1, "--out", "told", "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
     kinds = ["", "the whole gap", "actuator_lag_s alone", "latency_s alone", "noise alone"]

@@ -156,7 +156,19 @@ def test_a_taken_out_folder_is_refused_and_left_as_it_was(sami, run_copy, conten
 def test_export_replaces_a_file_only_with_force(sami, trained, tmp_path):
     out = tmp_path / "taken.onnx"
     out.write_bytes(b"precious")
-    arguments = ("export", "--run", trained.run, "--no-card", "--atlas-episodes", 0, "--seen-episodes", 0, "--out", out)
+    arguments = (
+        "export",
+        "--run",
+        trained.run,
+        "--set",
+        "card=false",
+        "--set",
+        "atlas_episodes=0",
+        "--set",
+        "seen_episodes=0",
+        "--out",
+        out,
+    )
     assert "taken.onnx exists; choose another name, or replace it with --force." in refused(sami(*arguments))
     assert out.read_bytes() == b"precious"
     assert sami(*arguments, "--force").code == 0

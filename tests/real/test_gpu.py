@@ -35,7 +35,7 @@ def test_a_run_on_the_gpu_learns_and_its_export_agrees_with_torch(tmp_path, bf16
     losses = [line["train/critic_loss"] for line in lines if "train/critic_loss" in line]
     assert losses, "it made gradient steps"
     assert np.isfinite(losses).all()
-    sami("export", "--run", run, "--out", file, "--atlas-episodes", "0")  # compares with torch, on the processor
+    sami("export", "--run", run, "--out", file, "--set", "atlas_episodes=0")  # compares with torch, on the processor
     sami("verify", file)
 
 
