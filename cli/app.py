@@ -104,6 +104,8 @@ OLD_OPTIONS: dict[str, dict[str, str]] = {
         "--pause": "--set pause_s={}",
         **{f"--{key}": f"--set {key}={{}}" for key in ("model", "steps", "shadow")},
     },
+    "train": {"--device": "--set device={}"},
+    "robustness": {"--kinds": "--gap {}"},
     "check-adapter": {"--probe": "--excite"},
 }
 """Spellings of before, which work for one more version, and what they mean now; `{}` is the value."""

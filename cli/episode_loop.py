@@ -34,71 +34,47 @@ class Plan:
     """What is to be run, and who looks on."""
 
     target: Target
-    """Simulator or robot."""
     model: Path
-    """The model file."""
     values: RunKeys
     """Whatever else the command line or a file says of the run."""
     paced: bool = True
     """Whether the loop keeps real time."""
     dry_run: bool = False
-    """Whether nothing is written."""
     excite: bool = False
     """Whether small steps drive in the policy's place."""
     live: bool = False
     """Whether a browser shows it."""
     json: bool = False
-    """Whether one JSON object a line is printed."""
     film: Path | None = None
-    """Where a film goes."""
     notice: str = ""
     """Printed as a warning when the run begins."""
 
 
 def admission_of(values: RunKeys, rehearsed: bool) -> Admission:
-    """Return which model files are let in.
-
-    Raises:
-        SamiError: The expected SHA-256 is none.
-    """
+    """Return which model files are let in."""
     from sami_runtime.session.admission import Admission
 
     return Admission(values.expect_sha256, Path(values.trusted) if values.trusted else None, rehearsed)
 
 
-def robot_of(values: RunKeys) -> RobotFile | None:
-    """Return the values as those of a robot; None in a simulator."""
-    from sami_runtime.robots.robot_file import RobotFile
-
-    return values if isinstance(values, RobotFile) else None
-
-
-def watchdog_for(robot: RobotFile | None) -> Watchdog | None:
+def watchdog_for(robot: RobotFile) -> Watchdog | None:
     """Return the watchdog of a robot that is not running yet; None where there is none."""
     from sami_runtime.safety.watchdog.watchdog import Watchdog
 
-    if robot is None or robot.watchdog_s is None:
-        return None
     stop = robot.emergency_stop or f"{robot.adapter.partition(':')[0]}:emergency_stop"
-    return Watchdog(stop, robot.watchdog_s)
+    return Watchdog(stop, robot.watchdog_s) if robot.watchdog_s is not None else None
 
 
-def robot_options(robot: RobotFile | None, clock: Any, contract: Any) -> dict[str, Any]:
-    """Return what only a robot's `Run` is given; nothing in a simulator.
-
-    Raises:
-        SamiError, UnknownName: The fallback cannot be made, or the rate is no multiple of the policy's.
-    """
+def robot_options(robot: RobotFile, clock: Any, contract: Any) -> dict[str, Any]:
+    """Return what only a robot's `Run` is given."""
     from sami_runtime.loop.settings import LoopSettings
 
     from .target import load_fallback
 
-    if robot is None:
-        return {}
     LoopSettings(loop_hz=robot.loop_hz).substeps(contract.rate_hz)  # refused here, before a recording begins
     fallback = load_fallback(robot.fallback, clock, contract, robot.settings) if robot.fallback else None
-    options = {"loop_hz": robot.loop_hz, "slower": robot.slower, "fallback": fallback}
-    return {**options, "unguarded": robot.unguarded}
+    keys = ("loop_hz", "slower", "unguarded")
+    return {"fallback": fallback, **{key: getattr(robot, key) for key in keys}}
 
 
 @contextmanager
@@ -117,17 +93,13 @@ def safety_warnings_shown() -> Iterator[None]:
 
 
 class WatchedModel:
-    """Gives a run the file anew when it has changed on disk.
-
-    Args:
-        path: The file, as it was loaded.
-    """
+    """Takes a model file over when it has changed on disk."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._seen = path, _stamp(path)
 
     def take_over(self, run: Run) -> str:
-        """Let a file that has changed drive from the next episode on, and say so; or why not. Nothing if it has not.
+        """Let a file that has changed drive from the next episode on, and return a note; nothing if it has not.
 
         A file that is refused, such as one that is still being written, is tried again when it has changed again.
         """
@@ -154,11 +126,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def run_episodes(plan: Plan) -> None:
-    """Run the episodes of a plan, and print each.
-
-    Raises:
-        SamiError: Something does not fit; then nothing was moved. Or the loop was stopped.
-    """
+    """Run the episodes of a plan, and print each."""
     from sami_runtime import realtime
     from sami_runtime.clock import ManualClock, MonotonicClock
     from sami_runtime.errors import SamiError
@@ -174,8 +142,8 @@ def run_episodes(plan: Plan) -> None:
     from .model_file import named_file
 
     values, target, real = plan.values, plan.target, plan.target.real
-    robot = robot_of(values)
-    dog = watchdog_for(robot)
+    robot: Any = values if real else None  # then it is a `RobotFile`
+    dog = watchdog_for(robot) if robot else None
     guards_without(robot.unguarded if robot else ())
     watched = WatchedModel(plan.model) if values.watch_model else None
     admission = admission_of(values, rehearsed=real)
@@ -224,7 +192,7 @@ def run_episodes(plan: Plan) -> None:
                 command_delay_s=values.command_delay_s,
                 pilot=pilot,
                 admission=admission,
-                **robot_options(robot, clock, contract),
+                **(robot_options(robot, clock, contract) if robot else {}),
             )
         if plan.notice:
             print(f"warning: {plan.notice}", file=sys.stderr)
@@ -254,17 +222,7 @@ def _drive(
     clear: Callable[[], None],
     ended: Callable[[EpisodeReport], None],
 ) -> None:
-    """Run one episode after the other, print a line of each, and the summary.
-
-    Args:
-        plan: What is to be run.
-        run: The open run.
-        person: Whose keys count; None where nobody attends.
-        watched: The model file, if it may be replaced while it drives.
-        on_step: Called with each tick and the rewards of its episode so far.
-        clear: Takes away what stands on the terminal while an episode runs.
-        ended: Called with the report of each episode.
-    """
+    """Run one episode after the other, print a line of each, and the summary."""
     from sami_runtime.loop.pilot import Ending
     from sami_runtime.values import number_in
 

@@ -48,17 +48,7 @@ def row_of(
     follower: Shadow | None,
     telemetry: Telemetry,
 ) -> Row:
-    """Return an episode as plain values: its task, what came of it, how the loop went; None for what nobody could tell.
-
-    Args:
-        number: of the episode.
-        report: of the loop.
-        world: what was driven.
-        skills: steps by skill.
-        total: the return; None where the world gives no rewards.
-        follower: a second model that followed.
-        telemetry: what the context told.
-    """
+    """Return an episode as plain values: task, outcome, loop. `total` is the return, `follower` a second model."""
     loop, info = report.loop, report.info
     row: Row = {"episode": number, **dict.fromkeys(world.features), **_task(info)}
     if world.skills:
@@ -213,13 +203,7 @@ def ending(driving: Run, film: Film | None, record: Path | None) -> str:
 
 
 class LiveLine:
-    """Shows a telemetry's last reading on a terminal, and nothing elsewhere; it is a loop's `on_step`.
-
-    Args:
-        telemetry: told of each tick before this is.
-        file: where to; standard output if None.
-        status: what else to show, at the beginning; empty where there is nothing.
-    """
+    """Shows a telemetry's last reading on a terminal, and nothing elsewhere; it is a loop's `on_step`."""
 
     def __init__(
         self, telemetry: Telemetry, file: TextIO | None = None, status: Callable[[], str] = lambda: ""

@@ -26,12 +26,7 @@ SECONDS = 10.0
 
 
 class Film:
-    """Collects frames and writes them.
-
-    Args:
-        path: the file.
-        rate_hz: steps a second.
-    """
+    """Collects frames and writes them."""
 
     def __init__(self, path: Path, rate_hz: float) -> None:
         self.path, self._rate = path, rate_hz
@@ -94,12 +89,7 @@ class Film:
 
 
 def film_of(render: str | None, dry_run: bool) -> tuple[str | None, Callable[[Path], Path] | None]:
-    """Return Gymnasium's render mode, and a function from a model to the path of its film; None without a film.
-
-    Raises:
-        SamiError: Nothing would move.
-        UnknownName: There is no such renderer.
-    """
+    """Return Gymnasium's render mode, and a function from a model to the path of its film; None without a film."""
     from sami_runtime.errors import SamiError, UnknownName
 
     if render is None or render == "human":
@@ -112,11 +102,7 @@ def film_of(render: str | None, dry_run: bool) -> tuple[str | None, Callable[[Pa
 
 
 def _writable(path: Path) -> Path:
-    """Return a path where a film can be written.
-
-    Raises:
-        SamiError: It cannot.
-    """
+    """Return a path where a film can be written."""
     from sami_runtime.errors import SamiError
 
     if path.is_dir() or not os.access(path.parent, os.W_OK):

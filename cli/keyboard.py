@@ -90,11 +90,7 @@ class Terminal:
         atexit.unregister(self._restore)
 
     def pressed(self, wait_s: float = 0.0) -> list[str]:
-        """Return the keys that were pressed, as their characters, or as `"up"`, `"escape"`, `"enter"`.
-
-        Args:
-            wait_s: How long to wait for one [s], if there is none yet.
-        """
+        """Return the keys that were pressed, as their characters, or as `"up"`, `"escape"`, `"enter"`."""
         if not self.there():
             time.sleep(wait_s)
             return []
@@ -124,12 +120,7 @@ class Terminal:
 
 
 def split(pressed: bytes, late: bool) -> tuple[list[str], bytes]:
-    """Return the keys that bytes of a terminal mean, and those bytes that may be the beginning of another one.
-
-    Args:
-        pressed: The bytes.
-        late: Whether no more will come that belong to the last of them.
-    """
+    """Return the keys that bytes of a terminal mean, and those bytes that may be the beginning of another one."""
     keys: list[str] = []
     at = 0
     while at < len(pressed):
@@ -157,13 +148,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 class Keyboard:
-    """The pilot of `sami run`.
-
-    Args:
-        terminal: Whose keys.
-        contract: Of the model that drives.
-        limits: Those of the gate. Without rest nobody can pause or take over: what would then be done is not known.
-    """
+    """The pilot of `sami run`."""
 
     def __init__(self, terminal: Terminal, contract: Contract, limits: Limits) -> None:
         import numpy as np
@@ -219,11 +204,7 @@ class Keyboard:
         return Request(pause=self._paused)
 
     def between(self, wait_s: float | None) -> Ending | None:
-        """Wait between two episodes, and return what a person says of the one before, if anything.
-
-        Args:
-            wait_s: How long [s]; until Enter if None. Enter, redo and stop end it in any case.
-        """
+        """Wait between two episodes, and return what a person says of the one before, if anything."""
         from sami_runtime.loop.pilot import Ending
 
         ending: Ending | None = None
@@ -275,11 +256,7 @@ class Keyboard:
 
 
 def listens(keys: bool | None, usual: bool) -> bool:
-    """Return whether a run listens to keys: if it is told to, else where that is usual and somebody may press them.
-
-    Raises:
-        SamiError: it is told to, and nobody can press any.
-    """
+    """Return whether a run listens to keys: if it is told to, else where that is usual and somebody may press them."""
     from sami_runtime.errors import SamiError
 
     there = Terminal.there()
@@ -302,11 +279,7 @@ def attend(closing: ExitStack, contract: Contract, limits: Limits | None) -> Key
 def excitation(
     person: Keyboard | None, contract: Contract, limits: Limits | None, real: bool, loop_hz: float | None, seed: int
 ) -> Excitation:
-    """Return what drives in the policy's place, so that a recording tells the gap; a person's keys come first.
-
-    Raises:
-        SamiError: the limits do not say what rest is; in a simulator it is 0.
-    """
+    """Return what drives in the policy's place, so that a recording tells the gap; a person's keys come first."""
     from sami_runtime.loop.excitation import Excitation
     from sami_runtime.safety.limits import Limits
 
@@ -325,15 +298,7 @@ def status_of(pilot: Keyboard | None) -> Callable[[], str]:
 def between(
     driving: Run, report: EpisodeReport, pilot: Keyboard | None, wait_s: float | None, last: bool
 ) -> tuple[EpisodeReport, bool]:
-    """Wait for the next episode, if there is one; return what is now said of the one before, and whether to go on.
-
-    Args:
-        driving: the run, whose recording is told.
-        report: of the episode before.
-        pilot: whose keys count; None where nobody attends.
-        wait_s: how long [s]; until Enter if None.
-        last: whether there is no next episode, unless this one is to be done again.
-    """
+    """Wait for the next episode, if there is one; return what is now said of the one before, and whether to go on."""
     from sami_runtime.loop.pilot import Ending
 
     if report.ended is Ending.STOP:

@@ -65,10 +65,6 @@ def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, P
     """Return where a measurement writes its numbers (NAME.json) and its plot (NAME.png); make the folder.
 
     It refuses now rather than after hours.
-
-    Raises:
-        SamiError: A file is in the way, or the folder cannot be made.
-        ModuleNotFoundError: What draws the plot is not installed.
     """
     from sami_runtime.errors import SamiError
     from sami_runtime.files import require_output
@@ -108,27 +104,14 @@ class JobPlace(NamedTuple):
         return self.kind in ("slurm", "ray")
 
     def engine(self, jobs: int, settings: Mapping[str, Any] | None = None) -> Engine:
-        """Return what runs so many jobs here.
-
-        Raises:
-            SweepError: There is no such cluster, or it would not take such jobs.
-        """
+        """Return what runs so many jobs here."""
         from sami_train.studies.sweep.engines import engine_of
 
         return engine_of(self.kind == "slurm", self.address, jobs, self.settings if settings is None else settings)
 
 
 def place_of(text: str | None, gpus: bool = False) -> JobPlace:
-    """Return the place that `--on` names: `4`, `slurm:time=240,jobs=8`, `ray:10.0.0.1:6379,num_cpus=2`, or `gpu:4`.
-
-    Args:
-        text: What it names; this machine if None.
-        gpus: Whether it may be `gpu:4`, four jobs on each GPU.
-
-    Raises:
-        BadParameter: It names no place.
-        SamiError: A setting is not KEY=VALUE.
-    """
+    """Return the place that `--on` names: `4`, `slurm:time=240,jobs=8`, `ray:10.0.0.1:6379,num_cpus=2`, or `gpu:4`."""
     if text is None:
         return JobPlace()
     kind, _, rest = text.partition(":")
@@ -153,16 +136,7 @@ def place_of(text: str | None, gpus: bool = False) -> JobPlace:
 
 
 def cluster_of(place: JobPlace, keep: Path | None) -> Engine | None:
-    """Return the cluster that a measurement is spread over; None where this machine makes it.
-
-    Args:
-        place: Where it is measured.
-        keep: The file that the results are for.
-
-    Raises:
-        BadParameter: The jobs would have no folder to leave their results in.
-        SweepError: See `JobPlace.engine`.
-    """
+    """Return the cluster that a measurement is spread over; None where this machine makes it."""
     if not place.is_cluster:
         return None
     if keep is None:

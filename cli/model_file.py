@@ -15,11 +15,7 @@ DEFAULT = "panda"
 
 
 def model_file(named: Path | None) -> Path | None:
-    """Return the file that is meant: the one at this path, else the shipped model of this name.
-
-    Raises:
-        UnknownName: a bare name is neither. Other paths are refused where they are read.
-    """
+    """Return the file that is meant: the one at this path, else the shipped model of this name."""
     if named is None or named.is_file() or named.name != str(named) or named.suffix:
         return named
     from sami_runtime.errors import UnknownName
@@ -40,13 +36,7 @@ def named_file(name: str) -> Path:
 
 
 def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
-    """Return the environment of that name, or the one that the model was trained in.
-
-    Raises:
-        SamiError: none is named, and the model does not say, or it names code; or it cannot run in the one that is
-            named.
-        UnknownName: there is no such environment.
-    """
+    """Return the environment of that name, or the one that the model was trained in."""
     from sami_runtime.errors import SamiError
     from sami_runtime.factories import require_named
     from sami_train.envs.catalog import environment, is_code
@@ -82,10 +72,6 @@ def model_and_environment(
 
     A file is admitted before anything that it names is looked at; None admits any that is valid. An environment alone
     is run with the shipped model ENV-satesac, whatever lies in the folder that the user is in.
-
-    Raises:
-        SamiError: the model cannot be read or is not admitted, or none is shipped for that environment; else see
-            `environment_of`.
     """
     from sami_runtime.errors import SamiError
     from sami_runtime.model.shipped import shipped_models
@@ -106,12 +92,7 @@ def model_and_environment(
 
 
 def task_set_names(tasks: str | None, spec: EnvironmentSpec) -> list[str]:
-    """Names of task sets, comma-separated; all that the environment has if None.
-
-    Raises:
-        SamiError: there is none.
-        UnknownName: the environment does not have one of them.
-    """
+    """Names of task sets, comma-separated; all that the environment has if None."""
     from sami_runtime.errors import SamiError, UnknownName
 
     if tasks is None:

@@ -58,12 +58,7 @@ def set_option(keys: Mapping[str, Key]) -> Any:
 
 
 def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str, Any]:
-    """Return the checked values that `--set` gives, by key.
-
-    Raises:
-        UnknownName: There is no such key.
-        SamiError: There is no `=`, or a value is wrong.
-    """
+    """Return the checked values that `--set` gives, by key."""
     from sami_runtime.errors import SamiError, UnknownName
 
     values: dict[str, Any] = {}
@@ -76,9 +71,9 @@ def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str
             value = raw
         elif key.kind is float and type(value) is int:
             value = float(value)
-        is_number = key.kind in (int, float)
         # A bool is an int to Python.
-        if type(value) is not key.kind or (is_number and not key.low <= float(value) < float("inf")):
+        fits = type(value) is key.kind
+        if not fits or (isinstance(value, (int, float)) and not key.low <= value < float("inf")):
             wanted = "true or false" if key.kind is bool else f"{key.kind.__name__} of at least {key.low:g}"
             raise SamiError(f"--set {text}: {name} must be {wanted}; it is {key.help}.")
         values[name] = value
@@ -86,11 +81,7 @@ def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str
 
 
 def split_pair(text: str, option: str, example: str) -> tuple[str, str]:
-    """Return the two sides of NAME=VALUE.
-
-    Raises:
-        SamiError: One of them is empty, or there is no `=`.
-    """
+    """Return the two sides of NAME=VALUE."""
     from sami_runtime.errors import SamiError
 
     name, _, value = (part.strip() for part in text.partition("="))
@@ -109,11 +100,7 @@ def toml_value(text: str) -> Any:
 
 
 def run_values(texts: Sequence[str] | None) -> dict[str, Any]:
-    """Return the keys of a run that `--set` gives, by name; files of limits and settings that they name are read.
-
-    Raises:
-        SamiError: There is no `=`, or a file cannot be read.
-    """
+    """Return the keys of a run that `--set` gives, by name; files of limits and settings that they name are read."""
     from sami_runtime.documents import read_document
     from sami_runtime.safety.limits import Limits
 

@@ -26,7 +26,6 @@ class Target(NamedTuple):
     """What a policy is run in."""
 
     name: str
-    """As recordings tell it."""
     make: Callable[[Clock, Contract], Adapter]
     """Its adapter, whose observations the clock stamps, for a model."""
     features: list[str]
@@ -34,7 +33,6 @@ class Target(NamedTuple):
     success: bool
     """Whether its episodes are judged by success, else by the return."""
     skills: tuple[Skill, ...]
-    """That it tells apart, see `EnvironmentSpec.skills`."""
     real: bool
     """Whether its time is that of the world, and observations age while nothing is written."""
 
@@ -49,17 +47,7 @@ def robot(name: str, config: Mapping[str, Any] | None = None) -> Target:
 
 
 def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], render_mode: str | None) -> Target:
-    """Return an environment, with a task drawn in each episode.
-
-    Args:
-        spec: the environment.
-        tasks: a task set, or all.
-        fixed: features and the values that they have in every task; None where they are drawn.
-        render_mode: Gymnasium's.
-
-    Raises:
-        UnknownName, TaskError: there is no such task set, or no such task.
-    """
+    """Return an environment, with a task drawn in each episode."""
     from sami_train.envs.make import make, make_adapter
     from sami_train.envs.measure import SUCCESS
 
@@ -73,28 +61,17 @@ def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], rende
 
 
 def task_features(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the features of a task that are written as NAME=VALUE; text that is no number is left for its own check.
-
-    Raises:
-        SamiError: There is no `=`.
-    """
+    """Return the features of a task that are written as NAME=VALUE, for `TaskSpace.check`."""
     pairs = dict(split_pair(text, "--fix", "length=0.8") for text in texts)
-    return {name: _parts(value) if name == "crippled" else _number(value) for name, value in pairs.items()}
+    return {name: _feature(name, value) for name, value in pairs.items()}
 
 
-def _parts(text: str) -> Any:
-    """Return the numbers of crippled parts: `0+4`, or `none`."""
-    if text == "none":
-        return []
+def _feature(name: str, text: str) -> Any:
+    """Return a number, or the numbers of crippled parts (`0+4` or `none`); other text is left for the check."""
     try:
-        return [int(number) for number in text.replace("+", ",").split(",")]
-    except ValueError:
-        return text
-
-
-def _number(text: str) -> Any:
-    try:
-        return float(text)
+        if name != "crippled":
+            return float(text)
+        return [] if text == "none" else [int(number) for number in text.replace("+", ",").split(",")]
     except ValueError:
         return text
 
@@ -113,17 +90,6 @@ def load_adapter(name: str, clock: Clock, contract: Contract, config: Settings |
     """Make an adapter by calling `FACTORY(clock)` of `MODULE`, which may lie in the current folder.
 
     A factory that declares `contract` or `config` is given them by keyword.
-
-    Args:
-        name: MODULE:FACTORY, e.g. `my_arm:make`.
-        clock: the loop's; the adapter stamps its observations with it.
-        contract: of the model that is to drive.
-        config: the user's settings; None where there are none.
-
-    Raises:
-        SamiError: the module cannot be imported, the factory fails or makes no adapter, or it takes no settings and
-            they were given, or the other way round.
-        UnknownName: the module has no such factory.
     """
     from sami_runtime.errors import SamiError
     from sami_runtime.factories import load_factory
@@ -141,11 +107,7 @@ def load_adapter(name: str, clock: Clock, contract: Contract, config: Settings |
 
 
 def load_fallback(name: str, clock: Clock, contract: Contract, config: Settings | None = None) -> Controller:
-    """Make a fallback controller, as an adapter is made; one that takes no settings is not given the adapter's.
-
-    Raises:
-        SamiError, UnknownName: as of `load_adapter`.
-    """
+    """Make a fallback controller, as an adapter is made; one that takes no settings is not given the adapter's."""
     from sami_runtime.factories import load_factory
 
     factory = load_factory(name, "fallback", "my_arm:retreat for retreat(clock) in my_arm.py")
@@ -157,11 +119,7 @@ def load_fallback(name: str, clock: Clock, contract: Contract, config: Settings 
 def _keywords(
     name: str, factory: Callable[..., Any], contract: Contract, config: Settings | None, shared: bool = False
 ) -> dict[str, Any]:
-    """Return what of contract and settings a factory takes by keyword, beside the clock.
-
-    Raises:
-        SamiError: it needs settings and there are none, or takes none and they are not `shared` with another one.
-    """
+    """Return what of contract and settings a factory takes by keyword, beside the clock."""
     from sami_runtime.errors import SamiError
 
     try:

@@ -20,8 +20,7 @@ TICKS = 25
 
 
 def new_adapter(
-    out: Annotated[Path, typer.Argument(help="The module to write: my_arm.py.")],
-    model: ModelOfRobot,
+    out: Annotated[Path, typer.Argument(help="The module to write: my_arm.py.")], model: ModelOfRobot
 ) -> None:
     """Write the skeleton of an adapter for an arm of your own: signals, units, elements, frame, bounds, home pose.
 
@@ -60,8 +59,7 @@ def check_adapter(
         ),
     ] = None,
     write: Annotated[
-        bool,
-        typer.Option("--write", help="Also write the rest of --limits, which moves nothing."),
+        bool, typer.Option("--write", help="Also write the rest of --limits, which moves nothing.")
     ] = False,
     excite: Annotated[
         bool,

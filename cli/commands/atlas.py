@@ -18,19 +18,13 @@ if TYPE_CHECKING:
 SETTINGS = {
     "episodes": Key(int, "of each training task, half of them held out (60)", 1),
     "window": Key(int, "contexts that are averaged (a sixteenth of the median episode)", 1),
+    "gap": Key(str, "with --check, the gap to reality that it is behind: a file, or none (what it learned behind)"),
 }
 
 
 def atlas(
     model: Annotated[Path, typer.Argument(help="Model file; the atlas is added to it.")],
     env: ModelEnvironment = None,
-    gap: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --check, behind this gap to reality, or 'none'; what it learned behind if left out.",
-        ),
-    ] = None,
     check: Annotated[
         int, typer.Option(min=0, help="Write nothing; count alarms in so many fresh episodes of every task.")
     ] = 0,
@@ -51,16 +45,17 @@ def atlas(
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
     if check:
-        if settings or FORCE.get():
-            raise SamiError("--check measures what is there and writes nothing; leave out --set and --force.")
+        if settings.keys() - {"gap"} or FORCE.get():
+            raise SamiError("--check measures what is there and writes nothing; leave out episodes, window, --force.")
+        gap = settings.get("gap")
         behind = None if gap is None else Behind(None if gap == "none" else GapProfile.load(gap))
         total = check * sum(map(len, spec.tasks.sets.values()))
         with progress("measuring contexts", total, json) as advance:
             alarms = count(model, spec, check, on_round=advance, behind=behind)
         _print(alarms, json)
         return
-    if gap is not None:
-        raise SamiError("--gap goes with --check; an atlas is measured behind the gap that the policy learned behind.")
+    if "gap" in settings:
+        raise SamiError("gap goes with --check; an atlas is measured behind the gap that the policy learned behind.")
     if contract.atlas is not None and not FORCE.get():
         raise SamiError(f"{model} has an atlas; count its alarms with --check, or replace it with --force.")
     training, episodes = len(known_tasks(contract.training, spec)), settings.get("episodes", 60)

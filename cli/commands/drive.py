@@ -31,8 +31,7 @@ def drive(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Reset, read and infer, and write no action.")] = False,
     excite: Annotated[
-        bool,
-        typer.Option("--excite", help="Rest, then small steps in the policy's place, for `sami fit-gap`."),
+        bool, typer.Option("--excite", help="Rest, then small steps in the policy's place, for `sami fit-gap`.")
     ] = False,
     episodes: Annotated[int | None, typer.Option(min=1, help="Episodes, instead of the file's; 1 if left out.")] = None,
     record: Annotated[

@@ -24,6 +24,7 @@ PROBE_EPISODES = 400
 """Each in a task of its own."""
 SETTINGS = {
     "card": Key(bool, "whether to write NAME.md and NAME.png, too: how it was made, what it measured (true)"),
+    "probe": Key(bool, "whether to read the physics from contexts as `sami probe` does, too (false)"),
     "atlas_episodes": Key(int, "episodes of each training task for the atlas of contexts (20, or as many as it needs)"),
     "seen_episodes": Key(int, "episodes, in all training tasks, to measure what training saw (120)"),
     "lookahead_episodes": Key(int, "episodes to fit the forward model to, without --refit (600)", 20),
@@ -41,9 +42,6 @@ def export(
         typer.Option(help=f"{MODEL_HELP}, instead of a run: for --lookahead or --refit.", callback=model_file),
     ] = None,
     env: OwnEnvironment = None,
-    probe: Annotated[
-        bool, typer.Option("--probe", help="Also read the physics from contexts, see `sami probe`.")
-    ] = False,
     lookahead: Annotated[
         int | None,
         typer.Option(
@@ -70,13 +68,13 @@ def export(
 
     settings = set_values(SETTINGS, set_)
     episodes, command_delay_s = settings.get("lookahead_episodes", 600), settings.get("command_delay_s")
-    card = settings.get("card", True)
+    card, probe = settings.get("card", True), settings.get("probe", False)
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model")
     if model is not None and lookahead is None and not refit:
         raise typer.BadParameter("--model goes with --lookahead or --refit; there is nothing else to change in a file")
     if model is not None and probe:
-        raise typer.BadParameter("--probe goes with --run; a file that is there takes one by: sami probe MODEL")
+        raise typer.BadParameter("probe goes with --run; a file that is there takes one by: sami probe MODEL")
     if command_delay_s is not None and not refit:
         raise typer.BadParameter("command_delay_s goes with --refit")
     if out.suffix != ".onnx":
@@ -165,9 +163,6 @@ def _look_ahead(
     """Fit a forward model, and return the model file with it in front of the policy; nothing is written.
 
     It learns from recordings, or from episodes that it rolls out where there is a `spec`.
-
-    Raises:
-        SamiError: nobody says how far it looks, or there is too little to learn from.
     """
     import onnx
 

@@ -17,8 +17,7 @@ Recording = Annotated[Path, typer.Argument(help="Recording, NAME.mcap.")]
 def replay(
     file: Recording,
     model: Annotated[
-        Path | None,
-        typer.Option(help=f"{MODEL_HELP}; the recorded one, or ones, if left out.", callback=model_file),
+        Path | None, typer.Option(help=f"{MODEL_HELP}; the recorded one, or ones, if left out.", callback=model_file)
     ] = None,
     provider: Provider = "cpu",
     json: Json = False,

@@ -19,20 +19,26 @@ if TYPE_CHECKING:
 
 
 def robustness(
-    model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help=f"{MODEL_HELP}.", callback=model_file)] = None,
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL|FOUND",
+            help=f"{MODEL_HELP}. Or an earlier --out, or the JSON in it: its table is printed, and nothing measured.",
+            callback=model_file,
+        ),
+    ],
     env: ModelEnvironment = None,
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training",
-    kinds: Annotated[str | None, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = None,
     gap: Annotated[
-        str,
-        typer.Option(metavar="FILE", help="Instead of the kinds: this profile, and each of its keys alone."),
-    ] = "",
+        str | None,
+        typer.Option(
+            metavar="KINDS|FILE",
+            help="Kinds of gap, comma-separated, such as latency,dropout; all if left out. Or a profile, NAME.toml, "
+            "NAME.json or modest: the whole, and each of its keys alone.",
+        ),
+    ] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point, each with its start.")] = 50,
     out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
-    read: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="Measure nothing: print the table of an earlier --out, or of its JSON."),
-    ] = None,
     on: On = None,
     json: Json = False,
 ) -> None:
@@ -42,14 +48,9 @@ def robustness(
     jobs, which see that folder, too.
     """
     place = place_of(on)
-    if (model is None) == (read is None):
-        raise typer.BadParameter("give either a MODEL to measure or --read PATH")
-    if gap and kinds is not None:
-        raise typer.BadParameter("--gap measures a profile and its keys; leave out --kinds")
-    if read is not None:
-        print(_read(read, json))
+    if model.is_dir() or model.suffix == ".json":
+        print(_read(model, json))
         return
-    assert model is not None
     from rich.console import Console
 
     from sami_runtime.gap.profile import GapProfile
@@ -63,12 +64,12 @@ def robustness(
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
     names = task_set_names(tasks, spec)
-    if gap:
+    if gap is not None and (gap == "modest" or Path(gap).suffix in (".toml", ".json")):
         profile = GapProfile.load(gap)
         profile.require_fit(spec.signals, spec.action.elements)
         chosen = measuring.parts_of(profile)
     else:
-        chosen = measuring.kinds(None if kinds is None else [name.strip() for name in kinds.split(",")])
+        chosen = measuring.kinds(None if gap is None else [name.strip() for name in gap.split(",")])
     files = findings(out, "robustness")
     total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))
     keep = files[0] if files else None

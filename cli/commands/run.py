@@ -12,8 +12,6 @@ from ..options import ModelEnvironment, OptionalModel, run_values
 if TYPE_CHECKING:
     from ..episode_loop import Plan
 
-TASK, LOOP, OUTPUT = "Hidden task of each episode", "Loop", "What is kept and shown"
-"""Panels of the help."""
 MOVED = (
     "sami run --adapter is deprecated, and the next version does not have it: write its options into a robot.toml and "
     "drive by `sami drive robot.toml`; see docs/drive.md."
@@ -25,39 +23,27 @@ def run(
     model: OptionalModel = None,
     episodes: Annotated[int | None, typer.Option(min=1, help="Episodes; 20 if left out.")] = None,
     tasks: Annotated[
-        str | None,
-        typer.Option(help="Task set to draw from: training, moderate, extreme; all if left out.", rich_help_panel=TASK),
+        str | None, typer.Option(help="Task set to draw from: training, moderate, extreme; all if left out.")
     ] = None,
     fix: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=VALUE",
-            help="Fix a feature of the task: mass=3, friction=0.5, damping=2, crippled=0+4.",
-            rich_help_panel=TASK,
+            metavar="NAME=VALUE", help="Fix a feature of the task: mass=3, friction=0.5, damping=2, crippled=0+4."
         ),
     ] = None,
     seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Seed of the first episode, 0; the next ones count on.", rich_help_panel=TASK),
+        int | None, typer.Option(min=0, help="Seed of the first episode, 0; the next ones count on.")
     ] = None,
     real_time: Annotated[
         bool,
         typer.Option(
-            "--real-time",
-            help="Act at the policy's rate, warmed up before each tick; else as fast as it goes.",
-            rich_help_panel=LOOP,
+            "--real-time", help="Act at the policy's rate, warmed up before each tick; else as fast as it goes."
         ),
     ] = False,
-    limits: Annotated[
-        Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.", rich_help_panel=LOOP)
-    ] = None,
+    limits: Annotated[Path | None, typer.Option(help="What may be written: NAME.toml or NAME.json.")] = None,
     gap: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Sim-to-real profile: NAME.toml or NAME.json, or modest, which is built in.",
-            rich_help_panel=LOOP,
-        ),
+        typer.Option(metavar="FILE", help="Sim-to-real profile: NAME.toml or NAME.json, or modest, which is built in."),
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -67,24 +53,17 @@ def run(
             help="Any other key of a run, as in a robot.toml: steps, shadow, shadow_tolerance, provider, trusted, "
             "expect_sha256, watch_model, command_delay_s, priority, lock_memory, keys, pause_s; also dry_run and "
             "excite. docs/drive.md explains them.",
-            rich_help_panel=LOOP,
         ),
     ] = None,
-    record: Annotated[
-        Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.", rich_help_panel=OUTPUT)
-    ] = None,
+    record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,
     render: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME.gif",
-            help="Film it to this file, or to MODEL.gif by `gif`; `human` opens a window.",
-            rich_help_panel=OUTPUT,
+            metavar="NAME.gif", help="Film it to this file, or to MODEL.gif by `gif`; `human` opens a window."
         ),
     ] = None,
-    browse: Annotated[
-        bool, typer.Option("--live", help="Watch it in a browser of this machine.", rich_help_panel=OUTPUT)
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.", rich_help_panel=OUTPUT)] = False,
+    browse: Annotated[bool, typer.Option("--live", help="Watch it in a browser of this machine.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Run a policy in a simulator and watch it adapt: the hidden task, what came of it, how the context moves.
 

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
     from sami_train.config.resolve import Resolved
 
-CHANGES, RUN_FOLDER, MACHINE = "Changes to the preset", "Run folder", "How it runs"
-BEGINNING = "What it begins with"
-"""Panels of the help."""
 WIDTH = 160
 """Columns of a configuration that is not printed to a terminal."""
 
@@ -32,77 +29,44 @@ def train(
         str, typer.Option(help="Hyperparameters, fast-cpu or paper; what each means follows from the environment.")
     ] = "fast-cpu",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Run folder; runs/ENV-METHOD-SEED if left out.", rich_help_panel=RUN_FOLDER)
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/ENV-METHOD-SEED if left out.")] = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            help="Environment steps, instead of the preset's; with --resume, how long the run becomes.",
-            rich_help_panel=CHANGES,
-        ),
+        typer.Option(help="Environment steps, instead of the preset's; with --resume, how long the run becomes."),
     ] = None,
     init: Annotated[
         str | None,
         typer.Option(
             metavar="RUN|CHECKPOINT|FILE|MODEL",
             help="Start from the weights of a run, a checkpoint, a file, or a model that `sami models` lists.",
-            rich_help_panel=BEGINNING,
         ),
     ] = None,
     recordings: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE,...",
-            help="Learn also from these recordings of `sami run --record`.",
-            rich_help_panel=BEGINNING,
-        ),
+        str | None, typer.Option(metavar="FILE,...", help="Learn also from these recordings of `sami run --record`.")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.", rich_help_panel=MACHINE)] = "auto",
     gap: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE",
-            help="Train behind this gap to reality; ranges are drawn in each episode.",
-            rich_help_panel=CHANGES,
-        ),
+        str, typer.Option(metavar="FILE", help="Train behind this gap to reality; ranges are drawn in each episode.")
     ] = "",
     override: Annotated[
         list[str] | None,
         typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change a config key, e.g. learning.discount=0.9.",
-            rich_help_panel=CHANGES,
+            "--set", metavar="KEY=VALUE", help="Change a config key, e.g. learning.discount=0.9 or device=cuda."
         ),
     ] = None,
     deterministic: Annotated[
-        bool,
-        typer.Option(
-            help="Collect and learn in step: the same seed gives the same weights, bit for bit. Slower.",
-            rich_help_panel=MACHINE,
-        ),
+        bool, typer.Option(help="Collect and learn in step: the same seed gives the same weights, bit for bit. Slower.")
     ] = False,
     resume: Annotated[
         Path | None,
         typer.Option(
-            metavar="RUN",
-            help="Go on with an interrupted run, or a finished one by --steps; all else stays as it was.",
-            rich_help_panel=RUN_FOLDER,
+            metavar="RUN", help="Go on with an interrupted run, or a finished one by --steps; all else stays as it was."
         ),
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Show the configuration and what follows from what; start nothing.",
-            rich_help_panel=MACHINE,
-        ),
+        bool, typer.Option("--dry-run", help="Show the configuration and what follows from what; start nothing.")
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="With --dry-run: print it as JSON.", rich_help_panel=MACHINE)
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=MACHINE)] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --dry-run: print it as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Train a policy. Ctrl-C stops at a safe place, and `--resume RUN` goes on from there."""
     if json and not dry_run:
@@ -115,7 +79,7 @@ def train(
 
     if resume is None:
         overrides = dict(parse_override(text) for text in override or [])
-        own_options = {name: name for name in ("env", "method", "preset", "seed", "steps", "device", "gap")}
+        own_options = {name: name for name in ("env", "method", "preset", "seed", "steps", "gap")}
         for name, option in (own_options | {"init.source": "init", "collection.recordings": "recordings"}).items():
             if name in overrides:
                 raise SamiError(f"{name} has an option of its own; give --{option} instead of --set {name}=...")
@@ -128,7 +92,7 @@ def train(
         if recordings is not None:
             overrides["collection.recordings"] = recordings.split(",")
         env, method = env or "panda", method or "satesac"
-        overrides |= {"env": env, "method": method, "seed": seed, "device": device}
+        overrides |= {"env": env, "method": method, "seed": seed}
         if steps is not None:
             overrides["steps"] = steps
         if gap:

@@ -14,7 +14,6 @@ from ..options import MODEL_HELP, Json, Model, Provider
 
 def verify(
     model: Model,
-    tolerance: Annotated[float, typer.Option(min=0.0, max=1.0, help="Largest difference that passes.")] = 1e-5,
     provider: Provider = "cpu",
     expect_sha256: Annotated[
         str | None,
@@ -33,7 +32,7 @@ def verify(
 
     if not model.is_file():
         raise SamiError(f"{model} is no file; give a model that `sami export` wrote.")
-    result = check(model, tolerance, provider, Admission(expect_sha256, trusted))
+    result = check(model, provider=provider, admission=Admission(expect_sha256, trusted))
     if json:
         checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
         print(json_module.dumps({"passed": result.passed, "provider": provider, "checks": checks}, indent=2))

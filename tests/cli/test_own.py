@@ -76,7 +76,7 @@ def test_its_dynamics_change_within_an_episode(sami, pendulum):
 def test_every_other_command_takes_it(sami, pendulum):
     model = shutil.copy(pendulum.model, Path.cwd())
     assert "alarms in 8 fresh episodes per task" in sami("atlas", model, *HERE, "--check", 8).out
-    done = sami("robustness", model, *HERE, "--kinds", "latency", "--episodes", 1, "--json")
+    done = sami("robustness", model, *HERE, "--gap", "latency", "--episodes", 1, "--json")
     assert json.loads(done.out)["env"] == PENDULUM
     again = sami("eval", "--model", model, *HERE, "--tasks", "extreme", "--episodes", 2, "--json")
     assert json.loads(again.out)["tasks"][0]["task"] == {"mass": 3.0, "length": 1.0}

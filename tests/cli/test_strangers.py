@@ -77,7 +77,7 @@ ASKING = {
     "train": [("--init", "model.onnx", "-q"), ("--init", WEIGHTS_FILE, "-q"), ("--resume", "run", "-q")],
     "sweep": [("--resume", "sweep", "--dry-run")],
     "eval": [("--model", "model.onnx", "--episodes", 1), ("--run", "run")],
-    "robustness": [("model.onnx", "--episodes", 1), ("--read", "points.json")],
+    "robustness": [("model.onnx", "--episodes", 1), ("points.json",)],
     "compare": [("run",), ("study",)],
     "adapt": [("--model", "model.onnx", "--change", "mass=1:2@3", "--episodes", 1)],
     "report": [("model.onnx", *KEPT), ("run", *KEPT), ("study", *KEPT)],

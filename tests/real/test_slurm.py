@@ -69,7 +69,7 @@ def test_cells_on_slurm_are_what_they_are_on_this_machine(tmp_path, cluster):
 def test_a_measurement_that_is_spread_on_slurm_is_what_it_is_on_this_machine(tmp_path, cluster):
     here, there = tmp_path / "here", tmp_path / "there"
     script = [sys.executable, "-c", "from sami_cli.app import main; main()", "robustness", "panda-satesac"]
-    script += ["--kinds", "latency", "--episodes", "1", "--json"]
+    script += ["--gap", "latency", "--episodes", "1", "--json"]
     subprocess.run([*script, "--out", here], check=True, capture_output=True)
     subprocess.run([*script, "--out", there, "--on", "slurm:jobs=2"], check=True, capture_output=True)
     assert (here / "robustness.json").read_text() == (there / "robustness.json").read_text()

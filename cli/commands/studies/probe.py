@@ -26,8 +26,7 @@ def probe(
     ] = None,
     env: ModelEnvironment = None,
     episodes: Annotated[
-        int,
-        typer.Option(min=1, help="Each in a task that training never saw: half for the fit, the rest judges it."),
+        int, typer.Option(min=1, help="Each in a task that training never saw: half for the fit, the rest judges it.")
     ] = 400,
 ) -> None:
     """Fit a readout from context to mass, friction, damping, crippled parts; say which of them contexts carry.
@@ -54,11 +53,7 @@ def probe(
 
 
 def fitted(artifact: Artifact, out: Path, spec: EnvironmentSpec, episodes: int, bar: Progress) -> Artifact:
-    """Fit a probe to a model file, and return the file with it; nothing is written.
-
-    Raises:
-        SamiError: there is nothing to read, or too little to learn from.
-    """
+    """Fit a probe to a model file, and return the file with it; nothing is written."""
     from sami_train.studies.readout.attach import measure_probe, with_probe
 
     shown = bar.add_task("probing contexts", total=episodes)
