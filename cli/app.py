@@ -116,18 +116,22 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Read the words after the command's name, old spellings among them."""
-        meanings, words = OLD_OPTIONS.get(self.name or "", {}), iter(args)
         read: list[str] = []
+        words = iter(args)
         for word in words:
             name, has_value, value = word.partition("=")
-            meaning = meanings.get(name)
-            if meaning is None:
+            option, _, argument = OLD_OPTIONS.get(self.name or "", {}).get(name, "").partition(" ")
+            if not option:
                 read.append(word)
                 continue
-            option, _, argument = meaning.partition(" ")
-            read.append(option)
-            if argument:
-                read.append(argument.format(value if has_value else next(words, "")) if "{}" in argument else argument)
+            if "{}" in argument:
+                argument = argument.format(value if has_value else next(words, ""))
+            read += [option, argument] if argument else [option]
+            if self.name != "run":  # `sami run --adapter` warns by itself
+                meaning = " ".join(read[-2:] if argument else read[-1:])
+                print(
+                    f"warning: {name} is deprecated, and the next version does not have it: {meaning}", file=sys.stderr
+                )
         return super().parse_args(ctx, read)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override] # typer.Context is the one of typer's click
@@ -175,9 +179,11 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
 }
 """Every command, under what it is for."""
+ANYWHERE = "--force (replace outputs that exist) and --debug may stand anywhere."
+"""The end of each command's help."""
 for panel, commands in PANELS.items():
     for name, command in commands.items():
-        app.command(name, cls=Command, rich_help_panel=panel)(command)
+        app.command(name, cls=Command, rich_help_panel=panel, epilog=ANYWHERE)(command)
 
 
 def _name_every_path() -> None:

@@ -160,7 +160,7 @@ def _grid(options: dict[str, str | None], overrides: list[str], deterministic: b
         if key in taken:
             raise SamiError(f"{key} has an option of its own; give --{taken[key]} instead of --set {key}=...")
         if key in overridden:
-            raise SamiError(f"--set {key}=... was overridden twice; give all values at once, e.g. {key}=1,2.")
+            raise SamiError(f"--set {key}=... was given twice; give all values at once, e.g. {key}=1,2.")
         overridden.add(key)
         axes[key] = values
     return Grid(axes)
