@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sami_runtime.loop.run_episode import EpisodeReport
+    from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.tick import StepRecord
     from sami_runtime.robots.robot_file import RobotFile, RunKeys
     from sami_runtime.run import Run
-    from sami_runtime.safety.watchdog.watchdog import Watchdog
+    from sami_runtime.safety.watchdog import Watchdog
     from sami_runtime.session.admission import Admission
 
     from .keyboard import Keyboard
@@ -59,7 +59,7 @@ def admission_of(values: RunKeys, rehearsed: bool) -> Admission:
 
 def watchdog_for(robot: RobotFile) -> Watchdog | None:
     """Return the watchdog of a robot that is not running yet; None where there is none."""
-    from sami_runtime.safety.watchdog.watchdog import Watchdog
+    from sami_runtime.safety.watchdog import Watchdog
 
     stop = robot.emergency_stop or f"{robot.adapter.partition(':')[0]}:emergency_stop"
     return Watchdog(stop, robot.watchdog_s) if robot.watchdog_s is not None else None
@@ -132,8 +132,8 @@ def run_episodes(plan: Plan) -> None:
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.loop.stopping import fatal_signals_raise
+    from sami_runtime.recording.live import watching
     from sami_runtime.recording.replay import Shadow
-    from sami_runtime.recording.view.feed import watching
     from sami_runtime.run import Run
     from sami_runtime.safety.watch import guards_without
 
@@ -224,7 +224,7 @@ def _drive(
 ) -> None:
     """Run one episode after the other, print a line of each, and the summary."""
     from sami_runtime.loop.pilot import Ending
-    from sami_runtime.values import number_in
+    from sami_runtime.signals import number_in
 
     from . import episodes, keyboard
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from sami_runtime.loop.run_episode import EpisodeReport
+    from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.tick import StepRecord
     from sami_runtime.model.contract import Contract
     from sami_runtime.recording.replay import Shadow
@@ -52,7 +52,7 @@ def row_of(
     loop, info = report.loop, report.info
     row: Row = {"episode": number, **dict.fromkeys(world.features), **_task(info)}
     if world.skills:
-        from sami_train.envs.skills import episode_skill
+        from sami_train.envs.measure import episode_skill
 
         row["skill"] = episode_skill(skills, world.skills) or "none"
     row["steps"] = report.steps

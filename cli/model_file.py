@@ -18,8 +18,8 @@ def model_file(named: Path | None) -> Path | None:
     """Return the file that is meant: the one at this path, else the shipped model of this name."""
     if named is None or named.is_file() or named.name != str(named) or named.suffix:
         return named
+    from sami_runtime.distribution import shipped_models
     from sami_runtime.errors import UnknownName
-    from sami_runtime.model.shipped import shipped_models
 
     shipped = shipped_models()
     if named.name in shipped:
@@ -73,8 +73,8 @@ def model_and_environment(
     A file is admitted before anything that it names is looked at; None admits any that is valid. An environment alone
     is run with the shipped model ENV-satesac, whatever lies in the folder that the user is in.
     """
+    from sami_runtime.distribution import shipped_models
     from sami_runtime.errors import SamiError
-    from sami_runtime.model.shipped import shipped_models
     from sami_runtime.session.admission import Admission
     from sami_train.envs.catalog import environment
 

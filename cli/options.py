@@ -101,7 +101,7 @@ def toml_value(text: str) -> Any:
 
 def run_values(texts: Sequence[str] | None) -> dict[str, Any]:
     """Return the keys of a run that `--set` gives, by name; files of limits and settings that they name are read."""
-    from sami_runtime.documents import read_document
+    from sami_runtime.files import read_document
     from sami_runtime.safety.limits import Limits
 
     values: dict[str, Any] = {}

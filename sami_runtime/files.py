@@ -1,44 +1,120 @@
-"""Files and folders that are written whole or not at all, and never in the place of another one by accident."""
+"""Files read and written whole: documents that people write, and outputs that never replace another by accident."""
 
 from __future__ import annotations
 
 import errno
 import glob
+import json
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from sami_runtime.errors import SamiError
 
-NO_ROOM = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EIO,
-    errno.ENAMETOOLONG,
-)
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
+"""Largest document that is read: what people write has a few kB."""
+_UNWRITABLE = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
+    *(errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG),
+}
 """What a disk says that is full, read-only or broken, or a limit of this process (`ulimit -f`)."""
 ENDING = ".unfinished"
 """Of what is being made, see `unfinished`."""
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Say which file it was that could not be written within.
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object, for `object_pairs_hook`; raise ValueError where a key comes twice.
+
+    Of two values of one key, a person sees one and Python another.
+    """
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} comes twice")
+    return table
+
+
+def printable(text: str, allowed: str = "") -> str:
+    """Return a text that a terminal shows and does not obey: what is not printed stands as Python writes it.
+
+    Args:
+        text: Any.
+        allowed: Characters that stay, though they are not printed.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in allowed or c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def plain_strings(value: Any, allowed: str = "") -> Any:
+    """Return a JSON value whose every text is printable; see `printable`."""
+    if isinstance(value, str):
+        return printable(value, allowed)
+    if isinstance(value, dict):
+        return {printable(key, allowed): plain_strings(item, allowed) for key, item in value.items()}
+    return [plain_strings(item, allowed) for item in value] if isinstance(value, list) else value
+
+
+def faults_of(error: ValidationError) -> str:
+    """Return what is wrong with a document, key by key, for people."""
+    return "; ".join(
+        f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg'][:1].lower()}{fault['msg'][1:]}"
+        + ("" if fault["type"] in ("missing", "extra_forbidden") else f", and it is {fault['input']!r}")
+        for fault in error.errors()
+    )
+
+
+def read_document(path: Path, what: str) -> dict[str, Any]:
+    """Return the table that a file holds, NAME.toml or NAME.json.
+
+    Args:
+        path: The file.
+        what: What it should be, in the plural: `"limits"`.
 
     Raises:
-        SamiError: the disk is full or must not be written to; its cause is the OSError.
+        SamiError: The file cannot be read, or holds no table.
     """
+    if path.suffix not in (".toml", ".json"):
+        raise SamiError(f"{path} is no file of {what}; they are written as NAME.toml or NAME.json.")
+    try:
+        if not path.is_file() and path.exists():
+            raise ValueError("it is no regular file")
+        with path.open("rb") as file:
+            data = file.read(MAX_DOCUMENT_BYTES + 1)
+        if len(data) > MAX_DOCUMENT_BYTES:
+            raise ValueError(f"it is larger than {MAX_DOCUMENT_BYTES} bytes")
+        text = data.decode("utf-8")
+    except (OSError, ValueError) as error:
+        cause = error.strerror if isinstance(error, OSError) else error
+        raise SamiError(f"{path} cannot be read: {cause}. Give the path of a file of {what}.") from None
+    try:
+        document = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        raise SamiError(f"{path} cannot be read: {error}. Write it as the documentation of {what} shows.") from None
+    if not isinstance(document, dict):
+        raise SamiError(f"{path} holds a {type(document).__name__}; expected a table of {what}.")
+    return document
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise SamiError, which names the file, where the disk is full or must not be written to; its cause is OSError."""
     try:
         yield
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        if error.errno not in _UNWRITABLE:
             raise
         shown = path.with_name(path.name.partition(f".{platform.node()}-")[0]) if path.suffix == ENDING else path
         raise SamiError(
@@ -62,16 +138,19 @@ def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
     Raises:
         SamiError: the disk is full or must not be written to.
     """
-    beside, aside = (
-        path.with_name(f"{path.name}.{platform.node()}-{role}{os.getpid()}.unfinished") for role in ("", "old-")
-    )
-    for left in path.parent.glob(f"{glob.escape(path.name)}.{glob.escape(platform.node())}-*.unfinished"):
-        if not _lives(left.name.removesuffix(".unfinished").rpartition("-")[2]):
+    host = platform.node()
+    beside, aside = (path.with_name(f"{path.name}.{host}-{role}{os.getpid()}{ENDING}") for role in ("", "old-"))
+    for left in path.parent.glob(f"{glob.escape(f'{path.name}.{host}')}-*{ENDING}"):
+        if not _lives(left.name.removesuffix(ENDING).rpartition("-")[2]):
             remove(left)
     try:
         with writing(path):
             yield beside
-            _sync(beside)
+            # On the disk before it gets its name, so that a crash leaves the old file or the new one.
+            for made in beside.rglob("*") if beside.is_dir() else (beside,):
+                if made.is_file():
+                    with made.open("rb") as file:
+                        os.fsync(file.fileno())
             if replaces:
                 _put_in_place(beside, path, aside)
             else:
@@ -92,11 +171,9 @@ def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = ())
     Raises:
         SamiError: The path exists, or is an input.
     """
-    if any(
-        path == input_path or (path.exists() and input_path.exists() and path.samefile(input_path))
-        for input_path in inputs
-    ):
-        raise SamiError(f"{path} is read by this command, which never replaces what it reads. Choose another name.")
+    for source in inputs:
+        if path == source or (path.exists() and source.exists() and path.samefile(source)):
+            raise SamiError(f"{path} is read by this command, which never replaces what it reads. Choose another name.")
     if path.is_dir():
         raise SamiError(f"{path} exists and is a folder, which is never replaced. Choose another name.")
     if not force and os.path.lexists(path):
@@ -105,14 +182,7 @@ def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = ())
 
 @contextmanager
 def output(path: Path, force: bool = False, inputs: Iterable[Path] = ()) -> Iterator[Path]:
-    """Write an output of a command, which appears whole or not at all; see `require_output` and `unfinished`.
-
-    Yields:
-        Where to write it, beside `path`.
-
-    Raises:
-        SamiError: As of `require_output`; or the disk is full, or must not be written to.
-    """
+    """Write an output of a command, which appears whole or not at all; see `require_output` and `unfinished`."""
     require_output(path, force, inputs)
     if not path.parent.is_dir():
         raise SamiError(f"{path} cannot be written: {path.parent} is no folder. Make it, or choose another place.")
@@ -120,12 +190,12 @@ def output(path: Path, force: bool = False, inputs: Iterable[Path] = ()) -> Iter
         yield beside
 
 
-def _sync(made: Path) -> None:
-    """Have what was made on the disk before it gets its name, so that a crash leaves the old file or the new one."""
-    for path in made.rglob("*") if made.is_dir() else (made,):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+def remove(path: Path) -> None:
+    """Remove a file or a folder; nothing where there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _put_in_place(made: Path, path: Path, aside: Path) -> None:
@@ -162,11 +232,3 @@ def _lives(process: str) -> bool:
     except OSError:
         pass  # somebody else's
     return True
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a folder; nothing where there is none."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -26,8 +26,8 @@ def new_adapter(
 
     It can be imported and checked at once. Until it is filled in it refuses to begin an episode, and says what remains.
     """
+    from sami_runtime.distribution import shipped_models
     from sami_runtime.model.artifact import read_artifact
-    from sami_runtime.model.shipped import shipped_models
     from sami_runtime.robots.kit.skeleton import write_skeleton
 
     shown = next((name for name, file in shipped_models().items() if file == model), str(model))
@@ -82,8 +82,8 @@ def check_adapter(
     from sami_runtime.checks.check_adapter import check_adapter as check
     from sami_runtime.checks.judge_response import plan
     from sami_runtime.clock import MonotonicClock
-    from sami_runtime.documents import read_document
     from sami_runtime.errors import CheckFailed
+    from sami_runtime.files import read_document
     from sami_runtime.model.artifact import read_artifact
     from sami_runtime.safety.limits import Limits
 

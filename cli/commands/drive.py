@@ -17,7 +17,7 @@ from ..options import run_values
 if TYPE_CHECKING:
     from sami_runtime.robots.robot_file import RobotFile
     from sami_runtime.run import Run
-    from sami_runtime.safety.watchdog.watchdog import Watchdog
+    from sami_runtime.safety.watchdog import Watchdog
     from sami_runtime.session.session import Session
 
 
@@ -43,7 +43,7 @@ def drive(
             "--set",
             metavar="KEY=VALUE",
             help="Any other key, instead of the file's: model=NEW.onnx, steps=50, keys=false (a person's keys), "
-            "pause_s=5, shadow=SECOND.onnx, ...; docs/drive.md lists all.",
+            "pause_s=5, shadow=SECOND.onnx, ...; docs/reference/robot-file.md lists all.",
         ),
     ] = None,
     browse: Annotated[bool, typer.Option("--live", help="Watch it in a browser of this machine.")] = False,
@@ -189,7 +189,7 @@ def _model(file: RobotFile) -> tuple[Session, str]:
 def _recording(file: RobotFile) -> tuple[None, str]:
     """Check that a recording could begin, without beginning one."""
     from sami_runtime.errors import RecordingError
-    from sami_runtime.recording.format import mcap_parts
+    from sami_runtime.recording.mcap_file import mcap_parts
 
     path = file.recording()
     if path is None:
@@ -279,7 +279,7 @@ def _observation(run: Run, clock: Any) -> tuple[None, str]:
     """Read once, and let the guards judge it."""
     from sami_runtime.adapters.base import require_observation
     from sami_runtime.errors import SamiError
-    from sami_runtime.values import require_finite
+    from sami_runtime.signals import require_finite
 
     try:
         observation = require_observation(run.driven.read(), run.driven)

@@ -63,7 +63,7 @@ def view(
 
     from sami_runtime.files import require_output
     from sami_runtime.recording.reader import read_recording
-    from sami_runtime.recording.view.page import write_page
+    from sami_runtime.recording.view import write_page
 
     inputs = [path for path in (file, other) if path is not None]
     path = out or file.with_suffix(".html")
@@ -88,9 +88,8 @@ def convert(
     """Write a recording as a table that spreadsheets and data frames read, or as a LeRobot dataset."""
     from sami_runtime.errors import SamiError
     from sami_runtime.files import require_output
-    from sami_runtime.recording.lerobot import write_lerobot
     from sami_runtime.recording.reader import read_recording
-    from sami_runtime.recording.table import write_csv, write_parquet
+    from sami_runtime.recording.tables import write_csv, write_lerobot, write_parquet
 
     tables = {".csv": write_csv, ".parquet": write_parquet}
     for number, path in enumerate(outs):  # before the first is written

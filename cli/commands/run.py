@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MOVED = (
     "sami run --adapter is deprecated, and the next version does not have it: write its options into a robot.toml and "
-    "drive by `sami drive robot.toml`; see docs/drive.md."
+    "drive by `sami drive robot.toml`; see docs/reference/robot-file.md."
 )
 
 
@@ -52,7 +52,7 @@ def run(
             metavar="KEY=VALUE",
             help="Any other key of a run, as in a robot.toml: steps, shadow, shadow_tolerance, provider, trusted, "
             "expect_sha256, watch_model, command_delay_s, priority, lock_memory, keys, pause_s; also dry_run and "
-            "excite. docs/drive.md explains them.",
+            "excite. docs/reference/robot-file.md explains them.",
         ),
     ] = None,
     record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,

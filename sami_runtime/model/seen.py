@@ -1,26 +1,18 @@
-"""What training saw: the numbers that a policy knows by element, and how the observation answers to the action.
-
-A robot that gives other numbers (another frame, another unit) or answers otherwise (a flipped sign, swapped axes) is
-not the one that the policy learned on, however well its signals' names and sizes fit. `sami check-adapter` judges it.
-"""
+"""What training saw: the numbers of each element, and how the observation answers to the action."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
+from sami_runtime.errors import AdapterError
+from sami_runtime.signals import Count, Entry, NotNegative, Number, Positive, Text
+
 Numbers = tuple[Number, ...]
 Array = NDArray[np.float64]
 
@@ -42,15 +34,11 @@ FACTORS: dict[str, dict[str, float]] = {
 """By unit: others that are taken for it, each with how many of them are one, the fewest first."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
-
-
-class Spread(_Part):
+class Spread(Entry):
     """How the numbers of one signal were spread, in its unit: each (size,)."""
 
     mean: Numbers
-    deviation: Annotated[tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...], Field(min_length=1)]
+    deviation: tuple[NotNegative, ...] = Field(min_length=1)
     lowest: Numbers
     rare_low: Numbers
     """The 0.1st percentile."""
@@ -105,7 +93,7 @@ class Spread(_Part):
         )
 
 
-class Response(_Part):
+class Response(Entry):
     """How one signal answers to each element of the action, in its unit for a unit of the action: each (A, size)."""
 
     mean: tuple[Numbers, ...]
@@ -113,14 +101,14 @@ class Response(_Part):
     """From task to task and start to start."""
 
 
-class Responses(_Part):
-    """How observations answered to small moves of each element of the action; see `adapters.probe` for the moves."""
+class Responses(Entry):
+    """How observations answered to small moves of each element of the action; see `probe` for the moves."""
 
-    size: Annotated[tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...], Field(min_length=1)]
+    size: tuple[Positive, ...] = Field(min_length=1)
     """(A,): how far each element was moved from rest, in the action's unit."""
-    ticks: int = Field(ge=1)
+    ticks: Count
     """Ticks of the policy that it was moved for, to either side."""
-    settle: int = Field(ge=1)
+    settle: Count
     """Ticks at rest after each."""
     starts: int = Field(ge=2)
     """Starts, in all tasks together, that these come from."""
@@ -128,36 +116,30 @@ class Responses(_Part):
     """By the name of the observation's signal."""
 
 
-class Seen(_Part):
+class Seen(Entry):
     """What training saw, element by element."""
 
-    measured: str = Field(min_length=1)
+    OPTIONAL = ("repeats",)
+
+    measured: Text
     """How it was measured, for people."""
-    steps: int = Field(ge=1)
-    episodes: int = Field(ge=1)
+    steps: Count
+    episodes: Count
     signals: dict[str, Spread]
     """By signal, the action included: over all steps."""
     begin: dict[str, Spread]
     """By signal of the observation: over the first steps of the episodes, where the robot is at home."""
     responses: Responses | None = None
-    repeats: dict[str, Annotated[int, Field(ge=1)]] = {}
+    repeats: dict[str, Count] = Field(default_factory=dict)
     """By observation signal whose sensor had noise in training: the longest run of values that were equal to the last
     bit, 1 where none repeated. Empty where training had no noise, and in files that were exported before this entry."""
 
-    @model_serializer(mode="wrap")
-    def _without_empty_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Older files do not have the entry, and keep their bytes when they are written again.
-        return {name: value for name, value in dump(self).items() if value or name != "repeats"}
-
     def require_fit(self, sizes: dict[str, int], action: str) -> None:
-        """Refuse what belongs to other signals.
+        """Raise ValueError where an entry is not of the contract's signals.
 
         Args:
             sizes: Of the observation's signals and of the action, by name.
             action: Name of the action.
-
-        Raises:
-            ValueError: A signal is not the contract's, or has another size.
         """
         observed = {name: size for name, size in sizes.items() if name != action}
         for what, spreads, valid in (("signals", self.signals, sizes), ("begin", self.begin, observed)):
@@ -208,3 +190,57 @@ def other_unit(unit: str, value: Array, low: Array, high: Array) -> tuple[str, f
 def rounded(values: ArrayLike) -> Numbers:
     """Return numbers (size,) with as many digits as are kept."""
     return tuple(float(f"{value:.{DIGITS}g}") for value in np.asarray(values, np.float64))
+
+
+Act = Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], Array]]
+"""Takes an action (A,) and returns what was executed of it (A,), and what was observed one tick later (D,)."""
+
+LEAST_EXECUTED = 0.1
+"""Share of the move that must be executed for an answer to be one."""
+
+
+class TooLittleError(AdapterError):
+    """Too little of a move was executed to judge by."""
+
+
+def probe(act: Act, rest: NDArray[np.float32], element: int, size: float, ticks: int, settle: int) -> Array:
+    """Move one element to one side of rest and back, and return how the observation answered.
+
+    It rests for `settle` ticks, adds `size` to the element for `ticks` ticks, rests, takes `size` away for `ticks`
+    ticks, and rests. The answer to a side is how far the observation lay, over these ticks and the resting ones after
+    them, from where it was before: a mean over time, so that a delay of some ticks changes it little. Half the
+    difference between the sides is the response; what drifts evenly is in both, and falls out. What drifts otherwise,
+    as an arm that gives way under its weight, falls out of the mean of two such probes, one with each side first, that
+    begin at the same pose.
+
+    Args:
+        act: Writes an action and reads one tick later.
+        rest: The action that moves nothing (A,).
+        element: Index of the element.
+        size: How far it is moved, in the action's unit; negative to move to the lower side first.
+        ticks: Of each move.
+        settle: Ticks at rest before and after each move.
+
+    Returns:
+        (D,): the response to one unit of the action, executed for `ticks` ticks.
+
+    Raises:
+        TooLittleError: Limits left too little of the move to judge by.
+    """
+    moved = rest.copy()
+    answers, pushes = [], []
+    for _ in range(settle):
+        _, before = act(rest)
+    for side in (size, -size):
+        moved[element] = rest[element] + side
+        done = [act(action) for action in (*[moved] * ticks, *[rest] * settle)]
+        pushes.append(sum(float(executed[element] - rest[element]) for executed, _ in done) / ticks)
+        answers.append(np.mean([seen for _, seen in done], axis=0) - before)
+        before = done[-1][1]
+    pushed = (pushes[0] - pushes[1]) / 2
+    if not pushed * np.sign(size) >= LEAST_EXECUTED * abs(size):
+        raise TooLittleError(
+            f"of a move of {abs(size):g} to either side {pushed * np.sign(size):.3g} was executed, which is "
+            "too little to judge by; let the limits allow more, or correct what write() says it executed"
+        )
+    return np.asarray((answers[0] - answers[1]) / 2 / pushed)

@@ -14,25 +14,23 @@ from typing import IO, Any
 import numpy as np
 
 from sami_runtime.adapters.base import Observation
-from sami_runtime.documents import plain_strings, printable, unique
 from sami_runtime.errors import RecordingError, SamiError
+from sami_runtime.files import plain_strings, printable, unique
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import (
     CLOSED,
     EPISODE,
-    MAGIC,
     METADATA,
     READABLE,
     TOPIC,
     RecordedEpisode,
     RecordedStep,
-    mcap_parts,
     recorded_step,
     whole_number,
 )
-from sami_runtime.recording.unpack import records
+from sami_runtime.recording.mcap_file import MAGIC, mcap_parts, records
 
 STEPS = (Outcome.ACTED, Outcome.PILOTED, Outcome.LATE)
 """Outcomes of ticks that are steps of an episode: the policy acted, a person drove, or the last action stood because

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sami_runtime.documents import faults_of, read_document
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.files import faults_of, read_document
 from sami_runtime.safety.limits import Limits
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class RunKeys(BaseModel):
             return cls.model_validate(dict(values))
         except ValidationError as error:
             raise SamiError(
-                f"{where}: {faults_of(error)}. Correct what is named; docs/drive.md lists the keys."
+                f"{where}: {faults_of(error)}. Correct what is named; docs/reference/robot-file.md lists the keys."
             ) from None
 
     def recording(self, now: datetime | None = None) -> Path | None:

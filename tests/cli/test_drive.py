@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sami_cli.commands.run import MOVED
 
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import UnknownName
-from sami_runtime.model.shipped import shipped_models
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.robots.robot_file import RobotFile
 from sami_runtime.session.admission import Admission
@@ -250,7 +250,7 @@ def test_the_files_of_the_examples_are_valid(example):
 
 
 def test_every_key_is_documented():
-    page = (Path(__file__).parents[2] / "docs" / "drive.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "robot-file.md").read_text(encoding="utf-8")
     assert [key for key in RobotFile.model_fields if f"`{key}`" not in page] == []
 
 

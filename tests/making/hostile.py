@@ -15,7 +15,7 @@ import numpy as np
 from sami_runtime.adapters import Executed, Observation
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.model.artifact import judge
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.recorder import Recorder

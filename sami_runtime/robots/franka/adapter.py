@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Executed, Observation, refuse
-from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION
+from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
@@ -36,7 +36,7 @@ from sami_runtime.robots.franka.link import (
 from sami_runtime.robots.franka.requirements import faults_of_contract, faults_of_robot
 from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.robots.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Latest
-from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
+from sami_runtime.safety.watchdog import instruct_watchdogs
 
 MODEL = Path(__file__).with_name("fr3.urdf")
 JOINTS = tuple(f"joint{number}" for number in range(1, 8))

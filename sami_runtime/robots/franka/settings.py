@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sami_runtime.documents import faults_of
 from sami_runtime.errors import AdapterError
+from sami_runtime.files import faults_of
 from sami_runtime.robots.franka.generator import HIGHEST_ACCELERATION, HIGHEST_JERK, JointLimits
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
@@ -140,7 +140,7 @@ class FrankaSettings(_FrankaTable):
             made = cls.model_validate(document)
         except ValidationError as error:
             raise AdapterError(
-                f"the settings of the Franka are not valid: {faults_of(error)}. docs/franka.md explains each."
+                f"the settings of the Franka are not valid: {faults_of(error)}. docs/how-to/franka.md explains each."
             ) from None
         for name, box in (("workspace", made.workspace), ("goal", made.goal)):
             if not (np.array(box.low) <= np.array(box.high)).all():

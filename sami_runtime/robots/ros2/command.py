@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sami_runtime.adapters.panda_signals import PANDA_ACTION
+from sami_runtime.adapters.panda import PANDA_ACTION
 from sami_runtime.clock import MonotonicClock
 from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
@@ -19,8 +19,8 @@ from sami_runtime.robots.ros2.node import Node, Publisher, why_unheard
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos, RosCommand, RosSettings
 from sami_runtime.robots.ros2.sources import Joints
-from sami_runtime.safety.watchdog.instructions import ANSWER_S, take_instructions
-from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
+from sami_runtime.safety.watchdog import ANSWER_S, instruct_watchdogs
+from sami_runtime.safety.watchdog_process import take_instructions
 
 Array = NDArray[np.float64]
 NEEDED = ("arm_base", "home_joints", "home_gripper_width", "reached_displacement")

@@ -1,4 +1,4 @@
-"""The settings of a robot on ROS 2, as `settings` of a robot.toml gives them; docs/ros2.md explains each."""
+"""The settings of a robot on ROS 2, as `settings` of a robot.toml gives them; docs/how-to/ros2.md explains each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sami_runtime.documents import faults_of
 from sami_runtime.errors import AdapterError
+from sami_runtime.files import faults_of
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -185,5 +185,5 @@ class RosSettings(_RosTable):
             return cls.model_validate(document)
         except ValidationError as error:
             raise AdapterError(
-                f"the settings of the robot on ROS 2 are not valid: {faults_of(error)}. docs/ros2.md explains each."
+                f"the settings of the robot on ROS 2 are not valid: {faults_of(error)}. See docs/how-to/ros2.md."
             ) from None

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
-from sami_runtime.documents import read_document
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.files import read_document
 from sami_train.settings import Count, Natural, Positive, Settings
 
 Number = Annotated[float, Field(allow_inf_nan=False, description="be a finite number")]
@@ -225,7 +225,7 @@ def _explained(error: ValidationError, path: Path) -> SamiError:
         where = f"It stands in {key.rpartition('.')[0]} of {path}." if len(parts) > 1 else f"It stands in {path}."
         return UnknownName("key", str(parts[-1]), _valid_beside(parts), where)
     if problem["type"] == "missing":
-        return SamiError(f"{path} lacks {key}. Add it; docs/own-environment.md shows a whole file.")
+        return SamiError(f"{path} lacks {key}. Add it; docs/reference/robot-model-file.md shows a whole file.")
     message = problem["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     shown = "" if isinstance(problem["input"], (dict, list, tuple)) else f" is {problem['input']!r}"
