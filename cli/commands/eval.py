@@ -55,13 +55,13 @@ def evaluate(
 
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
-    from sami_train.cores import usable_cores
     from sami_train.envs.catalog import environment
     from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.evaluate import evaluate as measure
     from sami_train.evaluation.kept import keeping
     from sami_train.evaluation.model_policy import Source
     from sami_train.files import write_json
+    from sami_train.machine import usable_cores
 
     source: Source
     if run is not None:

@@ -83,8 +83,7 @@ def export(
     written = (out,) if model is not None else (out, weights)
     for path in (*written, *((out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ())):
         require_output(path, FORCE.get(), [model] if model is not None else [])
-    from sami_train.files import writing
-    from sami_train.locks import locked
+    from sami_train.files import locked, writing
 
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -84,7 +84,7 @@ def train(
             if name in overrides:
                 raise SamiError(f"{name} has an option of its own; give --{option} instead of --set {name}=...")
         if init is not None:
-            from sami_train.config.warm_start.find import load_weights, weights_file
+            from sami_train.config.weights import load_weights, weights_file
 
             source = load_weights(weights_file(init)).header
             env, method = env or source.env, method or source.method
@@ -176,7 +176,7 @@ def _configuration_table(resolved: Resolved) -> Table:
 
 def _in_words(resolved: Resolved) -> str:
     """Return what was asked of the environment, and what the run would do."""
-    from sami_train.config.conditions import tell
+    from sami_train.config.preset import tell
     from sami_train.envs.catalog import environment
 
     config = resolved.config
