@@ -34,6 +34,9 @@ class Rows:
         episode_steps: length of an episode.
         threads: of the simulation; 0 is one for each core that this process may use.
         dynamics: the model's fields that a task sets, by name.
+
+    Raises:
+        TaskError, UnknownName: the tasks are not valid.
     """
 
     def __init__(
