@@ -120,8 +120,8 @@ def _probe(probe: Probe) -> list[str]:
 
 def _options(contract: Contract) -> str:
     atlas, ahead = contract.atlas, contract.lookahead
-    looking = (f" --lookahead {ahead.steps}" if ahead else "") + " --probe" * (contract.probe is not None)
-    return f"{looking} --atlas-episodes {(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
+    looking = (f" --lookahead {ahead.steps}" if ahead else "") + " --set probe=true" * (contract.probe is not None)
+    return f"{looking} --set atlas_episodes={(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
 
 
 def _results(result: Evaluation, title: str) -> list[str]:
