@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 MODELS, STUDY = Path("models"), "results/models"
 FILMS = {
     "docs/panda.gif": "--env panda --tasks training --episodes 4 --seed 1",
-    "docs/crippled-half-cheetah.gif": "--env crippled-half-cheetah --cripple 4 --episodes 1",
-    "docs/crippled-ant.gif": "--env crippled-ant --cripple 1 --episodes 1",
+    "docs/crippled-half-cheetah.gif": "--env crippled-half-cheetah --fix crippled=4 --episodes 1",
+    "docs/crippled-ant.gif": "--env crippled-ant --fix crippled=1 --episodes 1",
 }
 """Films, and what is run for them."""
 REPORT = "docs/report.png"
@@ -64,10 +64,7 @@ def pictures() -> dict[str, Callable[[], None]]:
     compared = {out: partial(_sami, words) for out, words in _comparisons().items()}
     return {
         **{path.with_suffix(".md").as_posix(): partial(card, path) for path in sorted(MODELS.glob("*.onnx"))},
-        **{
-            path: partial(_sami, ["run", *words.split(), "--render", "gif", "--gif", path])
-            for path, words in FILMS.items()
-        },
+        **{path: partial(_sami, ["run", *words.split(), "--render", path]) for path, words in FILMS.items()},
         **{path: partial(drawings.write, path) for path in drawings.drawings()},
         "docs/log_k.png": partial(_run, ["benchmarks/log_k.py", "--plot", "docs/log_k.png"]),
         **compared,

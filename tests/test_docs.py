@@ -13,8 +13,7 @@ import pytest
 from sami_runtime.adapters import Executed, Observation
 from sami_runtime.clock import ManualClock
 from sami_runtime.distribution import shipped_models
-from sami_runtime.loop.lateness import Lateness
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import Lateness, run_episode
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
@@ -96,6 +95,18 @@ def anchors(page):
     outside = re.sub(r"^```.*?^```", "", words(page), flags=re.MULTILINE | re.DOTALL)
     headings = [re.sub(r"[`*]|\[([^]]*)\]\([^)]*\)", r"\1", line) for line in re.findall("(?m)^#+ (.*)$", outside)]
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", site_pages())
+def test_a_page_has_at_most_1500_words(page):
+    assert len(words(page).split()) <= 1_500
+
+
+@pytest.mark.parametrize("page", site_pages())
+def test_lines_have_at_most_120_characters(page):
+    """But rows of tables and the alternative texts of pictures, which cannot be broken."""
+    prose = [line for line in words(page).splitlines() if not line.startswith(("|", "  <img "))]
+    assert [line for line in prose if len(line) > 120] == []
 
 
 @pytest.mark.parametrize("page", [*site_pages(), "README.md", "CONTRIBUTING.md", "results/README.md"])

@@ -14,7 +14,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Task, label
 from sami_train.evaluation.results import Evaluation
 from sami_train.evaluation.robustness import RobustnessPoint
-from sami_train.runs.record import RunRecord
+from sami_train.runs.folder import RunRecord
 from sami_train.studies.charts.chart import BAND, FAINT, HEAT, INK, Chart, Panel, Row, colours_of, rows_where
 
 if TYPE_CHECKING:
@@ -68,18 +68,17 @@ def heat_maps(
         return _bars(name, caption, cells, quantity, limits)
     rows: list[Row] = []
     for panel, measured in cells.items():
-        rows += _map_rows(panel, measured, features[0].name, features[1].name, spec)
+        rows += _map_rows(panel, measured, features[0].name, features[1].name)
     draw = partial(_draw_map, features=features, quantity=quantity, limits=limits, number=number)
     panels = tuple(Panel(panel, partial(draw, rows=rows_where(rows, panel=panel))) for panel in cells)
     return Chart(name, caption, panels, tuple(rows), width=290, height=260)
 
 
-def _map_rows(panel: str, cells: Sequence[Cell], across: str, down: str, spec: EnvironmentSpec) -> list[Row]:
+def _map_rows(panel: str, cells: Sequence[Cell], across: str, down: str) -> list[Row]:
     """Return a row for each pair of values; tasks that agree in both are averaged, by their episodes."""
     alike: dict[tuple[float, float], list[Cell]] = {}
     for cell in cells:
         alike.setdefault((cell[1][across], cell[1][down]), []).append(cell)
-    impossible = [dict(task) for task in spec.tasks.impossible]
     rows: list[Row] = []
     for (x, y), same in alike.items():
         episodes = sum(facts["episodes"] for _, _, facts in same)
@@ -88,8 +87,6 @@ def _map_rows(panel: str, cells: Sequence[Cell], across: str, down: str, spec: E
             for column in ("value", "above_floor")
         )
         mark = "floor" if above < FLOOR else ""
-        if all(dict(task) in impossible for _, task, _ in same):
-            mark = "impossible"
         row = {"panel": panel, across: x, down: y, "value": round(value, 4), "set": same[0][0]}
         rows.append({**row, "tasks": len(same), "episodes": episodes, "mark": mark})
     return rows
@@ -118,8 +115,6 @@ def _draw_map(
         axes.add_patch(Rectangle(corner, 1, 1, color=colours.to_rgba(row["value"]), lw=0.5))
         if row["mark"] == "floor":
             axes.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="////", ec="#ffffff", alpha=0.4, lw=0))
-        elif row["mark"]:
-            axes.plot(x, y - 0.28 * with_numbers, "x", color=ink, ms=5 if with_numbers else 3)
         if row["set"] in FRAMES:
             line: dict[str, Any] = {"ls": FRAMES[row["set"]], "lw": 1.6 if with_numbers else 0.9}
             axes.add_patch(Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, fill=False, ec=ink, **line))
@@ -134,11 +129,10 @@ def _draw_map(
         axes.figure.colorbar(colours, ax=axes, label=quantity, shrink=0.9, pad=0.02).outline.set_visible(False)
     for task_set, style in FRAMES.items():
         axes.plot([], [], color=INK, ls=style, lw=1.6, label=f"{task_set} task")
-    marks = {row["mark"] for row in rows}
-    if "floor" in marks:
-        axes.add_patch(Rectangle((0, 0), 0, 0, hatch="////", fc="#777777", ec="#ffffff", lw=0, label="at the floor"))
-    if "impossible" in marks:
-        axes.plot([], [], "x", color=INK, ms=5, label="impossible")
+    if any(row["mark"] == "floor" for row in rows):
+        axes.add_patch(
+            Rectangle((0, 0), 0, 0, hatch="////", fc="#777777", ec="#ffffff", lw=0, label="as doing nothing")
+        )
 
 
 def _axis(feature: Feature) -> str:
@@ -187,13 +181,8 @@ def by_task(spec: EnvironmentSpec, evaluations: Mapping[str, Evaluation]) -> Cha
     if measure is SUCCESS and len(evaluations) == 1:
         cells = {measure.name: next(iter(cells.values())), "above the floor": above}
     marks = ""
-    if spec.tasks.impossible:
-        marks = (
-            " Hatching marks what is hardly above the floor (what doing nothing scores), a cross what no policy can "
-            f"do. {spec.tasks.why_impossible}"
-        )
-    elif measure is SUCCESS:
-        marks = " Hatching marks what is hardly above the floor, which doing nothing scores."
+    if measure is SUCCESS:
+        marks = f" Hatching marks success hardly above that of doing nothing. {spec.tasks.remark}".rstrip()
     caption = (
         f"{measure.name.capitalize()} by task. A solid frame is a training task, a dotted one a moderate one, none an "
         f"extreme one.{marks}"

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from sami_runtime.errors import SamiError
-from sami_train.cores import share_of_cores
-from sami_train.gpus import VISIBLE
+from sami_train.machine import VISIBLE_GPUS, share_of_cores
 from sami_train.studies.sweep.job import LIFELINE, OUTCOME, job_command
 
 LOG = "log.txt"
@@ -133,7 +132,7 @@ class Local:
         self._running = [(gpu, job) for gpu, job in self._running if not job.look().over]
         taken = Counter(gpu for gpu, _ in self._running)
         gpu = min(self.gpus, key=taken.__getitem__)
-        job = LocalJob(logs, {**variables, VISIBLE: gpu})
+        job = LocalJob(logs, {**variables, VISIBLE_GPUS: gpu})
         self._running.append((gpu, job))
         return job
 
@@ -192,7 +191,7 @@ class Ray:
         except (ConnectionError, RuntimeError, ValueError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise SweepError(
-                f"Ray does not take this: {reason}. Give --ray the address of a running cluster."
+                f"Ray does not take this: {reason}. Give the address of a running cluster, --on ray:ADDRESS."
             ) from error
         needed = {"CPU": needs.get("num_cpus", 1), "GPU": needs.get("num_gpus", 0)}
         alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -277,7 +276,7 @@ class Slurm:
         self._looked_at, self._trouble = -SLURM_POLL_S, ""
         for key in settings:
             if key.replace("_", "-") in RESERVED:
-                raise SweepError(f"--slurm-set {key}=... is the sweep's own; leave it out.")
+                raise SweepError(f"--on slurm:{key}=... is the sweep's own; leave it out.")
         _slurm([*self._sbatch(Path("log.txt"), "sami"), "--test-only"], "true")
 
     def submit(self, logs: Path) -> SlurmJob:
@@ -378,7 +377,7 @@ def _slurm(command: list[str], script: str = "", may_fail: bool = False) -> str:
             command, input=text, capture_output=True, text=True, timeout=SLURM_COMMAND_S, env=variables, check=False
         )
     except FileNotFoundError:
-        raise SweepError(f"there is no {command[0]} here; --slurm needs a machine that submits to Slurm.") from None
+        raise SweepError(f"there is no {command[0]} here; --on slurm needs a machine that submits to Slurm.") from None
     except subprocess.TimeoutExpired:
         raise SweepError(
             f"{command[0]} has not answered within {SLURM_COMMAND_S:g} s; is Slurm's controller up?"

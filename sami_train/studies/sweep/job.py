@@ -22,12 +22,10 @@ from sami_runtime.gap.profile import GapProfile
 from sami_train.config.resolve import from_dict
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import Measure
-from sami_train.evaluation.evaluate import Piece, evaluate, measure_pieces
-from sami_train.evaluation.kept import KeptResults, keeping
-from sami_train.files import read_json, write_json
-from sami_train.locks import locked
-from sami_train.runs.folder import RunError, RunFolder
-from sami_train.runs.record import read_metrics
+from sami_train.evaluation.evaluate import evaluate, measure_pieces
+from sami_train.evaluation.kept import KeptResults, Piece, keeping
+from sami_train.files import locked, read_json, write_json
+from sami_train.runs.folder import RunError, RunFolder, read_metrics
 from sami_train.studies.sweep.grid import Cell
 
 OUTCOME = "outcome.json"

@@ -18,7 +18,7 @@ from mcap.records import Chunk
 from mcap.writer import CompressionType, Writer
 
 from sami_runtime.errors import RecordingError, SamiError
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.recording.format import METADATA, TOPIC
 from sami_runtime.recording.mcap_file import MAGIC
 from sami_runtime.recording.reader import read_recording

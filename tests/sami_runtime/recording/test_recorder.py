@@ -19,7 +19,7 @@ from sami_runtime.adapters import Executed, Observation
 from sami_runtime.clock import ManualClock
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import RecordingError, SafetyStop
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.recording.mcap_file import ChunkedFile, mcap_parts
 from sami_runtime.recording.reader import read_recording
