@@ -78,12 +78,25 @@ def open_camera(model: mujoco.MjModel, data: mujoco.MjData, mode: str, size: tup
     Raises:
         SamiError: there is no display for `"human"`, or no OpenGL for `"rgb_array"`.
     """
+    enlarge_floor(model)
+    return Window(model, data) if mode == "human" else Offscreen(model, data, size)
+
+
+def enlarge_floor(model: mujoco.MjModel) -> None:
+    """Let the drawn floor reach as far as a robot runs, in squares of a metre; only rendering sees it."""
     floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
     model.geom_size[floor, :2] = FLOOR
-    model.mat_texrepeat[[material for material in model.geom_matid[floor] if material >= 0]] = (
-        FLOOR  # squares of a metre
-    )
-    return Window(model, data) if mode == "human" else Offscreen(model, data, size)
+    model.mat_texrepeat[[material for material in model.geom_matid[floor] if material >= 0]] = FLOOR
+
+
+def beside(model: mujoco.MjModel) -> mujoco.MjvCamera:
+    """Return a camera that goes along beside a robot that can move away, else the one that images are taken with."""
+    if not model.njnt or model.dof_bodyid[0] != 1:
+        return _view(model)
+    view = mujoco.MjvCamera()
+    view.type, view.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
+    view.distance, view.azimuth, view.elevation = 3.2, 90.0, -14.0
+    return view
 
 
 class Window:
@@ -121,11 +134,25 @@ class Window:
 class Offscreen:
     """Renders into memory.
 
+    Args:
+        model: of the robot.
+        data: its state.
+        size: width and height of images, in pixels.
+        shadows: whether shadows and reflections are drawn; they take two thirds of the time on a processor.
+        view: from where; see `_view` if None.
+
     Raises:
         SamiError: no OpenGL was found.
     """
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, size: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        data: mujoco.MjData,
+        size: tuple[int, int],
+        shadows: bool = False,
+        view: mujoco.MjvCamera | None = None,
+    ) -> None:
         self._model, self._data = model, data
         self._rect = mujoco.MjrRect(0, 0, *size)
         # The frame buffer is as large as the model says.
@@ -136,10 +163,9 @@ class Offscreen:
         self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         self._scene = mujoco.MjvScene(model, maxgeom=1000)
-        # They take two thirds of the time where the processor draws.
         for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
-            self._scene.flags[flag] = 0
-        self._view = _view(model)
+            self._scene.flags[flag] = int(shadows)
+        self._view = view or _view(model)
 
     def take(self) -> np.ndarray:
         """Render an image (H, W, 3) uint8."""
