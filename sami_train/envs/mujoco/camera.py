@@ -17,6 +17,11 @@ RENDER_MODES = ("rgb_array", "human")
 
 CAMERA = "track"
 """A camera that follows the robot, which the benchmark's models have."""
+FLOOR_TONES = np.array([[46, 52, 64]]), np.array([[66, 73, 87]])
+SKY_TONES = np.array([[92, 100, 116]]), np.array([[150, 158, 172]])
+"""Dark and light, of films."""
+LIGHT_FROM = np.array([-0.8, -1.0, 3.0])
+"""Where a film's light is, seen from the robot [m]."""
 FLOOR = 2000.0
 """How far the drawn floor reaches [m]; the models' ends within a few seconds of running."""
 
@@ -87,6 +92,23 @@ def enlarge_floor(model: mujoco.MjModel) -> None:
     floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
     model.geom_size[floor, :2] = FLOOR
     model.mat_texrepeat[[material for material in model.geom_matid[floor] if material >= 0]] = FLOOR
+
+
+def dress(model: mujoco.MjModel) -> None:
+    """Give a benchmark's robot a quiet floor and sky, for films; only rendering sees it."""
+    enlarge_floor(model)
+    tones = {mujoco.mjtTexture.mjTEXTURE_2D: FLOOR_TONES, mujoco.mjtTexture.mjTEXTURE_SKYBOX: SKY_TONES}
+    for texture, kind in enumerate(model.tex_type):
+        size = model.tex_height[texture] * model.tex_width[texture] * model.tex_nchannel[texture]
+        pixels = model.tex_data[model.tex_adr[texture] : model.tex_adr[texture] + size]
+        if kind in tones:
+            dark, light = tones[kind]
+            grey = pixels.reshape(-1, 3).mean(axis=1, keepdims=True) / 255
+            pixels[:] = (dark + grey * (light - dark)).astype(np.uint8).ravel()
+    floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
+    model.geom_rgba[floor] = 1.0
+    model.mat_reflectance[:] = 0.0
+    model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = 0.35, 0.3
 
 
 def beside(model: mujoco.MjModel) -> mujoco.MjvCamera:
@@ -173,10 +195,19 @@ class Offscreen:
         option, nothing = mujoco.MjvOption(), mujoco.MjvPerturb()
         everything = mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(self._model, self._data, option, nothing, self._view, everything, self._scene)
+        if self._view.type == mujoco.mjtCamera.mjCAMERA_TRACKING:
+            self._light(self._data.xpos[self._view.trackbodyid])
         mujoco.mjr_render(self._rect, self._scene, self._context)
         image = np.empty((self._rect.height, self._rect.width, 3), np.uint8)
         mujoco.mjr_readPixels(image, None, self._rect, self._context)
         return image[::-1].copy()
+
+    def _light(self, robot: np.ndarray) -> None:
+        """Let the lights go along: a shadow is drawn only near its light."""
+        for light in self._scene.lights[: self._scene.nlight]:
+            if not light.headlight:
+                light.pos, light.dir = robot + LIGHT_FROM, -LIGHT_FROM / np.linalg.norm(LIGHT_FROM)
+                light.castshadow = 1
 
     def close(self) -> None:
         """Free the renderer."""

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from sami_runtime.errors import SamiError
 from sami_runtime.files import output
-from sami_train.envs.mujoco.camera import Offscreen, beside, enlarge_floor
+from sami_train.envs.mujoco.camera import Offscreen, beside, dress
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import shown
 from sami_train.studies.contexts.change import DynamicsChange
@@ -123,7 +123,8 @@ def _filmed(
         for n in running if t in steps else ():
             if n not in cameras:
                 model, data = envs[n].unwrapped.model, envs[n].unwrapped.data
-                enlarge_floor(model)
+                if beside(model).type == TRACKING:
+                    dress(model)
                 cameras[n] = Offscreen(model, data, PANEL, shadows=True, view=beside(model))
             pictures[n][t] = cameras[n].take()
 
