@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from sami_runtime import Limits, MonotonicClock, Run, SafetyStop, Session, real_time, shipped_models
-from sami_runtime.documents import read_document
+from sami_runtime.files import read_document
 from sami_runtime.robots.franka import make
 from sami_train.envs.panda.tasks import PANDA_TASKS
 

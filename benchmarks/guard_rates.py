@@ -21,14 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from sami_runtime.adapters.around import Around
+from sami_runtime.adapters.around import Around, Gapped
 from sami_runtime.adapters.base import Adapter, Executed, Observation
-from sami_runtime.adapters.gapped import Gapped
 from sami_runtime.clock import ManualClock
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SafetyStop, SafetyWarning, UnknownName
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.tick import StepRecord
-from sami_runtime.model.shipped import shipped_models
 from sami_runtime.run import Run
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import active_guards
@@ -38,8 +37,8 @@ from sami_train.envs.catalog import environment
 from sami_train.envs.make import make, make_adapter
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import beginning
-from sami_train.evaluation.intervals import interval_over_starts
 from sami_train.evaluation.play import SEED
+from sami_train.evaluation.results import interval_over_starts
 
 ONLY_GUARDS = Limits(max_age_s=math.inf, max_pause_s=math.inf, out_of_bounds="act", rest=None)
 KINDS = {"ranges": "ranges", "alarm": "ood", "frozen": "frozen"}

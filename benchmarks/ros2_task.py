@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from sami_runtime import Limits, MonotonicClock, Run, SamiError, Session, real_time, shipped_models
-from sami_runtime.documents import read_document
+from sami_runtime.files import read_document
 from sami_runtime.robots.ros2 import make
 from sami_runtime.robots.ros2.messages import JointMessage, Numbers
 from sami_runtime.robots.ros2.open_node import open_node

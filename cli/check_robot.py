@@ -225,7 +225,7 @@ def _observation(run: Run, clock: Any) -> tuple[None, str]:
     """Read once, and let the guards judge it."""
     from sami_runtime.adapters.base import require_observation
     from sami_runtime.errors import SamiError
-    from sami_runtime.values import require_finite
+    from sami_runtime.signals import require_finite
 
     try:
         observation = require_observation(run.driven.read(), run.driven)

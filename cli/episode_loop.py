@@ -214,7 +214,7 @@ def _drive(
         ended: Called with the report of each episode.
     """
     from sami_runtime.loop.pilot import Ending
-    from sami_runtime.values import number_in
+    from sami_runtime.signals import number_in
 
     from . import attend, episodes
 

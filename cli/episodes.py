@@ -54,7 +54,7 @@ def row_of(
     loop, info = report.loop, report.info
     row: Row = {"episode": number, **dict.fromkeys(world.features), **_task(info)}
     if world.skills:
-        from sami_train.envs.skills import episode_skill
+        from sami_train.envs.measure import episode_skill
 
         row["skill"] = episode_skill(skills, world.skills) or "none"
     row["steps"] = report.steps

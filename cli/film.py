@@ -47,7 +47,7 @@ class Film:
         """Add a frame: an image (H, W, 3), what happened at this step, and the return so far."""
         from PIL import Image, ImageDraw
 
-        from sami_runtime.values import number_in
+        from sami_runtime.signals import number_in
         from sami_train.envs.tasks import shown
 
         frame = Image.fromarray(image)

@@ -70,7 +70,7 @@ def read_settings(path: Path | None) -> Settings | None:
     Raises:
         SamiError: the file cannot be read.
     """
-    from sami_runtime.documents import read_document
+    from sami_runtime.files import read_document
 
     return None if path is None else read_document(path, "settings")
 

@@ -62,8 +62,8 @@ def model_and_environment(
         SamiError: the model cannot be read or is not admitted, or none is shipped for that environment; else see
             `environment_of`.
     """
+    from sami_runtime.distribution import shipped_models
     from sami_runtime.errors import SamiError
-    from sami_runtime.model.shipped import shipped_models
     from sami_runtime.session.admission import Admission
     from sami_train.envs.catalog import environment
 

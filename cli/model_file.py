@@ -16,8 +16,8 @@ def model_file(named: Path | None) -> Path | None:
     """
     if named is None or named.is_file() or named.name != str(named) or named.suffix:
         return named
+    from sami_runtime.distribution import shipped_models
     from sami_runtime.errors import UnknownName
-    from sami_runtime.model.shipped import shipped_models
 
     shipped = shipped_models()
     if named.name in shipped:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sami_runtime.adapters import Adapter
     from sami_runtime.clock import Clock
     from sami_runtime.model.contract import Contract
-    from sami_train.envs.skills import Skill
+    from sami_train.envs.measure import Skill
     from sami_train.envs.spec import EnvironmentSpec
     from sami_train.envs.tasks import Task, TaskSpace
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from sami_runtime import AdapterError, Clock, Executed, Observation
-from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION
+from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 
 PORT = int(os.environ.get("UDP_ROBOT_PORT", "47001"))
 ROBOT, HERE = ("127.0.0.1", PORT), ("127.0.0.1", PORT + 1)

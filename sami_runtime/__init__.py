@@ -17,6 +17,7 @@ from sami_runtime.adapters import (
 from sami_runtime.checks.check_adapter import check_adapter
 from sami_runtime.checks.verify import verify
 from sami_runtime.clock import Clock, ManualClock, MonotonicClock
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import (
     AdapterError,
     ArtifactError,
@@ -37,7 +38,6 @@ from sami_runtime.loop.run_episode import EpisodeReport, run_episode
 from sami_runtime.loop.tick import Outcome, StepRecord, Swapped
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.shipped import shipped_models
 from sami_runtime.realtime import real_time
 from sami_runtime.recording.reader import Recording, read_recording
 from sami_runtime.recording.recorder import Recorder

@@ -1,4 +1,4 @@
-"""What this package is installed as: its distribution's name and version, and commands that install more of it."""
+"""What this package is installed as: its distribution, the commands that install more of it, and its models."""
 
 from __future__ import annotations
 
@@ -80,3 +80,14 @@ def _origin() -> str:
     document = json.loads(text)
     source = document.get("vcs_info")
     return f"{source['vcs']}+{document['url']}@{source['commit_id']}" if source else str(document["url"])
+
+
+def shipped_models() -> dict[str, Path]:
+    """Return the shipped model files by name: `"panda-satesac"`. `Session.load` takes what stands there."""
+    folder = ROOT / ("models" if in_checkout() else "sami_models")
+    return {path.stem: path for path in sorted(folder.glob("*.onnx"))}
+
+
+def is_shipped(data: bytes) -> bool:
+    """Whether the bytes of a file are those of a shipped model; its path may name another file by now."""
+    return any(path.stat().st_size == len(data) and path.read_bytes() == data for path in shipped_models().values())

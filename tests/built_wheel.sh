@@ -102,7 +102,7 @@ say "stepping, verifying and timing $model"
 import sys
 
 import sami_runtime
-from sami_runtime.model.shipped import shipped_models
+from sami_runtime.distribution import shipped_models
 
 session = sami_runtime.Session.load(shipped_models()[sys.argv[1]])
 session.reset()

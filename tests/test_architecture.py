@@ -24,7 +24,7 @@ PACKAGES = {"sami_runtime": "sami_runtime", "sami_train": "sami_train", "cli": "
 TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tensorboard")
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
 BRIDGE = (
-    *("errors", "signals", "distribution", "clock", "documents", "factories", "files", "model", "session"),
+    *("errors", "signals", "distribution", "clock", "factories", "files", "model", "session"),
     *("child", "adapters", "gap", "checks.verify", "recording.reader"),
 )
 """Rooms of the runtime that training may use: the file's format, what judges its own exports, the sim-to-real profile,
@@ -33,7 +33,7 @@ and recordings, which it learns from."""
 FLOORS = {
     "sami_runtime": (
         "errors signals distribution",
-        "child clock documents factories files realtime values",
+        "child clock factories files realtime",
         "model",
         "session gap",
         "adapters",
@@ -64,7 +64,7 @@ TORCH_FREE = (
     "sami_train.config.schema",
     "sami_train.envs",
     "sami_train.envs.mujoco.env",
-    "sami_train.envs.mujoco.vector",
+    "sami_train.envs.mujoco.batch",
     "sami_train.episodes.rollout",
     "sami_train.episodes.collectors",
     "sami_train.evaluation.evaluate",

@@ -12,10 +12,10 @@ import pytest
 
 from sami_runtime.adapters import Executed, Observation
 from sami_runtime.clock import ManualClock
+from sami_runtime.distribution import shipped_models
 from sami_runtime.loop.lateness import Lateness
 from sami_runtime.loop.run_episode import run_episode
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.shipped import shipped_models
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session

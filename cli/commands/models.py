@@ -19,7 +19,7 @@ def models(json: Annotated[bool, typer.Option("--json", help="Print JSON, with w
     """List the shipped models, any of which `--model NAME` takes: what they reach, their hashes, where they lie."""
     from rich.console import Console
 
-    from sami_runtime.model.shipped import shipped_models
+    from sami_runtime.distribution import shipped_models
 
     rows = [_row(name, path) for name, path in shipped_models().items()]
     if json:

@@ -19,8 +19,8 @@ def new_adapter(
 
     It can be imported and checked at once. Until it is filled in it refuses to begin an episode, and says what remains.
     """
+    from sami_runtime.distribution import shipped_models
     from sami_runtime.model.artifact import read_artifact
-    from sami_runtime.model.shipped import shipped_models
     from sami_runtime.robots.kit.skeleton import write_skeleton
 
     shown = next((name for name, file in shipped_models().items() if file == model), str(model))

@@ -119,7 +119,7 @@ def robustness(
 
 def _read(path: Path, json: bool) -> str:
     """Return what an earlier measurement found: a row for each kind of gap as Markdown has it, or its JSON."""
-    from sami_runtime.documents import read_document
+    from sami_runtime.files import read_document
     from sami_train.evaluation.robustness import RobustnessPoint
 
     document: dict[str, Any] = read_document(path / "robustness.json" if path.is_dir() else path, "measurements")

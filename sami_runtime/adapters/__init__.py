@@ -1,9 +1,8 @@
 """What a policy drives: simulators, robots, and the protocol that they share."""
 
+from sami_runtime.adapters.around import DryRun, Gapped
 from sami_runtime.adapters.base import Adapter, Executed, Observation, require_compatible
-from sami_runtime.adapters.dry_run import DryRun
 from sami_runtime.adapters.fake import FakeAdapter
-from sami_runtime.adapters.gapped import Gapped
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter, SignalSource
 from sami_runtime.adapters.panda import PandaAdapter
 

@@ -1,8 +1,9 @@
-"""What every adapter around another one passes on."""
+"""Adapters around another one: they watch it, slow it down, or put a gap in front of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from sami_runtime.adapters.base import (
     waits,
     watch_of,
 )
+from sami_runtime.errors import AdapterError, SamiError
+from sami_runtime.gap.gap import Gap
+from sami_runtime.gap.profile import GapProfile
 from sami_runtime.signals import Signal
 
 
@@ -83,3 +87,149 @@ class Around:
     def close(self) -> None:
         """Close the adapter behind."""
         self.inner.close()
+
+
+class DryRun(Around):
+    """Passes everything on but `write`: the action that would have been written counts as executed.
+
+    `reset` and `stop` are passed on, so an adapter whose reset moves the robot moves it.
+
+    Args:
+        inner: The adapter that is not written to.
+    """
+
+    def read(self) -> Observation:
+        """Return what the watched adapter observes."""
+        return self.observed()
+
+    def write(self, action: NDArray[np.float32]) -> Executed:
+        """Nothing, but for saying that the action was executed."""
+        return Executed(np.array(action, np.float32))
+
+
+class Slowed(Around):
+    """Tells speeds as they would be at the policy's own pace: so many times as high.
+
+    A policy that is asked every third of its periods lives in a world three times as quick as the real one: what moves
+    by 1 cm between two of its steps moves at a third of the speed that it would have in training. Signals in a unit by
+    second are multiplied, accelerations twice; everything else is passed on as it is.
+
+    Args:
+        inner: The adapter behind.
+        slower: How many of its periods a policy's step takes.
+
+    Raises:
+        SamiError: That is less than 1.
+    """
+
+    def __init__(self, inner: Adapter, slower: int) -> None:
+        super().__init__(inner)
+        if slower < 1:
+            raise SamiError(f"slower is {slower}; a step takes at least 1 of the policy's periods.")
+        self._powers = {signal.name: _by_second(signal.unit) for signal in inner.observation}
+        self._slower = slower
+
+    def read(self) -> Observation:
+        """Return what the adapter behind observes, with speeds as the policy knows them."""
+        seen = self.observed()
+        values = {name: self._slowed_value(name, value) for name, value in seen.values.items()}
+        return replace(seen, values=values)
+
+    def write(self, action: NDArray[np.float32]) -> Executed:
+        """Pass an action on."""
+        return self.sent(action)
+
+    def _slowed_value(self, name: str, value: NDArray[np.float32]) -> NDArray[np.float32]:
+        power = self._powers.get(name, 0)
+        try:
+            return np.asarray(value, np.float32) * np.float32(self._slower**power) if power else value
+        except (TypeError, ValueError):
+            return value  # no numbers: the session that reads them names the signal
+
+
+def _by_second(unit: str) -> int:
+    """Return how many times a unit is by second: 1 of `m/s`, 2 of `m/s2` and `rad/s^2`."""
+    _, slash, by = unit.partition("/")
+    return {"s": 1, "s2": 2, "s^2": 2, "s²": 2}.get(by, 0) if slash else 0
+
+
+class Gapped(Around):
+    """Disturbs what is read from another adapter, and delays what is written to it; `stop` and `close` go straight on.
+
+    Every read is one tick of the policy and every write one of the loop. A tick that a late loop skips counts for
+    nothing, so that an episode's gap is a function of its seed alone.
+
+    Where the gap lies on actions, `executed` is the command as it was sent, within the bounds of the action: that is
+    what a robot can tell when it writes. What its actuators make of it later belongs to the dynamics, which a policy
+    has to find out from what it observes. `info["actuated"]` tells it to whoever looks on.
+
+    >>> from sami_runtime.adapters.fake import FakeAdapter
+    >>> robot = Gapped(FakeAdapter(axes=1, period=0.1), GapProfile(action_latency_s=0.1), rate_hz=10.0)
+    >>> robot.reset(seed=0)
+    >>> sent = robot.write(np.array([0.5], np.float32))
+    >>> sent.action, sent.info["actuated"]
+    (array([0.5], dtype=float32), [0.0])
+
+    Args:
+        inner: The adapter behind the gap.
+        profile: What the gap is.
+        rate_hz: Rate of the policy [1/s]: how often a loop reads.
+        loop_hz: Rate of the loop [1/s]: how often it writes; `rate_hz` if None.
+
+    Raises:
+        UnknownName, SamiError: The profile names a signal that the adapter has not.
+    """
+
+    def __init__(self, inner: Adapter, profile: GapProfile, rate_hz: float, loop_hz: float | None = None) -> None:
+        super().__init__(inner)
+        periods, action = (1.0 / rate_hz, 1.0 / (loop_hz or rate_hz)), self.action
+        self.gap = Gap(profile, self.observation, action.size, *periods, elements=action.elements)
+        self._ends = np.cumsum([signal.size for signal in self.observation])[:-1]
+        bounds = (self.action.low, -np.inf), (self.action.high, np.inf)
+        self._low, self._high = (
+            np.array([free if value is None else value for value in side], np.float32) for side, free in bounds
+        )
+
+    def reset(self, seed: int | None = None) -> None:
+        """Begins an episode of the adapter behind, and of the gap."""
+        super().reset(seed)
+        self.gap.begin(seed)
+
+    def read(self) -> Observation:
+        """Return what has arrived of what the adapter behind observed, with its stamp."""
+        seen = self.observed()
+        for signal in self.observation:
+            if signal.name not in seen.values or np.shape(seen.values[signal.name]) != (signal.size,):
+                raise AdapterError(
+                    f"{type(self.inner).__name__} declares {signal.name!r} with {signal.size} numbers, and read() gave "
+                    f"{seen.values.get(signal.name)}. Correct the adapter."
+                )
+        flat = np.concatenate([seen.values[signal.name] for signal in self.observation])
+        names = [signal.name for signal in self.observation]
+        stamps = None if seen.times is None else np.array([seen.time, *map(seen.measured, names)])
+        values, stamp = self.gap.observe(flat, seen.time if stamps is None else stamps)
+        parts = dict(zip(names, np.split(values.copy(), self._ends), strict=True))
+        lates = {name: float(periods) for name, periods in self.gap.late.items()}
+        late = lates[names[0]] if len(set(lates.values())) == 1 else lates  # one, if all arrive together
+        if isinstance(stamp, np.ndarray):
+            return Observation(
+                parts, float(stamp[0]), dict(zip(names, stamp[1:].tolist(), strict=True)), late, seen.note
+            )
+        return Observation(parts, stamp, late=late, note=seen.note)
+
+    def write(self, action: NDArray[np.float32]) -> Executed:
+        """Send an action (A,) on its way, and says what was sent."""
+        if not self.gap.on_actions:
+            return self.sent(action)
+        wanted = np.asarray(action, np.float32)
+        # What is not a number would stay in the actuator for ever.
+        if wanted.shape != self._low.shape or not np.isfinite(wanted).all():
+            raise AdapterError(
+                f"action {wanted.tolist()} is not {self.action.size} finite numbers [{self.action.unit}] "
+                f"({', '.join(self.action.elements)}). Check the policy that produced it."
+            )
+        if not self.gap.begun:
+            raise AdapterError("the episode has not begun; an action cannot be executed. Call reset() first.")
+        sent = np.clip(wanted, self._low, self._high)
+        behind = self.sent(self.gap.actuate(sent))
+        return Executed(sent, behind.done, {**behind.info, "actuated": behind.action.tolist()})

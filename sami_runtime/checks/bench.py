@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from sami_runtime.clock import MonotonicClock
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, Contract
-from sami_runtime.session.ages import Ages
 from sami_runtime.session.inference import CPU, bind, build
-from sami_runtime.session.memory import EpisodeMemory, TensorBlock
+from sami_runtime.session.memory import Ages, EpisodeMemory, TensorBlock
 from sami_runtime.session.session import Session
 
 Array = NDArray[np.float32]

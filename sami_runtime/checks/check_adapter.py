@@ -12,8 +12,7 @@ from typing import NamedTuple
 from sami_runtime.adapters.base import Adapter
 from sami_runtime.checks import laws
 from sami_runtime.checks.judge_response import responds
-from sami_runtime.checks.judge_seen import accustomed
-from sami_runtime.checks.trial import Law, Trial
+from sami_runtime.checks.laws import Law, Trial, accustomed
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.loop.stopping import stopped_after

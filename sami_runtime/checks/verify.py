@@ -16,8 +16,7 @@ from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.model.probe import PROBE
-from sami_runtime.session.admission import Admission
-from sami_runtime.session.rehearsal import rehearse
+from sami_runtime.session.admission import Admission, rehearse
 from sami_runtime.session.session import Session
 
 Array = NDArray[np.float32]

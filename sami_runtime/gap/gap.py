@@ -1,22 +1,383 @@
-"""The gap between simulation and reality, while it runs: what a profile does to one episode's numbers.
-
-Runtime and training use this one machine, so that the same seed disturbs an episode alike in both. It counts ticks of
-the policy: times are rounded to the nearest whole period (half a period up), since what the world was between two ticks
-is not known. A latency of 1.5 periods delivers, at every tick, the observation of two ticks ago.
-"""
+"""The gap between simulation and reality, while it runs: what a profile does to the numbers of one episode."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
-from sami_runtime.gap.draw import Draw
-from sami_runtime.gap.lines import Actuator, Array, Lines, Stamps, Times
-from sami_runtime.gap.profile import GapProfile
-from sami_runtime.gap.sensors import Bias, Copies, Noise, Quantisation, Sensor, Sticking
+from sami_runtime.gap.profile import (
+    OF_ACTIONS,
+    OF_ALL_SIGNALS,
+    OF_EACH_ELEMENT,
+    OF_EACH_LINE,
+    OF_EACH_SIGNAL,
+    GapProfile,
+    Span,
+)
 from sami_runtime.signals import Signal
+
+FIXED = ("stuck_at_s",)
+"""Keys that a smaller gap does not make smaller: a sensor that sticks does so for a shorter time."""
+LONGEST = 1e12
+"""Stands for infinity where that is multiplied [s]."""
+
+Float64 = NDArray[np.float64]
+ROUNDING = 1e-6
+"""Share of a period that is no difference."""
+
+
+def whole_periods(count: float) -> int:
+    """Return the nearest whole number of periods, half a period up."""
+    return math.floor(count + 0.5 + ROUNDING)
+
+
+class Draw:
+    """What a profile is in one episode, and the streams of what is random at every tick.
+
+    Ranges are drawn in the order of the profile's keys, those of signals and lines one after the other. Every kind of
+    gap that is random at every tick has a stream of its own, so that it does not change the luck of another.
+
+    Args:
+        profile: What the gap is.
+        where: Where each signal lies in what is observed, in order: D numbers.
+        root: The episode's seed.
+        size: Share of the profile that the gap has, see `Gap.begin`.
+        actions: Names of the action's elements.
+    """
+
+    def __init__(
+        self,
+        profile: GapProfile,
+        where: Mapping[str, slice],
+        root: np.random.SeedSequence,
+        size: float = 1.0,
+        actions: Sequence[str] = (),
+    ) -> None:
+        self._rng, self.noise, self.loss, self.jitter = (np.random.default_rng(child) for child in root.spawn(4))
+        self._numbers: dict[str, float | dict[str, float]] = {}
+        lines = dict.fromkeys(map(profile.line_of, where))
+        for key in OF_ALL_SIGNALS:
+            if isinstance(value := getattr(profile, key), dict):
+                self._numbers[key] = {line: float(self._drawn(value.get(line, 0.0))[0]) * size for line in lines}
+            else:
+                self._numbers[key] = float(self._drawn(value)[0]) * size
+        self._elements = {key: np.zeros(max(columns.stop for columns in where.values())) for key in OF_EACH_SIGNAL}
+        for name, columns in where.items():
+            for key, values in self._elements.items():
+                drawn = columns.stop - columns.start if key in OF_EACH_ELEMENT else 1
+                values[columns] = self._drawn(profile.of_signal(key, name), drawn)
+        if size != 1.0:
+            for key in self._elements.keys() - FIXED:
+                self._elements[key] = np.minimum(self._elements[key], LONGEST) * size
+        pace, limit, commit = (self._of_elements(profile, key, actions) for key in OF_ACTIONS)
+        self.pace = 1.0 + (pace - 1.0) * size
+        """Share of each element of an action that is executed, (A,), or (1,) where they are alike."""
+        self.limit = limit / size if size else np.full_like(limit, math.inf)
+        """Most of each element, the same way."""
+        self.commit = commit * size
+        """How long each goes on at its limit [s], the same way."""
+
+    def number(self, key: str, line: str = "") -> float:
+        """Return the episode's value of a key for all signals, or for a line, see `GapProfile.line_of`."""
+        value = self._numbers[key]
+        return value[line] if isinstance(value, dict) else value
+
+    def elements(self, key: str) -> Float64:
+        """Return the episode's value of a key for each number that is observed, (D,)."""
+        return self._elements[key]
+
+    def _of_elements(self, profile: GapProfile, key: str, actions: Sequence[str]) -> Float64:
+        value, default = getattr(profile, key), type(profile).model_fields[key].default
+        if not isinstance(value, dict):
+            return self._drawn(value)
+        return np.array([float(self._drawn(value.get(name, default))[0]) for name in actions])
+
+    def _drawn(self, span: Span, size: int = 1) -> Float64:
+        return self._rng.uniform(*span, size) if isinstance(span, tuple) else np.full(size, span)
+
+
+FOREVER = 2.0**53
+"""A tick that no episode reaches."""
+
+
+class Sensor(Protocol):
+    """One kind of error."""
+
+    def begin(self, draw: Draw) -> None:
+        """Begin an episode."""
+        ...
+
+    def apply(self, values: Float64, tick: int) -> None:
+        """Change what the sensors say at a tick, (D,)."""
+        ...
+
+
+class Bias:
+    """A constant error within an episode: an offset and an error of gain."""
+
+    def begin(self, draw: Draw) -> None:
+        """Take both from the draw."""
+        offset, gain = draw.elements("bias"), draw.elements("bias_relative")
+        self._at = np.flatnonzero((offset != 0) | (gain != 0))
+        self._offset, self._gain = offset[self._at], gain[self._at]
+
+    def apply(self, values: Float64, tick: int) -> None:
+        """Add the error."""
+        values[self._at] += self._gain * values[self._at] + self._offset
+
+
+class Noise:
+    """White normal noise, its deviation constant or a share of the value."""
+
+    def begin(self, draw: Draw) -> None:
+        """Take deviations and stream from the draw."""
+        constant, share = draw.elements("noise"), draw.elements("noise_relative")
+        self._at = np.flatnonzero((constant != 0) | (share != 0))
+        self._constant, self._share = constant[self._at], share[self._at]
+        self._stream = draw.noise
+
+    def apply(self, values: Float64, tick: int) -> None:
+        """Add the noise of this tick."""
+        deviation = self._constant + self._share * np.abs(values[self._at])
+        values[self._at] += deviation * self._stream.standard_normal(len(self._at))
+
+
+class Quantisation:
+    """Rounding to the nearest multiple of a step."""
+
+    def begin(self, draw: Draw) -> None:
+        """Take the steps from the draw."""
+        steps = draw.elements("quantisation")
+        self._at = np.flatnonzero(steps)
+        self._steps = steps[self._at]
+
+    def apply(self, values: Float64, tick: int) -> None:
+        """Round."""
+        values[self._at] = np.round(values[self._at] / self._steps) * self._steps
+
+
+class Sticking:
+    """Sensors that stick and go on to say the same, for some time.
+
+    Args:
+        period: Time between two ticks [s].
+    """
+
+    def __init__(self, period: float) -> None:
+        self._period = period
+
+    def begin(self, draw: Draw) -> None:
+        """Take from the draw when each number sticks, and for how long."""
+        first, lasts = draw.elements("stuck_at_s"), draw.elements("stuck_for_s")
+        self._at = np.flatnonzero(np.isfinite(first))
+        first, end = first[self._at], first[self._at] + lasts[self._at]
+        self._first, self._end = (self._ticks(times) for times in (first, end))
+        self._kept = np.zeros(len(self._at))
+
+    def apply(self, values: Float64, tick: int) -> None:
+        """Keep the value of the tick at which a number sticks, until it works again."""
+        if not len(self._at):
+            return
+        readings = values[self._at]
+        self._kept = np.where(self._first == tick, readings, self._kept)
+        values[self._at] = np.where((self._first <= tick) & (tick < self._end), self._kept, readings)
+
+    def _ticks(self, times: Float64) -> Float64:
+        return np.array([whole_periods(min(time / self._period, FOREVER)) for time in times], np.float64)
+
+
+class Copies:
+    """Signals that come from another one's sensor, and say what that one says.
+
+    Args:
+        pairs: Where a signal lies, and where the one lies that it copies.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[slice, slice]]) -> None:
+        self._pairs = pairs
+
+    def begin(self, draw: Draw) -> None:
+        """Nothing is drawn."""
+
+    def apply(self, values: Float64, tick: int) -> None:
+        """Copy."""
+        for target, source in self._pairs:
+            values[target] = values[source]
+
+
+Array = NDArray[np.floating]
+Times = float | Float64
+"""When an observation was measured [s]: one time, or an array of several."""
+T = TypeVar("T")
+
+
+class UnderWay(Generic[T]):
+    """Messages of which the newest that has arrived is read; those that it overtook are lost."""
+
+    def __init__(self, first: T) -> None:
+        self._newest = first
+        self._sent: list[tuple[int, T]] = []
+
+    def send(self, message: T, arrives: int) -> None:
+        """Send a message that arrives at a tick."""
+        self._sent.append((arrives, message))
+
+    def read(self, now: int) -> T:
+        """Return the newest message that has arrived until this tick."""
+        for at in reversed(range(len(self._sent))):
+            if self._sent[at][0] <= now:
+                self._newest = self._sent[at][1]
+                del self._sent[: at + 1]
+                break
+        return self._newest
+
+
+class SensorLine(Generic[T]):
+    """The line from a sensor, or from all: latency, jitter, dropout. The first message of an episode arrives at once.
+
+    Args:
+        period: Time between two ticks [s].
+        name: Of the line, see `GapProfile.line_of`.
+    """
+
+    def __init__(self, period: float, name: str = "") -> None:
+        self._period, self._name = period, name
+
+    def begin(self, draw: Draw) -> None:
+        """Begin an episode."""
+        self._messages: UnderWay[T] | None = None
+        self.change(draw)
+
+    def change(self, draw: Draw) -> None:
+        """Go on as another draw has it; what is under way arrives when it would have."""
+        latency, jitter, self._dropout = (draw.number(key, self._name) for key in OF_EACH_LINE)
+        self._latency, self._jitter = latency / self._period, jitter / self._period
+        self._loss_stream, self._jitter_stream = draw.loss, draw.jitter
+
+    def carry(self, message: T, tick: int) -> T:
+        """Send the message of a tick, unless it is lost, and return the newest that has arrived."""
+        if self._messages is None:
+            self._messages = UnderWay(message)
+            return message
+        lost = self._dropout and self._loss_stream.random() < self._dropout
+        late = self._latency + (self._jitter * self._jitter_stream.random() if self._jitter else 0.0)
+        if not lost:
+            self._messages.send(message, tick + whole_periods(late))
+        return self._messages.read(tick)
+
+
+class Lines:
+    """The lines of all sensors: signals that arrive together share one.
+
+    Args:
+        period: Time between two ticks [s].
+        members: Of each line by its name: the numbers of its signals, and where each of these lies in what is observed.
+    """
+
+    def __init__(self, period: float, members: Mapping[str, Mapping[int, slice]]) -> None:
+        self._lines: dict[str, SensorLine[tuple[Array, Times, int]]] = {
+            name: SensorLine(period, name) for name in members
+        }
+        self._signals = {name: np.array(list(signals)) for name, signals in members.items()}
+        self._numbers = {name: np.r_[tuple(signals.values())] for name, signals in members.items()}
+        self._count = sum(map(len, members.values()))
+
+    def begin(self, draw: Draw) -> None:
+        """Begin an episode."""
+        for line in self._lines.values():
+            line.begin(draw)
+
+    def change(self, draw: Draw) -> None:
+        """Go on as another draw has it, see `SensorLine.change`."""
+        for line in self._lines.values():
+            line.change(draw)
+
+    def carry(self, values: Array, stamps: Times, tick: int) -> tuple[Array, Times, NDArray[np.int64]]:
+        """Send what the sensors say at a tick (D,), and return what has arrived, with its stamp.
+
+        Last come the ticks at which each signal of it was sensed (S,).
+
+        With several lines there is a stamp for each signal, after that of the oldest.
+        """
+        if len(self._lines) == 1:
+            (line,) = self._lines.values()
+            delayed, stamp, at = line.carry((values, stamps, tick), tick)
+            return delayed, stamp, np.full(self._count, at)
+        count = 1 + self._count
+        measured = stamps if isinstance(stamps, np.ndarray) else np.full(count, stamps)
+        arrived, seen, sensed = values.copy(), measured.copy(), np.zeros(self._count, np.int64)
+        for name, line in self._lines.items():
+            numbers, signals = self._numbers[name], 1 + self._signals[name]
+            arrived[numbers], seen[signals], sensed[signals - 1] = line.carry(
+                (values[numbers], measured[signals], tick), tick
+            )
+        seen[0] = seen[1:].min()
+        return arrived, seen, sensed
+
+
+class Stamps:
+    """The clock that stamps observations: its skew, and its offset when an episode begins."""
+
+    def begin(self, draw: Draw) -> None:
+        """Begin an episode."""
+        self._skew, self._offset = draw.number("clock_skew"), draw.number("clock_offset_s")
+        self._began: Times | None = None
+
+    def stamp(self, time: Times) -> Times:
+        """Return what the clock shows at a time, or at several [s]; an episode begins with the first."""
+        if self._began is None:
+            self._began = time
+        return time + self._offset + self._skew * (time - self._began)
+
+
+class Actuator:
+    """What becomes of commands: they arrive late, are followed as by a first-order system from zero, and at a pace.
+
+    Args:
+        size: A.
+        period: Time between two writes [s].
+    """
+
+    def __init__(self, size: int, period: float) -> None:
+        self._size, self._period = size, period
+
+    def begin(self, draw: Draw) -> None:
+        """Begin an episode, at rest."""
+        self._commands: UnderWay[Float64] = UnderWay(np.zeros(self._size))
+        self._reached = np.zeros(self._size)
+        self._made, self._until = np.zeros(self._size), np.zeros(self._size)
+        self._writes = 0
+        self.change(draw)
+
+    def change(self, draw: Draw) -> None:
+        """Go on as another draw has it; commands that are under way arrive when they would have."""
+        self._latency = draw.number("action_latency_s") / self._period
+        lag = draw.number("actuator_lag_s")
+        self._left = math.exp(-self._period / lag) if lag else 0.0
+        self._pace, self._limit = draw.pace, draw.limit
+        self._commit = np.array([whole_periods(time / self._period) for time in draw.commit])
+
+    def go_on_from(self, command: Float64) -> None:
+        """Stand at a command (A,) that was followed at once until now."""
+        self._commands, self._reached = UnderWay(command), command
+
+    def follow(self, command: Array) -> Array:
+        """Send a command (A,), and return what is reached one write later."""
+        self._commands.send(np.asarray(command, np.float64), self._writes + whole_periods(self._latency))
+        arrived = self._commands.read(self._writes)
+        self._reached = arrived + self._left * (self._reached - arrived)
+        aim = np.clip(self._pace * self._reached, -self._limit, self._limit)
+        free = self._writes >= self._until
+        self._made = np.where(free, aim, self._made)
+        self._until = np.where(free & (abs(aim) >= self._limit), self._writes + self._commit, self._until)
+        self._writes += 1
+        return self._made.astype(np.result_type(command, np.float32))
+
 
 STREAM = 0x6A9
 """Keeps a gap's randomness apart from that of an environment that gets the same seed."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
-from sami_runtime.documents import read_document, unique
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.files import read_document, unique
 from sami_runtime.signals import Signal
 
 Span = float | tuple[float, float]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection
 
+from sami_runtime.adapters.around import DryRun, Gapped, Slowed
 from sami_runtime.adapters.base import Adapter
-from sami_runtime.adapters.dry_run import DryRun
-from sami_runtime.adapters.gapped import Gapped
-from sami_runtime.adapters.slowed import Slowed
 from sami_runtime.errors import SafetyWarning, SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.settings import LoopSettings

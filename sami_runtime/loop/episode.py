@@ -24,7 +24,7 @@ from sami_runtime.safety.gate import Ruling, SafetyGate
 from sami_runtime.safety.watchdog.watchdog import Watchdog
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
-from sami_runtime.values import number_in
+from sami_runtime.signals import number_in
 
 Array = NDArray[np.float32]
 

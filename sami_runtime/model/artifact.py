@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sami_runtime.errors import ArtifactError
-from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Contract
-from sami_runtime.model.contract_text import text_sha256
-from sami_runtime.model.elements import weights_not_finite, whole_divisions
-from sami_runtime.model.graph_scan import MalformedError, ModelScan, TensorType, scan_model
-from sami_runtime.model.operators import DOMAINS, OPERATORS
+from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Contract, text_sha256
+from sami_runtime.model.graph_scan import (
+    DOMAINS,
+    OPERATORS,
+    MalformedError,
+    ModelScan,
+    TensorType,
+    scan_model,
+    weights_not_finite,
+    whole_divisions,
+)
 
 MAX_MODEL_BYTES = 256 * 1024 * 1024
 """Largest file that is read. A policy of the paper has about 1 MB."""
@@ -150,7 +156,7 @@ def require_safe(scan: ModelScan, source: str | Path) -> None:
     if unknown:
         faults.append(
             f"operators {', '.join(name or '(unnamed)' for name in unknown)}, which are not among the "
-            f"{len(OPERATORS)} allowed (sami_runtime.model.operators.OPERATORS)"
+            f"{len(OPERATORS)} allowed (sami_runtime.model.graph_scan.OPERATORS)"
         )
     if not (scan.subgraphs or scan.functions):
         try:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, NoReturn
 
 from pydantic import (
+    BaseModel,
+    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -16,14 +19,86 @@ from pydantic import (
 
 from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ContractError
+from sami_runtime.files import plain_strings, unique
 from sami_runtime.model.atlas import Atlas
-from sami_runtime.model.contract_text import explain, text_sha256, version_of
-from sami_runtime.model.data_sheet import DataSheet
 from sami_runtime.model.golden import Golden, GoldenSteps
 from sami_runtime.model.lookahead import AGE, HELD, Lookahead
 from sami_runtime.model.probe import Probe
 from sami_runtime.model.seen import Seen
 from sami_runtime.signals import Float32, Name, Shape, Signal, Size, _Model
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Quantity(BaseModel):
+    """Numbers of one unit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    unit: str = Field(min_length=1)
+    values: tuple[Number, ...] = Field(min_length=1)
+
+    def __str__(self) -> str:
+        return f"{', '.join(f'{value:g}' for value in self.values)} {self.unit}"
+
+
+class DataSheet(BaseModel):
+    """Frame, home pose and gains, in words and numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    frame: str = Field(min_length=1)
+    """Where positions are measured from, along which axes, and of which point."""
+    home: str = Field(min_length=1)
+    """Where an episode begins."""
+    gains: str = ""
+    """How closely the robot follows an action; empty where nobody told, and then it is not written either."""
+    numbers: dict[str, Quantity] = {}
+    """What the words mean, by name."""
+
+    @model_serializer(mode="wrap")
+    def _without_gains(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in dump(self).items() if name != "gains" or value}
+
+
+def version_of(text: str, source: str) -> Any:
+    """Return the version that a document claims, read before anything else in it is judged."""
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f"{source} has a contract that is not JSON: {error}. Export the model again.") from error
+    if plain_strings(document, allowed="\n\t") != document:
+        raise ContractError(
+            f"{source} has a contract with characters that a terminal obeys instead of printing them. Export the model "
+            "again, under names that can be printed."
+        )
+    if not isinstance(document, dict) or "version" not in document:
+        raise ContractError(f"{source} has a contract without a version. Export the model again.")
+    return document["version"]
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def explain(error: ValidationError) -> str:
+    """Return the first few problems of a contract, each with its field and the value found there."""
+    problems = []
+    for problem in error.errors(include_url=False)[:5]:
+        field = ".".join(map(str, problem["loc"])) or "the document"
+        message = problem["msg"].removeprefix("Value error, ")
+        shown = repr(problem["input"])
+        value = f" (found {shown})" if problem["type"] != "missing" and len(shown) <= 60 else ""
+        problems.append(f"contract field {field!r}: {message}{value}")
+    if error.error_count() > len(problems):
+        problems.append(f"and {error.error_count() - len(problems)} more")
+    return "; ".join(problems)
+
+
+def text_sha256(text: str) -> str:
+    """Return the hash of a contract's JSON."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
 
 CONTRACT_VERSION = 1
 """The contract version that this package writes and reads."""

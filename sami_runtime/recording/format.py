@@ -19,7 +19,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Phase, Reading
-from sami_runtime.values import is_numeric
+from sami_runtime.signals import is_numeric
 
 RECORDING_VERSION = 2
 READABLE = (1, 2)

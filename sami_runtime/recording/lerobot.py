@@ -25,7 +25,7 @@ from sami_runtime.files import output, require_output
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.recording.reader import Recording, values_of
 from sami_runtime.recording.table import arrow_parts
-from sami_runtime.values import number_in
+from sami_runtime.signals import number_in
 
 VERSION = "v3.0"
 PLACE = "chunk-000/file-000.parquet"

@@ -14,8 +14,8 @@ from typing import IO, Any
 import numpy as np
 
 from sami_runtime.adapters.base import Observation
-from sami_runtime.documents import plain_strings, printable, unique
 from sami_runtime.errors import RecordingError, SamiError
+from sami_runtime.files import plain_strings, printable, unique
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.contract import Contract

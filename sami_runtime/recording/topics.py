@@ -24,8 +24,7 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.recording.chunked_file import ChunkedFile
 from sami_runtime.recording.events import Event
 from sami_runtime.recording.schemas import FOXGLOVE, LEVELS, Schemas, field_names
-from sami_runtime.signals import Signal
-from sami_runtime.values import number_in
+from sami_runtime.signals import Signal, number_in
 
 FRAME = "world"
 """What positions are told in; the model's data sheet says in words where it lies."""

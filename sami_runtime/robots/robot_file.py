@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sami_runtime.documents import faults_of, read_document
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.files import faults_of, read_document
 from sami_runtime.safety.limits import Limits
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import SamiError
 from sami_runtime.safety.limits import Limits
-from sami_runtime.signals import Signal
-from sami_runtime.values import all_finite
+from sami_runtime.signals import Signal, all_finite
 
 Array = NDArray[np.float32]
 

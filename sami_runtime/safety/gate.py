@@ -18,7 +18,7 @@ from sami_runtime.safety.ruling import GateEpisode, Ruling
 from sami_runtime.safety.watch import ROUNDING, Rest, Watch
 from sami_runtime.safety.workspace import Workspace
 from sami_runtime.session.telemetry import Reading
-from sami_runtime.values import all_finite, require_finite
+from sami_runtime.signals import all_finite, require_finite
 
 Array = NDArray[np.float32]
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sami_runtime.documents import read_document
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.files import read_document
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.world_limits import (
     Alarm,

@@ -16,8 +16,7 @@ from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.safety.observation_rules import AlarmStreak, Objection, ObservationRules
 from sami_runtime.safety.world_limits import DEFAULT_ALARM, FROZEN_LEAST, GUARDS
 from sami_runtime.session.telemetry import Reading
-from sami_runtime.signals import Signal
-from sami_runtime.values import all_finite
+from sami_runtime.signals import Signal, all_finite
 
 Array = NDArray[np.float32]
 

@@ -1,17 +1,27 @@
-"""What a model file must be before it drives."""
+"""What a model file must be before it drives, and its rehearsal in a process of its own."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sami_runtime.errors import ArtifactError, SamiError
+import numpy as np
+
+from sami_runtime.child import python_command
+from sami_runtime.distribution import is_shipped
+from sami_runtime.errors import ArtifactError, ProviderError, SamiError, UnknownName
 from sami_runtime.model.artifact import Artifact, judge, read_bytes
-from sami_runtime.model.shipped import is_shipped
 from sami_runtime.model.signature import require_signed, trusted_keys
-from sami_runtime.session.rehearsal import rehearse
+from sami_runtime.session.inference import full_name
 from sami_runtime.session.session import Session
 
 
@@ -85,3 +95,152 @@ class Admission:
             SamiError: The keys cannot be read, or cryptography is not installed.
         """
         return "" if self.trusted is None else require_signed(path, data, trusted_keys(self.trusted))
+
+
+STEPS = 64
+"""How many steps are tried, at least those that the golden steps hold."""
+LOAD_CPU_S = 20
+"""Longest time [s] of a processor that loading and all steps together may take; a policy of the paper takes 0.1."""
+STEP_CPU_S = 1.0
+"""Longest time [s] of a processor that a step may take."""
+WALL_S = 120.0
+"""Longest time [s] of a clock, on a machine that is as busy as it likes."""
+MEMORY = 2 << 30
+"""Most bytes that a session may take beyond what Python and onnxruntime take. A policy of the paper takes 1 MB."""
+MAX_ANSWER = 20_000
+"""Most characters that are read of what the process says."""
+
+_REFUSALS = {kind.__name__: kind for kind in (ArtifactError, ProviderError)}
+
+
+def rehearse(artifact: Artifact, provider: str = "cpu", cpu_s: int = LOAD_CPU_S) -> None:
+    """Load a model and make its first steps in another process, which may not take much time or memory.
+
+    The process gets the bytes that were read, not the path: what was tried is what is loaded afterwards. A file that
+    turns harmful later than after `STEPS` steps is not found out: a watchdog stops the robot then.
+
+    Args:
+        artifact: The checked file.
+        provider: What will run the graph.
+        cpu_s: Longest time [s] of a processor that loading and all steps together may take.
+
+    Raises:
+        ArtifactError: The process was ended by a signal, took too much, or refused the file.
+        ProviderError: The provider does not run the file.
+        UnknownName: There is no such provider.
+    """
+    full_name(provider)  # a mistake of the caller, not of the file
+    with subprocess.Popen(
+        python_command("sami_runtime.session.admission", str(artifact.path), provider, cpu_s),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # keys that stop or end this process are answered by this one alone
+    ) as process:
+        try:
+            answer, complaint = process.communicate(artifact.model_bytes, timeout=WALL_S)
+        except subprocess.TimeoutExpired:
+            raise _refused(artifact, f"took longer than {WALL_S:g} s") from None
+        finally:
+            process.kill()
+    code = process.returncode
+    if code == -getattr(signal, "SIGXCPU", 24):
+        raise _refused(artifact, f"took more than {cpu_s} s of a processor")
+    if code < 0:
+        raise _refused(artifact, f"was ended by {_name(-code)}, as the process that drives would have been")
+    with suppress(ValueError, KeyError, TypeError):
+        document = json.loads(answer[-MAX_ANSWER:])
+        if (kind := document["refused"]) is None and code == 0:
+            return
+        raise _REFUSALS.get(kind, ArtifactError)(str(document["why"]))
+    last = complaint.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
+    raise _refused(artifact, f"ended with exit code {code} and said: {last[0][:500]}")
+
+
+def _refused(artifact: Artifact, what: str) -> ArtifactError:
+    return ArtifactError(
+        f"{artifact.path} is refused: the process in which it was loaded and stepped {what}. Do not run this file; "
+        "use one that sami export wrote."
+    )
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def main(path: str, provider: str, cpu_s: int) -> None:
+    """Read a model file from stdin, load and step it within limits, and say on stdout what was wrong with it."""
+    data = sys.stdin.buffer.read()
+    verdict: dict[str, str | None] = {"refused": None, "why": ""}
+    try:
+        artifact = judge(data, path)
+        if provider == "cpu":  # other providers map the memory of their device
+            _limit_memory()
+        _limit_time(cpu_s)
+        _try(artifact, provider)
+    except (SamiError, UnknownName) as error:
+        verdict = {"refused": type(error).__name__, "why": str(error)}
+    except MemoryError:
+        verdict = {
+            "refused": "ArtifactError",
+            "why": f"{path} is refused: it takes more than {MEMORY} bytes of memory.",
+        }
+    os.write(1, json.dumps(verdict).encode())
+    os._exit(0)  # without what a library might still do
+
+
+def _try(artifact: Artifact, provider: str) -> None:
+    """Step a model: on what it was given when it was exported, and on numbers from all of its signals' ranges."""
+    session = Session(artifact, provider=provider)
+    contract, draw = artifact.contract, np.random.default_rng(0)
+    golden = contract.golden_steps()
+    for step in range(max(STEPS, 0 if golden is None else len(golden))):
+        if golden is not None and step < len(golden):
+            observation = {name: values[step] for name, values in golden.observation.items()}
+        else:
+            observation = {}
+            for signal_ in contract.observation:
+                low = [-1e3 if low is None else max(low, -1e30) for low in signal_.low]
+                high = [1e3 if high is None else min(high, 1e30) for high in signal_.high]
+                observation[signal_.name] = draw.uniform(low, np.maximum(low, high))
+        began = time.process_time()
+        with suppress(SamiError):  # such as an answer that is not finite: the loop holds or stops
+            session.step(observation)
+        if (took := time.process_time() - began) > STEP_CPU_S:
+            raise ArtifactError(
+                f"{artifact.path} is refused: step {step} took {took:.1f} s of a processor, at most {STEP_CPU_S:g} s "
+                f"are allowed, and the policy acts at {contract.rate_hz:g} Hz. Use a file that sami export wrote."
+            )
+
+
+def _limit_memory() -> None:
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        from sami_runtime.session.inference import import_onnxruntime
+
+        import_onnxruntime()
+        with open("/proc/self/statm", "rb") as file:
+            mapped = int(file.read().split()[0]) * resource.getpagesize()
+        _lower(resource.RLIMIT_AS, mapped + MEMORY)
+
+
+def _limit_time(cpu_s: int) -> None:
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        used = int(time.process_time()) + 1
+        _lower(resource.RLIMIT_CPU, used + cpu_s)
+        _lower(resource.RLIMIT_CORE, 0)
+        _lower(resource.RLIMIT_FSIZE, 0)
+
+
+def _lower(kind: int, most: int) -> None:
+    import resource
+
+    hard = resource.getrlimit(kind)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (most, hard))

@@ -1,4 +1,4 @@
-"""What a session carries from one step to the next, where onnxruntime reads and writes it in place."""
+"""The tensors of a session, where onnxruntime reads and writes them in place."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from sami_runtime.errors import SignalError
 from sami_runtime.model.contract import ACTION, CONTEXT, PREVIOUS_ACTION, Contract, state_output
-from sami_runtime.model.lookahead import PAST_ACTIONS
-from sami_runtime.values import finite_check
+from sami_runtime.model.lookahead import AGE, PAST_ACTIONS
+from sami_runtime.signals import fill, finite_check, require_finite, wrong_names
 
 Array = NDArray[np.float32]
 
@@ -156,3 +157,130 @@ def by_name(action: Array, context: Array, state: Mapping[str, Array], extra: Ma
     """Name the parts of a state, for messages: a recurrent tensor may have any name, also `context`."""
     states = {f"state.{name}": value for name, value in state.items()}
     return {PREVIOUS_ACTION: action, CONTEXT: context, **extra, **states}
+
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class Senses:
+    """The observation of N episodes, in memory that is allocated once.
+
+    Args:
+        contract: Names and sizes of the signals.
+        batch: N.
+    """
+
+    def __init__(self, contract: Contract, batch: int) -> None:
+        signals = contract.signal_inputs
+        block = TensorBlock({name: (batch, signal.size) for name, signal in signals.items()})
+        self.inputs = block.tensors
+        """By the graph's input that reads it, each (N, size)."""
+        self._all_finite, self._signals = finite_check(block.numbers), tuple(signals.values())
+        self._shares = {signal.name: self.inputs[name] for name, signal in signals.items()}
+        # Where each signal goes, in the shape that callers give.
+        self._targets = [(name, share[0] if batch == 1 else share) for name, share in self._shares.items()]
+        # Writing into a view copies an array of exactly this type and shape, and raises for everything else.
+        self._views = [(name, target.data) for name, target in self._targets] if batch == 1 else None
+        self.nothing = {name: np.zeros_like(target) for name, target in self._targets}
+        """An observation of zeros."""
+
+    def observe(self, observation: Mapping[str, ArrayLike], tick: int) -> None:
+        """Copy an observation to where the graph reads it.
+
+        Args:
+            observation: By signal name, each (size,) or, for a batch, (N, size).
+            tick: Of the session, for messages.
+
+        Raises:
+            SignalError: A signal is missing, unknown, misshapen or not finite.
+        """
+        if self._views is None or len(observation) != len(self._views):
+            self._convert(observation, f"tick {tick}:")
+        else:
+            try:
+                for name, view in self._views:
+                    view[:] = observation[name]  # type: ignore[assignment]  # any buffer, not bytes alone
+            except Exception:
+                self._convert(observation, f"tick {tick}:")
+        if not self._all_finite():
+            blame = "The adapter's read() produced it."
+            for signal, share in zip(self._signals, self._shares.values(), strict=True):
+                require_finite(share, signal.name, signal.elements, f"tick {tick}: observation", blame)
+
+    def _convert(self, observation: Mapping[str, ArrayLike], where: str) -> None:
+        """Copy an observation of any type of numbers, or say what is wrong with it."""
+        if len(observation) != len(self._targets):
+            raise wrong_names(observation, self._shares, where)
+        # A number beyond float32 becomes infinity, which is refused afterwards.
+        with np.errstate(over="ignore"):
+            for at, (name, target) in enumerate(self._targets):
+                try:
+                    value = observation[name]
+                except KeyError:
+                    raise wrong_names(observation, self._shares, where) from None
+                # The common cases, without the checks that only other types and shapes need.
+                if type(value) is np.ndarray and value.shape == target.shape and value.dtype in _FLOATS:
+                    target[...] = value
+                else:
+                    fill(self._shares[name], value, self._signals[at], f"{where} observation")
+
+
+Age = ArrayLike | Mapping[str, ArrayLike]
+"""How old what was observed is [periods]: one number for all signals or one for each, by the signal's name."""
+ROUNDING = 1e-6
+"""Of a period, that is no difference."""
+
+
+class Ages:
+    """The ages (N, S) that a step is told; nothing at all where the contract does not look ahead.
+
+    Args:
+        contract: Of the policy.
+        batch: N.
+    """
+
+    def __init__(self, contract: Contract, batch: int) -> None:
+        self.inputs: dict[str, Array] = {
+            name: np.zeros((batch, size), np.float32) for name, size in contract.age_inputs.items()
+        }
+        """By the graph's input that reads it."""
+        self._signals = [signal.name for signal in contract.observation]
+        self._most = 0.0 if contract.lookahead is None else contract.lookahead.steps + ROUNDING
+        changing = frozenset[str]() if contract.lookahead is None else contract.lookahead.changing
+        self._counts = np.array([name in changing for name in self._signals])
+        self._batch = batch
+
+    def tell(self, age: Age, tick: int) -> None:
+        """Take the ages of a step.
+
+        Args:
+            age: A number for all, (N,) or (N, S), or either of the first two by signal.
+            tick: Of the session, for messages.
+
+        Raises:
+            SignalError: An age is no number from 0 to the largest that was fitted, or a signal has none. Of signals
+                that never change any will do.
+        """
+        for target in self.inputs.values():
+            if type(age) is float and 0.0 <= age <= self._most:
+                target[...] = age  # the common case
+                continue
+            if isinstance(age, Mapping):
+                if missing := [name for name in self._signals if name not in age]:
+                    raise SignalError(
+                        f"tick {tick}: nobody told the age of {', '.join(missing)}. Tell one of each.", AGE
+                    )
+                numbers = np.stack([np.broadcast_to(age[name], self._batch) for name in self._signals], 1)
+            else:
+                numbers = np.asarray(age, np.float64)
+                numbers = numbers[:, None] if numbers.shape == (self._batch,) and self._batch > 1 else numbers
+            ages = np.broadcast_to(numbers, target.shape)
+            wrong = np.argwhere(self._counts & ~((ages >= 0.0) & (ages <= self._most)))
+            if len(wrong):
+                row, column = wrong[0]
+                raise SignalError(
+                    f"tick {tick}: {self._signals[column]} is {ages[row, column]:.3g} periods old, and the file was "
+                    f"fitted for 0 to {int(self._most)}. Hold the last action, or export with a larger --lookahead.",
+                    AGE,
+                )
+            target[...] = np.where(self._counts, ages, 0.0)

@@ -13,11 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.contract import ACTION, CONTEXT, Contract
-from sami_runtime.session.ages import Age, Ages
 from sami_runtime.session.inference import build, is_failure, require_shapes, runner
-from sami_runtime.session.memory import Array, EpisodeMemory, SessionState, by_name
-from sami_runtime.session.senses import Senses
-from sami_runtime.values import all_finite, fill, require_finite, row_mask
+from sami_runtime.session.memory import Age, Ages, Array, EpisodeMemory, Senses, SessionState, by_name
+from sami_runtime.signals import all_finite, fill, require_finite, row_mask
 
 _UNCHANGED = "The policy produced it; the state was not advanced. Check the observation's units and ranges."
 

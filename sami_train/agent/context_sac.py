@@ -38,13 +38,11 @@ from sami_train.envs.catalog import environment, is_found, spec_of
 from sami_train.envs.layout import flat_size
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.episodes.buffer import EpisodeBuffer
+from sami_train.episodes.buffer import EpisodeBuffer, WindowPlan
 from sami_train.episodes.collectors import Source, make_source
-from sami_train.episodes.episode import Episode
+from sami_train.episodes.episode import Episode, TaskRecord
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import with_states
-from sami_train.episodes.task_record import TaskRecord
-from sami_train.episodes.windows import WindowPlan
 from sami_train.methods.methods import method
 
 Self = TypeVar("Self", bound="ContextSAC")

@@ -9,11 +9,10 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import ContrastConfig
-from sami_train.episodes.buffer import EpisodeBuffer
-from sami_train.episodes.windows import SequenceBatch
-from sami_train.methods.estimators import Estimator
+from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch
 from sami_train.methods.losses import ContrastiveLoss, contrastive_loss
-from sami_train.methods.ranking import rank_by
+from sami_train.methods.methods import Estimator
+from sami_train.methods.sampling import rank_by
 
 
 class Contrast:

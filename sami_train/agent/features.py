@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sami_train.envs.goals import Goal
+from sami_train.envs.measure import Goal
 
 GOAL_SCALE = 10.0
 """Goal features are multiplied by this: 10 cm become 1."""

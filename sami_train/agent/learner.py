@@ -18,9 +18,8 @@ from sami_train.agent.networks import Actor, TaskReadout, descend, soft_update
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import LearningConfig
 from sami_train.config.warm_start.init import InitConfig
-from sami_train.episodes.behind_gap import BehindGap
-from sami_train.episodes.buffer import EpisodeBuffer
-from sami_train.episodes.windows import SequenceBatch, Windows
+from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch, Windows
+from sami_train.episodes.exploration import BehindGap
 from sami_train.methods.losses import ContrastiveLoss
 
 

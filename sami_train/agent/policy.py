@@ -16,9 +16,9 @@ from sami_train.agent.encoders import GaussianEncoder, HistoryEncoder, LSTMEncod
 from sami_train.agent.features import FeatureLayout
 from sami_train.agent.networks import CLIP, Actor, EstimateLoss, Features, Present, TwinCritic
 from sami_train.envs.layout import flatten
+from sami_train.envs.task_numbers import TaskCode
+from sami_train.episodes.buffer import SequenceBatch
 from sami_train.episodes.numpy_policy import EncoderKind, NumpyWeights
-from sami_train.episodes.task_code import TaskCode
-from sami_train.episodes.windows import SequenceBatch
 
 AnyEncoder = LSTMEncoder | GaussianEncoder | NoEncoder | HistoryEncoder | ToldEncoder
 

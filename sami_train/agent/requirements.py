@@ -15,11 +15,10 @@ from sami_train.agent.networks import TaskReadout
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.layout import flat_size
-from sami_train.envs.scales import standardised
 from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.task_numbers import TaskCode, standardised
 from sami_train.envs.tasks import Feature, Task
 from sami_train.episodes.rollout import tasks_of
-from sami_train.episodes.task_code import TaskCode
 from sami_train.methods.methods import Method
 
 

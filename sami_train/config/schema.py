@@ -16,11 +16,10 @@ from sami_runtime.gap.profile import GapProfile
 from sami_train.config.refusal import ConfigError, explained, keys_of
 from sami_train.config.warm_start.init import InitConfig
 from sami_train.envs.catalog import environment
-from sami_train.envs.scales import standardised
 from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.task_numbers import standardised
 from sami_train.envs.tasks import Task, label
-from sami_train.episodes.behind_gap import BehindGap
-from sami_train.episodes.exploration import Exploration
+from sami_train.episodes.exploration import BehindGap, Exploration
 from sami_train.methods.methods import method
 from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Texts, Whole
 

@@ -13,7 +13,7 @@ from gymnasium.envs.registration import registry
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.factories import load_named, require_named
-from sami_train.envs.mujoco.entries import MUJOCO
+from sami_train.envs.mujoco.table import MUJOCO
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda_mujoco.entry import PANDA_BOTH, PANDA_MUJOCO
 from sami_train.envs.spec import EnvironmentSpec
@@ -96,7 +96,7 @@ def _where(name: str) -> tuple[str, ...]:
 
 def _find(name: str) -> EnvironmentSpec:
     if name.endswith(".toml"):
-        from sami_train.envs.mjcf.load import load_robot
+        from sami_train.envs.mjcf.robot import load_robot
 
         return load_robot(Path(name))
     installed: dict[str, EntryPoint] = {point.name: point for point in entry_points(group=GROUP)}

@@ -13,17 +13,24 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from sami_runtime.errors import SamiError
-from sami_runtime.model.data_sheet import DataSheet
+from sami_runtime.model.contract import DataSheet
 from sami_runtime.signals import Signal
-from sami_train.envs.goals import Goal
 from sami_train.envs.layout import Layout
-from sami_train.envs.measure import Measure
-from sami_train.envs.own.facts import goal_of, measure_of, rate_of, steps_of, time_limit
-from sami_train.envs.own.plain import PlainEnvironment, SetTask, bare
-from sami_train.envs.own.ranges import TaskSet, task_space
-from sami_train.envs.own.signals import SignalNames, acted, observed
-from sami_train.envs.skills import Skill
-from sami_train.envs.tasks import TaskSpace
+from sami_train.envs.measure import Goal, Measure, Skill
+from sami_train.envs.plain import (
+    PlainEnvironment,
+    SetTask,
+    SignalNames,
+    acted,
+    bare,
+    goal_of,
+    measure_of,
+    observed,
+    rate_of,
+    steps_of,
+    time_limit,
+)
+from sami_train.envs.tasks import TaskSet, TaskSpace, task_space
 
 Reach = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 """Scripted exploration: flat observation (D,) -> action (A,)."""
@@ -148,7 +155,7 @@ class EnvironmentSpec:
             return cls(
                 name=name,
                 id=f"sami/{re.sub(r'[^A-Za-z0-9]+', '-', name).strip('-') or 'own'}-v0",
-                entry_point="sami_train.envs.own.env:UserEnv",
+                entry_point="sami_train.envs.user_env:UserEnv",
                 tasks=space,
                 layout=layout,
                 action=acted(env.action_space, action, name),

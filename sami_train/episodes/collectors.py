@@ -21,9 +21,8 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_train.cores import one_thread
-from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.episode import Episode
-from sami_train.episodes.exploration import Exploration, Reach
+from sami_train.episodes.exploration import BehindGap, Exploration, Reach
 from sami_train.episodes.numpy_policy import NumpyPolicy, NumpyWeights
 from sami_train.episodes.rollout import Rollout
 

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from sami_runtime.errors import SamiError
+from sami_train.envs.task_numbers import TaskCode
 from sami_train.envs.tasks import Task
-from sami_train.episodes.task_code import TaskCode
 
 EncoderKind = Literal["lstm", "gaussians", "none", "history", "told"]
 """The LSTM of the paper, PEARL's product of Gaussians; or what baselines have in its place: nothing, the last steps as

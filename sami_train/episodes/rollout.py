@@ -15,12 +15,11 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
-from sami_train.envs.gapped_env import GAP_SIZE, TRUE_OBSERVATION
 from sami_train.envs.layout import flatten
+from sami_train.envs.make import GAP_SIZE, TRUE_OBSERVATION
 from sami_train.envs.tasks import Task
-from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.episode import DRAWN, Episode
-from sami_train.episodes.exploration import Exploration, Reach, _Explorer
+from sami_train.episodes.exploration import BehindGap, Exploration, Reach, _Explorer
 
 
 class Policy(Protocol):

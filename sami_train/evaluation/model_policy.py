@@ -9,8 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from sami_runtime.adapters.base import require_compatible
-from sami_runtime.gap.draw import whole_periods
-from sami_runtime.gap.gap import Gap
+from sami_runtime.gap.gap import Gap, whole_periods
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.session.session import Session

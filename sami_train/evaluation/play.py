@@ -2,22 +2,83 @@
 
 from __future__ import annotations
 
+import multiprocessing as mp
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import gymnasium as gym
 import numpy as np
 
 from sami_runtime.gap.profile import GapProfile
 from sami_train import seeds
+from sami_train.cores import one_thread
 from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.episodes.behind_gap import BehindGap
+from sami_train.episodes.exploration import BehindGap
 from sami_train.episodes.rollout import Policy, Rollout, beginning
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
-from sami_train.evaluation.processes import sharing
+
+
+class Worker(Protocol):
+    """What a process keeps between jobs, until its end."""
+
+    def run(self, job: Any) -> Any:
+        """Do a job."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+Jobs = Callable[[Sequence[Any]], Iterator[tuple[Any, Any]]]
+"""Does jobs, and yields each with its result."""
+
+
+@contextmanager
+def sharing(
+    make_worker: Callable[..., Worker], arguments: tuple[Any, ...], processes: int, in_order: bool = False
+) -> Iterator[Jobs]:
+    """Start processes that share jobs, and end them afterwards.
+
+    Args:
+        make_worker: makes a process's worker when its first job comes; it and the jobs can be pickled.
+        arguments: of `make_worker`.
+        processes: how many; with 1 or less it is this one.
+        in_order: yield results in the order of the jobs, and not as they arrive.
+    """
+    if processes <= 1:
+        worker = make_worker(*arguments)
+        try:
+            yield lambda jobs: ((job, worker.run(job)) for job in jobs)
+        finally:
+            worker.close()
+        return
+    with one_thread(), mp.get_context("spawn").Pool(processes, _begin_process, (make_worker, arguments)) as pool:
+        arriving: Any = pool.imap if in_order else pool.imap_unordered
+        yield lambda jobs: arriving(_run, jobs)
+
+
+_make_worker: Callable[..., Worker]
+_arguments: tuple[Any, ...]
+_worker: Worker | None = None
+"""Of this process, where it is a pool's."""
+
+
+def _begin_process(make_worker: Callable[..., Worker], arguments: tuple[Any, ...]) -> None:
+    """Tell a process of a pool what it will work with."""
+    global _make_worker, _arguments, _worker
+    _make_worker, _arguments, _worker = make_worker, arguments, None
+
+
+def _run(job: Any) -> tuple[Any, Any]:
+    """Do a pool's job."""
+    global _worker
+    if _worker is None:
+        # Not in the pool's initializer: an error there respawns workers for ever, here it reaches the caller.
+        _worker = _make_worker(*_arguments)
+    return job, _worker.run(job)
+
 
 SEED = seeds.EVALUATION
 Gaps = Sequence[GapProfile | None]

@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
-from sami_runtime.adapters.probe import probe
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import Artifact, artifact_of
-from sami_runtime.model.seen import Response, Responses, Seen, Spread, longest_repeat, rounded
+from sami_runtime.model.seen import Response, Responses, Seen, Spread, longest_repeat, probe, rounded
 from sami_runtime.signals import Signal
 from sami_train import seeds
 from sami_train.envs.make import make, make_adapter

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
-from sami_train.episodes.task_record import TaskRecord
+from sami_train.episodes.episode import TaskRecord
 
 RATE_WINDOW = 30.0
 """Seconds that the shown speed is averaged over."""

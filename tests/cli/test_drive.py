@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sami_cli.commands.run import MOVED
 
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import UnknownName
-from sami_runtime.model.shipped import shipped_models
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.robots.robot_file import RobotFile
 from sami_runtime.session.admission import Admission

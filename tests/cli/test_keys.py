@@ -21,7 +21,7 @@ from sami_runtime.recording.reader import read_recording
 ROBOT = """
 import numpy as np
 from sami_runtime import Executed, Observation
-from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION
+from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 
 
 class Still:

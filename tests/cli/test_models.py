@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sami_runtime.distribution import shipped_models
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.model.shipped import shipped_models
 
 HOPELESS = ({"mass": 30.0, "friction": 5.0}, {"mass": 30.0, "friction": 10.0}, {"mass": 30.0, "friction": 30.0})
 """What the arm is too weak for: docs/panda.md."""

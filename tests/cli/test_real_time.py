@@ -17,7 +17,7 @@ ARM = """
 import os, sys
 import numpy as np
 from sami_runtime import Executed, Observation
-from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION
+from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 
 class Arm:
     observation, action = PANDA_OBSERVATION, PANDA_ACTION

@@ -8,10 +8,10 @@ import onnx
 import pytest
 from sami_cli.app import PANELS
 
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.shipped import shipped_models
 from sami_train.config.warm_start.find import WEIGHTS_FILE, weights_file
 from sami_train.config.warm_start.weights import Weights, read_weights, write_weights
 from sami_train.envs.catalog import environment

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION
+from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.safety.limits import Limits

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sami_runtime.documents import read_document
+from sami_runtime.distribution import shipped_models
+from sami_runtime.files import read_document
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.model.shipped import shipped_models
 from sami_runtime.robots.kit import Frame
 from sami_runtime.safety.limits import Limits
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from sami_runtime import MonotonicClock, SafetyStop, Session, real_time, shipped_models
-from sami_runtime.documents import read_document
+from sami_runtime.files import read_document
 from sami_runtime.realtime import highest_priority
 from sami_runtime.robots.franka import make
 

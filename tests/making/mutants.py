@@ -10,7 +10,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from sami_runtime.model.contract import HASH_KEY, METADATA_KEY
-from sami_runtime.model.operators import OPERATORS
+from sami_runtime.model.graph_scan import OPERATORS
 from tests.making.sealed import base, framed, model_of, seal, sealed
 
 CANARY = "canary.bin"

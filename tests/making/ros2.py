@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sami_runtime import MonotonicClock, Pilot, Request, Session, real_time, shipped_models
-from sami_runtime.documents import read_document
+from sami_runtime.files import read_document
 from sami_runtime.realtime import highest_priority
 from sami_runtime.robots.ros2 import make
 from sami_runtime.robots.ros2.open_node import open_node

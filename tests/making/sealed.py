@@ -8,8 +8,7 @@ import json
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Context, Contract, StateTensor
-from sami_runtime.model.contract_text import text_sha256
+from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Context, Contract, StateTensor, text_sha256
 from sami_runtime.model.golden import GoldenSteps
 from sami_runtime.signals import Signal
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sami_runtime import Session
-from sami_runtime.model.shipped import shipped_models
+from sami_runtime.distribution import shipped_models
 
 MODEL = shipped_models()["panda-satesac"]
 SMALL = ("exploration.warmup_steps=300", "network.net_arch=[32,32]", "learning.batch_episodes=4")

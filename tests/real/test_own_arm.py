@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sami_runtime import Limits, Run, Session, check_adapter, shipped_models
-from sami_runtime.documents import read_document
+from sami_runtime.files import read_document
 
 pytest.importorskip("mink")
 pytest.importorskip("panda_gym")

@@ -4,8 +4,8 @@ import importlib.util
 
 import pytest
 
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SafetyStop
-from sami_runtime.model.shipped import shipped_models
 
 BUSY_S = 0.002
 """A machine on which ticks that are left alone are later than this [s] is too busy to tell."""

@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from mcap.reader import make_reader
 
 from sami_runtime import Executed, Observation, Recorder, Session, read_recording, run_episode
-from sami_runtime.model.shipped import shipped_models
+from sami_runtime.distribution import shipped_models
 
 
 class Anywhere:

@@ -13,7 +13,7 @@ from sami_runtime import child
 from sami_runtime.child import python_command
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.safety.watchdog.watchdog import Watchdog
-from sami_runtime.session.rehearsal import rehearse
+from sami_runtime.session.admission import rehearse
 from tests.making.stops import Stops
 
 ROOT = Path(child.__file__).parents[1]

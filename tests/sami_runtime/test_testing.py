@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 
 from sami_runtime import FakeAdapter, Gapped, GapProfile, Limits, ManualClock, PandaAdapter
+from sami_runtime.distribution import shipped_models
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.shipped import shipped_models
 from sami_runtime.testing import AdapterLaws
 
 PANDA = shipped_models()["panda-satesac"]

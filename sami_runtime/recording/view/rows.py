@@ -51,7 +51,7 @@ class RunRows:
 
     def row(self, episode: int, record: StepRecord) -> dict[str, Any]:
         """Return a tick: its numbers, None where there is none; new words; events; and the task, once it is told."""
-        from sami_runtime.values import number_in
+        from sami_runtime.signals import number_in
 
         words = len(self.words)
         telemetry, times = record.telemetry, record.times

@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from sami_runtime.documents import read_document
 from sami_runtime.errors import SafetyStop, SamiError
+from sami_runtime.files import read_document
 from sami_runtime.robots.franka import require_libraries
 from sami_runtime.robots.franka.settings import FrankaSettings
 

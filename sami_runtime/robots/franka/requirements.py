@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION, PANDA_SHEET
+from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION, PANDA_SHEET
 from sami_runtime.model.contract import Contract
 from sami_runtime.robots.franka.generator import HIGH, LOW
 from sami_runtime.robots.franka.settings import FrankaSettings

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sami_runtime.documents import faults_of
 from sami_runtime.errors import AdapterError
+from sami_runtime.files import faults_of
 from sami_runtime.robots.franka.generator import HIGHEST_ACCELERATION, HIGHEST_JERK, JointLimits
 
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]

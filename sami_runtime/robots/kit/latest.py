@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Observation
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, UnknownName
-from sami_runtime.signals import Signal
-from sami_runtime.values import fill
+from sami_runtime.signals import Signal, fill
 
 
 class Latest:

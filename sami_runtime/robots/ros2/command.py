@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sami_runtime.adapters.panda_signals import PANDA_ACTION
+from sami_runtime.adapters.panda import PANDA_ACTION
 from sami_runtime.clock import MonotonicClock
 from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract

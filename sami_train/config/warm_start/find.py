@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.model.shipped import shipped_models
 from sami_train.config.warm_start.weights import Weights, read_weights
 
 WEIGHTS_FILE = "weights.safetensors"

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
-from sami_runtime.documents import read_document
 from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.files import read_document
 from sami_train.settings import Count, Natural, Positive, Settings
 
 Number = Annotated[float, Field(allow_inf_nan=False, description="be a finite number")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,15 +12,25 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from sami_runtime.adapters.gymnasium_adapter import SignalSource
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.factories import load_factory
+from sami_train.envs.layout import Layout
+from sami_train.envs.measure import RETURN
 from sami_train.envs.mjcf.description import ByJoint, Description, read_description
-from sami_train.envs.mjcf.features import Dynamics
-from sami_train.envs.mjcf.names import element, positions, velocities
-from sami_train.envs.mjcf.quantities import Measure, ending_of, reward_of
-from sami_train.envs.mjcf.signals import action_signal, readings
-from sami_train.envs.own.ranges import Range, TaskSet, task_space
-from sami_train.envs.tasks import Feature, TaskSpace
+from sami_train.envs.mjcf.model import (
+    Dynamics,
+    Measure,
+    action_signal,
+    element,
+    ending_of,
+    positions,
+    readings,
+    reward_of,
+    velocities,
+)
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Feature, Range, TaskSet, TaskSpace, task_space
 
 _WHOLE = 1e-6
 """How far the steps of an action may be from a whole number, relatively: rates are written in decimals."""
@@ -156,3 +167,31 @@ def _spread(
     for name, most in noise.items():
         spread[indices[element(model, "joint", name, key)]] = most
     return spread
+
+
+def load_robot(path: Path) -> EnvironmentSpec:
+    """Read a TOML file and the MJCF model that it names.
+
+    Raises:
+        SamiError, UnknownName: something in them is not valid; names it, and what would be.
+    """
+    robot = MjcfRobot(path)
+    signals = [reading.signal for reading in robot.readings]
+    starts = np.cumsum([0, *(signal.size for signal in signals[:-1])]).tolist()
+    safe = re.sub(r"[^A-Za-z0-9]+", "-", robot.name).strip("-")
+    return EnvironmentSpec(
+        name=robot.name,
+        id=f"sami/{safe or 'robot'}-v0",
+        entry_point="sami_train.envs.mjcf.env:MjcfEnv",
+        arguments={"path": str(path)},
+        tasks=robot.tasks,
+        layout=Layout(tuple(SignalSource(signal, start=start) for signal, start in zip(signals, starts, strict=True))),
+        action=robot.action,
+        rate_hz=robot.rate_hz,
+        episode_steps=robot.described.episode_steps,
+        measure=RETURN,
+        ends_early=bool(robot.described.end),
+        goal=None,
+        reach=None,
+        extra="mujoco",
+    )

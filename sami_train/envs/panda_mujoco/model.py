@@ -1,20 +1,20 @@
-"""PyBullet's Panda with its cube as a MuJoCo model: the same assets, inertias, motors, frictions and softness."""
+"""The Panda with its cube as a MuJoCo model: `panda.xml`, with PyBullet's motors, frictions and softness."""
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from pathlib import Path
 
 import mujoco
 import numpy as np
-import pybullet_data
 from numpy.typing import NDArray
 
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import AdapterError
 from sami_train.envs.tasks import Task
 
+FILE = Path(__file__).with_name("panda.xml")
+"""The arm, the table, the cube and the goal: kinematics, inertias, shapes, colours and lights."""
 TIME_STEP = 0.002
 """Of the simulation [s], as panda-gym's."""
 SUBSTEPS = 20
@@ -27,26 +27,10 @@ HALF_WIDTH = 0.02
 """Half the cube's width [m]."""
 
 JOINTS = (*(f"panda_joint{i}" for i in range(1, 8)), "panda_finger_joint1", "panda_finger_joint2")
-FINGERS = ("panda_leftfinger", "panda_rightfinger")
+FINGERS = ("finger0", "finger1")
+"""Their shapes."""
 _FORCES = (87.0, 87.0, 87.0, 87.0, 12.0, 120.0, 120.0, 170.0, 170.0)
 """Most that panda-gym lets each motor do [N m, N]."""
-_INERTIAS = {
-    "panda_link1": (2.7, (0.02297, 0.01777, 0.01148)),
-    "panda_link2": (2.73, (0.02349, 0.01161, 0.01823)),
-    "panda_link3": (2.04, (0.01092, 0.01258, 0.01197)),
-    "panda_link4": (2.08, (0.01134, 0.01225, 0.01306)),
-    "panda_link5": (3.0, (0.03568, 0.02985, 0.0128)),
-    "panda_link6": (1.3, (0.00343, 0.00512, 0.00599)),
-    "panda_link7": (0.2, (0.00036, 0.00036, 0.00059)),
-    "panda_hand": (0.81, (0.00372, 0.00102, 0.00339)),
-    "panda_leftfinger": (0.1, (0.00004, 0.00004, 0.00002)),
-    "panda_rightfinger": (0.1, (0.00004, 0.00004, 0.00002)),
-    # Frames, to which the file gives inertia without mass.
-    "panda_link8": (0.0, (0.0, 0.0, 0.0)),
-    "panda_grasptarget": (0.0, (0.0, 0.0, 0.0)),
-}
-"""Mass [kg] and inertia about the link's axes [kg m2] that Bullet works with: it makes the inertia of the collision
-shape's box, and does not read the file's."""
 
 RATE = 0.1 / TIME_STEP
 """Bullet's position motors ask for the velocity that takes away 0.1 of the error in a time step [1/s]."""
@@ -82,14 +66,6 @@ _PAIRS = (
 """What touches what. The arm does not touch itself, as in Bullet by default."""
 
 
-def _urdf() -> str:
-    folder = Path(pybullet_data.getDataPath()) / "franka_panda"
-    text = (folder / "panda.urdf").read_text().replace("package://meshes/", "")
-    after = text.index(">", text.index("<robot")) + 1
-    compiler = f'<compiler meshdir="{folder / "meshes"}" strippath="false" fusestatic="false" discardvisual="true"'
-    return f'{text[:after]}<mujoco>{compiler} balanceinertia="true"/></mujoco>{text[after:]}'
-
-
 def _kind(geom: str) -> str:
     return geom.rstrip("01") if geom.startswith("finger") else geom
 
@@ -101,62 +77,17 @@ def _compiled() -> mujoco.MjModel:
             f"mujoco is {mujoco.__version__}, and the Panda's motors need the integrator of 4.0; install it with: "
             f"{install_hint('panda-mujoco')}."
         )
-    spec = mujoco.MjSpec.from_string(_urdf())
+    spec = mujoco.MjSpec.from_file(str(FILE))
     option = spec.option
     option.timestep, option.integrator = TIME_STEP, mujoco.mjtIntegrator.mjINT_DISCRETE
     option.cone, option.impratio = mujoco.mjtCone.mjCONE_ELLIPTIC, 50.0
     option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
-    _set_arm(spec)
-    _set_world(spec)
-    _set_pairs(spec)
-    _set_motors(spec)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = spec.compile()
-    return model
-
-
-def _set_arm(spec: mujoco.MjSpec) -> None:
-    spec.body("panda_link0").pos = BASE
-    for name, (mass, inertia) in _INERTIAS.items():
-        body = spec.body(name)
-        body.explicitinertial, body.mass, body.inertia, body.iquat = True, mass, inertia, (1.0, 0.0, 0.0, 0.0)
-        body.fullinertia = np.full(6, np.nan)
-    for body in spec.bodies:
-        for geom in body.geoms:
-            geom.contype = geom.conaffinity = 0
-    for body, name in (
-        ("panda_leftfinger", "finger0"),
-        ("panda_rightfinger", "finger1"),
-        ("panda_hand", "hand"),
-        ("panda_link7", "link7"),
-        ("panda_link6", "link6"),
-    ):
-        spec.body(body).geoms[0].name = name
     for name in JOINTS:
         spec.joint(name).solref_limit, spec.joint(name).solimp_limit = _HARD
-
-
-def _set_world(spec: mujoco.MjSpec) -> None:
-    box = mujoco.mjtGeom.mjGEOM_BOX
-    plain = {"contype": 0, "conaffinity": 0}
-    spec.worldbody.add_geom(
-        name="plane", type=box, size=(3.0, 3.0, 0.01), pos=(0.0, 0.0, -0.41), rgba=(0.15, 0.15, 0.15, 1.0), **plain
-    )
-    spec.worldbody.add_geom(
-        name="table", type=box, size=(0.55, 0.35, 0.2), pos=(-0.3, 0.0, -0.2), rgba=(0.95, 0.95, 0.95, 1.0), **plain
-    )
-    cube = spec.worldbody.add_body(name="cube", pos=(0.0, 0.0, HALF_WIDTH))
-    cube.add_freejoint(name="cube")
-    size = (HALF_WIDTH,) * 3
-    cube.add_geom(name="cube", type=box, size=size, mass=1.0, rgba=(0.1, 0.9, 0.1, 1.0), **plain)
-    goal = spec.worldbody.add_body(name="goal", mocap=True)
-    goal.add_geom(name="goal", type=box, size=size, mass=0.0, rgba=(1.0, 0.7, 0.1, 0.5), **plain)
-    spec.worldbody.add_light(pos=(0.5, -1.0, 2.0), dir=(-0.3, 0.5, -1.0))
-    # From where panda-gym looks on: 0.75 m away, 45 degrees to the side, 30 up.
-    camera = spec.worldbody.add_camera(name="track", pos=(0.36, -0.46, 0.425), fovy=60.0)
-    camera.alt.type = mujoco.mjtOrientation.mjORIENTATION_XYAXES
-    camera.alt.xyaxes = (1.0, 1.0, 0.0, -0.5, 0.5, np.sqrt(1.5))
+    _set_pairs(spec)
+    _set_motors(spec)
+    model = spec.compile()
+    return model
 
 
 def _set_pairs(spec: mujoco.MjSpec) -> None:

@@ -50,7 +50,7 @@ class World:
         self._cube = int(model.joint("cube").qposadr[0])
         self._cube_dof = int(model.joint("cube").dofadr[0])
         self._cube_geom, self._table = model.geom("cube").id, model.geom("table").id
-        self._fingers = [int(model.body(name).geomadr[0]) for name in FINGERS]
+        self._fingers = [model.geom(name).id for name in FINGERS]
         box = spaces.Box(-10.0, 10.0, (3,), np.float32)
         self.observation_space = spaces.Dict(
             {"observation": spaces.Box(-10.0, 10.0, (19,), np.float32), "achieved_goal": box, "desired_goal": box}

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sami_train.envs.measure import SUCCESS
-from sami_train.envs.skills import Skill
+from sami_train.envs.measure import SUCCESS, Skill
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task, label
 from sami_train.evaluation.results import Evaluation, TaskResult

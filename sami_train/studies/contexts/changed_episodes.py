@@ -13,9 +13,8 @@ import numpy as np
 from sami_runtime.adapters.base import require_compatible
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
-from sami_train.envs.gapped_env import GappedEnv
 from sami_train.envs.layout import flatten
-from sami_train.envs.make import make
+from sami_train.envs.make import GappedEnv, make
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.studies.contexts.change import DynamicsChange
 from sami_train.studies.contexts.policy_head import PolicyHead

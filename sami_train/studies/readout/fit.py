@@ -17,7 +17,7 @@ from torch import nn
 
 from sami_runtime.errors import SamiError
 from sami_runtime.model.probe import Probe, ProbedFeature
-from sami_train.envs.scales import FeatureScale
+from sami_train.envs.task_numbers import FeatureScale
 from sami_train.envs.tasks import Crippled, Task
 from sami_train.studies.readout.readout import Readout, widths
 

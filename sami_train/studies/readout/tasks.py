@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_train.envs.scales import FeatureScale
+from sami_train.envs.task_numbers import FeatureScale
 from sami_train.envs.tasks import Crippled, Feature, Task, TaskSpace
 
 SETS = ("training", "moderate")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sami_train.envs.make import make
-from sami_train.envs.measure import SUCCESS
-from sami_train.envs.skills import episode_skill
+from sami_train.envs.measure import SUCCESS, episode_skill
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task, label
 from sami_train.episodes.rollout import Rollout

@@ -11,15 +11,13 @@ import numpy as np
 
 from sami_train import seeds
 from sami_train.envs.make import make
-from sami_train.envs.measure import SUCCESS
-from sami_train.envs.skills import episode_skill
+from sami_train.envs.measure import SUCCESS, episode_skill
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import Rollout
-from sami_train.evaluation.by_set import in_turn
+from sami_train.evaluation.evaluate import in_turn
 from sami_train.evaluation.model_policy import RecordedPolicy, Source, policy_of
-from sami_train.evaluation.play import ROWS, OnRound, playing, plays_in_batch, side_by_side
-from sami_train.evaluation.processes import sharing
+from sami_train.evaluation.play import ROWS, OnRound, playing, plays_in_batch, sharing, side_by_side
 
 SEED = seeds.REPORT
 

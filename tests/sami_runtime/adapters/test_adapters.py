@@ -13,7 +13,7 @@ from sami_runtime.adapters import (
     PandaAdapter,
     SignalSource,
 )
-from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_OBSERVATION, PANDA_RATE_HZ
+from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_OBSERVATION, PANDA_RATE_HZ
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import AdapterError
 from sami_runtime.gap.profile import GapProfile

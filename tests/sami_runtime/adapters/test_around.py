@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from sami_runtime import AdapterError
-from sami_runtime.adapters.dry_run import DryRun
+from sami_runtime.adapters.around import DryRun, Gapped, Slowed
 from sami_runtime.adapters.fake import FakeAdapter
-from sami_runtime.adapters.gapped import Gapped
-from sami_runtime.adapters.slowed import Slowed
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.robots.kit import Rename, Scale
 from sami_runtime.safety.world_limits import Known

@@ -18,8 +18,8 @@ from sami_runtime import (
     replay,
     run_episode,
 )
+from sami_runtime.adapters.around import Slowed
 from sami_runtime.adapters.fake import FakeAdapter
-from sami_runtime.adapters.slowed import Slowed
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from sami_runtime import Executed, Limits, ManualClock, Observation, PandaAdapter, SamiError
 from sami_runtime.checks.check_adapter import check_adapter
 from sami_runtime.checks.judge_response import clear_responses
+from sami_runtime.distribution import shipped_models
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.model.shipped import shipped_models
 
 pytest.importorskip("panda_gym")
 gymnasium = pytest.importorskip("gymnasium")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from sami_runtime.adapters.around import Gapped
 from sami_runtime.adapters.fake import FakeAdapter
-from sami_runtime.adapters.gapped import Gapped
-from sami_runtime.adapters.panda_signals import PANDA_OBSERVATION
+from sami_runtime.adapters.panda import PANDA_OBSERVATION
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.gap.gap import Gap

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from sami_runtime.adapters.panda_signals import PANDA_OBSERVATION
+from sami_runtime.adapters.panda import PANDA_OBSERVATION
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
 

@@ -6,8 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from sami_runtime.errors import ArtifactError
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.model.elements import whole_divisions
-from sami_runtime.model.graph_scan import MalformedError
+from sami_runtime.model.graph_scan import MalformedError, whole_divisions
 from sami_runtime.session.session import Session
 
 LEAST = np.iinfo(np.int32).min

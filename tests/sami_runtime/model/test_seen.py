@@ -5,13 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION, PANDA_SHEET
+from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION, PANDA_SHEET
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import ContractError
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.model.contract import Contract
-from sami_runtime.model.data_sheet import DataSheet, Quantity
+from sami_runtime.model.contract import Contract, DataSheet, Quantity
 from sami_runtime.model.seen import Response, Responses, Seen, Spread
-from sami_runtime.model.shipped import shipped_models
 
 
 def spread(size, steps=1000):

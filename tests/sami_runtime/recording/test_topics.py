@@ -90,6 +90,6 @@ def test_what_is_relative_to_something_that_moves_is_no_place_in_the_world(topic
 
 
 def test_the_panda_has_the_places_that_it_had(topics):
-    from sami_runtime.adapters.panda_signals import PANDA_OBSERVATION
+    from sami_runtime.adapters.panda import PANDA_OBSERVATION
 
     assert {*topics(*PANDA_OBSERVATION)._poses} == {"cube", "ee", "desired_goal", "achieved_goal"}

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from sami_runtime import Executed, Limits, ManualClock, Observation, Run, SafetyStop, Session, UnknownName
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SafetyWarning
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.seen import Seen, Spread
-from sami_runtime.model.shipped import shipped_models
 from sami_runtime.safety.watch import Watch
 from sami_runtime.safety.world_limits import GUARDS
 

@@ -7,8 +7,8 @@ from onnx import helper, numpy_helper
 from sami_runtime import child
 from sami_runtime.errors import ArtifactError
 from sami_runtime.model.artifact import Artifact, read_artifact
-from sami_runtime.session import rehearsal
-from sami_runtime.session.rehearsal import rehearse
+from sami_runtime.session import admission
+from sami_runtime.session.admission import rehearse
 
 CHILD = "import sys; sys.stdin.buffer.read(); "
 
@@ -64,7 +64,7 @@ def test_a_file_that_takes_the_processor_for_long_is_refused(make, policy):
 
 def test_a_process_that_waits_for_ever_is_ended(path, monkeypatch):
     monkeypatch.setattr(child, "BOOT", f"{CHILD}import time; time.sleep(600)")
-    monkeypatch.setattr(rehearsal, "WALL_S", 1.0)
+    monkeypatch.setattr(admission, "WALL_S", 1.0)
     with pytest.raises(ArtifactError, match="took longer than 1 s"):
         rehearse(read_artifact(path))
 

@@ -15,11 +15,11 @@ from sami_train.agent.policy import ContextPolicy
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import ConfigError
 from sami_train.envs.catalog import environment
+from sami_train.envs.task_numbers import TaskCode
 from sami_train.envs.tasks import Crippled, Feature, TaskError
 from sami_train.episodes.collectors import SharedWeights
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
-from sami_train.episodes.task_code import TaskCode
 from sami_train.evaluation.play import _in_batch
 from sami_train.runs.train import make_env
 from tests.making import toy

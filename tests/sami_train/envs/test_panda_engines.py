@@ -94,7 +94,7 @@ def test_what_was_made_is_found_again(name):
 
 
 def test_the_policy_that_pybullet_trained_works_in_mujoco():
-    from sami_runtime.model.shipped import shipped_models
+    from sami_runtime.distribution import shipped_models
     from sami_train.evaluation.evaluate import evaluate
 
     found = evaluate(shipped_models()["panda-satesac"], "panda-mujoco", ["training", "moderate"], 2, 1)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sami_runtime.adapters.panda_signals import PANDA_ACTION, PANDA_OBSERVATION, PANDA_SHEET
+from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION, PANDA_SHEET
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make, make_adapter
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sami_train.envs.catalog import environment
-from sami_train.envs.scales import FeatureScale, standardised
+from sami_train.envs.task_numbers import FeatureScale, standardised
 
 PANDA, CHEETAH = environment("panda").tasks, environment("crippled-half-cheetah").tasks
 

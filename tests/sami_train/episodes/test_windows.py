@@ -7,11 +7,10 @@ import torch
 
 from sami_train.agent.features import feature_layout
 from sami_train.agent.policy import ContextPolicy
-from sami_train.episodes.buffer import EpisodeBuffer, ReplayError
+from sami_train.episodes.buffer import EpisodeBuffer, ReplayError, WindowPlan
 from sami_train.episodes.exploration import Exploration
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
-from sami_train.episodes.windows import WindowPlan
 from tests.making import toy
 
 toy.register()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sami_train.config.resolve import resolve
-from sami_train.episodes.task_record import TaskRecord
+from sami_train.episodes.episode import TaskRecord
 from sami_train.files import read_json_lines
 from sami_train.runs import train
 from sami_train.runs.folder import RunError, RunFolder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sami_runtime import AdapterError, Watchdog
-from sami_runtime.documents import read_document
+from sami_runtime.files import read_document
 from sami_runtime.robots.franka.link import FOLLOW, KIND, Ring
 from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs

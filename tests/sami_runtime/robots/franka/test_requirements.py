@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from sami_runtime import AdapterError, ManualClock, Session, shipped_models
-from sami_runtime.adapters.panda_signals import PANDA_SHEET
+from sami_runtime.adapters.panda import PANDA_SHEET
 from sami_runtime.robots import franka
 from sami_runtime.robots.franka.link import HandState
 from sami_runtime.robots.franka.requirements import faults_of_contract, faults_of_robot

@@ -10,10 +10,10 @@ import pytest
 
 from sami_runtime.checks.check_adapter import check_adapter
 from sami_runtime.clock import ManualClock
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.model.data_sheet import DataSheet, Quantity
-from sami_runtime.model.shipped import shipped_models
+from sami_runtime.model.contract import DataSheet, Quantity
 from sami_runtime.robots.kit.skeleton import skeleton, write_skeleton
 from sami_runtime.signals import Moves
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from sami_runtime.adapters.base import Observation
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SamiError
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
-from sami_runtime.model.shipped import shipped_models
 from sami_runtime.recording.format import RecordedEpisode
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.session.session import Session

@@ -9,9 +9,9 @@ import pytest
 import safetensors.numpy
 import torch
 
+from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.model.shipped import shipped_models
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from sami_train.envs.measure import RETURN, SUCCESS
-from sami_train.episodes.episode import Episode
-from sami_train.episodes.task_record import RETURN_WINDOW, TaskRecord
+from sami_train.episodes.episode import RETURN_WINDOW, Episode, TaskRecord
 from sami_train.runs.progress import Progress
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison

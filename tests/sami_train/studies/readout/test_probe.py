@@ -11,7 +11,7 @@ from sami_runtime.model.contract import CONTEXT, Contract
 from sami_runtime.model.probe import LEAST_R2, PROBE
 from sami_train.config.warm_start.of_model import weights_of_model
 from sami_train.envs.catalog import environment
-from sami_train.envs.scales import FeatureScale
+from sami_train.envs.task_numbers import FeatureScale
 from sami_train.envs.tasks import Crippled
 from sami_train.export.export import export
 from sami_train.studies.contexts.policy_head import PolicyHead

@@ -59,12 +59,12 @@ def test_a_run_is_spread_as_well_as_a_file(tmp_path, monkeypatch):
 
 
 def test_once_it_is_spread_nothing_is_left_to_measure(tmp_path, monkeypatch):
-    from sami_train.evaluation import by_task
+    from sami_train.evaluation import evaluate
 
     model, env, sets, gaps, episodes = PANDA
     with keeping(tmp_path / "e.json"):
         spread(Forks(), {"model": str(model)}, model, env, sets, gaps, episodes, tmp_path / "e.json")
-        monkeypatch.setattr(by_task, "_Worker", None)
+        monkeypatch.setattr(evaluate, "_Worker", None)
         assert len(evaluate_gaps(model, env, sets, gaps, episodes, keep=tmp_path / "e.json")) == 2
 
 

@@ -1,18 +1,109 @@
-"""Signals and layout of an environment that nobody described: from its spaces, and from what its user says of them."""
+"""A user's own Gymnasium environment: what changes its physics, and what its spaces and its user say of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from sami_runtime.adapters.gymnasium_adapter import SignalSource
 from sami_runtime.errors import SamiError
 from sami_runtime.signals import Signal
 from sami_train.envs.layout import Layout, keys_in_order
+from sami_train.envs.measure import RETURN, SUCCESS, Goal, Measure
+from sami_train.envs.measure import measure as measure_named
+
+SetTask = Callable[[Any, dict[str, Any]], object]
+"""Gives the user's environment the physics of a task."""
+
+
+@dataclass(frozen=True)
+class PlainEnvironment:
+    """A user's environment, and the functions that change its physics."""
+
+    plain: str | Callable[..., gym.Env[Any, Any]]
+    """Its Gymnasium id, or what makes it; `render_mode` is given to it where something is to be shown."""
+    set_task: SetTask | None = None
+    """Called with the plain environment and a task before each reset; None where there are no tasks."""
+    set_dynamics: SetTask | None = None
+    """The same within an episode; None where that is not possible."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Of the id, or of what makes it."""
+
+    def open(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
+        """Make the plain environment.
+
+        Raises:
+            SamiError: it cannot be made.
+        """
+        arguments = {**self.arguments, **({} if render_mode is None else {"render_mode": render_mode})}
+        try:
+            if not isinstance(self.plain, str):
+                return self.plain(**arguments)
+            # Without a limit: how long an episode is, is up to whoever makes it.
+            return gym.make(self.plain, max_episode_steps=-1, disable_env_checker=True, **arguments)
+        except gym.error.Error as error:
+            raise SamiError(f"environment {self.plain!r} cannot be made: {error}. Import or install it.") from error
+
+
+def bare(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """Return an environment without the time limit and the checks that Gymnasium put around it."""
+    while isinstance(env, (TimeLimit, OrderEnforcing, PassiveEnvChecker)):
+        env = env.env
+    return env
+
+
+def time_limit(plain: str | Callable[..., Any], opened: gym.Env[Any, Any]) -> int | None:
+    """Return the time limit that the environment has by itself."""
+    spec = opened.spec if not isinstance(plain, str) or opened.spec is None else gym.spec(opened.spec.id)
+    return None if spec is None else spec.max_episode_steps
+
+
+def steps_of(steps: int | None, limit: int | None, name: str) -> int:
+    """Return the most steps of an episode: the user's number, or the environment's own limit."""
+    most = limit if steps is None else steps
+    if most is None or most < 1:
+        raise SamiError(f"{name} does not say how many steps an episode has at most; give episode_steps.")
+    return int(most)
+
+
+def rate_of(rate_hz: float | None, env: gym.Env[Any, Any], name: str) -> float:
+    """Return how often it acts [1/s]: what is told, its time step, or its frames a second."""
+    step_s = getattr(env.unwrapped, "dt", None)
+    rate = rate_hz or (1.0 / step_s if isinstance(step_s, (int, float)) and step_s > 0 else None)
+    rate = rate or env.metadata.get("render_fps")
+    if not rate or not rate > 0:
+        raise SamiError(f"{name} does not say how often it acts; give rate_hz, in actions a second.")
+    return float(rate)
+
+
+def measure_of(name: str | None, goal: Goal | None) -> Measure:
+    """Return what policies are judged by: success where there is a goal, else what the user named or the return."""
+    chosen = measure_named(name or (RETURN if goal is None else SUCCESS).name)
+    if goal is not None and chosen is RETURN:
+        raise SamiError('an environment with a goal is judged by how often it is reached; give measure="success".')
+    return chosen
+
+
+def goal_of(goal: float | Goal | None, layout: Layout, name: str) -> Goal | None:
+    """Return a goal; of a distance, that of Gymnasium's goal environments."""
+    if goal is None or isinstance(goal, Goal):
+        return goal
+    keys = {source.key: source.signal.name for source in layout.sources}
+    if not {"achieved_goal", "desired_goal"} <= set(keys):
+        raise SamiError(
+            f"{name} has a goal within {goal:g} and observes no achieved_goal and desired_goal; observe both, or say "
+            "where they lie: goal=Goal(...)."
+        )
+    achieved, desired = (layout.columns(keys[key]) for key in ("achieved_goal", "desired_goal"))
+    return Goal(achieved, desired, threshold=float(goal))
+
 
 SignalNames = Mapping[str, Any] | Sequence[Signal] | None
 """What a user says of signals: one after the other, by entry of a Dict observation, or nothing."""

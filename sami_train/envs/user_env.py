@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.measure import SUCCESS
-from sami_train.envs.own.plain import bare
+from sami_train.envs.plain import bare
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task, draw
 
