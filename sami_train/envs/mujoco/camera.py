@@ -94,27 +94,14 @@ def enlarge_floor(model: mujoco.MjModel) -> None:
     model.mat_texrepeat[[material for material in model.geom_matid[floor] if material >= 0]] = FLOOR
 
 
-def dress(model: mujoco.MjModel) -> None:
-    """Give a benchmark's robot a quiet floor and sky, for films; only rendering sees it."""
-    enlarge_floor(model)
-    tones = {mujoco.mjtTexture.mjTEXTURE_2D: FLOOR_TONES, mujoco.mjtTexture.mjTEXTURE_SKYBOX: SKY_TONES}
-    for texture, kind in enumerate(model.tex_type):
-        size = model.tex_height[texture] * model.tex_width[texture] * model.tex_nchannel[texture]
-        pixels = model.tex_data[model.tex_adr[texture] : model.tex_adr[texture] + size]
-        if kind in tones:
-            dark, light = tones[kind]
-            grey = pixels.reshape(-1, 3).mean(axis=1, keepdims=True) / 255
-            pixels[:] = (dark + grey * (light - dark)).astype(np.uint8).ravel()
-    floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
-    model.geom_rgba[floor] = 1.0
-    model.mat_reflectance[:] = 0.0
-    model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = 0.35, 0.3
+def stage(model: mujoco.MjModel) -> mujoco.MjvCamera:
+    """Prepare a model for a film, and return the camera for it.
 
-
-def beside(model: mujoco.MjModel) -> mujoco.MjvCamera:
-    """Return a camera that goes along beside a robot that can move away, else the one that images are taken with."""
+    A robot that can run away gets a quiet floor and sky, and a camera beside it; others stay as their model draws them.
+    """
     if not model.njnt or model.dof_bodyid[0] != 1:
         return _view(model)
+    _dress(model)
     view = mujoco.MjvCamera()
     view.type, view.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
     view.distance, view.azimuth, view.elevation = 3.2, 90.0, -14.0
@@ -216,6 +203,23 @@ class Offscreen:
             self._context.free()
             self._gl.free()
             self._gl = None
+
+
+def _dress(model: mujoco.MjModel) -> None:
+    """Give a robot a quiet floor and sky; only rendering sees it."""
+    enlarge_floor(model)
+    tones = {mujoco.mjtTexture.mjTEXTURE_2D: FLOOR_TONES, mujoco.mjtTexture.mjTEXTURE_SKYBOX: SKY_TONES}
+    for texture, kind in enumerate(model.tex_type):
+        size = model.tex_height[texture] * model.tex_width[texture] * model.tex_nchannel[texture]
+        pixels = model.tex_data[model.tex_adr[texture] : model.tex_adr[texture] + size]
+        if kind in tones:
+            dark, light = tones[kind]
+            grey = pixels.reshape(-1, 3).mean(axis=1, keepdims=True) / 255
+            pixels[:] = (dark + grey * (light - dark)).astype(np.uint8).ravel()
+    floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
+    model.geom_rgba[floor] = 1.0
+    model.mat_reflectance[:] = 0.0
+    model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = 0.35, 0.3
 
 
 def _view(model: mujoco.MjModel) -> mujoco.MjvCamera:
