@@ -9,7 +9,6 @@ would have with the new dynamics all along.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,25 +43,31 @@ class Panel(NamedTuple):
     """By step, each (H, W, 3) uint8."""
 
 
-@dataclass(frozen=True)
-class Scene:
+class Course(NamedTuple):
+    """How the live context goes from the old dynamics to the new ones."""
+
+    change: DynamicsChange
+    to_old: NDArray[np.float64]
+    """Distance of the live context from the one that it would have without the change, (T,)."""
+    to_new: NDArray[np.float64]
+    """Distance of the live context from the one that it would have with the new dynamics all along, (T,)."""
+
+
+class Scene(NamedTuple):
     """Episodes that are shown side by side."""
 
     panels: tuple[Panel, ...]
     rate_hz: float
-    change: DynamicsChange | None = None
-    to_old: NDArray[np.float64] | None = None
-    """Distance of the live context from the one that it would have without the change, (T,)."""
-    to_new: NDArray[np.float64] | None = None
-    """Distance of the live context from the one that it would have with the new dynamics all along, (T,)."""
+    course: Course | None = None
+    """What the chart shows; None where nothing changes."""
 
 
 def film_tasks(runner: ChangedEpisodes, tasks: Sequence[Task], seed: int, steps: range, shadows: bool = True) -> Scene:
     """Film one episode of each task, all from the same seed.
 
     Args:
-        runner: of the model file, with a row for each task.
-        tasks: one for each row.
+        runner: of the model file.
+        tasks: one for each panel.
         seed: of the start.
         steps: which steps are filmed.
         shadows: whether shadows are drawn, which takes most of the time.
@@ -70,12 +75,13 @@ def film_tasks(runner: ChangedEpisodes, tasks: Sequence[Task], seed: int, steps:
     Raises:
         SamiError: the environment is not simulated by MuJoCo, or there is no OpenGL.
     """
-    episodes = []
+    panels = []
     for task in tasks:
         change = DynamicsChange(task, task, steps.stop)
-        episodes += _filmed(runner, [seed], change, Variant.LIVE, steps, len(tasks), shadows)
-    titles = [", ".join(f"{name} {shown(value)}" for name, value in task.items()) for task in tasks]
-    return Scene(tuple(Panel(*pair) for pair in zip(titles, *zip(*episodes), strict=True)), runner.contract.rate_hz)
+        title = ", ".join(f"{name} {shown(value)}" for name, value in task.items())
+        (filmed,) = _filmed(runner, [seed] * runner.rows, 1, change, Variant.LIVE, steps, len(tasks), shadows)
+        panels.append(Panel(title, *filmed))
+    return Scene(tuple(panels), runner.contract.rate_hz)
 
 
 def film_change(
@@ -104,7 +110,10 @@ def film_change(
     """
     starts = runner.round(seeds, change.along, Variant.LIVE)
     unchanged = runner.round(seeds, change, Variant.UNCHANGED)
-    live, frozen = (_filmed(runner, seeds, change, kind, steps, 2, shadows) for kind in (Variant.LIVE, Variant.FROZEN))
+    live, frozen = (
+        _filmed(runner, seeds, len(seeds), change, variant, steps, 2, shadows)
+        for variant in (Variant.LIVE, Variant.FROZEN)
+    )
     window = max(1, spec.episode_steps // SMOOTHED)
     scenes = []
     for k in range(len(seeds)):
@@ -114,7 +123,7 @@ def film_change(
         )
         panels = (Panel("live context", *live[k]), Panel("frozen context", *frozen[k]))
         to_old, to_new = np.linalg.norm(mean - old, axis=1), np.linalg.norm(mean - new, axis=1)
-        scenes.append(Scene(panels, runner.contract.rate_hz, change, to_old, to_new))
+        scenes.append(Scene(panels, runner.contract.rate_hz, Course(change, to_old, to_new)))
     return scenes
 
 
@@ -154,19 +163,20 @@ def write_film(scenes: Sequence[Scene], path: Path, slower: float = 1.0, force: 
 def _filmed(
     runner: ChangedEpisodes,
     seeds: Sequence[int],
+    count: int,
     change: DynamicsChange,
     variant: Variant,
     steps: range,
     panels: int,
     shadows: bool,
 ) -> list[tuple[ChangedEpisode, dict[int, np.ndarray]]]:
-    """Run a variant and take a picture of each row at each step of `steps` at which its episode still runs."""
+    """Run a variant and take pictures of the first `count` rows at each step of `steps` at which they still run."""
     size = ((WIDTH - GAP * (panels - 1)) // panels, HEIGHT)
-    pictures: list[dict[int, np.ndarray]] = [{} for _ in seeds]
+    pictures: list[dict[int, np.ndarray]] = [{} for _ in range(count)]
     cameras: dict[int, Offscreen] = {}
 
     def take(t: int, envs: Sequence[Any], running: Sequence[int]) -> None:
-        for n in running if t in steps else ():
+        for n in (row for row in running if row < count and t in steps):
             if n not in cameras:
                 env = envs[n].unwrapped
                 if not hasattr(env, "data"):
@@ -179,7 +189,7 @@ def _filmed(
     finally:
         for camera in cameras.values():
             camera.close()
-    return list(zip(episodes, pictures, strict=True))
+    return list(zip(episodes[:count], pictures, strict=True))
 
 
 def _trailing_mean(contexts: np.ndarray, window: int, length: int) -> NDArray[np.float64]:
@@ -198,63 +208,63 @@ def _padded(frame: Image.Image, height: int) -> Image.Image:
 def _frame(scene: Scene, t: int, steps: Sequence[int]) -> Image.Image:
     """Compose one frame."""
     title, small = ImageFont.load_default(19), ImageFont.load_default(14)
-    frame = Image.new("RGB", (WIDTH, TITLE + HEIGHT + (CHART if scene.change else 0)), GROUND)
+    course = scene.course
+    frame = Image.new("RGB", (WIDTH, TITLE + HEIGHT + (CHART if course else 0)), GROUND)
     draw = ImageDraw.Draw(frame)
     for k, panel in enumerate(scene.panels):
         picture = Image.fromarray(panel.pictures[max(step for step in panel.pictures if step <= t)])
         left = k * (picture.width + GAP)
         frame.paste(picture, (left, TITLE))
         draw.text((left + 12, 9), panel.title, INK, title)
-        label, colour = _outcome(panel.episode, t, scene.change)
+        label, colour = _outcome(panel.episode, t, course)
         draw.text((left + picture.width - 12, 12), label, colour, small, anchor="ra")
-    if scene.change is not None:
-        _badge(draw, scene, t, title)
-        _chart(draw, scene, t, steps, small)
+    if course is not None:
+        _badge(draw, course.change, t, title)
+        _chart(draw, course, t, steps, small)
     return frame
 
 
-def _badge(draw: ImageDraw.ImageDraw, scene: Scene, t: int, font: Any) -> None:
+def _badge(draw: ImageDraw.ImageDraw, change: DynamicsChange, t: int, font: Any) -> None:
     """Draw what has changed, above the middle."""
-    assert scene.change is not None
-    changed = t >= scene.change.step
-    text = _wording(scene.change) if changed else "before the change"
+    text, colour = (_wording(change), NEW) if t >= change.step else ("before the change", QUIET)
     half = draw.textlength(text, font) / 2 + 12
-    box = (WIDTH / 2 - half, TITLE + 8, WIDTH / 2 + half, TITLE + 38)
-    draw.rounded_rectangle(box, 6, NEW if changed else QUIET)
+    draw.rounded_rectangle((WIDTH / 2 - half, TITLE + 8, WIDTH / 2 + half, TITLE + 38), 6, colour)
     draw.text((WIDTH // 2, TITLE + 23), text, GROUND, font, anchor="mm")
 
 
-def _chart(draw: ImageDraw.ImageDraw, scene: Scene, t: int, steps: Sequence[int], font: Any) -> None:
+def _chart(draw: ImageDraw.ImageDraw, course: Course, t: int, steps: Sequence[int], font: Any) -> None:
     """Draw both distances up to step t, and when the change happened."""
-    assert scene.change is not None and scene.to_old is not None and scene.to_new is not None
     top, bottom, left, right = TITLE + HEIGHT + 34, TITLE + HEIGHT + CHART - 12, 12, WIDTH - 12
-    first, last = steps[0], min(steps[-1], len(scene.to_old) - 1)
-    highest = max(scene.to_old[first : last + 1].max(), scene.to_new[first : last + 1].max(), 1e-9)
+    first, last = steps[0], min(steps[-1], len(course.to_old) - 1)
+    curves = ((course.to_old, OLD, "the old dynamics"), (course.to_new, NEW, "the new dynamics"))
+    highest = max(1e-9, *(distances[first : last + 1].max() for distances, _, _ in curves))
+    label = "distance of the live context from"
+    draw.text((left, top - 27), label, QUIET, font)
+    end = left + draw.textlength(label, font) + 14
+    draw.line((left, bottom, right, bottom), QUIET)
 
     def place(step: int, value: float) -> tuple[float, float]:
         along = (step - first) / max(1, steps[-1] - first)
         return left + along * (right - left), bottom - value / highest * (bottom - top)
 
-    draw.text((left, top - 27), "the live context's distance from", QUIET, font)
-    draw.text((left + 212, top - 27), "the old dynamics", OLD, font)
-    draw.text((left + 340, top - 27), "the new dynamics", NEW, font)
-    draw.line((left, bottom, right, bottom), QUIET)
-    if t >= scene.change.step:
-        x, _ = place(scene.change.step, 0.0)
+    if t >= course.change.step:
+        x, _ = place(course.change.step, 0.0)
         draw.line((x, top, x, bottom), QUIET)
-    for distances, colour in ((scene.to_old, OLD), (scene.to_new, NEW)):
+    for distances, colour, name in curves:
+        draw.text((end, top - 27), name, colour, font)
+        end += draw.textlength(name, font) + 18
         line = [place(step, distances[step]) for step in range(first, min(t, last) + 1)]
         if len(line) > 1:
             draw.line(line, colour, 3, "curve")
 
 
-def _outcome(episode: ChangedEpisode, t: int, change: DynamicsChange | None) -> tuple[str, str]:
+def _outcome(episode: ChangedEpisode, t: int, course: Course | None) -> tuple[str, str]:
     """Return what the corner of a picture says at a step, and in which colour."""
     if t >= len(episode.contexts):
         return ("goal reached", GOOD) if episode.success else ("not reached", NEW)
-    if change is None or t < change.step:
+    if course is None or t < course.change.step:
         return "", QUIET
-    return f"return since the change {episode.rewards[change.step : t + 1].sum():,.0f}", QUIET
+    return f"return since the change {episode.rewards[course.change.step : t + 1].sum():,.0f}", QUIET
 
 
 def _wording(change: DynamicsChange) -> str:

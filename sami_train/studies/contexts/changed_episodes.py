@@ -75,6 +75,7 @@ class ChangedEpisodes:
 
     def __init__(self, model: Path, spec: EnvironmentSpec, rows: int) -> None:
         spec.require_changes()
+        self.rows = rows
         artifact = read_artifact(model)
         self.contract = artifact.contract
         require_compatible(self.contract, spec.signals, spec.action, f"environment {spec.name!r}")
