@@ -19,6 +19,7 @@ from .commands import (
     bench,
     check_adapter,
     convert,
+    demo,
     describe,
     doctor,
     drive,
@@ -109,6 +110,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "models": models.models,
     },
     "Robot": {
+        "demo": demo.demo,
         "run": run.run,
         "drive": drive.drive,
         "new-adapter": new_adapter.new_adapter,
