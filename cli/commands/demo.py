@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sami_train.studies.contexts.changed_episodes import ChangedEpisode
-
-ENV, MODEL = "panda-mujoco", "panda-satesac"
-CHANGE = "mass=10,friction=0.1:10@4"
+MODEL = "panda-satesac"
+CHANGE = "mass=10,friction=0.1:10@6"
 """The table becomes rough under a heavy cube, which the policy was about to push."""
 SHOWN_TASKS = ({"mass": 1.0, "friction": 5.0}, {"mass": 5.0, "friction": 1.0}, {"mass": 10.0, "friction": 0.1})
 PAIRS, FILMED = 20, 3
 """Starts of the change: compared, and filmed."""
-LONG_ENOUGH = 10
-"""An episode that ends sooner after the change shows nothing."""
+LONG_ENOUGH = 8
+"""Steps after the change; an episode that ends sooner shows little, and is not filmed."""
 SEED = 0
+ENGINES = {"panda-mujoco": "MuJoCo", "panda": "PyBullet"}
 SLOWER = 2.0
 
 
@@ -43,59 +41,57 @@ def demo(
     from sami_train.studies.contexts.change_film import film_change, film_tasks, write_film
     from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, Variant
 
+    from ..advancing import advancing
     from ..model_file import model_file
 
     require_output(out, force)
-    model, spec = model_file(Path(MODEL)), environment(ENV)
+    env = _environment()
+    model, spec = model_file(Path(MODEL)), environment(env)
     change = DynamicsChange.parse(CHANGE, spec.tasks, spec.episode_steps)
-    print("A Panda arm, simulated by MuJoCo, moves a cube to its goal. The policy does not")
+    print(f"A Panda arm, simulated by {ENGINES[env]}, moves a cube to its goal. The policy does not")
     print("observe the cube's mass or the table's friction: it infers a context from what")
     print("happens, and acts on that.\n")
-    measured = evaluate(model, ENV, ["training"], episodes, usable_cores())
-    print(f"Training tasks, {sum(result.episodes for result in measured.results)} episodes")
-    print(f"  success {measured.success('training'):.2f}")
-    runner = ChangedEpisodes(model, spec, PAIRS)
-    try:
-        seeds = range(SEED, SEED + PAIRS)
-        starts = {variant: runner.round(seeds, change, variant) for variant in (Variant.LIVE, Variant.FROZEN)}
-        print(f"\nThe friction jumps from 0.1 to 10 in mid-episode (10 kg, {PAIRS} starts)")
-        for variant, meaning in ((Variant.LIVE, "as inferred"), (Variant.FROZEN, "as before the change")):
-            share = np.mean([episode.success for episode in starts[variant]])
-            print(f"  success {share:.2f}   context {meaning}")
-    finally:
-        runner.close()
+    with advancing("training tasks", len(spec.tasks.resolve("training")), quiet=False) as arrived:
+        measured = evaluate(model, env, ["training"], episodes, usable_cores(), arrived)
+    count = sum(result.episodes for result in measured.results)
+    print(f"Training tasks, {count} episodes\n  success {measured.success('training'):.2f}\n")
+    seeds = range(SEED, SEED + PAIRS)
+    with closing(ChangedEpisodes(model, spec, PAIRS)) as runner:
+        live, frozen = (runner.round(seeds, change, variant) for variant in (Variant.LIVE, Variant.FROZEN))
+    compared = [k for k in range(PAIRS) if len(live[k].actions) > change.step]
+    print(f"The friction jumps from 0.1 to 10 in mid-episode (10 kg, {len(compared)} episodes)")
+    for outcomes, meaning in ((live, "as inferred"), (frozen, "frozen at the change")):
+        print(f"  success {np.mean([outcomes[k].success for k in compared]):.2f}   context {meaning}")
     steps = range(0, spec.episode_steps, 2)
-    filmed = _filmed(seeds, starts[Variant.LIVE], change.step)
-    runner = ChangedEpisodes(model, spec, len(filmed))
+    filmed = [seeds[k] for k in compared if len(live[k].actions) >= change.step + LONG_ENOUGH][:FILMED]
+    print("\nFilming ...", end="\r", flush=True)
     try:
-        scenes = [film_tasks(runner, SHOWN_TASKS, SEED, steps, shadows=False)]
-        scenes += film_change(runner, spec, change, filmed, steps, shadows=False)
+        with closing(ChangedEpisodes(model, spec, FILMED)) as runner:
+            scenes = [film_tasks(runner, SHOWN_TASKS, SEED, steps, shadows=False)]
+            scenes += film_change(runner, spec, change, filmed, steps, shadows=False)
         write_film(scenes, out, SLOWER, force)
-        print(f"\nFilm: {out}")
-    except SamiError as error:  # no OpenGL: everything but the film was shown
-        print(f"\nNo film: {error}")
-    finally:
-        runner.close()
+        print(f"Film: {out}")
+    except SamiError as error:  # where nothing can be drawn, everything else was shown
+        print(f"No film: {error}")
     if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         from .run import run
 
         print("A window shows three training episodes.")
-        run(env=ENV, model=model, episodes=3, tasks="training", render="human")
-    _next_commands()
+        run(env=env, model=model, episodes=3, tasks="training", render="human")
+    _print_next(env)
 
 
-def _filmed(seeds: Sequence[int], live: Sequence[ChangedEpisode], step: int) -> list[int]:
-    """Return the first starts whose episode goes on for a while after the change."""
-    long = [seed for seed, episode in zip(seeds, live, strict=True) if len(episode.contexts) >= step + LONG_ENOUGH]
-    return long[:FILMED]
+def _environment() -> str:
+    """Return the Panda that MuJoCo simulates, or PyBullet's where MuJoCo 4 has no wheels (Python 3.10)."""
+    return "panda-mujoco" if importlib.util.find_spec("mujoco") else "panda"
 
 
-def _next_commands() -> None:
+def _print_next(env: str) -> None:
     """Print what to try next, as it works where this was started."""
     started = Path(sys.argv[0])
     sami = "sami" if not started.is_file() or started.is_absolute() else str(started)
     print(f"""
 Next:
-  {sami} run --env {ENV} --model {MODEL} --fix mass=10 --record run.mcap
+  {sami} run --env {env} --episodes 5 --record run.mcap
   {sami} view run.mcap
   {sami} models""")
