@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3.11 python3.10 python3 python; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test test-real franka-sim debian lint format type bench pictures build clean
+.PHONY: run test test-real franka-sim debian lint format type bench pictures docs build clean
 
 run: .venv/runtime  ## watch the shipped policy push and lift cubes
 	$(BIN)/sami run --env panda --episodes 20
@@ -41,12 +41,15 @@ format: .venv/dev
 type: .venv/dev
 	$(BIN)/mypy
 
-bench: .venv/dev  ## the speeds that docs/performance.md quotes
+bench: .venv/dev  ## the speeds that docs/results/speed.md quotes
 	$(BIN)/sami bench models/panda-satesac.onnx --seconds 11
 	$(BIN)/python benchmarks/training_speed.py
 
 pictures: .venv/dev  ## every picture and card of README and docs, from the models and results in the repository
 	$(BIN)/python benchmarks/pictures.py $(NAMES)
+
+docs: .venv/dev  ## the documentation as a site in build/docs, with strict links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 build: .venv/dev  ## wheel and sdist, and the runtime's tests against the wheel, from another directory
 	sh tests/built_wheel.sh $(abspath $(BIN)/python)

@@ -29,9 +29,8 @@ from sami_runtime.errors import SafetyStop, SafetyWarning, UnknownName
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.run import Run
-from sami_runtime.safety.limits import Limits
+from sami_runtime.safety.limits import GUARDS, Limits
 from sami_runtime.safety.watch import active_guards
-from sami_runtime.safety.world_limits import GUARDS
 from sami_runtime.session.session import Session
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make, make_adapter

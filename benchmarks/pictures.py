@@ -4,7 +4,8 @@
 
 Without names all of them, which takes a while: films are rendered, and a report is measured. A name is a file's, or a
 folder's of results; a card brings its curve. What `sami adapt` and `sami robustness` drew beside their numbers in
-results/ is left alone: drawing it again means measuring it again, by the commands in docs/adaptation.md, docs/gap.md.
+results/ is left alone: drawing it again means measuring it again, by the commands in
+docs/results/adaptation-panda.md and docs/results/robustness.md.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ FILMS = {
 PANDA_TASKS = "docs/pictures/panda-tasks.webp"
 REPORT = "docs/report.png"
 SUMMARY = Path("results/panda-report.json")
-"""What the report of that picture measured, which docs/report.md quotes."""
+"""What the report of that picture measured, which docs/how-to/report.md quotes."""
 REPORTED = "models/panda-satesac.onnx results/models:panda-satesac --results results/panda-robustness"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WINDOW = "1180,1560"

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sami_runtime.loop.excitation import Excitation
-    from sami_runtime.loop.run_episode import EpisodeReport
+    from sami_runtime.loop.episode import EpisodeReport
+    from sami_runtime.loop.pilot import Excitation
     from sami_runtime.model.contract import Contract
     from sami_runtime.run import Run
     from sami_runtime.safety.limits import Limits
@@ -57,7 +57,7 @@ def excitation(
     Raises:
         SamiError: the limits do not say what rest is; in a simulator it is 0.
     """
-    from sami_runtime.loop.excitation import Excitation
+    from sami_runtime.loop.pilot import Excitation
     from sami_runtime.safety.limits import Limits
 
     limits = limits or Limits()

@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from sami_runtime.robots.robot_file import RobotFile
     from sami_runtime.run import Run
-    from sami_runtime.safety.watchdog.watchdog import Watchdog
+    from sami_runtime.safety.watchdog import Watchdog
     from sami_runtime.session.session import Session
 
 
@@ -135,7 +135,7 @@ def _model(file: RobotFile) -> tuple[Session, str]:
 def _recording(file: RobotFile) -> tuple[None, str]:
     """Check that a recording could begin, without beginning one."""
     from sami_runtime.errors import RecordingError
-    from sami_runtime.recording.format import mcap_parts
+    from sami_runtime.recording.mcap_file import mcap_parts
 
     path = file.recording()
     if path is None:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sami_runtime.loop.run_episode import EpisodeReport
+    from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.tick import StepRecord
     from sami_runtime.robots.robot_file import RobotFile, RunKeys
     from sami_runtime.run import Run
-    from sami_runtime.safety.watchdog.watchdog import Watchdog
+    from sami_runtime.safety.watchdog import Watchdog
     from sami_runtime.session.admission import Admission
 
     from .keyboard import Keyboard
@@ -109,8 +109,8 @@ def run_episodes(plan: Plan) -> None:
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.loop.stopping import fatal_signals_raise
+    from sami_runtime.recording.live import watching
     from sami_runtime.recording.replay import Shadow
-    from sami_runtime.recording.view.feed import watching
     from sami_runtime.run import Run
     from sami_runtime.safety.watch import guards_without
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sami_runtime.loop.run_episode import EpisodeReport
+    from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.model.contract import Contract
     from sami_runtime.recording.replay import Shadow
     from sami_runtime.run import Run

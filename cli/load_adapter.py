@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sami_runtime.adapters import Adapter
     from sami_runtime.clock import Clock
     from sami_runtime.model.contract import Contract
-    from sami_runtime.safety.controller import Controller
+    from sami_runtime.safety.gate import Controller
 
 HELP = "your robot, as MODULE:FACTORY; FACTORY(clock) of a module in this folder, or installed, makes its adapter."
 CONFIG_HELP = "Settings for FACTORY(clock, config=...), as address, calibration, goal: NAME.toml or NAME.json."
@@ -45,7 +45,8 @@ def load_adapter(name: str, clock: Clock, contract: Contract, config: Settings |
     if not all(isinstance(signal, Signal) for signal in declared):
         raise SamiError(
             f"{name}(clock) made a {type(adapter).__name__} whose observation is {adapter.observation!r:.80} and whose "
-            f"action is {adapter.action!r:.80}; they must be a tuple of Signals and a Signal; see docs/embedding.md."
+            f"action is {adapter.action!r:.80}; they must be a tuple of Signals and a Signal; "
+            "see docs/how-to/write-an-adapter.md."
         )
     return adapter
 
@@ -117,7 +118,7 @@ def _make(
     if missing:
         raise SamiError(
             f"{name}(clock) made a {type(made).__name__}, which lacks {', '.join(missing)}. {what.capitalize()} has "
-            f"{', '.join(parts)}; see docs/embedding.md."
+            f"{', '.join(parts)}; see docs/how-to/write-an-adapter.md."
         )
     return made
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sami_runtime.safety.watchdog.watchdog import Watchdog
+    from sami_runtime.safety.watchdog import Watchdog
 
 
 def watchdog_of(adapter: str | None, within_s: float | None, emergency_stop: str | None) -> Watchdog | None:
@@ -24,7 +24,7 @@ def watchdog_of(adapter: str | None, within_s: float | None, emergency_stop: str
         SamiError: Something that it needs was left out.
     """
     from sami_runtime.errors import SamiError
-    from sami_runtime.safety.watchdog.watchdog import Watchdog
+    from sami_runtime.safety.watchdog import Watchdog
 
     if within_s is None:
         if emergency_stop is not None:

@@ -22,9 +22,8 @@ def convert(
     """Write a recording as a table that spreadsheets and data frames read, or as a LeRobot dataset."""
     from sami_runtime.errors import SamiError
     from sami_runtime.files import require_output
-    from sami_runtime.recording.lerobot import write_lerobot
     from sami_runtime.recording.reader import read_recording
-    from sami_runtime.recording.table import write_csv, write_parquet
+    from sami_runtime.recording.tables import write_csv, write_lerobot, write_parquet
 
     if csv is None and parquet is None and lerobot is None:
         raise SamiError("say what the recording is to become: --csv OUT, --parquet OUT or --lerobot OUT, or several.")

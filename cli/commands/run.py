@@ -21,7 +21,7 @@ HIDDEN = typer.Option(hidden=True)
 """An option that still works, and is not shown: `--fix` and `--set` say the same, or `sami drive`."""
 MOVED = (
     "sami run --adapter is deprecated, and the next version does not have it: write its options into a robot.toml and "
-    "drive by `sami drive robot.toml`; see docs/drive.md."
+    "drive by `sami drive robot.toml`; see docs/reference/robot-file.md."
 )
 
 
@@ -80,7 +80,7 @@ def run(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Any other key of a run, as in a robot.toml, such as provider=cuda or dry_run=true; docs/drive.md.",
+            help="Another key of a run, as in robot.toml, such as provider=cuda; docs/reference/robot-file.md.",
             rich_help_panel=LOOP,
         ),
     ] = None,

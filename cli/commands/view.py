@@ -22,7 +22,7 @@ def view(
 
     from sami_runtime.files import require_output
     from sami_runtime.recording.reader import read_recording
-    from sami_runtime.recording.view.page import write_page
+    from sami_runtime.recording.view import write_page
 
     inputs = [path for path in (file, other) if path is not None]
     path = out or file.with_suffix(".html")

@@ -16,7 +16,7 @@ from sami_runtime.clock import MonotonicClock
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.session.inference import CPU, bind, build
-from sami_runtime.session.memory import Ages, EpisodeMemory, TensorBlock
+from sami_runtime.session.memory import EpisodeMemory, StepInputs
 from sami_runtime.session.session import Session
 
 Array = NDArray[np.float32]
@@ -214,16 +214,14 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
     """Return the bare call on bound arrays: two bindings, each of which writes what the other one reads."""
     contract = artifact.contract
     onnx = build(artifact)
-    inputs = contract.signal_inputs
-    shares = TensorBlock({name: (1, signal.size) for name, signal in inputs.items()}).tensors
+    signals, inputs = contract.signal_inputs, StepInputs(contract, 1).inputs
     memories = (EpisodeMemory(contract, 1), EpisodeMemory(contract, 1))
-    ages = Ages(contract, 1).inputs
-    bindings = [bind(onnx, shares | ages | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
+    bindings = [bind(onnx, inputs | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
     call, now = onnx.run_with_iobinding, 0
 
     def feed(i: int) -> None:
-        for name, share in shares.items():
-            share[0] = seen[inputs[name].name][i]
+        for name, signal in signals.items():
+            inputs[name][0] = seen[signal.name][i]
 
     def reset() -> None:
         memories[now].begin()
@@ -249,7 +247,7 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
     memory: dict[str, Array] = {}
 
     def reset() -> None:
-        begun = Ages(contract, 1).inputs | EpisodeMemory(contract, 1).inputs
+        begun = StepInputs(contract, 1).inputs | EpisodeMemory(contract, 1).inputs
         memory.update({name: value.copy() for name, value in begun.items()})
 
     def step(i: int) -> Array:

@@ -22,17 +22,15 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import (
     CLOSED,
     EPISODE,
-    MAGIC,
     METADATA,
     READABLE,
     TOPIC,
     RecordedEpisode,
     RecordedStep,
-    mcap_parts,
     recorded_step,
     whole_number,
 )
-from sami_runtime.recording.unpack import records
+from sami_runtime.recording.mcap_file import MAGIC, mcap_parts, records
 
 STEPS = (Outcome.ACTED, Outcome.PILOTED, Outcome.LATE)
 """Outcomes of ticks that are steps of an episode: the policy acted, a person drove, or the last action stood because

@@ -164,7 +164,7 @@ class Telemetry:
             alarm = place.score > 1.0
             phase = self._phase(drift, alarm)
             self._note(step, phase, alarm, place.score)
-            nearest = self._locate.task(place)
+            nearest = self.atlas.tasks[place.nearest]
             self.now = Reading(step, speed, phase, drift, nearest, place.distance, place.score, alarm)
         return self.now
 

@@ -20,7 +20,7 @@ class Contrast:
 
     With keys of psi* (the paper's) no gradient reaches the negatives: a step pulls the queries towards good skills, and
     takes bad ones, which the same network reads, along. Alone on a buffer, that learns and forgets in turn
-    (docs/contrast.md). With keys of psi itself both sides move apart.
+    (docs/results/contrast.md). With keys of psi itself both sides move apart.
 
     Args:
         policy: whose encoders these are.

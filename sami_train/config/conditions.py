@@ -12,7 +12,7 @@ from sami_train.envs.spec import EnvironmentSpec
 
 SHORT = 200
 """Steps of the longest episode that counts as short. A gradient step on whole episodes of 200 steps costs what one on
-windows does, and needs no stored state; on those of 400 steps it takes 1.6 times as long (docs/training.md)."""
+windows does, and needs no stored state; on those of 400 steps it takes 1.6 times as long: docs/reference/presets.md."""
 
 
 class Condition(NamedTuple):

@@ -114,13 +114,7 @@ def make(spec: EnvironmentSpec, gap: GapProfile | None = None, **arguments: Any)
 def make_batch(spec: EnvironmentSpec, rows: int, threads: int) -> Batch:
     """Make many environments that native threads step together, where `spec.batch_entry_point` names what does.
 
-    Args:
-        spec: which.
-        rows: how many.
-        threads: of the simulation; 0 is one for each core.
-
-    Raises:
-        AdapterError: the simulator is not installed.
+    `threads` are those of the simulation; 0 is one for each core. Raises an `AdapterError` where it is not installed.
     """
     assert spec.batch_entry_point is not None, spec.name
     with _simulator(spec):
@@ -140,7 +134,7 @@ def _simulator(spec: EnvironmentSpec) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        brought = (
-            f"install it with: {install_hint(spec.extra)}" if spec.extra else "install it here: no extra brings it"
-        )
+        brought = "install it here: no extra brings it"
+        if spec.extra:
+            brought = f"install it with: {install_hint(spec.extra)}"
         raise AdapterError(f"environment {spec.name!r} needs the package {error.name}; {brought}.") from error

@@ -79,13 +79,7 @@ class Measure:
         return measure, (self.name,)
 
     def show(self, value: float | None, coarse: bool = False, sign: bool = False) -> str:
-        """Short text for a value, or a dash for None and NaN.
-
-        Args:
-            value: a mean.
-            coarse: one digit less, where few episodes stand behind it.
-            sign: show the sign of positive values too.
-        """
+        """Short text for a mean, or a dash for None and NaN; `coarse` has a digit less, `sign` shows a plus too."""
         if value is None or value != value:
             return "-"
         return f"{value:{'+' if sign else ''},.{max(0, self.digits - coarse)}f}"
@@ -101,11 +95,7 @@ RETURN = Measure("return", "ret", "set", "rollout/ep_rew_mean", 0)
 
 
 def measure(name: str) -> Measure:
-    """Look a measure up by its name, `"success"` or `"return"`.
-
-    Raises:
-        UnknownName: there is none.
-    """
+    """Look a measure up by its name, `"success"` or `"return"`; raises `UnknownName` for another."""
     known = {kind.name: kind for kind in (SUCCESS, RETURN)}
     if name not in known:
         raise UnknownName("measure", name, known)

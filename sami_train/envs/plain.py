@@ -15,7 +15,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from sami_runtime.adapters.gymnasium_adapter import SignalSource
 from sami_runtime.errors import SamiError
 from sami_runtime.signals import Signal
-from sami_train.envs.layout import Layout, keys_in_order
+from sami_train.envs.layout import UNIT, Layout, keys_in_order, signal
 from sami_train.envs.measure import RETURN, SUCCESS, Goal, Measure
 from sami_train.envs.measure import measure as measure_named
 
@@ -37,11 +37,7 @@ class PlainEnvironment:
     """Of the id, or of what makes it."""
 
     def open(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
-        """Make the plain environment.
-
-        Raises:
-            SamiError: it cannot be made.
-        """
+        """Make the plain environment; raises a `SamiError` where it cannot be made."""
         arguments = {**self.arguments, **({} if render_mode is None else {"render_mode": render_mode})}
         try:
             if not isinstance(self.plain, str):
@@ -59,18 +55,14 @@ def bare(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     return env
 
 
-def time_limit(plain: str | Callable[..., Any], opened: gym.Env[Any, Any]) -> int | None:
-    """Return the time limit that the environment has by itself."""
-    spec = opened.spec if not isinstance(plain, str) or opened.spec is None else gym.spec(opened.spec.id)
-    return None if spec is None else spec.max_episode_steps
-
-
-def steps_of(steps: int | None, limit: int | None, name: str) -> int:
-    """Return the most steps of an episode: the user's number, or the environment's own limit."""
-    most = limit if steps is None else steps
-    if most is None or most < 1:
+def steps_of(steps: int | None, plain: str | Callable[..., Any], opened: gym.Env[Any, Any], name: str) -> int:
+    """Return the most steps of an episode: the user's number, or the limit that the environment has by itself."""
+    if steps is None:
+        spec = opened.spec if not isinstance(plain, str) or opened.spec is None else gym.spec(opened.spec.id)
+        steps = None if spec is None else spec.max_episode_steps
+    if steps is None or steps < 1:
         raise SamiError(f"{name} does not say how many steps an episode has at most; give episode_steps.")
-    return int(most)
+    return int(steps)
 
 
 def rate_of(rate_hz: float | None, env: gym.Env[Any, Any], name: str) -> float:
@@ -107,38 +99,6 @@ def goal_of(goal: float | Goal | None, layout: Layout, name: str) -> Goal | None
 
 SignalNames = Mapping[str, Any] | Sequence[Signal] | None
 """What a user says of signals: one after the other, by entry of a Dict observation, or nothing."""
-UNIT = "1"
-"""Of what nobody gave a unit."""
-
-
-def signal(
-    name: str,
-    unit: str = UNIT,
-    elements: int | Sequence[str] = 1,
-    bounds: tuple[float, float] | None = None,
-    **fields: Any,
-) -> Signal:
-    """Return a signal: a named group of numbers of an observation or an action.
-
-    >>> signal("angle", "rad").elements
-    ('angle',)
-    >>> signal("position", "m", "x y z".split()).size
-    3
-
-    Args:
-        name: letters, digits and underscores.
-        unit: of each number.
-        elements: their names; or how many there are, and then they are numbered.
-        bounds: smallest and largest value of each; what the environment's space says, if None.
-        **fields: `meaning` and `moves`, see `Signal`.
-    """
-    if isinstance(elements, int):
-        elements = (name,) if elements == 1 else tuple(map(str, range(elements)))
-    size = len(elements)
-    low, high = (None, None) if bounds is None else bounds
-    return Signal(
-        name=name, size=size, unit=unit, elements=tuple(elements), low=(low,) * size, high=(high,) * size, **fields
-    )
 
 
 def observed(space: spaces.Space[Any], declared: SignalNames, name: str) -> Layout:
@@ -149,9 +109,6 @@ def observed(space: spaces.Space[Any], declared: SignalNames, name: str) -> Layo
         declared: signals of a Box one after the other; of a Dict, those of each entry by its key. What is left out is
             one signal: `observation`, or the entry's key.
         name: of the environment, for messages.
-
-    Raises:
-        SamiError: the space is another one, or what is told of it does not fit.
     """
     parts = _parts(space, name)
     if not isinstance(space, spaces.Dict):
@@ -191,9 +148,6 @@ def acted(space: spaces.Space[Any], action_signal: Signal | None, name: str) -> 
         space: a Box with bounds.
         action_signal: the true action, in its units; one called `action` without units, if None.
         name: of the environment, for messages.
-
-    Raises:
-        SamiError: the space is another one, has no bounds, or the signal does not fit it.
     """
     if not isinstance(space, spaces.Box):
         raise SamiError(
@@ -206,23 +160,17 @@ def acted(space: spaces.Space[Any], action_signal: Signal | None, name: str) -> 
             f"{name} acts by {space}, which has no bounds; give it some, e.g. with "
             "gymnasium.wrappers.TransformAction or in its action_space."
         )
-    true = action_signal or signal("action", elements=len(low))
-    if true.size != len(low):
-        raise SamiError(f"the action told of {name} has {true.size} numbers; it acts by {len(low)}.")
-    if (low == -1.0).all() and (high == 1.0).all():
-        return true.model_copy(update={"low": (-1.0,) * true.size, "high": (1.0,) * true.size})
-    unit = "" if true.unit == UNIT else f" {true.unit}"
-    ends = [f"-1 to 1 stands for {a:g} to {b:g}{unit}" for a, b in zip(low, high, strict=True)]
-    named = [f"{element}: {end}" for element, end in zip(true.elements, ends, strict=True)]
-    scales = ends[0] if len(set(ends)) == 1 else ", ".join(named)
-    return true.model_copy(
-        update={
-            "unit": UNIT,
-            "low": (-1.0,) * true.size,
-            "high": (1.0,) * true.size,
-            "meaning": f"{true.meaning}; {scales}" if true.meaning else scales,
-        }
-    )
+    true, size = action_signal or signal("action", elements=len(low)), len(low)
+    if true.size != size:
+        raise SamiError(f"the action told of {name} has {true.size} numbers; it acts by {size}.")
+    changes: dict[str, Any] = {"low": (-1.0,) * size, "high": (1.0,) * size}
+    if not ((low == -1.0).all() and (high == 1.0).all()):
+        unit = "" if true.unit == UNIT else f" {true.unit}"
+        ends = [f"-1 to 1 stands for {a:g} to {b:g}{unit}" for a, b in zip(low, high, strict=True)]
+        named = [f"{element}: {end}" for element, end in zip(true.elements, ends, strict=True)]
+        scales = ends[0] if len(set(ends)) == 1 else ", ".join(named)
+        changes |= {"unit": UNIT, "meaning": f"{true.meaning}; {scales}" if true.meaning else scales}
+    return true.model_copy(update=changes)
 
 
 def _parts(space: spaces.Space[Any], name: str) -> dict[str | None, spaces.Box]:
@@ -258,10 +206,7 @@ def _bounded(entry: Signal, low: np.ndarray, high: np.ndarray, what: str) -> Sig
         raise SamiError(f"signal {entry.name!r} reaches beyond {what}; give fewer elements.")
     if any(bound is not None for bound in (*entry.low, *entry.high)):
         return entry
-    ends = {"low": _known(low), "high": _known(high)}
-    return entry.model_copy(update=ends)
-
-
-def _known(bounds: np.ndarray) -> tuple[float | None, ...]:
-    """Return bounds; None for those that are only the end of what float32 can hold."""
-    return tuple(float(x) if abs(x) < np.finfo(np.float32).max else None for x in bounds)
+    most = np.finfo(np.float32).max  # a bound that is only the end of what float32 can hold is none
+    ends = {"low": low, "high": high}
+    known = {key: tuple(float(x) if abs(x) < most else None for x in bounds) for key, bounds in ends.items()}
+    return entry.model_copy(update=known)

@@ -28,7 +28,6 @@ from sami_train.envs.plain import (
     observed,
     rate_of,
     steps_of,
-    time_limit,
 )
 from sami_train.envs.tasks import TaskSet, TaskSpace, task_space
 
@@ -160,7 +159,7 @@ class EnvironmentSpec:
                 layout=layout,
                 action=acted(env.action_space, action, name),
                 rate_hz=rate_of(rate_hz, env, name),
-                episode_steps=steps_of(episode_steps, time_limit(plain, opened), name),
+                episode_steps=steps_of(episode_steps, plain, opened, name),
                 measure=measure_of(measure, known_goal),
                 ends_early=ends_early,
                 goal=known_goal,
@@ -174,11 +173,7 @@ class EnvironmentSpec:
             env.close()
 
     def require_changes(self) -> None:
-        """Refuse to change the dynamics within an episode where that is not possible.
-
-        Raises:
-            SamiError: it is not.
-        """
+        """Raise a `SamiError` where the dynamics cannot change within an episode."""
         if not self.tasks.features:
             raise SamiError(f"environment {self.name!r} has no tasks, so there are no dynamics that could change.")
         if not self.can_change:

@@ -27,7 +27,7 @@ class FeatureScale:
     @classmethod
     def of(cls, feature: Feature, tasks: Sequence[Task]) -> FeatureScale:
         """Return the range that a feature has in some tasks."""
-        values = [feature.check(task.get(feature.name, feature.default)) for task in tasks]
+        values = [feature.of(task) for task in tasks]
         return cls(feature, min(values), max(values))
 
     @property
@@ -60,11 +60,10 @@ def standardised(features: Sequence[Feature | Crippled], tasks: Sequence[Task]) 
     columns: list[Wide] = []
     for feature in features:
         if isinstance(feature, Crippled):
-            silent = [feature.check(task.get(feature.name, feature.default)) for task in tasks]
+            silent = [feature.of(task) for task in tasks]
             columns += [np.array([float(part in parts) for parts in silent]) for part in range(len(feature.parts))]
         else:
-            values = [feature.check(task.get(feature.name, feature.default)) for task in tasks]
-            columns.append(FeatureScale.of(feature, tasks).place(values))
+            columns.append(FeatureScale.of(feature, tasks).place([feature.of(task) for task in tasks]))
     scaled = [(column - column.mean()) / column.std() for column in columns if np.ptp(column) > 0]
     return np.array(scaled, np.float32).reshape(len(scaled), len(tasks)).T
 
@@ -91,7 +90,7 @@ class TaskCode:
         spans = {}
         for feature in features:
             if not isinstance(feature, Crippled):
-                values = [_number(feature, task) for task in tasks]
+                values = [feature.of(task) for task in tasks]
                 spans[feature.name] = (min(values), max(values))
         return cls(tuple(features), spans)
 
@@ -113,11 +112,7 @@ class TaskCode:
 
     def _numbers(self, feature: Feature | Crippled, task: Task) -> list[float]:
         if isinstance(feature, Crippled):
-            silent = feature.check(task.get(feature.name, feature.default))
+            silent = feature.of(task)
             return [float(part in silent) for part in range(len(feature.parts))]
         low, high = self.spans[feature.name]
-        return [(_number(feature, task) - (low + high) / 2) / ((high - low) / 2 or 1.0)]
-
-
-def _number(feature: Feature, task: Task) -> float:
-    return feature.check(task.get(feature.name, feature.default))
+        return [(feature.of(task) - (low + high) / 2) / ((high - low) / 2 or 1.0)]

@@ -6,7 +6,7 @@ import itertools
 import math
 import operator
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -52,6 +52,10 @@ class Feature:
             raise TaskError(f"{self.name} is {value!r}; it must be a number{self._bounds()}.")
         return number
 
+    def of(self, task: Task) -> float:
+        """Return its value in a task, checked; its default where the task does not name it."""
+        return self.check(task.get(self.name, self.default))
+
     def _bounds(self) -> str:
         relation = "greater than" if self.low_open else "at least"
         low = "" if self.low == -math.inf else f" {relation} {self.low:g}"
@@ -91,6 +95,10 @@ class Crippled:
                 f"crippled is {value!r}; it must be a list of at most {self.most} different {self.kind}s of: {valid}."
             )
         return numbers
+
+    def of(self, task: Task) -> list[int]:
+        """Return the parts that are crippled in a task, checked."""
+        return self.check(task.get(self.name, self.default))
 
 
 @dataclass(frozen=True)
@@ -153,7 +161,7 @@ class TaskSpace:
         missing = [name for name in needed if name not in task]
         if missing:
             raise TaskError(f"task {dict(task)!r} lacks {', '.join(missing)}; a task needs: {', '.join(needed)}.")
-        return {feature.name: feature.check(task.get(feature.name, feature.default)) for feature in self.features}
+        return {feature.name: feature.of(task) for feature in self.features}
 
     def resolve(self, tasks: str | Task | Sequence[Task]) -> tuple[Task, ...]:
         """Return the tasks that a caller names: a set's name, one task, or several.
@@ -255,40 +263,46 @@ def task_space(sets: Mapping[str, TaskSet] | TaskSpace | None) -> TaskSpace:
         return TaskSpace((), {"training": ({},)})
     if "training" not in sets:
         raise TaskError(f"the task sets are {', '.join(sets) or 'none'}; one of them must be called training.")
-    fixed: dict[str, tuple[Task, ...]] = {}
+    listed: dict[str, tuple[Task, ...]] = {}
     drawn: dict[str, Callable[[np.random.Generator], Task]] = {}
     for name, tasks in sets.items():
         if callable(tasks):
-            drawn[name] = _checked(tasks, name)
-        elif isinstance(tasks, Mapping) and _has_range(tasks):
-            drawn[name] = _Drawn({feature: _choices(values) for feature, values in tasks.items()})
-        elif isinstance(tasks, Mapping):
-            fixed[name] = tuple(
-                dict(zip(tasks, map(float, row), strict=True))
-                for row in itertools.product(*(map(_number, _choices(values)) for values in tasks.values()))
-            )
+            drawn[name] = _FromFunction(tasks, name)
+        elif not isinstance(tasks, Mapping):
+            listed[name] = tuple({key: _number(value) for key, value in task.items()} for task in tasks)
         else:
-            fixed[name] = tuple({key: _number(value) for key, value in task.items()} for task in tasks)
-        if not fixed.get(name, (1,)):
+            choices = {feature: _choices(values) for feature, values in tasks.items()}
+            if any(isinstance(value, Range) for values in choices.values() for value in values):
+                drawn[name] = _FromRanges(choices)
+            else:
+                rows = itertools.product(*(map(_number, values) for values in choices.values()))
+                listed[name] = tuple(dict(zip(choices, row, strict=True)) for row in rows)
+        if name in drawn:
+            rng = np.random.default_rng((SEED, zlib.crc32(name.encode())))
+            listed[name] = tuple(drawn[name](rng) for _ in range(DRAWS))
+        if not listed[name]:
             raise TaskError(f"task set {name!r} holds no task; give at least one.")
-    listed = {name: fixed[name] if name in fixed else _draws(drawn[name], name) for name in sets}
     features = tuple(_feature(name, sets, listed) for name in _names(listed))
     return TaskSpace(features, listed, drawn=drawn)
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _FromRanges:
     """Draws a task from ranges."""
 
     choices: Mapping[str, Sequence[float | Range]]
 
     def __call__(self, rng: np.random.Generator) -> Task:
-        return {name: _draw(values, rng) for name, values in self.choices.items()}
+        task = {}
+        for name, values in self.choices.items():
+            value = values[int(rng.integers(len(values)))] if len(values) > 1 else values[0]
+            task[name] = value.draw(rng) if isinstance(value, Range) else _number(value)
+        return task
 
 
 @dataclass(frozen=True)
-class _checked:  # noqa: N801 - a function that crosses processes
-    """A user's function, whose tasks are checked."""
+class _FromFunction:
+    """A user's function, whose tasks are checked; a class, so that it crosses processes."""
 
     function: Callable[[np.random.Generator], Task]
     name: str
@@ -302,26 +316,12 @@ class _checked:  # noqa: N801 - a function that crosses processes
         return {key: _number(value) for key, value in task.items()}
 
 
-def _draws(draw: Callable[[np.random.Generator], Task], name: str) -> tuple[Task, ...]:
-    rng = np.random.default_rng((SEED, zlib.crc32(name.encode())))
-    return tuple(draw(rng) for _ in range(DRAWS))
-
-
-def _draw(values: Sequence[float | Range], rng: np.random.Generator) -> float:
-    value = values[int(rng.integers(len(values)))] if len(values) > 1 else values[0]
-    return value.draw(rng) if isinstance(value, Range) else _number(value)
-
-
 def _choices(values: Range | Sequence[float | Range]) -> Sequence[Any]:
     if isinstance(values, (Range, int, float)):
         return (values,)
     if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)) or not len(values):
         raise TaskError(f"a feature's values are {values!r}; give a list of numbers, or a Range(low, high).")
     return tuple(values)
-
-
-def _has_range(tasks: Choices) -> bool:
-    return any(isinstance(value, Range) for values in tasks.values() for value in _choices(values))
 
 
 def _number(value: Any) -> float:
@@ -335,11 +335,7 @@ def _number(value: Any) -> float:
 
 
 def _names(sets: Mapping[str, Sequence[Task]]) -> list[str]:
-    """Return the features of the tasks, the same in all.
-
-    Raises:
-        TaskError: they differ.
-    """
+    """Return the features of the tasks; raises a `TaskError` where they are not the same in all."""
     names = list(sets["training"][0])
     for name, tasks in sets.items():
         for task in tasks:
@@ -353,15 +349,11 @@ def _names(sets: Mapping[str, Sequence[Task]]) -> list[str]:
 
 def _feature(name: str, sets: Mapping[str, TaskSet], listed: Mapping[str, Sequence[Task]]) -> Feature:
     """Return a feature that takes whatever lies between the ends of its sets, and anything where a function draws."""
-    if any(callable(tasks) for tasks in sets.values()):
-        return Feature(name, "", -math.inf)
-    values = list(_ends(name, sets, listed))
-    return Feature(name, "", min(values), high=max(values))
-
-
-def _ends(name: str, sets: Mapping[str, TaskSet], listed: Mapping[str, Sequence[Task]]) -> Iterator[float]:
+    ends: list[float] = []
     for set_name, tasks in sets.items():
-        yield from (task[name] for task in listed[set_name])
+        if callable(tasks):
+            return Feature(name, "", -math.inf)
+        ends += [task[name] for task in listed[set_name]]
         for value in _choices(tasks[name]) if isinstance(tasks, Mapping) else ():
-            if isinstance(value, Range):
-                yield from (value.low, value.high)
+            ends += [value.low, value.high] if isinstance(value, Range) else []
+    return Feature(name, "", min(ends), high=max(ends))

@@ -72,28 +72,21 @@ class UserEnv(gym.Env[Any, np.ndarray]):
         """
         unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         native = unit if self._unit else self._low + (unit + 1.0) / 2.0 * (self._high - self._low)
-        observation, reward, terminated, truncated, info = self.env.step(
-            native.astype(self._dtype).reshape(self._shape)
-        )
+        native = native.astype(self._dtype).reshape(self._shape)
+        observation, reward, terminated, truncated, info = self.env.step(native)
         if self.environment.measure is SUCCESS and "is_success" not in info:
             raise SamiError(
                 f"{self.environment.name} is judged by success, and its info has no is_success after a step; add it "
                 'there, or judge it by its return (measure="return").'
             )
-        return (
-            _flat(observation),
-            float(reward),
-            bool(terminated),
-            bool(truncated),
-            {**info, "task": dict(self.current_task)},
-        )
+        info = {**info, "task": dict(self.current_task)}
+        return _flat(observation), float(reward), bool(terminated), bool(truncated), info
 
     def set_dynamics(self, task: Task) -> None:
         """Give the environment the physics of a task in the middle of an episode.
 
         Raises:
-            SamiError: its spec has nothing that does it.
-            TaskError, UnknownName: the task is not valid.
+            SamiError: its spec has nothing that does it, or the task is not valid.
         """
         self.environment.require_changes()
         assert self.plain.set_dynamics is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -71,13 +71,7 @@ class WindowPlan:
         return self.burn_in or self.steps
 
     def draw(self, episodes: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> Windows:
-        """Draw one window of each episode, every step where one may begin as likely.
-
-        Args:
-            episodes: (B,) positions in the buffer.
-            lengths: (B,) steps of each.
-            rng: source of randomness.
-        """
+        """Draw one window of each episode, (B,) positions and (B,) lengths, every possible beginning as likely."""
         # The last beginning leaves at least one step to learn from after its burn-in.
         beginnings = np.maximum(1, -(-(lengths - self.burn_in) // self.stride))
         starts = (rng.random(len(episodes)) * beginnings).astype(np.int64) * self.stride
@@ -97,9 +91,8 @@ class TransitionBatch(NamedTuple):
     steps: np.ndarray
     """(N,) step t of the window; the successor is t + 1."""
     observations: np.ndarray
-    """(N, D)"""
+    """(N, D), as `next_observations`, `true_observations` and `next_true_observations`; see `SequenceBatch`."""
     next_observations: np.ndarray
-    """(N, D)"""
     actions: np.ndarray
     """(N, A)"""
     rewards: np.ndarray
@@ -109,13 +102,10 @@ class TransitionBatch(NamedTuple):
     lost: np.ndarray
     """(N,) bool: terminated by a failure from which the goal can never be reached."""
     true_observations: np.ndarray
-    """(N, D), as in `SequenceBatch`."""
     next_true_observations: np.ndarray
-    """(N, D)"""
     recent_actions: np.ndarray
-    """(N, K A), as in `SequenceBatch`."""
+    """(N, K A), as `next_recent_actions`; see `SequenceBatch`."""
     next_recent_actions: np.ndarray
-    """(N, K A)"""
 
 
 class EpisodeBuffer:
@@ -208,8 +198,9 @@ class EpisodeBuffer:
         _, _, observation_size = self.observations.shape
         action_size = self.actions.shape[2]
         part = EpisodeBuffer(len(where), self.horizon, observation_size, action_size, self.goal, self.plan, self.behind)
-        for (_, copied), (_, array) in zip(part._arrays(), self._arrays(), strict=True):
-            copied[:] = array[where]
+        arrays = self._arrays()
+        for name, copied in part._arrays().items():
+            copied[:] = arrays[name][where]
         part.added = len(where)
         return part
 
@@ -290,7 +281,9 @@ class EpisodeBuffer:
         keep = np.ones(len(flat), bool)
 
         if hindsight > 0:
-            goal = self._goal()
+            goal = self.goal
+            if goal is None:
+                raise ReplayError("hindsight needs an environment with goals; set learning.hindsight to 0.")
             later = steps + 1 + (rng.random(len(flat)) * (self.lengths[slots] - steps)).astype(np.int64)
             # What a goal is judged by: the world, or what was seen of it.
             judged, judged_following = (true, true_following) if self.behind.true_goals else (observations, following)
@@ -311,49 +304,26 @@ class EpisodeBuffer:
             if not keep.any():
                 return self.transitions(windows, count, 0.0, rng)
 
+        recent, next_recent = self._recent_actions(slots, steps), self._recent_actions(slots, steps + 1)
+        actions = self.actions[slots, steps]
+        columns = (rows, within, observations, following, actions, rewards, terminated, lost)
         chosen = np.flatnonzero(keep)[:count]
-        return TransitionBatch(
-            rows[chosen],
-            within[chosen],
-            observations[chosen],
-            following[chosen],
-            self.actions[slots, steps][chosen],
-            rewards[chosen],
-            terminated[chosen],
-            lost[chosen],
-            true[chosen],
-            true_following[chosen],
-            self._recent_actions(slots, steps)[chosen],
-            self._recent_actions(slots, steps + 1)[chosen],
-        )
+        return TransitionBatch(*(part[chosen] for part in (*columns, true, true_following, recent, next_recent)))
 
-    def _goal(self) -> Goal:
-        if self.goal is None:
-            raise ReplayError("hindsight needs an environment with goals; set learning.hindsight to 0.")
-        return self.goal
-
-    def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
-        for name in (
-            "observations",
-            "actions",
-            "rewards",
-            "lengths",
-            "terminated",
-            "success",
-            "tasks",
-            "returns",
-        ):
-            yield name, getattr(self, name)
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Return what is stored of each episode, by its name in a file."""
+        names = ("observations", "actions", "rewards", "lengths", "terminated", "success", "tasks", "returns")
+        arrays = {name: getattr(self, name) for name in names}
         if self.behind.keeps_truth:
-            yield "true_observations", self.true_observations
-        if self.plan:
-            yield from zip((f"state.{name}" for name in self.plan.state), self.states, strict=True)
+            arrays["true_observations"] = self.true_observations
+        for name, array in zip(self.plan.state if self.plan else (), self.states, strict=True):
+            arrays[f"state.{name}"] = array
+        return arrays
 
     def save(self, path: Path) -> None:
         """Write the stored episodes to an .npz file."""
-        np.savez(
-            path, allow_pickle=False, added=self.added, **{name: array[: len(self)] for name, array in self._arrays()}
-        )
+        arrays = {name: array[: len(self)] for name, array in self._arrays().items()}
+        np.savez(path, allow_pickle=False, added=self.added, **arrays)
 
     def restore(self, path: Path) -> None:
         """Read back what `save` wrote, into a buffer of the same shape.
@@ -364,7 +334,7 @@ class EpisodeBuffer:
         # np.load leaves a file open that it cannot read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             size = min(int(stored["added"]), self.capacity)
-            for name, array in self._arrays():
+            for name, array in self._arrays().items():
                 if name not in stored:
                     raise ReplayError(f"{path} holds no {name}; it was written with another encoder or window.")
                 if stored[name].shape != array[:size].shape:

@@ -57,7 +57,7 @@ RETURN_WINDOW = 4
 
 
 class TaskRecord:
-    """Windows over the last episodes, by task."""
+    """Windows over the last episodes, by task: whether each succeeded, which skills it showed, and its return."""
 
     def __init__(self) -> None:
         self._success: dict[str, deque[float]] = {}
@@ -74,10 +74,9 @@ class TaskRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the windows as JSON has them."""
-        skills = {name: [sorted(seen) for seen in window] for name, window in self._skills.items()}
         return {
             "success": {name: list(window) for name, window in self._success.items()},
-            "skills": skills,
+            "skills": {name: [sorted(seen) for seen in window] for name, window in self._skills.items()},
             "returns": {name: list(window) for name, window in self._returns.items()},
         }
 
@@ -90,26 +89,10 @@ class TaskRecord:
         record._returns = {name: deque(window, RETURN_WINDOW) for name, window in plain["returns"].items()}
         return record
 
-    @property
-    def success(self) -> dict[str, float]:
-        """Share of the last episodes that reached the goal, by task."""
-        return {name: float(np.mean(window)) for name, window in sorted(self._success.items())}
-
-    def shows(self, skill: str) -> dict[str, float]:
-        """Return the share of the last episodes with a skill at any step, by task."""
-        return {
-            name: float(np.mean([skill in skills for skills in window]))
-            for name, window in sorted(self._skills.items())
-        }
-
-    @property
-    def returns(self) -> dict[str, float]:
-        """Mean return of the last episodes, by task."""
-        return {name: float(np.mean(window)) for name, window in sorted(self._returns.items())}
-
     def by_task(self, measure: Measure) -> dict[str, float]:
-        """Return what counts, by task."""
-        return self.success if measure is SUCCESS else self.returns
+        """Return what counts, mean over each task's last episodes."""
+        windows = self._success if measure is SUCCESS else self._returns
+        return {name: float(np.mean(window)) for name, window in sorted(windows.items())}
 
     def mean(self, measure: Measure) -> float | None:
         """Return what counts, mean over tasks; None before the first episode."""
@@ -123,14 +106,14 @@ class TaskRecord:
             measure: what they are judged by.
             outcomes: what else is told of their episodes, see `EnvironmentSpec.outcomes`.
         """
+        by_task = self.by_task(measure).items()
         if measure is not SUCCESS:
-            return {f"return/{name}": value for name, value in self.returns.items()}
-        return {
+            return {f"return/{name}": value for name, value in by_task}
+        scalars = {
             "rollout/success": self.mean(measure) or 0.0,
-            **{f"success/{name}": share for name, share in self.success.items()},
-            **{
-                f"{column}/{name}": share
-                for column, skill in outcomes.items()
-                for name, share in self.shows(skill).items()
-            },
+            **{f"success/{name}": share for name, share in by_task},
         }
+        for column, skill in outcomes.items():
+            for name, window in sorted(self._skills.items()):
+                scalars[f"{column}/{name}"] = float(np.mean([skill in skills for skills in window]))
+        return scalars

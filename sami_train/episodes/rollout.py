@@ -9,7 +9,7 @@ No torch here: collectors run this in processes of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -134,34 +134,30 @@ class Rollout:
             self._high,
             self._reach,
         )
-        recorder = _Recorder(index, task, task_index, explorer, [flatten(observation)], info.get("task", task))
-        recorder.true_observations = [recorder.true(info)] if self.behind.keeps_truth else None
+        recorder = _Recorder(index, task, task_index, info.get("task", task), explorer, [flatten(observation)])
+        if self.behind.keeps_truth:
+            recorder.true_observations = [recorder.true(info)]
         return recorder
 
 
+@dataclass
 class _Recorder:
     """What an episode has seen and done so far."""
 
-    def __init__(
-        self,
-        index: int,
-        task: Task,
-        task_index: int,
-        explorer: _Explorer,
-        observations: list[np.ndarray],
-        truth: Task,
-    ) -> None:
-        self.index, self.task, self.task_index = index, task, task_index
-        self.truth = truth
-        """The task that the environment says it is in: that of `task`, with every feature, where it draws none."""
-        self.explorer, self.observations = explorer, observations
-        self.actions: list[np.ndarray] = []
-        self.rewards: list[float] = []
-        self.skills: set[str] = set()
-        self.terminated = False
-        self.info: dict[str, Any] = {}
-        self.states: list[tuple[np.ndarray, ...]] = []
-        self.true_observations: list[np.ndarray] | None = None
+    index: int
+    task: Task
+    task_index: int
+    truth: Task
+    """The task that the environment says it is in: that of `task`, with every feature, where it draws none."""
+    explorer: _Explorer
+    observations: list[np.ndarray]
+    true_observations: list[np.ndarray] | None = None
+    actions: list[np.ndarray] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    skills: set[str] = field(default_factory=set)
+    states: list[tuple[np.ndarray, ...]] = field(default_factory=list)
+    terminated: bool = False
+    info: dict[str, Any] = field(default_factory=dict)
 
     def true(self, info: dict[str, Any]) -> np.ndarray:
         """Return what would have been observed last without a gap; where there is none, that is what was observed."""

@@ -24,8 +24,10 @@ REPLICATES = 2000
 def interval_over_starts(scores: np.ndarray, bounds: tuple[float, float] | None = None) -> tuple[float, float] | None:
     """Return the 95 % interval of the mean over starts, by the percentile bootstrap; None for a single start.
 
-    Where all starts score alike at a bound, a bootstrap sees no doubt. Then the interval ends where as many starts
-    would all score alike in one of 40 measurements.
+    The k-th episode begins alike in every task, so the episodes of one start are not independent of each other; starts
+    are, and so is what a gap draws. A policy is one: other seeds of its training differ by more than this. Where all
+    starts score alike at a bound, a bootstrap sees no doubt. Then the interval ends where as many starts would all
+    score alike in one of 40 measurements.
 
     Args:
         scores: mean score of each start, (starts,).

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,13 +19,11 @@ RIDGE = 1e-3
 
 
 def rank_by(kind: str, buffer: EpisodeBuffer, where: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the scores (n,) of the episodes at these positions (n,); higher is better.
+    """Return the scores (n,) of a buffer's episodes at these positions (n,), all of one task; higher is better.
 
-    Args:
-        kind: see above.
-        buffer: that holds them.
-        where: positions; of one task, for "advantage" explains by what differs between them.
-        rng: source of chance, for "shuffled".
+    Kinds: "return" is what an episode was paid (paper, section 4.3), "advantage" the return less what the start, the
+    goal and the policy's age explain. Two controls know nothing of skills: "shuffled" is chance, "recency" the policy's
+    age alone.
     """
     if kind == "shuffled":
         return rng.random(len(where))
@@ -73,21 +71,10 @@ Score = Callable[[np.ndarray], np.ndarray]
 """Buffer positions (n,) to what ranks them (n,), higher is better."""
 
 
-class Strategy(Protocol):
-    """Which trajectories are compared."""
-
-    def __call__(
-        self, buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score, stretch: int = 0
-    ) -> Trajectories | None:
-        """Draw up to `count` trajectories; None where there are none to compare yet.
-
-        Args:
-            buffer: where they are.
-            count: of both sides together.
-            rng: source of randomness.
-            score: what ranks them.
-            stretch: how many of a task's episodes, collected one after the other, they are drawn from; 0 is all.
-        """
+Strategy = Callable[[EpisodeBuffer, int, np.random.Generator, Score, int], Trajectories | None]
+"""Draws up to so many trajectories, of both sides together; None where there are none to compare yet. The score ranks
+them, and the last argument is a stretch: how many of a task's episodes, collected one after the other, they are drawn
+from; 0 is all."""
 
 
 def same_task(

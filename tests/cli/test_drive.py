@@ -248,7 +248,7 @@ def test_the_files_of_the_examples_are_valid(example):
 
 
 def test_every_key_is_documented():
-    page = (Path(__file__).parents[2] / "docs" / "drive.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "robot-file.md").read_text(encoding="utf-8")
     assert [key for key in RobotFile.model_fields if f"`{key}`" not in page] == []
 
 

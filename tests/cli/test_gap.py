@@ -106,12 +106,12 @@ def test_an_unknown_kind_of_gap_is_refused(sami, trained):
 def test_the_tables_of_the_docs_are_what_is_printed_of_the_raw_results(sami, folder):
     done = sami("robustness", "--read", ROOT / "results" / folder)
     assert done.code == 0
-    page = (ROOT / "docs" / "gap.md").read_text()
+    page = (ROOT / "docs" / "results" / "robustness.md").read_text()
     assert f"sami robustness --read results/{folder}\n\n{done.out}" in page
 
 
 def test_what_the_docs_say_of_training_behind_delays_is_what_is_printed_of_its_raw_results(sami):
-    page = (ROOT / "docs" / "gap.md").read_text()
+    page = (ROOT / "docs" / "results" / "trained-with-a-profile.md").read_text()
     folder, found = Path("results") / "panda-200k-latency", {}
     for name in ("trained-behind-delays", "trained-without"):
         done = sami("robustness", "--read", ROOT / folder / f"{name}.json")
@@ -188,7 +188,7 @@ def test_a_known_value_zeroes_a_bias_in_each_episode(sami, trained, tmp_path):
 
 
 def test_what_the_docs_say_of_zeroing_is_what_its_raw_results_say():
-    page = (ROOT / "docs" / "gap.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "calibrate.md").read_text()
     shares = {}
     for name in ("zeroed", "none"):
         raw = (ROOT / "results" / "panda-zeroing" / f"{name}.jsonl").read_text().splitlines()
@@ -201,7 +201,7 @@ def test_what_the_docs_say_of_zeroing_is_what_its_raw_results_say():
 
 
 def test_what_the_docs_say_of_a_gap_that_was_found_again_is_what_its_raw_results_say():
-    page = " ".join((ROOT / "docs" / "gap.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "how-to" / "fit-a-profile.md").read_text().split())
     folder, told = ROOT / "results" / "panda-fit-gap", []
     for name, gap in (("true", ROOT / "examples" / "gap.toml"), ("fitted", folder / "gap.toml")):
         found = Evaluation.from_dict(json.loads((folder / f"{name}.json").read_text()))

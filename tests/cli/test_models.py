@@ -12,7 +12,7 @@ from sami_runtime.distribution import shipped_models
 from sami_runtime.model.artifact import read_artifact
 
 HOPELESS = ({"mass": 30.0, "friction": 5.0}, {"mass": 30.0, "friction": 10.0}, {"mass": 30.0, "friction": 30.0})
-"""What the arm is too weak for: docs/panda.md."""
+"""What the arm is too weak for: docs/reference/panda.md."""
 
 
 def test_every_shipped_model_carries_its_file_name_and_has_a_card():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sami_runtime.recording.view.page import write_page
+from sami_runtime.recording.view import write_page
 
 pytest.importorskip("mcap")
 

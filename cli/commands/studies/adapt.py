@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sami_train.studies.contexts.adaptation import Adaptation, Delay, Mean
 
 LEGEND = """±: one standard error. live less: the live context's success (return, without a goal) minus this one's.
-noticed, adapted, identified: share of episodes, and median steps after the change; see docs/adaptation.md."""
+noticed, adapted, identified: fraction of episodes, median steps since; see docs/results/adaptation-panda.md."""
 
 
 def adapt(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,21 +14,16 @@ from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.signals import Signal
+from sami_train.envs.layout import signal
 from sami_train.envs.mjcf.description import Change, End, MeasuredQuantity, ModelField, ObservedParts, Term
 from sami_train.envs.tasks import Feature, Task
 
 Kind = Literal["body", "joint", "geom", "site", "sensor", "actuator", "key"]
 _OBJECT = {kind: getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}") for kind in get_args(Kind)}
-_COUNT = {
-    "body": "nbody",
-    "joint": "njnt",
-    "geom": "ngeom",
-    "site": "nsite",
-    "sensor": "nsensor",
-    "actuator": "nu",
-    "key": "nkey",
-}
+_COUNT = dict(zip(get_args(Kind), ("nbody", "njnt", "ngeom", "nsite", "nsensor", "nu", "nkey"), strict=True))
 _WORDS = {"key": "keyframe"}
+_FREE, _BALL = mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_BALL
+_SLIDE, _HINGE = mujoco.mjtJoint.mjJNT_SLIDE, mujoco.mjtJoint.mjJNT_HINGE
 
 
 def names(model: mujoco.MjModel, kind: Kind) -> list[str]:
@@ -55,11 +51,7 @@ def element(model: mujoco.MjModel, kind: Kind, name: str, where: str) -> int:
 
 
 def elements(model: mujoco.MjModel, kind: Kind, some: Iterable[str], where: str) -> list[int]:
-    """Return the numbers of those named, of all of them for `"all"`.
-
-    Raises:
-        UnknownName: as `element`.
-    """
+    """Return the numbers of those named, of all of them for `"all"`; raises as `element`."""
     if some == "all":
         return list(range(getattr(model, _COUNT[kind])))
     return [element(model, kind, name, where) for name in some]
@@ -74,13 +66,13 @@ def joint_name(model: mujoco.MjModel, joint: int) -> str:
 
 def positions(model: mujoco.MjModel, joint: int) -> np.ndarray:
     """Where a joint's positions lie in qpos."""
-    size = {mujoco.mjtJoint.mjJNT_FREE: 7, mujoco.mjtJoint.mjJNT_BALL: 4}.get(joint_type(model, joint), 1)
+    size = {_FREE: 7, _BALL: 4}.get(joint_type(model, joint), 1)
     return np.arange(size) + int(model.jnt_qposadr[joint])
 
 
 def velocities(model: mujoco.MjModel, joint: int) -> np.ndarray:
     """Where a joint's velocities lie in qvel."""
-    size = {mujoco.mjtJoint.mjJNT_FREE: 6, mujoco.mjtJoint.mjJNT_BALL: 3}.get(joint_type(model, joint), 1)
+    size = {_FREE: 6, _BALL: 3}.get(joint_type(model, joint), 1)
     return np.arange(size) + int(model.jnt_dofadr[joint])
 
 
@@ -90,48 +82,32 @@ def joint_type(model: mujoco.MjModel, joint: int) -> mujoco.mjtJoint:
 
 
 def body_or_site(model: mujoco.MjModel, name: str, where: str) -> tuple[mujoco.mjtObj, int]:
-    """Return what a name means, a site before a body, and its number.
-
-    Raises:
-        UnknownName: neither has that name; lists both.
-    """
+    """Return what a name means, a site before a body, and its number; `UnknownName` where neither has it."""
     for kind in ("site", "body"):
         number = int(mujoco.mj_name2id(model, _OBJECT[kind], name))
         if number >= 0:
             return _OBJECT[kind], number
-    valid: Sequence[str] = [*names(model, "site"), *names(model, "body")]
-    raise UnknownName("site or body", name, valid, f"{where} names it.")
+    raise UnknownName("site or body", name, [*names(model, "site"), *names(model, "body")], f"{where} names it.")
 
 
 _XYZ, _WXYZ = ("x", "y", "z"), ("w", "x", "y", "z")
-_FREE, _BALL, _SLIDE, _HINGE = (
-    getattr(mujoco.mjtJoint, f"mjJNT_{kind}") for kind in ("FREE", "BALL", "SLIDE", "HINGE")
-)
 _UNITS = {
-    "touch": "N",
-    "accelerometer": "m/s^2",
-    "velocimeter": "m/s",
-    "gyro": "rad/s",
-    "force": "N",
-    "torque": "N m",
-    "magnetometer": "T",
-    "rangefinder": "m",
-    "camprojection": "pixel",
-    "tendonpos": "m",
-    "tendonvel": "m/s",
-    "ballangvel": "rad/s",
-    "framepos": "m",
-    "framelinvel": "m/s",
-    "frameangvel": "rad/s",
-    "framelinacc": "m/s^2",
-    "frameangacc": "rad/s^2",
-    "subtreecom": "m",
-    "subtreelinvel": "m/s",
-    "subtreeangmom": "kg m^2/s",
-    "geomdist": "m",
-    "e_potential": "J",
-    "e_kinetic": "J",
-    "clock": "s",
+    kind: unit
+    for unit, kinds in {
+        "N": "touch force",
+        "m/s^2": "accelerometer framelinacc",
+        "m/s": "velocimeter tendonvel framelinvel subtreelinvel",
+        "rad/s": "gyro ballangvel frameangvel",
+        "N m": "torque",
+        "T": "magnetometer",
+        "m": "rangefinder tendonpos framepos subtreecom geomdist",
+        "pixel": "camprojection",
+        "rad/s^2": "frameangacc",
+        "kg m^2/s": "subtreeangmom",
+        "J": "e_potential e_kinetic",
+        "s": "clock",
+    }.items()
+    for kind in kinds.split()
 }
 """Unit of a sensor's numbers by MuJoCo's name of its type; what is not here has none, or depends on the joint."""
 _OF_JOINTS = {"jointpos": ("rad", "m"), "jointvel": ("rad/s", "m/s"), "jointactuatorfrc": ("N m", "N")}
@@ -188,45 +164,35 @@ def action_signal(model: mujoco.MjModel) -> Signal:
             'ctrlrange="LOW HIGH" in the model.'
         )
     spans = zip(called, model.actuator_ctrlrange.tolist(), strict=True)
-    return Signal(
-        name="actuator_commands",
-        size=model.nu,
-        unit="1",
-        elements=tuple(called),
-        low=(-1.0,) * model.nu,
-        high=(1.0,) * model.nu,
-        meaning="-1 to 1 is MuJoCo's control from "
-        + "; ".join(f"{low:g} to {high:g} for {name}" for name, (low, high) in spans),
-    )
+    ends = "; ".join(f"{low:g} to {high:g} for {name}" for name, (low, high) in spans)
+    meaning = f"-1 to 1 is MuJoCo's control from {ends}"
+    return signal("actuator_commands", "1", called, (-1.0, 1.0), meaning=meaning)
 
 
 def _of_joints(model: mujoco.MjModel, joints: Sequence[int], field: Literal["qpos", "qvel"]) -> list[MujocoSignal]:
-    where = positions if field == "qpos" else velocities
-    units = {_HINGE: ("rad", "rad/s"), _SLIDE: ("m", "m/s")}
-    called = {_HINGE: ("joint_angles", "joint_velocities"), _SLIDE: ("slide_positions", "slide_velocities")}
-    is_velocity = field == "qvel"
+    moves = field == "qvel"
+    where = velocities if moves else positions
+    called = {
+        _HINGE: ("joint_velocities", "rad/s") if moves else ("joint_angles", "rad"),
+        _SLIDE: ("slide_velocities", "m/s") if moves else ("slide_positions", "m"),
+    }
     read = []
-    for kind in (_HINGE, _SLIDE):
+    for kind, (name, unit) in called.items():
         of_kind = [joint for joint in joints if joint_type(model, joint) == kind]
         if of_kind:
             indices = np.concatenate([where(model, joint) for joint in of_kind])
-            signal = _signal(
-                called[kind][is_velocity], units[kind][is_velocity], [joint_name(model, j) for j in of_kind]
-            )
-            read.append(MujocoSignal(signal, field, indices))
+            read.append(MujocoSignal(_signal(name, unit, [joint_name(model, j) for j in of_kind]), field, indices))
     for joint in joints:
         kind, name, indices = joint_type(model, joint), joint_name(model, joint), where(model, joint)
         if kind == _FREE:
-            unit = "m/s" if is_velocity else "m"
-            part = "velocity" if is_velocity else "position"
-            read.append(MujocoSignal(_signal(f"{name}_{part}", unit, _XYZ), field, indices[:3]))
+            place = _signal(f"{name}_velocity", "m/s", _XYZ) if moves else _signal(f"{name}_position", "m", _XYZ)
+            read.append(MujocoSignal(place, field, indices[:3]))
             indices = indices[3:]
         if kind in (_FREE, _BALL):
-            turn = (
-                _signal(f"{name}_angular_velocity", "rad/s", _XYZ, "in the body's frame")
-                if is_velocity
-                else _signal(f"{name}_orientation", "1", _WXYZ, "unit quaternion")
-            )
+            if moves:
+                turn = _signal(f"{name}_angular_velocity", "rad/s", _XYZ, "in the body's frame")
+            else:
+                turn = _signal(f"{name}_orientation", "1", _WXYZ, "unit quaternion")
             read.append(MujocoSignal(turn, field, indices))
     return read
 
@@ -244,17 +210,8 @@ def _sensor(model: mujoco.MjModel, number: int) -> MujocoSignal:
 
 
 def _signal(name: str, unit: str, parts: Sequence[str], meaning: str = "") -> Signal:
-    size = len(parts)
     safe = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return Signal(
-        name=f"_{safe}" if safe[0].isdigit() else safe,
-        size=size,
-        unit=unit,
-        elements=tuple(parts),
-        low=(None,) * size,
-        high=(None,) * size,
-        meaning=meaning,
-    )
+    return signal(f"_{safe}" if safe[0].isdigit() else safe, unit, parts, meaning=meaning)
 
 
 @dataclass(frozen=True)
@@ -385,30 +342,18 @@ def measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -> Me
 
 
 def reward_of(model: mujoco.MjModel, terms: tuple[Term, ...]) -> Measure:
-    """Return the sum of the terms, each times its weight.
-
-    Raises:
-        UnknownName, SamiError: as `measure`.
-    """
+    """Return the sum of the terms, each times its weight; raises as `measure`."""
     parts = [(term.weight, measure(model, term, f"reward {i + 1}")) for i, term in enumerate(terms)]
     return lambda data, action: sum(weight * value(data, action) for weight, value in parts)
 
 
 def ending_of(model: mujoco.MjModel, ends: tuple[End, ...]) -> Callable[[mujoco.MjData, np.ndarray], bool]:
-    """Return what says whether an episode is over before its time.
-
-    Raises:
-        UnknownName, SamiError: as `measure`.
-    """
-    infinite = float("inf")
-    bounds = [
-        (
-            measure(model, end, f"end {i + 1}"),
-            -infinite if end.below is None else end.below,
-            infinite if end.above is None else end.above,
-        )
-        for i, end in enumerate(ends)
-    ]
+    """Return what says whether an episode is over before its time; raises as `measure`."""
+    bounds = []
+    for i, end in enumerate(ends):
+        low = -math.inf if end.below is None else end.below
+        high = math.inf if end.above is None else end.above
+        bounds.append((measure(model, end, f"end {i + 1}"), low, high))
     return lambda data, action: any(not low <= value(data, action) <= high for value, low, high in bounds)
 
 

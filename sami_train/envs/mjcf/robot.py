@@ -12,7 +12,6 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sami_runtime.adapters.gymnasium_adapter import SignalSource
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.factories import load_factory
 from sami_train.envs.layout import Layout
@@ -131,7 +130,7 @@ def _values(where: str, values: Any) -> Any:
         return [_values(where, value) for value in values]
     if not isinstance(values, Mapping):
         return values
-    keys = [field.name for field in dataclasses.fields(Range)]
+    keys = ["low", "high", "log"]
     for key in values:
         if key not in keys:
             raise UnknownName("key", key, keys, f"{where} has it; a range is {{ low = 0.5, high = 2.0 }}.")
@@ -176,8 +175,6 @@ def load_robot(path: Path) -> EnvironmentSpec:
         SamiError, UnknownName: something in them is not valid; names it, and what would be.
     """
     robot = MjcfRobot(path)
-    signals = [reading.signal for reading in robot.readings]
-    starts = np.cumsum([0, *(signal.size for signal in signals[:-1])]).tolist()
     safe = re.sub(r"[^A-Za-z0-9]+", "-", robot.name).strip("-")
     return EnvironmentSpec(
         name=robot.name,
@@ -185,7 +182,7 @@ def load_robot(path: Path) -> EnvironmentSpec:
         entry_point="sami_train.envs.mjcf.env:MjcfEnv",
         arguments={"path": str(path)},
         tasks=robot.tasks,
-        layout=Layout(tuple(SignalSource(signal, start=start) for signal, start in zip(signals, starts, strict=True))),
+        layout=Layout.of([reading.signal for reading in robot.readings]),
         action=robot.action,
         rate_hz=robot.rate_hz,
         episode_steps=robot.described.episode_steps,

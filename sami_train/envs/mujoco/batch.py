@@ -34,9 +34,6 @@ class Rows:
         episode_steps: length of an episode.
         threads: of the simulation; 0 is one for each core that this process may use.
         dynamics: the model's fields that a task sets, by name.
-
-    Raises:
-        TaskError, UnknownName: the tasks are not valid.
     """
 
     def __init__(
@@ -66,11 +63,7 @@ class Rows:
         return self.steps >= self.episode_steps
 
     def set_dynamics(self, row: int, task: Task) -> None:
-        """Give one row a task's dynamics, also in the middle of an episode.
-
-        Raises:
-            TaskError, UnknownName: the task is not valid.
-        """
+        """Give one row a task's dynamics, also in the middle of an episode; `TaskError` if it is not valid."""
         self._set_task(row, self.space.check(task))
         self._batch.set_const([row])
 
@@ -126,10 +119,8 @@ class MujocoBatch(Rows):
 
     Args:
         name: of the environment, e.g. `"half-cheetah"`.
-        rows: n.
-        tasks: the set to draw from at a reset, one task, or a sequence of tasks; see `MujocoSkillEnv`.
+        rows, tasks, threads: see `Rows`.
         episode_steps: length of an episode; the paper's if None.
-        threads: of the simulation; 0 is one for each core that this process may use.
         options: choices that results depend on, see `Options`.
 
     Raises:
@@ -162,15 +153,12 @@ class MujocoBatch(Rows):
         tasks: Sequence[Task | None] | None = None,
         rows: Sequence[int] | np.ndarray | None = None,
     ) -> np.ndarray:
-        """Begin new episodes.
+        """Begin new episodes, and return their observations (len(rows), D) float32.
 
         Args:
             seeds: one for each row that is reset; None goes on with the row's own generator.
             tasks: one for each row that is reset; None draws it.
             rows: which; all if None.
-
-        Returns:
-            Observations (len(rows), D) float32.
 
         Raises:
             TaskError, UnknownName: a task is not valid.
@@ -188,10 +176,7 @@ class MujocoBatch(Rows):
         return self.robot.body.observe(self._qpos, self._qvel, self._speed)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
-        """Step all rows, also those whose episode is over; it is up to the caller to reset them.
-
-        Args:
-            actions: (n, A), in [-1, 1].
+        """Step all rows by actions (n, A) in [-1, 1], also those whose episode is over: the caller resets them.
 
         Returns:
             Observations (n, D) float32 and rewards (n,).
@@ -256,11 +241,9 @@ class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin an episode in every row, or in those of `options["reset_mask"]`.
+        """Begin an episode in every row, or in those of the bools `options["reset_mask"]`.
 
-        Args:
-            seed: of the first row, the others count on; or one for each row.
-            options: `"task"` sets every row's task; `"reset_mask"` is a bool for each row.
+        `seed` is that of the first row, and the others count on; or one for each row. `options["task"]` sets all tasks.
         """
         chosen = options or {}
         mask = np.asarray(chosen.get("reset_mask", np.ones(self.num_envs, bool)), bool)

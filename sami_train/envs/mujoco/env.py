@@ -25,8 +25,6 @@ MODELS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 
 _TORSO = 1
 """Body of the torso; 0 is the world."""
-
-
 UNSTABLE = 1000.0
 """Velocity [m/s, rad/s] that no robot here reaches but in a simulation that is blowing up; theirs stay below 150."""
 
@@ -36,10 +34,7 @@ class Robot:
 
     Args:
         row: the environment.
-        options: by name, see `Options`.
-
-    Raises:
-        UnknownName, SamiError: an option is not one of this environment's.
+        options: by name, see `Row.choose`, which checks them.
     """
 
     def __init__(self, row: Row, options: Mapping[str, Any]) -> None:
@@ -79,11 +74,7 @@ class Robot:
         return qpos, _noise(rng, *self.body.velocity_noise, self.model.nv)
 
     def control(self, actions: np.ndarray, mask: Array) -> Array:
-        """Control signals (n, A) for actions (n, A) from -1 to 1; what lies beyond is cut off.
-
-        Args:
-            actions: (n, A).
-            mask: (n, A), see `mask`.
+        """Control signals (n, A) for actions (n, A) from -1 to 1, cut off beyond, and masks (n, A), see `mask`.
 
         Raises:
             SamiError: the actions have another shape, or one is not finite.
@@ -217,15 +208,11 @@ class MujocoSkillEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
             getattr(self.model, name)[:] = values
         mujoco.mj_setConst(self.model, self._scratch)
         self._mask = self.robot.mask(self.current_task)[None]
-        if self._camera is not None:
-            self._paint()
-
-    def _paint(self) -> None:
-        """Colour the links behind motors that do not obey red."""
-        self.model.geom_rgba[:] = self._colours
-        joints = self.model.actuator_trnid[self._mask[0] == 0.0, 0]
-        silent = np.isin(self.model.geom_bodyid, self.model.jnt_bodyid[joints])
-        self.model.geom_rgba[silent] = (0.9, 0.1, 0.1, 1.0)
+        if self._camera is not None:  # the links behind motors that do not obey are red
+            joints = self.model.actuator_trnid[self._mask[0] == 0.0, 0]
+            silent = np.isin(self.model.geom_bodyid, self.model.jnt_bodyid[joints])
+            self.model.geom_rgba[:] = self._colours
+            self.model.geom_rgba[silent] = (0.9, 0.1, 0.1, 1.0)
 
     def _place(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
         mujoco.mj_resetData(self.model, self.data)

@@ -63,7 +63,7 @@ def _alarms(atlas: Atlas, task_set: str, task: Task, episodes: Contexts) -> Alar
     places = [[locate(mean) for mean in _counted(atlas, episode)] for episode in episodes]
     over = [[place.score > 1.0 for place in episode] for episode in places]
     firsts = [atlas.step + alarms.index(True) for alarms in over if True in alarms]
-    last = [locate.task(episode[-1]) == task for episode in places if episode]
+    last = [atlas.tasks[episode[-1].nearest] == task for episode in places if episode]
     return Alarms(
         task_set,
         task,

@@ -18,11 +18,11 @@ from PIL import Image, ImageDraw, ImageFont
 
 from sami_runtime.errors import SamiError
 from sami_runtime.files import output
-from sami_train.envs.mujoco.camera import Offscreen, stage
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task, shown
 from sami_train.studies.contexts.change import DynamicsChange
 from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, Variant
+from sami_train.studies.contexts.film_camera import FilmCamera
 
 FORMATS = (".gif", ".webp")
 WIDTH, HEIGHT, TITLE, CHART, GAP = 960, 300, 40, 150, 8
@@ -173,7 +173,7 @@ def _filmed(
     """Run a variant and take pictures of the first `count` rows at each step of `steps` at which they still run."""
     size = ((WIDTH - GAP * (panels - 1)) // panels, HEIGHT)
     pictures: list[dict[int, np.ndarray]] = [{} for _ in range(count)]
-    cameras: dict[int, Offscreen] = {}
+    cameras: dict[int, FilmCamera] = {}
 
     def take(t: int, envs: Sequence[Any], running: Sequence[int]) -> None:
         for n in (row for row in running if row < count and t in steps):
@@ -181,7 +181,7 @@ def _filmed(
                 env = envs[n].unwrapped
                 if not hasattr(env, "data"):
                     raise SamiError("only robots that MuJoCo simulates are filmed; for the Panda: --env panda-mujoco.")
-                cameras[n] = Offscreen(env.model, env.data, size, shadows, stage(env.model))
+                cameras[n] = FilmCamera(env.model, env.data, size, shadows)
             pictures[n][t] = cameras[n].take()
 
     try:

@@ -8,8 +8,8 @@ from typing import Any
 
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
-from sami_train.evaluation.evaluate import Piece, measure_pieces
-from sami_train.evaluation.kept import KeptResults
+from sami_train.evaluation.evaluate import measure_pieces
+from sami_train.evaluation.kept import KeptResults, Piece
 from sami_train.evaluation.model_policy import Source
 from sami_train.files import read_json, write_json
 from sami_train.studies.sweep.cell import OUTCOME, CellOutcome, to_an_outcome

@@ -20,7 +20,7 @@ from sami_train.envs.tasks import Crippled, Feature, TaskError
 from sami_train.episodes.collectors import SharedWeights
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
-from sami_train.evaluation.play import _in_batch
+from sami_train.evaluation.play import _alone, _BatchStage, _play_by
 from sami_train.runs.train import make_env
 from tests.making import toy
 
@@ -230,7 +230,7 @@ def test_each_row_is_told_its_own_task_in_single_environments_and_in_a_batch():
     rollout.round([0, 1])
     rollout.round([2, 3])
     many = Noted(2)
-    returns, _ = _in_batch(FewSteps(), many, None)(tasks, 0)
+    returns, _ = _play_by(_alone(_BatchStage(FewSteps(), many)), 2, None)(tasks, 0)
     assert single.told == many.told == [[tasks[0], tasks[1]], [tasks[2], tasks[0]]]
     assert returns.tolist() == [3.0] * 3
 

@@ -12,6 +12,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
+from sami_train.envs.measure import SUCCESS
 from sami_train.episodes.collectors import CollectorError
 from sami_train.methods.methods import METHODS
 from tests.making import toy
@@ -203,7 +204,7 @@ def test_a_saved_agent_acts_alike_and_needs_no_environment(tmp_path):
 def test_several_environments_step_side_by_side():
     several = agent(envs=3).learn(400)
     assert several._episode_num % 3 == 0
-    assert set(several.task_record.success) == {"sign=-1", "sign=1"}
+    assert set(several.task_record.by_task(SUCCESS)) == {"sign=-1", "sign=1"}
 
 
 def test_callbacks_see_every_round_and_can_stop_the_run():

@@ -20,7 +20,7 @@ from sami_train.studies.sweep.study import find_runs, read_study
 
 ROOT = Path(__file__).parents[4]
 MODELS = sorted((ROOT / "models").glob("*.onnx"))
-PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"sami compare '?results/(?!mine)[^`\n]*")
 """`results/mine` is the reader's own, in examples."""
 
@@ -56,7 +56,9 @@ def commands():
 def tables():
     """Each table of the comparison that stands below a command: the commands since the last one, and its text."""
     pending, table = [], []
-    for line in [*(ROOT / "docs" / "comparison.md").read_text(encoding="utf-8").splitlines(), ""]:
+    pages = ("methods.md", "contrast-settings.md")
+    lines = [line for page in pages for line in (ROOT / "docs" / "results" / page).read_text("utf-8").splitlines()]
+    for line in [*lines, ""]:
         if line.startswith("|"):
             table.append(line)
         elif table:
@@ -82,11 +84,11 @@ def test_each_table_of_the_comparison_is_what_its_commands_print(quoted, table):
 def test_what_contexts_carry_is_what_the_benchmark_prints(study):
     asked = [sys.executable, "benchmarks/contexts_of_runs.py", "table", f"results/{study}"]
     told = subprocess.run(asked, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    assert told.strip() in (ROOT / "docs" / "contrast.md").read_text(encoding="utf-8")
+    assert told.strip() in (ROOT / "docs" / "results" / "contrast.md").read_text(encoding="utf-8")
 
 
 def test_the_quoted_returns_of_mujoco_are_those_of_the_runs_and_of_the_paper():
-    table = (ROOT / "docs" / "mujoco.md").read_text(encoding="utf-8")
+    table = (ROOT / "docs" / "results" / "mujoco.md").read_text(encoding="utf-8")
     three = r"([\d,]+) / ([\d,]+) / ([\d,]+)"
     rows = re.findall(rf"models/([\w-]+)\.md\) \| {three} \| {three} \| {three} \|", table.replace("**", ""))
     assert len(rows) == sum("panda" not in model.stem for model in MODELS)
