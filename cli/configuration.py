@@ -42,7 +42,7 @@ def configuration_table(resolved: Resolved) -> Table:
 
 def in_words(resolved: Resolved) -> str:
     """Return what was asked of the environment, and what the run would do."""
-    from sami_train.config.conditions import tell
+    from sami_train.config.preset import tell
     from sami_train.envs.catalog import environment
 
     config = resolved.config

@@ -27,7 +27,7 @@ def candidates(contract: Contract, run: Path | None) -> tuple[list[Candidate], s
         from sami_runtime.checks.bench import OBSERVATIONS, Candidate, observations
         from sami_runtime.errors import SamiError
         from sami_runtime.model.contract import ACTION
-        from sami_train.export.parity import TorchSession
+        from sami_train.export.graph import TorchSession
         from sami_train.studies.lookahead.compose import alone
 
         try:

@@ -22,8 +22,8 @@ SPARKS_SHOWN = 50
 """Most bars that a line shows of how the context moves."""
 
 LEAST_ABOVE_FLOOR = 0.1
-"""Success above the floor (what doing nothing scores) that is more than luck."""
-AT_FLOOR = "*: the model's own evaluation is at the floor in this task, hardly better than doing nothing."
+"""Success above the do-nothing baseline that is more than luck."""
+AT_FLOOR = "*: in this task the model's own evaluation is hardly better than doing nothing."
 
 SAID = ("success", "failure", "redo", "stop")
 """What a person may have said of an episode, by ending it."""
@@ -91,7 +91,7 @@ def header(world: Target, telemetry: Telemetry, hopeless: Sequence[Mapping[str, 
     """Return the line above the episodes; before it, what the mark of the `hopeless` says."""
     note = f"{AT_FLOOR}\n" if hopeless and world.features else ""
     if telemetry.probe is not None and telemetry.probe.silent:
-        note += f"probe: the context does not carry {', '.join(telemetry.probe.silent)}, which is not estimated\n"
+        note += f"the context does not identify {', '.join(telemetry.probe.silent)}\n"
     names = " ".join(f"{name:>8}" for name in world.features)
     known = "" if telemetry.atlas is None else "  phase        score "
     outcome = "  success" if world.success else "    return"

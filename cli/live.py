@@ -80,6 +80,6 @@ def shown(reading: Reading) -> str:
     if reading.nearest is not None:
         from sami_train.envs.tasks import label
 
-        alarm = "  UNKNOWN DYNAMICS" if reading.alarm else ""
+        alarm = "  OUT OF DISTRIBUTION" if reading.alarm else ""
         parts.append(f"score {reading.score:.2f}{alarm}  nearest {label(reading.nearest)} at {reading.distance:.1f}")
     return "  ".join(parts)

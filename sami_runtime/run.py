@@ -18,7 +18,7 @@ from sami_runtime.errors import AdapterError, SafetyWarning, SamiError, UnknownN
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.episode import EpisodeReport, OnStep, run_episode
 from sami_runtime.loop.handover import Handover, require_swap
-from sami_runtime.loop.pilot import Ending, Pilot
+from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.settings import LoopSettings
 from sami_runtime.loop.stopping import fatal_signals_raise
 from sami_runtime.loop.tick import LoopReport, StepRecord, Swapped
@@ -36,7 +36,7 @@ from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
 
 
-def compose(
+def _compose(
     adapter: Adapter,
     contract: Contract,
     settings: LoopSettings,
@@ -47,15 +47,6 @@ def compose(
 ) -> Adapter:
     """Return an adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed.
 
-    Args:
-        adapter: Simulator or robot.
-        contract: Of the policy.
-        settings: Of the loop. Its clock paces the readings that zeroing takes, but in a simulator, which waits.
-        gap: What is simulated between both.
-        limits: What is known at rest stands in them.
-        dry_run: Whether to write nothing.
-        simulator: Whether the adapter's world stands still while nothing is written.
-
     Raises:
         UnknownName, SamiError: The gap or what is known does not fit.
     """
@@ -65,11 +56,11 @@ def compose(
     if limits is None or not limits.known:
         return behind
     limits.require_fit(contract)
-    clock = None if simulator else settings.clock
+    clock = None if simulator else settings.clock  # a simulator waits
     return Zeroed(behind, limits.known, limits.known_readings, clock, 1.0 / contract.rate_hz)
 
 
-def require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
+def _require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
     """Refuse what is for simulators alone.
 
     Raises:
@@ -88,17 +79,12 @@ def require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
         )
 
 
-def warn_of_missing(
+def _warn_of_missing(
     contract: Contract, limits: Limits | None, watchdog: Watchdog | None, guards: Collection[str], dry_run: bool
 ) -> None:
     """Warn, by a `SafetyWarning` each, of the protections that a robot's run goes without.
 
-    Args:
-        contract: Of the policy.
-        limits: What the gate allows; None if nobody set any.
-        watchdog: Stops the robot where this process cannot.
-        guards: Those that are wanted; what was turned off by name is no surprise.
-        dry_run: Whether nothing is written, so that only what judges observations matters.
+    Guards that were turned off by name are no surprise; in a dry run only what judges observations matters.
     """
     missing = []
     if not dry_run and watchdog is None:
@@ -123,7 +109,7 @@ def warn_of_missing(
         )
     if "ood" in guards and contract.atlas is None and contract.context is not None:
         missing.append(
-            f"no in-distribution reference in {contract.name!r}: unknown dynamics do not stop the robot. Add it with: "
+            f"no in-distribution reference in {contract.name!r}: nothing stops the robot out of distribution. Add it: "
             "sami atlas FILE"
         )
     for text in missing:
@@ -161,19 +147,13 @@ class Run:
         unguarded: Names of guards that are turned off on a robot: `ranges`, `ood`, `frozen`; see `GUARDS`.
         gap: A gap to reality between the adapter and the loop.
         dry_run: Whether everything is done but writing.
-        loop_hz: Rate of the loop [1/s], a multiple of the policy's, which is taken if None.
-        slower: Ask the policy only at every so-many-th of its periods, for a robot that is so many times as slow as
-            the one that it learned on; see `LoopSettings` and `Slowed`.
-        prewarm_s: How long [s] before the policy is due it is warmed up; see `LoopSettings`.
-        enforce_timing: Whether observations can be too old and answers too late; see `LoopSettings`.
         record: A file, NAME.mcap, for every tick; none if None.
         facts: What a reader of the recording should know, such as the environment and the seed.
         shadow: A second model that follows.
-        watchdog: Stops the robot where this process cannot; it is running already, and is the caller's.
         fallback: Acts where the policy has been held too long; see `SafetyGate`.
-        pilot: A person's way in; see `LoopSettings`.
-        command_delay_s: How long an action takes from its write to its effect [s]; see `LoopSettings`.
         admission: Which files `swap` lets in; any that are safe to load if None.
+        changes: Settings of the loop by their names: `loop_hz`, `slower`, `prewarm_s`, `enforce_timing`,
+            `command_delay_s`, `watchdog`, `pilot`; see `LoopSettings`.
 
     Raises:
         AdapterError: The policy and the adapter do not fit.
@@ -195,31 +175,24 @@ class Run:
         unguarded: Collection[str] = (),
         gap: GapProfile | None = None,
         dry_run: bool = False,
-        loop_hz: float | None = None,
-        slower: int = 1,
-        prewarm_s: float = 0.0,
-        enforce_timing: bool | None = None,
         record: str | Path | None = None,
         facts: Mapping[str, Any] | None = None,
         shadow: Shadow | None = None,
-        watchdog: Watchdog | None = None,
         fallback: Controller | None = None,
-        pilot: Pilot | None = None,
-        command_delay_s: float | None = None,
         admission: Admission | None = None,
+        **changes: Any,
     ) -> None:
         contract, guards = session.contract, guards_without(unguarded)
-        settings = LoopSettings(
-            clock, loop_hz, slower, prewarm_s, enforce_timing, command_delay_s, watchdog=watchdog, pilot=pilot
-        )
+        settings = LoopSettings(clock, **changes)
+        watchdog = settings.watchdog
         if simulator:
             guards = ()
         else:
-            require_for_robot(settings, gap)
+            _require_for_robot(settings, gap)
         if watchdog is not None:
-            watchdog.require_rate(loop_hz or contract.rate_hz)
+            watchdog.require_rate(settings.loop_hz or contract.rate_hz)
         self.shadow = shadow
-        self.driven = compose(adapter, contract, settings, gap, limits, dry_run, simulator)
+        self.driven = _compose(adapter, contract, settings, gap, limits, dry_run, simulator)
         """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
         require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
@@ -247,12 +220,12 @@ class Run:
         self._thread: int | None = None
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
-        delay = command_delay_of(self.driven) if command_delay_s is None else command_delay_s
+        delay = command_delay_of(self.driven) if settings.command_delay_s is None else settings.command_delay_s
         self._facts |= {"command_delay_s": delay} if delay else {}
         if judging := active_guards(contract, guards):
             self._facts["guards"] = list(judging)
         if not simulator:
-            warn_of_missing(contract, limits, watchdog, guards, dry_run)
+            _warn_of_missing(contract, limits, watchdog, guards, dry_run)
         if fallback is not None:
             self._facts["fallback"] = type(fallback).__name__
         self._recorder: Recorder | None = None

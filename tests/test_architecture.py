@@ -45,7 +45,7 @@ FLOORS = {
         "__init__",
     ),
     "sami_train": (
-        "cores files gpus interrupts locks seeds settings __init__",
+        "files machine seeds settings __init__",
         "envs",
         "episodes",
         "methods evaluation",
@@ -68,7 +68,7 @@ TORCH_FREE = (
     "sami_train.episodes.rollout",
     "sami_train.episodes.collectors",
     "sami_train.evaluation.evaluate",
-    "sami_train.export.make_atlas",
+    "sami_train.export.atlas",
     "sami_train.studies.contexts.adaptation",
     "sami_train.studies.fit_gap.fit",
     "sami_train.studies.fit_gap.reference",

@@ -38,16 +38,15 @@ def atlas(
     force: Annotated[bool, typer.Option("--force", help="Replace an atlas that is there.")] = False,
     json: Annotated[bool, typer.Option("--json", help="With --check, print JSON.")] = False,
 ) -> None:
-    """Measure where the contexts of the training tasks lie, for `sami run` to tell known dynamics from unknown ones."""
+    """Measure where the contexts of the training tasks lie, so that `sami run` notices others."""
     from rich.console import Console
     from rich.progress import Progress
 
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.export.fit_atlas import require_enough
-    from sami_train.export.known import Behind, known_tasks
-    from sami_train.export.make_atlas import measure
+    from sami_train.export.atlas import measure, require_enough
+    from sami_train.export.seen import Behind, known_tasks
     from sami_train.studies.contexts.alarms import check as count
 
     from ..model_and_env import environment_of
@@ -82,7 +81,7 @@ def atlas(
     print(
         f"{model} has an atlas now: {len(made.tasks)} tasks, window {made.window}, from step {made.step} "
         f"on; {made.episodes} episodes fitted, {made.held_out} held out; alarm beyond {made.threshold:.2f} standard "
-        f"deviations, so that at most {made.false_alarm_rate:.0%} of episodes in known dynamics give one"
+        f"deviations, calibrated for false alarms in {made.false_alarm_rate:.0%} of episodes (--check measures)"
     )
 
 

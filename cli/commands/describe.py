@@ -26,8 +26,8 @@ def describe(
 
     from sami_runtime.errors import SamiError
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.export.make_seen import measure_seen
     from sami_train.export.model_file import describe as put
+    from sami_train.export.seen import measure_seen
 
     from ..model_and_env import environment_of
 

@@ -59,7 +59,6 @@ def evaluate(
 
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
-    from sami_train.cores import usable_cores
     from sami_train.envs.catalog import environment
     from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.evaluate import evaluate as measure
@@ -67,6 +66,7 @@ def evaluate(
     from sami_train.evaluation.model_policy import Source
     from sami_train.evaluation.results import Evaluation
     from sami_train.files import write_json
+    from sami_train.machine import usable_cores
 
     from ..model_and_env import model_and_environment, task_set_names
     from ..out_folder import findings

@@ -95,8 +95,7 @@ def export(
     from rich.console import Console
     from rich.progress import Progress
 
-    from sami_train.files import writing
-    from sami_train.locks import locked
+    from sami_train.files import locked, writing
 
     from .studies.looking_ahead import look_ahead
     from .studies.probe import fitted

@@ -62,11 +62,11 @@ def robustness(
 
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.cores import usable_cores
     from sami_train.evaluation import robustness as measuring
     from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.kept import keeping
     from sami_train.files import unfinished
+    from sami_train.machine import usable_cores
 
     from ..model_and_env import environment_of, task_set_names
     from ..out_folder import findings

@@ -118,7 +118,7 @@ def train(
             if name in overrides:
                 raise SamiError(f"{name} has an option of its own; give --{option} instead of --set {name}=...")
         if init is not None:
-            from sami_train.config.warm_start.find import load_weights, weights_file
+            from sami_train.config.weights import load_weights, weights_file
 
             source = load_weights(weights_file(init)).header
             env, method = env or source.env, method or source.method

@@ -38,7 +38,7 @@ class Atlas(Entry):
     fast: NotNegative
     """Drift above which a mean that was at rest is on its way to another place."""
     false_alarm_rate: float = Field(gt=0, lt=1)
-    """Largest share of episodes in known dynamics that `threshold` gives an alarm, and that `fast` is exceeded in."""
+    """Share of held-out training episodes beyond `threshold`, and `fast`; of fresh ones it may be more."""
     episodes: Count
     """Episodes that mean, covariance, step and slow come from."""
     held_out: Count

@@ -17,7 +17,7 @@ PROBE = "probe_"
 NODES = "probe/"
 """What the graph's names of all begin with that computes them."""
 LEAST_R2 = 0.1
-"""R2 on tasks that nothing was fitted to, below which a context does not carry a feature."""
+"""R2 on tasks that nothing was fitted to, below which a context does not identify a feature."""
 ESTIMATE = ("estimate", "low", "high")
 """The elements of an output for a number: the estimate, and the interval that holds the truth."""
 
@@ -63,7 +63,7 @@ class ProbedFeature(Entry):
         unit = "" if self.unit == "1" else f" {self.unit}"
         within = f"{self.name}, {self.low:g} to {self.high:g}{unit}" if not self.parts else self.name
         if not self.carried:
-            return f"{within}: the context does not carry it (R2 {self.r2:.2f})"
+            return f"{within}: the context does not identify it (R2 {self.r2:.2f})"
         margin = f"a factor of {math.exp(self.margin):.2g}" if self.logarithmic else f"{self.margin:.2g}{unit}"
         return f"{within}: R2 {self.r2:.2f}, within {margin} in {self.coverage:.0%} of held-out cases"
 
@@ -97,7 +97,7 @@ class Probe(Entry):
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """Features that contexts do not carry."""
+        """Features that contexts do not identify."""
         return tuple(feature.name for feature in self.features if not feature.carried)
 
     def require_fit(self, outputs: Iterable[Signal]) -> None:

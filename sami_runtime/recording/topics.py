@@ -122,7 +122,7 @@ class Events:
         if now.phase is not self._phase and now.phase is not None:
             events.append(Event("INFO", now.phase.value))
         if now.alarm and not self._alarm:
-            events.append(Event("WARNING", f"unknown dynamics: score {now.score:.2f} is above 1"))
+            events.append(Event("WARNING", f"out of distribution: score {now.score:.2f} is above 1"))
         self._phase, self._alarm = now.phase, now.alarm
         return events
 

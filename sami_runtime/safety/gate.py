@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Adapter, Executed, Observation, require_executed
 from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.model.contract import Contract
-from sami_runtime.safety.limiter import Limiter, Shaped, Workspace, named
+from sami_runtime.safety.limiter import Limiter, Workspace, named
 from sami_runtime.safety.limits import Limits, Then
 from sami_runtime.safety.watch import ROUNDING, Rest, Watch
 from sami_runtime.session.telemetry import Reading
@@ -79,19 +79,6 @@ def require_action(value: object, signal: Signal, what: str) -> Array:
             f"{what} is {value}, expected {signal.size} finite numbers [{signal.unit}] ({', '.join(signal.elements)})"
         )
     return action
-
-
-def require_time(limits: Limits) -> None:
-    """Refuse limits that leave a fallback no time.
-
-    Raises:
-        SamiError: The robot is stopped before it would take over.
-    """
-    if limits.stop_after <= limits.hold_ticks + 1:
-        raise SamiError(
-            f"the fallback would never act: it takes over after {limits.hold_ticks} ticks (hold_ticks), and at "
-            f"{limits.stop_after} the robot is stopped (stop_after). Raise stop_after to how long it may act."
-        )
 
 
 class Ruling(NamedTuple):
@@ -171,8 +158,12 @@ class SafetyGate:
         self.limits = limits or Limits()
         self.limits.require_fit(contract)
         self.fallback = fallback
-        if fallback is not None:
-            require_time(self.limits)
+        if fallback is not None and self.limits.stop_after <= self.limits.hold_ticks + 1:
+            raise SamiError(
+                f"the fallback would never act: it takes over after {self.limits.hold_ticks} ticks (hold_ticks), and "
+                f"at {self.limits.stop_after} the robot is stopped (stop_after). Raise stop_after to how long it may "
+                "act."
+            )
         self.tripped: str | None = None
         """Why the gate is latched; None while it is armed."""
         self._trips, self._why = 0, ""
@@ -275,7 +266,7 @@ class SafetyGate:
         episode.limiter.blend_in.begin(episode.written if episode.taken_over else None)
         episode.taken_over = False
         episode.target = np.array(action, np.float32)
-        return _ruling(episode.limiter.shape(episode.target, now), now)
+        return Ruling(*episode.limiter.shape(episode.target, now), now)
 
     def command(self, action: Array, now: float) -> Ruling:
         """Rule on an action (A,) of a person, who drives instead of the policy: all limits but the blend-in hold.
@@ -311,7 +302,7 @@ class SafetyGate:
             return stop
         if self._episode.target is None:
             return self._standing(now)
-        return _ruling(self._episode.limiter.shape(self._episode.target, now), now)
+        return Ruling(*self._episode.limiter.shape(self._episode.target, now), now)
 
     def hold(self, reason: str, now: float, ticks: int = 1) -> Ruling:
         """Rule on a tick at which there is no new action: the last one stands, then the fallback acts, or it rests.
@@ -417,7 +408,7 @@ class SafetyGate:
         episode = self._episode
         episode.target, episode.taken_over = action, True
         episode.limiter.blend_in.reset()
-        return _ruling(episode.limiter.shape(action, now), now)
+        return Ruling(*episode.limiter.shape(action, now), now)
 
     def _fresh(self, period: float) -> GateEpisode:
         rest = Rest(self.limits, self._action)
@@ -430,8 +421,4 @@ class SafetyGate:
         written = self._episode.written
         if written is None:
             return Ruling(None, (), now)
-        return _ruling(self._episode.limiter.brake(written, now), now)
-
-
-def _ruling(shaped: Shaped, now: float) -> Ruling:
-    return Ruling(shaped.action, shaped.limited_by, now)
+        return Ruling(*self._episode.limiter.brake(written, now), now)

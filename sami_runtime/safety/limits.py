@@ -283,7 +283,10 @@ class Limits(BaseModel):
                 f"{high[at]:g} [{action.unit}], the contract's bounds included. Correct low or high."
             )
         self._require_rest(contract.action, signals, low, high)
-        _require_plausible(self, contract)
+        # What cannot be meant is refused; infinite limits limit nothing on purpose.
+        _require_times(self, 1.0 / contract.rate_hz)
+        _require_actions(self, contract)
+        _require_observations(self, contract)
 
     def max_pause(self, contract: Contract) -> float:
         """Return the time [s] that may pass between two ticks: `max_pause_s`, or `stop_after` ticks of the policy."""
@@ -422,17 +425,6 @@ def _explain(error: ValidationError) -> str:
     return f"{key} is {problem['input']!r}; it {message}. Correct it, or leave it out."
 
 
-def _require_plausible(limits: Limits, contract: Contract) -> None:
-    """Refuse limits that cannot be meant; infinite ones limit nothing on purpose.
-
-    Raises:
-        SamiError: One is an order of magnitude beyond what it limits.
-    """
-    _require_times(limits, 1.0 / contract.rate_hz)
-    _require_actions(limits, contract)
-    _require_observations(limits, contract)
-
-
 def _require_times(limits: Limits, period: float) -> None:
     for name, periods in PERIODS.items():
         value = getattr(limits, name)
@@ -497,12 +489,11 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
 
 def _observed(limits: Limits) -> Iterator[tuple[str, tuple[float, ...]]]:
     """Yield the limits on elements of observations, and their values in the element's unit."""
-    entries: dict[str, Mapping[str, Any]] = {name: getattr(limits, name) for name in ("inside", "jump", "workspace")}
-    for element, inside in entries["inside"].items():
+    for element, inside in limits.inside.items():
         yield f"inside.{element}", inside.range
-    for element, jump in entries["jump"].items():
+    for element, jump in limits.jump.items():
         yield f"jump.{element}", (jump.most,)
-    for element, ends in entries["workspace"].items():
+    for element, ends in limits.workspace.items():
         yield f"workspace.{element}", ends
 
 

@@ -1,13 +1,15 @@
 """Judges observations: one class a rule, one method each; `Watch` asks every rule.
 
-Those of `ObservationRules` judge the numbers, those before them the stamps and the sensors.
+Those of `ObservationRules` judge the numbers of a row (D,), signal by signal; those of `Watch` the stamps and the
+sensors. A rule remembers only what it needs to judge the next observation. `now` is the time [s] on the clock that
+stamps the observations, None if there is none in common. A number that is not finite is refused by the policy.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,23 +33,6 @@ class Objection(NamedTuple):
     reason: str
     """Its kind first."""
     then: Then = "hold"
-
-
-class ObservationRule(Protocol):
-    """What may be wrong with the world. It remembers only what it needs to judge the next observation.
-
-    A number that is not finite is none of its business: the policy refuses it.
-    """
-
-    def judge(self, row: Array, observation: Observation, now: float | None) -> Objection | None:
-        """Object to a world in which nothing must be done.
-
-        Args:
-            row: (D,): the numbers of the observation, signal by signal.
-            observation: The same, with its times.
-            now: The time [s] on the clock that stamps the observations; None if there is none in common.
-        """
-        ...
 
 
 class ElementSpan(NamedTuple):
@@ -247,7 +232,7 @@ class ObservationRules:
         index = {f"{signal.name}.{element}": at for at, (signal, element) in enumerate(elements)}
         units = {f"{signal.name}.{element}": signal.unit for signal, element in elements}
         self._size = len(elements)
-        self._rules: list[ObservationRule] = []
+        self._rules: list[TrainingRanges | RangeRule | Jumps] = []
         for then in THENS:  # what is held must not hide what stops
             inside = [ElementSpan(index[n], n, units[n], *e.range) for n, e in ranges.items() if e.then == then]
             beyond = [
@@ -283,21 +268,16 @@ class ObservationRules:
             parts: list[Any] = [values[name] for name in self._names]
             if [part.dtype for part in parts] == self._float32:
                 row = np.frombuffer(b"".join(parts), np.float32)  # half the time of concatenate
-            else:
-                with np.errstate(over="ignore"):  # a number beyond float32 becomes infinity, as in the session
-                    row = np.concatenate(parts, dtype=np.float32, casting="unsafe")
+                return row if row.shape == (self._size,) else None
         except (LookupError, TypeError, ValueError, AttributeError, BufferError):
-            return self._converted(observation)
-        return row if row.shape == (self._size,) else None
-
-    def _converted(self, observation: Observation) -> Array | None:
-        """Return the same of numbers that are no arrays yet."""
+            pass  # numbers that are no arrays yet, or none
         try:
-            with np.errstate(over="ignore"):
-                parts = [np.asarray(observation.values[name], np.float32).reshape(-1) for name in self._names]
+            with np.errstate(over="ignore"):  # a number beyond float32 becomes infinity, as in the session
+                row = np.concatenate(
+                    [np.asarray(observation.values[name], np.float32).reshape(-1) for name in self._names]
+                )
         except (LookupError, TypeError, ValueError):
             return None
-        row = np.concatenate(parts)
         return row if row.shape == (self._size,) else None
 
 
@@ -322,19 +302,6 @@ def _bounds(signal: Signal, provided: Iterable[Signal], limits: Limits) -> dict[
 
 ROUNDING = 1e-6
 """Share of a time that is rounding: three periods are not older than three periods."""
-
-
-class Rule(Protocol):
-    """What may be wrong with an observation. It remembers only what it needs to judge the next one."""
-
-    def judge(self, observation: Observation, now: float | None) -> str | None:
-        """Return why an observation must not be acted on, its kind first; None if it may be.
-
-        Args:
-            observation: What was read.
-            now: The time [s] on the clock that stamps the observations; None if there is none in common.
-        """
-        ...
 
 
 class Age:
@@ -448,7 +415,7 @@ class Watch:
             repeats = contract.seen.repeats
             frozen = {name: max(FROZEN_LEAST, 2 * longest + 1) for name, longest in repeats.items()} | frozen
         alarm = limits.stop_on_alarm or (DEFAULT_ALARM if "ood" in guards else None)
-        self._rules: tuple[Rule, ...] = (
+        self._rules: tuple[Age | Order | Frozen, ...] = (
             Age(limits.max_age(contract), single=not isinstance(limits.max_age_s, dict)),
             Order(),
             *(Frozen(name, most) for name, most in frozen.items()),

@@ -16,11 +16,12 @@ from sami_runtime.adapters.gymnasium_adapter import SignalSource
 from sami_runtime.errors import SamiError
 from sami_runtime.signals import Signal
 from sami_train.envs.layout import UNIT, Layout, keys_in_order, signal
-from sami_train.envs.measure import RETURN, SUCCESS, Goal, Measure
-from sami_train.envs.measure import measure as measure_named
+from sami_train.envs.measure import RETURN, SUCCESS, Goal, Measure, measure
 
 SetTask = Callable[[Any, dict[str, Any]], object]
 """Gives the user's environment the physics of a task."""
+SignalNames = Mapping[str, Any] | Sequence[Signal] | None
+"""What a user says of signals: one after the other, by entry of a Dict observation, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def rate_of(rate_hz: float | None, env: gym.Env[Any, Any], name: str) -> float:
 
 def measure_of(name: str | None, goal: Goal | None) -> Measure:
     """Return what policies are judged by: success where there is a goal, else what the user named or the return."""
-    chosen = measure_named(name or (RETURN if goal is None else SUCCESS).name)
+    chosen = measure(name or (RETURN if goal is None else SUCCESS).name)
     if goal is not None and chosen is RETURN:
         raise SamiError('an environment with a goal is judged by how often it is reached; give measure="success".')
     return chosen
@@ -97,12 +98,8 @@ def goal_of(goal: float | Goal | None, layout: Layout, name: str) -> Goal | None
     return Goal(achieved, desired, threshold=float(goal))
 
 
-SignalNames = Mapping[str, Any] | Sequence[Signal] | None
-"""What a user says of signals: one after the other, by entry of a Dict observation, or nothing."""
-
-
 def observed(space: spaces.Space[Any], declared: SignalNames, name: str) -> Layout:
-    """Return where the signals of an observation lie.
+    """Return where the signals of an observation lie; raises a `SamiError` where they do not fit the space.
 
     Args:
         space: a Box, or a Dict of them.
@@ -145,7 +142,7 @@ def acted(space: spaces.Space[Any], action_signal: Signal | None, name: str) -> 
     """Return what a policy writes: numbers from -1 to 1, whose meaning tells what they stand for.
 
     Args:
-        space: a Box with bounds.
+        space: a Box with bounds; a `SamiError` says what is wrong with another.
         action_signal: the true action, in its units; one called `action` without units, if None.
         name: of the environment, for messages.
     """

@@ -112,10 +112,8 @@ class TaskSpace:
     """What to do where parts cannot be crippled."""
     drawn: Mapping[str, Callable[[np.random.Generator], Task]] = field(default_factory=dict)
     """What draws a task of those sets that have no end; `sets` holds so many of each, always the same."""
-    impossible: tuple[Task, ...] = ()
-    """Tasks of the sets that the robot cannot do, whatever its policy: physics forbids them."""
-    why_impossible: str = ""
-    """By which forces, as a sentence."""
+    remark: str = ""
+    """What a reader of results by task should know, as a sentence."""
 
     def training_tasks(self, count: int, seed: int) -> tuple[Task, ...]:
         """Return what a run learns from: the training set, or so many tasks drawn from it by the run's seed.

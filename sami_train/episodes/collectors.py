@@ -19,11 +19,11 @@ import gymnasium as gym
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_train.cores import one_thread
 from sami_train.episodes.episode import Episode
 from sami_train.episodes.exploration import BehindGap, Exploration, Reach
 from sami_train.episodes.numpy_policy import NumpyPolicy, NumpyWeights
 from sami_train.episodes.rollout import Rollout
+from sami_train.machine import one_thread
 
 QUEUE_ROUNDS = 8
 """Rounds that wait for the learner before a collector waits too."""

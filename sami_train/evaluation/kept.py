@@ -18,8 +18,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.results import TaskResult
-from sami_train.files import append, read_json_lines, write_json_lines, writing
-from sami_train.locks import locked
+from sami_train.files import append, locked, read_json_lines, write_json_lines, writing
 
 ENDING = ".unfinished.jsonl"
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from sami_runtime.gap.profile import GapProfile
 from sami_train import seeds
-from sami_train.cores import one_thread
 from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.episodes.exploration import BehindGap
 from sami_train.episodes.rollout import Policy, Rollout, beginning
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
+from sami_train.machine import one_thread
 
 SEED = seeds.EVALUATION
 Gaps = Sequence[GapProfile | None]

@@ -17,8 +17,9 @@ from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.make import make
 from sami_train.evaluation.results import Evaluation
-from sami_train.export import parity
-from sami_train.export.export import export
+from sami_train.export import graph
+from sami_train.export.export import compose_model
+from sami_train.export.model_file import write
 from tests.making.made_runs import made_return_run, made_run
 
 SMALL = {"network.net_arch": [16], "network.hidden_size": 8}
@@ -41,9 +42,9 @@ def models(tmp_path_factory):
         agent = ContextSAC("ContextPolicy", make(ENVIRONMENTS[name]), config, device="cpu")
         with pytest.MonkeyPatch.context() as patch:
             if name != "half-cheetah":
-                patch.setattr(parity, "CLOSED_LOOP_STEPS", 1)
+                patch.setattr(graph, "CLOSED_LOOP_STEPS", 1)
             evaluation = {"env": name, "sets": {"training": {"ret": 4058.4}}, "tasks": []}
-            export(agent, folder / f"{name}.onnx", {"method": "untrained", "env": name}, evaluation)
+            write(compose_model(agent, folder / f"{name}.onnx", {"method": "untrained", "env": name}, evaluation))
     return folder
 
 

@@ -160,13 +160,13 @@ def rewritten_own(tmp_path):
     """Writes a model whose contract names another environment."""
     import onnx
 
-    from sami_train.export.model_file import write_model
+    from sami_train.export import model_file
 
     def write(model, env):
         contract = read_artifact(model).contract
         path = tmp_path / "elsewhere.onnx"
         training = {**contract.training, "env": env}
-        write_model(path, onnx.load(model), contract.model_copy(update={"training": training}))
+        model_file.write(model_file.compose(path, onnx.load(model), contract.model_copy(update={"training": training})))
         return path
 
     return write

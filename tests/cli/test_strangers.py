@@ -12,10 +12,9 @@ from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
-from sami_train.config.warm_start.find import WEIGHTS_FILE, weights_file
-from sami_train.config.warm_start.weights import Weights, read_weights, write_weights
+from sami_train.config.weights import WEIGHTS_FILE, Weights, read_weights, weights_file, write_weights
 from sami_train.envs.catalog import environment
-from sami_train.export.model_file import write_model
+from sami_train.export.model_file import compose, write
 from sami_train.studies.sweep.study import find_runs, write_study
 from tests.cli.conftest import call
 from tests.making.made_runs import made_run
@@ -38,7 +37,7 @@ def made(folder, env):
     for written in ('"env":"panda"', '"env": "panda"'):
         text = text.replace(written, f'"env": {json.dumps(env)}')
     assert Contract.parse(text, "text").training["env"] == env
-    write_model(folder / "model.onnx", onnx.load(SHIPPED), Contract.parse(text, "text"))
+    write(compose(folder / "model.onnx", onnx.load(SHIPPED), Contract.parse(text, "text")))
     with pytest.MonkeyPatch.context() as patch:
         options = ("--env", "panda", "--episodes", 1, "--steps", 30, "--seed", 0, "--json")
         assert call(patch, "run", "--model", folder / "model.onnx", *options, "--record", folder / "run.mcap") == 0

@@ -24,13 +24,12 @@ from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
-from sami_train.config.warm_start.weights import read_weights
+from sami_train.config.weights import read_weights
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.kept import ENDING, KeptResults, Piece
 from sami_train.evaluation.results import Evaluation
 from sami_train.runs import train
-from sami_train.runs.folder import RunFolder
-from sami_train.runs.record import RunRecord
+from sami_train.runs.folder import RunFolder, RunRecord
 from sami_train.studies.sweep.cell import CellOutcome, status
 from sami_train.studies.sweep.study import read_study, write_study
 from sami_train.studies.sweep.sweep import Sweep

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from sami_train.config.resolve import resolve
-from sami_train.config.warm_start.weights import read_weights
+from sami_train.config.weights import read_weights
 from sami_train.files import read_json
 from sami_train.runs import train
 from sami_train.runs.folder import RunFolder

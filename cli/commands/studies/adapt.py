@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sami_train.studies.contexts.adaptation import Adaptation, Delay, Mean
 
 LEGEND = """±: one standard error. live less: the live context's success (return, without a goal) minus this one's.
-noticed, adapted, identified: fraction of episodes, median steps since; see docs/results/adaptation-panda.md."""
+noticed, crossed, identified: fraction of episodes, median steps since; see docs/results/adaptation-panda.md."""
 
 
 def adapt(
@@ -95,7 +95,7 @@ def _print(judged: Adaptation) -> None:
     print(f"{judged.change}: {judged.reached} of {judged.episodes} episodes were not over before the change")
     table = Table(box=box.SIMPLE_HEAD, padding=0)
     table.add_column("context", no_wrap=True)
-    for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "adapted", "identified"):
+    for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "crossed", "identified"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in judged.rows:
         table.add_row(

@@ -54,7 +54,7 @@ def report(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from sami_runtime.errors import UnknownName
-    from sami_train.cores import usable_cores
+    from sami_train.machine import usable_cores
     from sami_train.studies.report.parts import PARTS, Wishes
     from sami_train.studies.report.write import check_out, write_report
 

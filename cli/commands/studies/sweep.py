@@ -131,13 +131,13 @@ def sweep(
 
 
 def _engine(sweep: Sweep, jobs: int | None, slurm: bool, ray: str, per_gpu: int | None) -> Engine:
-    from sami_train.cores import usable_cores
+    from sami_train.machine import usable_cores
     from sami_train.studies.sweep.engine import SweepError
     from sami_train.studies.sweep.engines import engine_of
 
     cells = len(sweep.rows)
     if per_gpu is not None:
-        from sami_train.gpus import usable_gpus
+        from sami_train.machine import usable_gpus
 
         gpus = usable_gpus()
         if not gpus:

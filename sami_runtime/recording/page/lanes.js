@@ -7,7 +7,7 @@ const readColours = () => {
 };
 const OUTCOMES = { acted: "acted", standing: "its last action stood", held: "held: the policy was not asked", late: "too late: the answer was dropped", refused: "refused", fallback: "the fallback acted", piloted: "a person drove", paused: "paused" };
 const outcomeColour = word => ({ acted: colours.faint, standing: colours.line, held: colours.of[4], late: colours.of[3], refused: colours.bad, fallback: colours.of[7], piloted: colours.of[5], paused: colours.of[6] })[word] || colours.bad;
-const phaseColour = word => ({ exploring: colours.of[4], adapted: colours.of[2], "re-adapting": colours.of[1] })[word] || colours.line;
+const phaseColour = word => ({ identifying: colours.of[4], settled: colours.of[2], "re-adapting": colours.of[1] })[word] || colours.line;
 const GUTTER = 52;
 
 function prepared(canvas, height) {

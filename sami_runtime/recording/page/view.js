@@ -126,9 +126,9 @@ class View {
     lines.push(line(limited ? b(limited.includes("stop") ? "The gate stopped the robot." : `Limited by ${limited}.`, "alarm") : "Nothing was limited."));
     const score = run.col("score")[at], phase = run.word("phase", at);
     if (run.atlas && Number.isFinite(score)) {
-      lines.push(line(b(`Score ${score.toFixed(2)}`, score > 1 ? "alarm" : "ok"), score > 1 ? ": unknown dynamics. " : ": known dynamics. ",
-        `The mean of its last ${run.atlas.window} contexts is ${digits(run.col("distance")[at])} standard deviations from the nearest that it knows, `, b(run.word("nearest", at)), `; ${digits(run.atlas.threshold)} are allowed (score 1).`));
-      lines.push(make("p", { className: "hint", textContent: `At most ${Math.round(1000 * run.atlas.false_alarm_rate) / 10} % of episodes in dynamics that it was trained in exceed that. Phase: ${phase || "–"}.` }));
+      lines.push(line(b(`Score ${score.toFixed(2)}`, score > 1 ? "alarm" : "ok"), score > 1 ? ": out of distribution. " : ": in distribution. ",
+        `The mean of its last ${run.atlas.window} contexts is ${digits(run.col("distance")[at])} standard deviations from that of the nearest training task, `, b(run.word("nearest", at)), `; ${digits(run.atlas.threshold)} are allowed (score 1).`));
+      lines.push(make("p", { className: "hint", textContent: `Calibrated for false alarms in ${Math.round(1000 * run.atlas.false_alarm_rate) / 10} % of episodes; sami atlas --check measures the rate. A nearest task is no estimate of the dynamics. Phase: ${phase || "–"}.` }));
     } else if (run.atlas) lines.push(make("p", { className: "hint", textContent: `No score yet: the atlas counts from step ${run.atlas.step} of an episode on, when the encoder has seen enough.` }));
     else lines.push(make("p", { className: "hint", textContent: "The recording holds no atlas, so nothing tells which dynamics it knows." }));
     this.now.replaceChildren(...lines);

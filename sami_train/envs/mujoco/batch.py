@@ -14,11 +14,11 @@ from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
-from sami_train.cores import usable_cores
 from sami_train.envs.mujoco.bodies import RobotStep
 from sami_train.envs.mujoco.env import Robot
 from sami_train.envs.mujoco.table import find_row
 from sami_train.envs.tasks import Task, TaskSpace, draw
+from sami_train.machine import usable_cores
 
 _SKIP = int(mujoco.mjtStage.mjSTAGE_NONE)
 
@@ -34,6 +34,9 @@ class Rows:
         episode_steps: length of an episode.
         threads: of the simulation; 0 is one for each core that this process may use.
         dynamics: the model's fields that a task sets, by name.
+
+    Raises:
+        TaskError, UnknownName: the tasks are not valid.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class Robot:
 
     Args:
         row: the environment.
-        options: by name, see `Row.choose`, which checks them.
+        options: by name, see `Row.choose`, which raises errors for what is not valid.
     """
 
     def __init__(self, row: Row, options: Mapping[str, Any]) -> None:

@@ -60,13 +60,13 @@ def heat_maps(
         return _bars(name, caption, cells, quantity, limits)
     rows: list[Row] = []
     for panel, measured in cells.items():
-        rows += _rows(panel, measured, features[0].name, features[1].name, spec)
+        rows += _rows(panel, measured, features[0].name, features[1].name)
     draw = partial(_map, features=features, quantity=quantity, limits=limits, number=number)
     panels = tuple(Panel(panel, partial(draw, rows=rows_where(rows, panel=panel))) for panel in cells)
     return Chart(name, caption, panels, tuple(rows), width=290, height=260)
 
 
-def _rows(panel: str, cells: Sequence[Cell], across: str, down: str, spec: EnvironmentSpec) -> list[Row]:
+def _rows(panel: str, cells: Sequence[Cell], across: str, down: str) -> list[Row]:
     """Return a row for each pair of values; tasks that agree in both are averaged, by their episodes."""
     alike: dict[tuple[float, float], list[Cell]] = {}
     for cell in cells:
@@ -78,7 +78,6 @@ def _rows(panel: str, cells: Sequence[Cell], across: str, down: str, spec: Envir
         def mean(column: str, same: Sequence[Cell] = same, episodes: Sequence[int] = episodes) -> float:
             return sum(cell[2][column] * n for cell, n in zip(same, episodes, strict=True)) / sum(episodes)
 
-        impossible = all(dict(cell[1]) in [dict(task) for task in spec.tasks.impossible] for cell in same)
         above = mean("above_floor")
         rows.append(
             {
@@ -89,7 +88,7 @@ def _rows(panel: str, cells: Sequence[Cell], across: str, down: str, spec: Envir
                 "set": same[0][0],
                 "tasks": len(same),
                 "episodes": sum(episodes),
-                "mark": "impossible" if impossible else "floor" if above < FLOOR else "",
+                "mark": "floor" if above < FLOOR else "",
             }
         )
     return rows
@@ -118,8 +117,6 @@ def _map(
         if row["mark"] == "floor":
             hatched = Rectangle((x - 0.5, y - 0.5), 1, 1, fill=False, hatch="////", ec="#ffffff", alpha=0.4, lw=0)
             axes.add_patch(hatched)
-        elif row["mark"]:
-            axes.plot(x, y - 0.28 * with_numbers, "x", color=ink, ms=5 if with_numbers else 3)
         if row["set"] in FRAMES:
             width = 1.6 if with_numbers else 0.9
             frame = Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, fill=False, ec=ink, ls=FRAMES[row["set"]], lw=width)
@@ -136,9 +133,9 @@ def _map(
     for task_set, line in FRAMES.items():
         axes.plot([], [], color=INK, ls=line, lw=1.6, label=f"{task_set} task")
     if any(row["mark"] == "floor" for row in rows):
-        axes.add_patch(Rectangle((0, 0), 0, 0, hatch="////", fc="#777777", ec="#ffffff", lw=0, label="at the floor"))
-    if any(row["mark"] == "impossible" for row in rows):
-        axes.plot([], [], "x", color=INK, ms=5, label="impossible")
+        axes.add_patch(
+            Rectangle((0, 0), 0, 0, hatch="////", fc="#777777", ec="#ffffff", lw=0, label="as doing nothing")
+        )
 
 
 def _bars(

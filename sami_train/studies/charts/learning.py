@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sami_train.envs.measure import Measure
-from sami_train.runs.record import RunRecord
+from sami_train.runs.folder import RunRecord
 from sami_train.studies.charts.chart import Chart, Panel, Row, rows_where
 from sami_train.studies.charts.style import colours_of
 

@@ -33,10 +33,7 @@ def by_task(spec: EnvironmentSpec, evaluations: Mapping[str, Evaluation]) -> Cha
     limits = measure.bounds or limits_of([cell[2]["value"] for measured in cells.values() for cell in measured])
     number = ".2f" if measure is SUCCESS else ",.0f"
     marks = (
-        " Hatching marks what is hardly above the floor (what doing nothing scores), a cross what no policy can do. "
-        f"{spec.tasks.why_impossible}"
-        if spec.tasks.impossible
-        else " Hatching marks what is hardly above the floor, which doing nothing scores."
+        f" Hatching marks success hardly above that of doing nothing. {spec.tasks.remark}".rstrip()
         if measure is SUCCESS
         else ""
     )

@@ -14,8 +14,7 @@ from sami_train.envs.measure import RETURN
 from sami_train.envs.tasks import label
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.methods.methods import Method, method
-from sami_train.runs.folder import RunError
-from sami_train.runs.record import RunRecord
+from sami_train.runs.folder import RunError, RunRecord
 from sami_train.studies.sweep.study import find_runs
 
 

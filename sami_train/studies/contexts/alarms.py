@@ -13,9 +13,8 @@ from sami_runtime.model.atlas import Atlas, Locator
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound
-from sami_train.export.collect import Contexts, collect_contexts
-from sami_train.export.fit_atlas import _counted
-from sami_train.export.known import Behind, known_gap
+from sami_train.export.atlas import _counted
+from sami_train.export.seen import Behind, Contexts, collect_contexts, known_gap
 from sami_train.seeds import ALARMS
 
 

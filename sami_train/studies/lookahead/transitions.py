@@ -12,8 +12,7 @@ from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound, playing
-from sami_train.export.known import known_tasks
-from sami_train.export.make_seen import exploring
+from sami_train.export.seen import exploring, known_tasks
 
 Array = NDArray[np.float32]
 

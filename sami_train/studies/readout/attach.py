@@ -18,9 +18,9 @@ from sami_runtime.model.probe import NODES, PROBE, ProbedFeature, is_probe
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
-from sami_train.export.collect import collect_contexts
-from sami_train.export.fit_atlas import usual_window
+from sami_train.export.atlas import usual_window
 from sami_train.export.model_file import compose_verified, write
+from sami_train.export.seen import collect_contexts
 from sami_train.studies.readout.fit import FittedReadout, fit
 from sami_train.studies.readout.readout import Readout, answers, bounds, widths
 from sami_train.studies.readout.tasks import unseen_tasks, varying

@@ -14,8 +14,7 @@ from sami_runtime.distribution import installed_version
 from sami_runtime.errors import SamiError
 from sami_train.evaluation.paper import reported
 from sami_train.files import read_json, unfinished, write_json
-from sami_train.runs.folder import RunError
-from sami_train.runs.provenance import git_state, versions
+from sami_train.runs.folder import RunError, git_state, versions
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.evaluated import ComparisonError, read_runs
 from sami_train.studies.report.html import Head, render

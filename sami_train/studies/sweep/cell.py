@@ -14,10 +14,8 @@ from typing import Any, NoReturn
 from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import Measure
-from sami_train.files import read_json, write_json
-from sami_train.locks import locked
-from sami_train.runs.folder import RunError, RunFolder
-from sami_train.runs.record import read_metrics
+from sami_train.files import locked, read_json, write_json
+from sami_train.runs.folder import RunError, RunFolder, read_metrics
 from sami_train.studies.sweep.grid import Cell
 
 OF_A_RUN = {"config.json", "run.json", "metrics.jsonl", "tensorboard", "checkpoints", "lock"}

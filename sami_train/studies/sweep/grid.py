@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError
-from sami_train.config.refusal import FORMER_KEYS
 from sami_train.config.resolve import parse_override, resolve
-from sami_train.config.schema import PRESET, TrainConfig, keys
+from sami_train.config.schema import FORMER_KEYS, PRESET, TrainConfig, keys
 
 IN_EVERY_NAME = ("env", "method", "seed")
 

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from sami_train.cores import share_of_cores
-from sami_train.gpus import VISIBLE
+from sami_train.machine import VISIBLE_GPUS, share_of_cores
 from sami_train.studies.sweep.engine import Look
 from sami_train.studies.sweep.job import job_command
 
@@ -53,7 +52,7 @@ class LocalJob:
 
     def __init__(self, logs: Path, threads: int, gpu: str | None = None) -> None:
         self.log = logs / LOG
-        alone = {} if gpu is None else {VISIBLE: gpu}
+        alone = {} if gpu is None else {VISIBLE_GPUS: gpu}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 job_command(logs),

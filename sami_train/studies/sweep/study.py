@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sami_train.files import write_json_lines
-from sami_train.runs.folder import RunError, check_version
-from sami_train.runs.record import RunRecord, is_line
+from sami_train.runs.folder import RunError, RunRecord, check_version, is_line
 
 STUDY = "runs.jsonl"
 """Name of a study's file."""

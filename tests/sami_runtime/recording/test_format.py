@@ -22,7 +22,7 @@ OLD = Path(__file__).parent / "version-1.mcap"
 @pytest.fixture
 def record():
     """A tick that has a value for everything that tools show."""
-    reading = Reading(4, 0.5, Phase.ADAPTED, 0.25, {"mass": 2.0}, 1.5, 0.75, True)
+    reading = Reading(4, 0.5, Phase.SETTLED, 0.25, {"mass": 2.0}, 1.5, 0.75, True)
     return StepRecord(
         *(4, Outcome.ACTED, None, np.ones(2, np.float32), np.ones(2, np.float32), np.zeros(2, np.float32)),
         info={"reward": -1.0},
@@ -53,7 +53,7 @@ def test_tools_are_shown_every_number_and_text_of_a_tick(record):
     assert (values["episode"], values["age"], values["times.write"], values["info.reward"]) == (3, 3.0, 0.4, -1.0)
     assert (values["limited_by"], values["telemetry.phase"], values["telemetry.nearest"]) == (
         "rate x; stop",
-        "adapted",
+        "settled",
         "mass 2",
     )
 

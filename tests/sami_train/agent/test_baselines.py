@@ -10,7 +10,6 @@ import torch
 
 from sami_runtime.errors import SamiError
 from sami_train.agent.context_sac import ContextSAC
-from sami_train.agent.features import feature_layout
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import ConfigError
@@ -23,6 +22,7 @@ from sami_train.episodes.rollout import Rollout
 from sami_train.evaluation.play import _alone, _BatchStage, _play_by
 from sami_train.runs.train import make_env
 from tests.making import toy
+from tests.making.networks import small_network
 
 toy.register()
 
@@ -50,14 +50,11 @@ SMALL = {
 
 def make_policy(encoder, told=None):
     torch.manual_seed(0)
-    layout = feature_layout(FEATURES, None, encoder_reads_goal=True, relative_goal=False, normalize=True)
     policy = ContextPolicy(
         gym.spaces.Box(-10.0, 10.0, (FEATURES,), np.float32),
         gym.spaces.Box(-1.0, 1.0, (ACTIONS,), np.float32),
-        layout=layout,
+        network=small_network(net_arch=(16, 16), history_steps=STEPS),
         encoder=encoder,
-        net_arch=(16, 16),
-        history_steps=STEPS,
         task_input=told,
     )
     with torch.no_grad():  # an untrained actor hardly moves

@@ -81,10 +81,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method, window, tm
     interrupted = agent(**changes)
     interrupted.learn(900, Stop(400))
     interrupted.save(tmp_path / "agent.zip")
-    interrupted.save_buffer(tmp_path / "buffer.npz")
+    interrupted.make_buffer().save(tmp_path / "buffer.npz")
     torch.manual_seed(1234)  # a new process has another global state
     resumed = ContextSAC.load(tmp_path / "agent.zip", env=gym.make("sami-tests/HiddenSign-v0"), device="cpu")
-    resumed.load_buffer(tmp_path / "buffer.npz")
+    resumed.make_buffer().restore(tmp_path / "buffer.npz")
     assert resumed.num_timesteps < 900
     resumed.learn(900 - resumed.num_timesteps, reset_num_timesteps=False)
 

@@ -113,15 +113,24 @@ def test_the_readmes_table_is_what_the_runs_reached():
         assert reached == [f"{run.evaluation.success(task_set):.3f}" for task_set in run.evaluation.sets]
 
 
-def test_the_readme_counts_the_returns_that_are_at_or_above_the_papers_best():
+PAID_OTHERWISE = ("slim-humanoid-satesac",)
+"""The paper's numbers come from another start, see docs/explanation/paper.md."""
+LONGER = ("crippled-half-cheetah-satesac", "crippled-ant-satesac")
+"""Episodes of 2000 steps, where the published code stops at 1000: the returns are halved."""
+
+
+def test_the_readme_counts_the_comparable_returns_that_are_at_or_above_the_papers_best():
     robots = [run_of(path) for path in MODELS if "panda" not in path.stem]
     above = 0
-    for robot in robots:
+    for robot in sorted(set(robots) - set(PAID_OTHERWISE)):
         (run,) = read_runs([ROOT / "results" / f"models:{robot}"])
         for task_set in SETS:
             cells = [reported(run.evaluation.env, each.title, task_set) for each in METHODS.values()]
-            above += run.evaluation.ret(task_set) >= max(cell.mean for cell in cells if cell)
-    assert f"{above} of their {3 * len(robots)} mean returns" in (ROOT / "README.md").read_text(encoding="utf-8")
+            reached = run.evaluation.ret(task_set) / (2 if robot in LONGER else 1)
+            above += reached >= max(cell.mean for cell in cells if cell)
+    for page in ("README.md", "docs/results/mujoco.md"):
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        assert f"in {above} of {3 * len(robots)} cells" in text
 
 
 def test_every_shipped_model_has_its_run_and_models_holds_nothing_else():

@@ -7,8 +7,8 @@ import pytest
 from sami_cli.app import app
 from typer.main import get_command
 
-from sami_train.config.refusal import ConfigError
 from sami_train.config.resolve import resolve
+from sami_train.config.schema import ConfigError
 from sami_train.studies.sweep.grid import Grid, GridError, parse_axis
 
 AXES = {

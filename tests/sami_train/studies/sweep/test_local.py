@@ -6,10 +6,12 @@ import sys
 import pytest
 import torch
 
-from sami_train.gpus import VISIBLE, usable_gpus
+from sami_train.machine import VISIBLE_GPUS, usable_gpus
 from sami_train.studies.sweep import local
 
-TELL = f"import os, sys; print(os.environ.get('{VISIBLE}'), flush=True); sys.stdin.close(); open(sys.argv[1]).read()"
+TELL = (
+    f"import os, sys; print(os.environ.get('{VISIBLE_GPUS}'), flush=True); sys.stdin.close(); open(sys.argv[1]).read()"
+)
 """A job that tells what it sees, and ends once somebody has opened its pipe for writing and closed it."""
 
 
@@ -50,7 +52,7 @@ def test_each_job_sees_the_gpu_that_has_the_fewest(submit):
 
 
 def test_without_gpus_a_job_sees_what_its_sweep_does(submit, monkeypatch):
-    monkeypatch.setenv(VISIBLE, "7")
+    monkeypatch.setenv(VISIBLE_GPUS, "7")
     assert submit(local.Local(1))() == "7"
 
 
@@ -58,6 +60,6 @@ def test_without_gpus_a_job_sees_what_its_sweep_does(submit, monkeypatch):
     ("visible", "count", "expected"), [("", 2, ("0", "1")), ("2, 3", 2, ("2", "3")), ("", 0, ()), ("0", 0, ())]
 )
 def test_gpus_are_named_as_cuda_takes_them(monkeypatch, visible, count, expected):
-    monkeypatch.setenv(VISIBLE, visible)
+    monkeypatch.setenv(VISIBLE_GPUS, visible)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     assert usable_gpus() == expected

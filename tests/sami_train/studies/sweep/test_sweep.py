@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from sami_train import cores as machine
+from sami_train import machine
 from sami_train.config.resolve import from_dict, resolve
-from sami_train.cores import share_of_cores
-from sami_train.files import write_json
-from sami_train.locks import locked
+from sami_train.files import locked, write_json
+from sami_train.machine import share_of_cores
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.train import prepare_torch
 from sami_train.studies.sweep import sweep as sweep_module

@@ -16,16 +16,14 @@ from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import ConfigError
-from sami_train.config.warm_start.find import WEIGHTS_FILE, weights_file
-from sami_train.config.warm_start.of_model import weights_of_model
-from sami_train.config.warm_start.weights import read_weights, write_weights
+from sami_train.config.weights import WEIGHTS_FILE, read_weights, weights_file, weights_of_model, write_weights
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
 from sami_train.episodes.numpy_policy import NumpyPolicy
-from sami_train.export.export import export
-from sami_train.runs.beginning import start_from
+from sami_train.export.export import compose_model
+from sami_train.export.model_file import write
 from sami_train.runs.folder import RunError
-from sami_train.runs.weights import weights_of
+from sami_train.runs.train import start_from
 
 SPEC = environment("panda")
 
@@ -71,7 +69,7 @@ def test_every_tensor_of_an_encoder_and_an_actor_comes_back_from_the_graph(tmp_p
     small = {"network.net_arch": [16, 24], "network.encoder_units": [8, 12]}
     agent = agent_of(method="pearl", **small)
     agent.policy.features.update(np.random.default_rng(0).normal(0.1, 0.3, (500, 25)).astype(np.float32))
-    export(agent, tmp_path / "pearl.onnx", {"config": agent.config.to_dict(), "steps": 500}, None)
+    write(compose_model(agent, tmp_path / "pearl.onnx", {"config": agent.config.to_dict(), "steps": 500}, None))
     found, policy = weights_of_model(tmp_path / "pearl.onnx").arrays, agent.policy.state_dict()
     lost = {"critic", "critic_target", "momentum_encoder", "log_temperature"}
     expected = {name for name in policy if name.split(".")[0] not in lost and "log_std" not in name}
@@ -93,7 +91,7 @@ def test_an_actor_without_a_deviation_begins_with_the_target_entropy():
 @pytest.fixture
 def file(tmp_path):
     agent = agent_of(**{"network.net_arch": [16], "network.hidden_size": 8})
-    write_weights(tmp_path / "small.safetensors", weights_of(agent))
+    write_weights(tmp_path / "small.safetensors", agent.weights())
     return tmp_path / "small.safetensors"
 
 
@@ -136,7 +134,7 @@ def test_other_networks_and_another_kind_of_encoder_are_refused(file):
 def test_a_file_that_changed_after_the_configuration_was_made_is_refused(file):
     config = resolve("fast-cpu", {"init.source": str(file), "collection.collectors": 0})
     other = agent_of(**{"network.net_arch": [16], "network.hidden_size": 8, "seed": 1})
-    write_weights(file, weights_of(other))
+    write_weights(file, other.weights())
     agent = ContextSAC("ContextPolicy", gym.make(SPEC.id), config, device="cpu")
     with pytest.raises(RunError, match="it has changed since"):
         start_from(agent, config)

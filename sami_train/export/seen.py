@@ -1,18 +1,20 @@
-"""Measures what training saw: the spread of every signal, and how it answers to the action. No torch here.
+"""What training saw: tasks, gap, contexts, the spread of every signal and its response to the action. No torch here.
 
-The file itself drives the training tasks, as it does for its atlas. Training saw more than a trained policy shows: its
-first episodes were random, the last ones explored. So in every second episode half of the actions are random. Signals
-are measured as they arrived, behind the gap that it learned behind; responses without one.
+The file itself drives the training tasks. Training saw more than a trained policy shows: its first episodes were
+random, the last ones explored. So where ranges are measured, half of the actions of every second episode are random.
+Signals are measured as they arrived, behind the gap that it learned behind; responses without one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
+from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.seen import Response, Responses, Seen, Spread, longest_repeat, probe, rounded
@@ -23,7 +25,6 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
 from sami_train.evaluation.play import OnRound, playing
-from sami_train.export.known import known_gap, known_tasks
 
 SEED = seeds.TRAINING_RANGES
 EPISODES = 120
@@ -36,6 +37,79 @@ TICKS, SETTLE = 5, 5
 """Ticks of a move, and of rest after it."""
 TRIES = 10
 """Starts that are tried for each that is wanted: at some the episode is over before the moves are."""
+Contexts = Sequence[np.ndarray]
+"""One task's episodes, each (T, C)."""
+
+
+class Behind(NamedTuple):
+    """The gap that episodes are measured behind."""
+
+    gap: GapProfile | None = None
+    """None where nothing lies between."""
+    clean_share: float = 0.0
+    """Share of the episodes that have none all the same."""
+
+
+def known_tasks(training: Mapping[str, Any], spec: EnvironmentSpec) -> Sequence[Task]:
+    """Return the tasks that a policy learned from: what its contract tells of training, else the environment's own."""
+    return spec.tasks.resolve(training.get("tasks") or "training")
+
+
+def known_gap(training: Mapping[str, Any]) -> Behind:
+    """Return what a policy learned behind, by its contract; without a gap where that tells of none."""
+    config = training.get("config")  # a stranger's file may hold anything there
+    if not isinstance(config, Mapping) or not config.get("gap"):
+        return Behind()
+    behind_gap = config.get("behind_gap")
+    keys = behind_gap if isinstance(behind_gap, Mapping) else {}
+    name = "spared" if "spared" in keys else "clean_share"  # as files of before have it, and as those of today
+    share = keys.get(name, 0.0)
+    if not isinstance(share, (int, float)) or not 0 <= share <= 1:
+        raise SamiError(
+            f"its contract's training.config.behind_gap.{name} is {share!r}; it must be the share of the episodes "
+            "that had no gap, from 0 to 1. It was changed after its export: export it from its run again."
+        )
+    return Behind(GapProfile.loads(str(config["gap"])), float(share))
+
+
+def collect_contexts(
+    model: Path | Artifact,
+    spec: EnvironmentSpec,
+    tasks: Sequence[Task],
+    episodes: int,
+    seed: int,
+    on_round: OnRound | None = None,
+    behind: Behind | None = None,
+) -> list[Contexts]:
+    """Return the contexts of a model file in so many episodes of each of K tasks, (K,) lists.
+
+    All episodes begin differently, also in different tasks: episodes of one start resemble each other, and held-out
+    ones must count as so many independent ones. Without `behind` there is no gap.
+    """
+    task_of_episode = [task for task in tasks for _ in range(episodes)]
+
+    def make_policy(rows: int) -> RecordedPolicy:
+        return RecordedPolicy(SessionPolicy(model, spec, rows))
+
+    driven = _drive(spec, make_policy, task_of_episode, seed, behind or Behind(), on_round)
+    contexts = [contexts for _, _, contexts in driven]
+    return [contexts[first : first + episodes] for first in range(0, len(contexts), episodes)]
+
+
+def _drive(
+    spec: EnvironmentSpec,
+    make_policy: Callable[[int], RecordedPolicy],
+    tasks: Sequence[Task],
+    seed: int,
+    behind: Behind,
+    on_round: OnRound | None,
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return what was observed (T, D), executed (T, A) and inferred (T, C) in an episode of each task."""
+    stage = playing(spec, make_policy, len(tasks), gap=behind.gap, on_round=on_round, clean_share=behind.clean_share)
+    with stage as (play, policy):
+        _, lengths = play(tasks, seed)
+    episodes = zip(policy.episodes(), lengths, strict=False)
+    return [(seen[:length], acted[:length], contexts[:length]) for (seen, acted, contexts), length in episodes]
 
 
 def exploring(model: Path | Artifact, spec: EnvironmentSpec, rows: int) -> RecordedPolicy:
@@ -59,15 +133,7 @@ def measure_seen(
     seed: int = SEED,
     on_round: OnRound | None = None,
 ) -> Seen:
-    """Return what training saw.
-
-    Args:
-        model: the file, or one in memory that is not written yet.
-        spec: the environment that it was trained in.
-        episodes: in all training tasks together, which are visited in turn.
-        starts: that responses are measured from; at least 2.
-        seed: of the episodes.
-        on_round: called now and then with how many episodes are done since it was called last.
+    """Return what training saw, in episodes of all its tasks in turn; responses are measured from 2 starts or more.
 
     Raises:
         AdapterError: the model reads or writes other signals than the environment has.
@@ -76,20 +142,10 @@ def measure_seen(
     training = artifact.contract.training
     tasks, behind = known_tasks(training, spec), known_gap(training)
     task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
-    stage = playing(
-        spec,
-        lambda rows: exploring(artifact, spec, rows),
-        episodes,
-        gap=behind.gap,
-        on_round=on_round,
-        clean_share=behind.clean_share,
-    )
-    with stage as (play, policy):
-        _, lengths = play(task_of_episode, seed)
-    recorded = list(zip(policy.episodes()[:episodes], lengths, strict=True))
-    observations = [observed[:length] for (observed, *_), length in recorded]
+    driven = _drive(spec, lambda rows: exploring(artifact, spec, rows), task_of_episode, seed, behind, on_round)
+    observations = [observed for observed, _, _ in driven]
     flat = np.concatenate(observations)
-    actions = np.concatenate([acted[:length] for (_, acted, _), length in recorded])
+    actions = np.concatenate([acted for _, acted, _ in driven])
     values = {**spec.layout.by_name(flat), spec.action.name: actions}
     first = spec.layout.by_name(np.stack([observed[0] for observed in observations]))
     return Seen(
@@ -112,11 +168,7 @@ def measure_repeats(
     """Return the longest run of equal values of each signal that had noise, by its name.
 
     A signal without noise repeats wherever the world rests, whatever it did in training, so nothing is said of it.
-
-    Args:
-        spec: the environment.
-        gap: that the episodes were measured behind, in all of them.
-        observations: (T, D) of each episode.
+    The observations (T, D) of every episode were measured behind the gap.
     """
     longest = {}
     for name in [] if gap is None else noisy_signals(gap, [signal.name for signal in spec.signals]):
@@ -142,13 +194,8 @@ def noisy_signals(gap: GapProfile, names: Sequence[str]) -> list[str]:
 def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int, seed: int = SEED) -> Responses | None:
     """Return how observations answer to small moves of each element of the action.
 
-    None where hardly an episode lasts as long as the moves take: a robot that falls while it rests.
-
-    Args:
-        spec: the environment.
-        tasks: one is drawn at each start.
-        starts: how many, at least 2.
-        seed: of the starts.
+    None where hardly an episode lasts as long as the moves take: a robot that falls while it rests. One of the tasks is
+    drawn at each start, of which there are at least 2.
     """
     low, high = _bounds(spec.action)
     size, rest = SHARE * (high - low) / 2, np.clip(np.zeros(spec.action.size, np.float32), low, high)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from sami_train.interrupts import on_signals
+from sami_train.machine import on_signals
 
 BOTH = signal.SIGUSR1, signal.SIGUSR2
 

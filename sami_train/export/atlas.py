@@ -1,21 +1,33 @@
-"""Fits an atlas to contexts: means, covariance, calibration."""
+"""The in-distribution reference (atlas) of a model file: where the contexts of the training tasks lie. No torch here.
+
+The file itself drives the training tasks, deterministically. Of each task's episodes the first half fits a Gaussian,
+the other half calibrates what is far from it (split conformal prediction): the threshold is the k-th smallest of the
+n held-out episodes' largest distances, k = ceil((n + 1) (1 - rate)). Then a fresh episode in the same tasks gives an
+alarm with a probability of at most the rate, whatever the contexts' true distribution. A policy that learned behind a
+gap to reality knows the world so: its contexts are measured behind that gap.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
+from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.atlas import Atlas, Locator, windowed
+from sami_train import seeds
+from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.export.collect import Contexts
+from sami_train.evaluation.play import OnRound
+from sami_train.export.seen import Contexts, collect_contexts, known_gap, known_tasks
 
 Array = NDArray[np.float64]
 RATE = 0.05
-"""Share of episodes in known dynamics that may give a false alarm."""
+"""Rate of false alarms, by episode, that thresholds are calibrated for; fresh episodes may give more."""
 WINDOW_SHARE = 1 / 16
 """Of the median training episode, that a window takes: strides of a gait are averaged out, and changes still show."""
 SHORTEST_WINDOW = 3
@@ -30,11 +42,7 @@ def least_episodes(tasks: int, rate: float = RATE) -> int:
 
 
 def require_enough(episodes: int, tasks: int, rate: float = RATE) -> None:
-    """Refuse fewer episodes than a threshold needs.
-
-    Raises:
-        SamiError: with the fewest that are enough.
-    """
+    """Refuse fewer episodes of each task than a threshold needs, with the fewest that are enough."""
     if episodes < (least := least_episodes(tasks, rate)):
         raise SamiError(
             f"{episodes} episodes of each of {tasks} tasks are too few for a false-alarm rate of {rate:.0%}; "
@@ -111,11 +119,7 @@ def usual_window(episodes: Sequence[np.ndarray]) -> int:
 
 
 def conformal(largest: Sequence[float], rate: float) -> float:
-    """Return the value that a fresh one exceeds with a probability of at most `rate`, if it is exchangeable with these.
-
-    Raises:
-        SamiError: there are too few for the rate.
-    """
+    """Return the value that a fresh one, exchangeable with these, exceeds with a probability of at most `rate`."""
     k = math.ceil((len(largest) + 1) * (1.0 - rate) - 1e-9)
     if k > len(largest):
         raise SamiError(f"{len(largest)} held-out episodes are too few for a false-alarm rate of {rate:.0%}.")
@@ -148,3 +152,30 @@ def _fastest(atlas: Atlas, contexts: np.ndarray) -> float:
     drifts = _drifts(contexts, atlas.window)
     rested = np.flatnonzero(drifts <= atlas.slow)
     return float(drifts[rested[0] :].max()) if len(rested) else 0.0
+
+
+def measure(
+    model: Path | Artifact,
+    spec: EnvironmentSpec,
+    episodes: int,
+    window: int | None = None,
+    seed: int = seeds.ATLAS,
+    on_round: OnRound | None = None,
+) -> Atlas:
+    """Return the atlas of a model file, perhaps not written yet; arguments as of `collect_contexts` and `fit`.
+
+    Raises:
+        SamiError: the model infers no context, there are too few episodes, or none is long enough for the window.
+    """
+    artifact = artifact_of(model)
+    contract = artifact.contract
+    if not contract.context_size:
+        raise SamiError(
+            f"{artifact.path} infers no context, so there is nothing to make an atlas of. Policies of the methods sac "
+            "and sac-history never have one."
+        )
+    tasks = known_tasks(contract.training, spec)
+    require_enough(episodes, len(tasks))
+    contexts = collect_contexts(artifact, spec, tasks, episodes, seed, on_round, known_gap(contract.training))
+    half = (episodes + 1) // 2
+    return fit([task[:half] for task in contexts], [task[half:] for task in contexts], tasks, window)

@@ -11,12 +11,12 @@ from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
 from sami_runtime.recording.format import RecordedEpisode
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.session.session import Session
-from sami_train.config.warm_start.recordings import Rules, recorded_episodes
+from sami_train.config.recordings import recorded_episodes
 from sami_train.envs.catalog import environment
 
 SPEC = environment("panda")
 TASKS = SPEC.tasks.sets["training"]
-RULES = Rules(episode_steps=50, end_on_fall=True)
+RULES = {"episode_steps": 50, "end_on_fall": True}
 FAR, NEAR = (0.2, 0.1, 0.02), (0.01, 0.0, 0.02)
 """Where the cube is; the goal is at (0, 0, 0.02)."""
 
@@ -49,7 +49,7 @@ def recorded(tmp_path):
 
 
 def episodes(*paths, **rules):
-    return recorded_episodes(paths, SPEC, TASKS, Rules(**{**vars(RULES), **rules}))
+    return recorded_episodes(paths, SPEC, TASKS, **{**RULES, **rules})
 
 
 def widths(episode):
