@@ -62,8 +62,8 @@ def _dress(model: mujoco.MjModel) -> None:
     model.geom_rgba[floor] = 1.0
     model.mat_reflectance[:] = 0.0
     model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = 0.35, 0.3
-    tones = {mujoco.mjtTexture.mjTEXTURE_2D: FLOOR_TONES, mujoco.mjtTexture.mjTEXTURE_SKYBOX: SKY_TONES}
-    for texture, kind in enumerate(model.tex_type):
+    tones = {int(mujoco.mjtTexture.mjTEXTURE_2D): FLOOR_TONES, int(mujoco.mjtTexture.mjTEXTURE_SKYBOX): SKY_TONES}
+    for texture, kind in enumerate(model.tex_type.tolist()):
         if kind in tones:
             size = model.tex_height[texture] * model.tex_width[texture] * model.tex_nchannel[texture]
             pixels = model.tex_data[model.tex_adr[texture] : model.tex_adr[texture] + size]
