@@ -262,8 +262,8 @@ def _outcome(episode: ChangedEpisode, t: int, course: Course | None) -> tuple[st
     """Return what the corner of a picture says at a step, and in which colour."""
     if t >= len(episode.contexts):
         return ("goal reached", GOOD) if episode.success else ("not reached", NEW)
-    if course is None or t < course.change.step:
-        return "", QUIET
+    if course is None or t < course.change.step or (episode.rewards <= 0).all():
+        return "", QUIET  # a goal's reward only counts the steps
     return f"return since the change {episode.rewards[course.change.step : t + 1].sum():,.0f}", QUIET
 
 

@@ -18,11 +18,15 @@ BESIDE = {"distance": 3.2, "azimuth": 90.0, "elevation": -14.0}
 """From where a robot that runs is seen [m, degrees]."""
 
 
+WHOLE = "whole"
+"""A camera that sees all of a robot, where its model has one."""
+
+
 class FilmCamera(Offscreen):
     """Takes the pictures of a film.
 
     A robot that can run away gets a quiet floor and sky, a camera that goes along beside it, and a light that does so,
-    too, for a shadow is drawn only near its light. Others are shown as their model says.
+    too, for a shadow is drawn only near its light. Others are shown by the camera `whole` of their model, or its first.
 
     Args:
         model: Of the robot; its colours change, which only rendering sees.
@@ -36,13 +40,16 @@ class FilmCamera(Offscreen):
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, size: tuple[int, int], shadows: bool = True) -> None:
         self._runs = bool(model.njnt) and int(model.dof_bodyid[0]) == 1
-        if not self._runs:
-            super().__init__(model, data, size, shadows)
-            return
-        _dress(model)
-        view = mujoco.MjvCamera()
-        view.type, view.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
-        view.distance, view.azimuth, view.elevation = BESIDE.values()
+        view: mujoco.MjvCamera | None = mujoco.MjvCamera()
+        whole = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, WHOLE)
+        if self._runs:
+            _dress(model)
+            view.type, view.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
+            view.distance, view.azimuth, view.elevation = BESIDE.values()
+        elif whole >= 0:
+            view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, whole
+        else:
+            view = None
         super().__init__(model, data, size, shadows, view)
 
     def _arrange(self) -> None:
