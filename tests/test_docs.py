@@ -97,6 +97,18 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
+@pytest.mark.parametrize("page", site_pages())
+def test_a_page_has_at_most_1500_words(page):
+    assert len(words(page).split()) <= 1_500
+
+
+@pytest.mark.parametrize("page", site_pages())
+def test_lines_have_at_most_120_characters(page):
+    """But rows of tables and the alternative texts of pictures, which cannot be broken."""
+    prose = [line for line in words(page).splitlines() if not line.startswith(("|", "  <img "))]
+    assert [line for line in prose if len(line) > 120] == []
+
+
 @pytest.mark.parametrize("page", [*site_pages(), "README.md", "CONTRIBUTING.md", "results/README.md"])
 def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", words(page)):

@@ -7,16 +7,13 @@ import os
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-MODEL = "panda-satesac"
+MODEL, FILM = "panda-satesac", Path("sami-demo.gif")
 CHANGE = "mass=10,friction=0.1:10@6"
 """The table becomes rough under a heavy cube, which the policy was about to push."""
 SHOWN_TASKS = ({"mass": 1.0, "friction": 5.0}, {"mass": 5.0, "friction": 1.0}, {"mass": 10.0, "friction": 0.1})
-PAIRS, FILMED = 20, 3
-"""Starts of the change: compared, and filmed."""
+EPISODES, PAIRS, FILMED = 10, 20, 3
+"""Episodes of each training task; starts of the change that are compared, and filmed."""
 LONG_ENOUGH = 8
 """Steps after the change; an episode that ends sooner shows little, and is not filmed."""
 SEED = 0
@@ -24,35 +21,29 @@ ENGINES = {"panda-mujoco": "MuJoCo", "panda": "PyBullet"}
 SLOWER = 2.0
 
 
-def demo(
-    out: Annotated[Path, typer.Option(help="Film to write: NAME.gif or NAME.webp.")] = Path("sami-demo.gif"),
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes of each training task.")] = 10,
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier film.")] = False,
-) -> None:
-    """Watch the shipped Panda policy adapt: success in training tasks, then a change in the middle of an episode."""
+def demo() -> None:
+    """Watch the shipped Panda policy adapt: training tasks, then a change in mid-episode; writes sami-demo.gif."""
     import numpy as np
 
     from sami_runtime.errors import SamiError
-    from sami_runtime.files import require_output
-    from sami_train.cores import usable_cores
     from sami_train.envs.catalog import environment
     from sami_train.evaluation.evaluate import evaluate
+    from sami_train.machine import usable_cores
     from sami_train.studies.contexts.change import DynamicsChange
     from sami_train.studies.contexts.change_film import film_change, film_tasks, write_film
     from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, Variant
 
-    from ..advancing import advancing
-    from ..model_file import model_file
+    from ..measuring import task_progress
+    from ..model_file import named_file
 
-    require_output(out, force)
     env = _environment()
-    model, spec = model_file(Path(MODEL)), environment(env)
+    model, spec = named_file(MODEL), environment(env)
     change = DynamicsChange.parse(CHANGE, spec.tasks, spec.episode_steps)
     print(f"A Panda arm, simulated by {ENGINES[env]}, moves a cube to its goal. The policy does not")
     print("observe the cube's mass or the table's friction: it infers a context from what")
     print("happens, and acts on that.\n")
-    with advancing("training tasks", len(spec.tasks.resolve("training")), quiet=False) as arrived:
-        measured = evaluate(model, env, ["training"], episodes, usable_cores(), arrived)
+    with task_progress("training tasks", len(spec.tasks.resolve("training")), quiet=False) as arrived:
+        measured = evaluate(model, env, ["training"], EPISODES, usable_cores(), arrived)
     count = sum(result.episodes for result in measured.results)
     print(f"Training tasks, {count} episodes\n  success {measured.success('training'):.2f}\n")
     seeds = range(SEED, SEED + PAIRS)
@@ -63,14 +54,15 @@ def demo(
     for outcomes, meaning in ((live, "as inferred"), (frozen, "frozen at the change")):
         print(f"  success {np.mean([outcomes[k].success for k in compared]):.2f}   context {meaning}")
     steps = range(0, spec.episode_steps, 2)
-    filmed = [seeds[k] for k in compared if len(live[k].actions) >= change.step + LONG_ENOUGH][:FILMED]
+    long_first = sorted(range(PAIRS), key=lambda k: len(live[k].actions) < change.step + LONG_ENOUGH)
+    filmed = sorted(seeds[k] for k in long_first[:FILMED])
     print("\nFilming ...", end="\r", flush=True)
     try:
         with closing(ChangedEpisodes(model, spec, FILMED)) as runner:
             scenes = [film_tasks(runner, SHOWN_TASKS, SEED, steps, shadows=False)]
             scenes += film_change(runner, spec, change, filmed, steps, shadows=False)
-        write_film(scenes, out, SLOWER, force)
-        print(f"Film: {out}")
+        write_film(scenes, FILM, SLOWER, force=True)
+        print(f"Film: {FILM}")
     except SamiError as error:  # where nothing can be drawn, everything else was shown
         print(f"No film: {error}")
     if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):

@@ -170,7 +170,7 @@ def _write(recording: Recording, folder: Path) -> int:
     if contract.rate_hz != round(contract.rate_hz):
         raise RecordingError(
             f"{recording.path} was recorded at {contract.rate_hz:g} Hz; a LeRobot dataset has a whole number of frames "
-            "a second. Convert it with --csv or --parquet."
+            "a second. Convert it to NAME.csv or NAME.parquet."
         )
     stretches = list(_stretches(recording))
     if not stretches:
@@ -215,7 +215,7 @@ def _stretches(recording: Recording) -> Iterator[tuple[int, list[StepRecord], bo
     names = {signal.name for signal in recording.contract.observation}
     swaps = (step.record.swapped for step in recording.steps)
     if any(swap and swap.contract.observation != recording.contract.observation for swap in swaps):
-        raise RecordingError(f"in {recording.path} a model took over that reads other signals; use --parquet.")
+        raise RecordingError(f"in {recording.path} a model took over that reads other signals; use NAME.parquet.")
     return recording.stretches(lambda seen, _: names <= seen.values.keys())
 
 

@@ -253,8 +253,9 @@ class StepInputs:
         self._age = ages.get(AGE)
         self._most = 0.0 if contract.lookahead is None else contract.lookahead.steps + ROUNDING
         changing = frozenset[str]() if contract.lookahead is None else contract.lookahead.changing
-        self._signals, self._batch = contract.observation, batch
-        self._counts = np.array([signal.name in changing for signal in self._signals])
+        self._aged, self._batch = [signal.name for signal in contract.observation], batch
+        self._counts = np.array([name in changing for name in self._aged])
+        self._signals = tuple(contract.signal_inputs.values())
         self._shares = {signal.name: self.inputs[name] for name, signal in contract.signal_inputs.items()}
         # Where each signal goes, in the shape that callers give.
         self._targets = [(name, share[0] if batch == 1 else share) for name, share in self._shares.items()]
@@ -311,10 +312,9 @@ class StepInputs:
             target[...] = age  # the common case
             return
         if isinstance(age, Mapping):
-            names = [signal.name for signal in self._signals]
-            if missing := [name for name in names if name not in age]:
+            if missing := [name for name in self._aged if name not in age]:
                 raise SignalError(f"tick {tick}: nobody told the age of {', '.join(missing)}. Tell one of each.", AGE)
-            numbers = np.stack([np.broadcast_to(age[name], self._batch) for name in names], 1)
+            numbers = np.stack([np.broadcast_to(age[name], self._batch) for name in self._aged], 1)
         else:
             numbers = np.asarray(age, np.float64)
             numbers = numbers[:, None] if numbers.shape == (self._batch,) and self._batch > 1 else numbers
@@ -323,7 +323,7 @@ class StepInputs:
         if len(wrong):
             row, column = wrong[0]
             raise SignalError(
-                f"tick {tick}: {self._signals[column].name} is {ages[row, column]:.3g} periods old, and the file was "
+                f"tick {tick}: {self._aged[column]} is {ages[row, column]:.3g} periods old, and the file was "
                 f"fitted for 0 to {int(self._most)}. Hold the last action, or export with a larger --lookahead.",
                 AGE,
             )

@@ -116,7 +116,7 @@ class ContextSAC(BaseAlgorithm):
         env: a Gymnasium environment (or its id, or a `DummyVecEnv` of several) with flat or goal observations.
         config: hyperparameters, the default preset's if None; `env`, `steps`, `preset` and `device` in it are for
             whoever starts runs: not read here.
-        tensorboard_log, verbose, seed, device: as in stable-baselines3; `seed` defaults to the config's.
+        seed: the config's if None. The other arguments are those of stable-baselines3.
     """
 
     policy_aliases = {"ContextPolicy": ContextPolicy}  # noqa: RUF012 (declared so by the base class)

@@ -18,6 +18,8 @@ from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.files import unfinished
 from sami_train.runs.folder import RealisedContrast, RunRecord
 
+LEAST_LEARNED = 0.5
+"""Bound in nats below which the contrast hardly taught the encoder."""
 MOST_LISTED = 30
 """Most tasks of a set that a card lists one by one."""
 
@@ -90,9 +92,11 @@ def _trained_in(run: RunRecord) -> str:
 
 def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:
     what = "mean over the run, averaged over many losses" if contrast.averaged else "mean over single logged losses"
+    idle = contrast.bound is not None and contrast.bound < LEAST_LEARNED
     return (
         f"Contrast: {contrast} ({what}; a constant encoder has 0). Ranked by {config['ranking']}, keys of the "
         f"{config.get('keys', 'momentum')}, {config['trajectories']} trajectories."
+        f"{' The encoder learned from the critics, hardly from the contrast.' * idle}"
     )
 
 
@@ -116,8 +120,8 @@ def _probe(probe: Probe) -> list[str]:
 
 def _options(contract: Contract) -> str:
     atlas, ahead = contract.atlas, contract.lookahead
-    looking = (f" --lookahead {ahead.steps}" if ahead else "") + " --probe" * (contract.probe is not None)
-    return f"{looking} --atlas-episodes {(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
+    looking = (f" --lookahead {ahead.steps}" if ahead else "") + " --set probe=true" * (contract.probe is not None)
+    return f"{looking} --set atlas_episodes={(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
 
 
 def _results(result: Evaluation, title: str) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("mujoco")
 
-from sami_cli.live import LiveLine, corrected
+from sami_cli.episodes import LiveLine, corrected
 
 from sami_runtime import Observation, Telemetry, read_artifact
 from sami_train.agent.context_sac import ContextSAC
@@ -102,7 +102,7 @@ def test_an_atlas_is_added_once_and_counted_on_fresh_episodes(sami, cheetah, tmp
     path = Path(shutil.copy(cheetah, tmp_path / "copy.onnx"))
     refused = sami("atlas", path)
     assert (refused.code, "replace it with --force" in refused.err) == (1, True)
-    few = sami("atlas", path, "--force", "--episodes", 1)
+    few = sami("atlas", path, "--force", "--set", "episodes=1")
     assert (few.code, "at least 2 are needed" in few.err) == (1, True)
     assert path.read_bytes() == cheetah.read_bytes()
 

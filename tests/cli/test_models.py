@@ -61,7 +61,7 @@ def test_an_environment_is_run_with_its_shipped_model_whatever_lies_in_the_folde
         ("inspect",),
         ("verify",),
         ("run", "--episodes", 1, "--steps", 2, "--model"),
-        ("eval", "--tasks", "training", "--episodes", 1, "--workers", 1, "--json", "--model"),
+        ("eval", "--tasks", "training", "--episodes", 1, "--on", 1, "--json", "--model"),
     ],
 )
 def test_a_shipped_model_is_named_without_folder_and_suffix(sami, words):
@@ -116,7 +116,17 @@ def test_two_exports_to_one_file_leave_a_model_and_weights_that_belong_together(
     other = tmp_path / "other"
     assert sami("train", "--steps", 700, "--seed", 1, *small(), "--out", other, "-q").code == 0
     out = tmp_path / "both.onnx"
-    options = ["--atlas-episodes", "0", "--seen-episodes", "0", "--no-card", "--force", "--out", str(out)]
+    options = [
+        "--set",
+        "atlas_episodes=0",
+        "--set",
+        "seen_episodes=0",
+        "--set",
+        "card=false",
+        "--force",
+        "--out",
+        str(out),
+    ]
     main = "from sami_cli.app import main; main()"
     exports = [
         subprocess.Popen(

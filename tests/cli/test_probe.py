@@ -63,7 +63,7 @@ def test_recordings_keep_what_it_answered_and_replay(sami, probed):
 
 
 def test_export_goes_with_it_only_from_a_run(sami, trained):
-    done = sami("export", "--model", trained.model, "--lookahead", 2, "--probe", "--out", "x.onnx")
+    done = sami("export", "--model", trained.model, "--lookahead", 2, "--set", "probe=true", "--out", "x.onnx")
     assert done.code == 2
     assert "sami probe MODEL" in done.err
 
@@ -76,4 +76,4 @@ def test_the_card_tells_of_it(trained, probed):
     text = card.read_text()
     assert "Probe: from step 0 on" in text
     assert "- friction, 0.1 to 10: the context does not identify it" in text
-    assert " --probe" in text
+    assert " --set probe=true" in text

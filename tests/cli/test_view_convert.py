@@ -54,12 +54,15 @@ def test_nothing_in_a_recording_can_end_the_script_that_it_stands_in():
 
 def test_convert_wants_to_know_what_to_write(sami):
     done = sami("convert", OLD)
-    assert done.code == 1
-    assert "--csv OUT, --parquet OUT or --lerobot OUT" in done.err
+    assert done.code == 2
+    assert "Missing argument 'OUT...'" in done.err
+    done = sami("convert", OLD, "run.txt")
+    assert (done.code, list(Path().iterdir())) == (1, [])
+    assert "run.txt ends in .txt; give NAME.csv, NAME.parquet, or a folder's name without a suffix" in done.err
 
 
 def test_convert_writes_a_table(sami):
-    done = sami("convert", OLD, "--csv", "run.csv")
+    done = sami("convert", OLD, "run.csv")
     assert (done.code, done.out) == (0, "wrote run.csv: 12 rows\n")
     assert len(Path("run.csv").read_text().splitlines()) == 13
 

@@ -1,4 +1,4 @@
-"""Whether LeRobot's own reader, and Rerun's, read what `sami convert --lerobot` writes."""
+"""Whether LeRobot's own reader, and Rerun's, read what `sami convert` writes."""
 
 from pathlib import Path
 

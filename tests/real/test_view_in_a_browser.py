@@ -83,7 +83,7 @@ def test_the_score_and_its_threshold_are_explained_in_words(browser, recorded, t
     reading = recorded.steps[scored].record.telemetry
     assert f"Score {reading.score:.2f}" in text
     assert "3.18 are allowed (score 1)" in text
-    assert "At most 5 % of episodes" in text
+    assert "Calibrated for false alarms in 5 % of episodes" in text
 
 
 def test_a_recording_cannot_command_the_page(browser, recorded, tmp_path):

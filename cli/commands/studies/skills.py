@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...model_file import OwnEnvironment
+from ...options import Json, OwnEnvironment
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,7 +29,7 @@ def skills(
         ),
     ],
     env: OwnEnvironment = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    json: Json = False,
 ) -> None:
     """Show the share of episodes by skill in each task: a row each mass, a column each friction; runs by method.
 

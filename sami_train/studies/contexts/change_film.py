@@ -34,7 +34,7 @@ HOLD_S = 1.5
 GROUND, INK, QUIET, OLD, NEW, GOOD = "#14161a", "#e8eaed", "#8b929c", "#7aa2f7", "#f2a65a", "#7fd88f"
 
 
-class Panel(NamedTuple):
+class FilmPanel(NamedTuple):
     """One episode in a film."""
 
     title: str
@@ -56,7 +56,7 @@ class Course(NamedTuple):
 class Scene(NamedTuple):
     """Episodes that are shown side by side."""
 
-    panels: tuple[Panel, ...]
+    panels: tuple[FilmPanel, ...]
     rate_hz: float
     course: Course | None = None
     """What the chart shows; None where nothing changes."""
@@ -80,7 +80,7 @@ def film_tasks(runner: ChangedEpisodes, tasks: Sequence[Task], seed: int, steps:
         change = DynamicsChange(task, task, steps.stop)
         title = ", ".join(f"{name} {shown(value)}" for name, value in task.items())
         (filmed,) = _filmed(runner, [seed] * runner.rows, 1, change, Variant.LIVE, steps, len(tasks), shadows)
-        panels.append(Panel(title, *filmed))
+        panels.append(FilmPanel(title, *filmed))
     return Scene(tuple(panels), runner.contract.rate_hz)
 
 
@@ -121,7 +121,7 @@ def film_change(
         mean, old, new = (
             _trailing_mean(episode.contexts, window, length) for episode in (live[k][0], unchanged[k], starts[k])
         )
-        panels = (Panel("live context", *live[k]), Panel("frozen context", *frozen[k]))
+        panels = (FilmPanel("live context", *live[k]), FilmPanel("frozen context", *frozen[k]))
         to_old, to_new = np.linalg.norm(mean - old, axis=1), np.linalg.norm(mean - new, axis=1)
         scenes.append(Scene(panels, runner.contract.rate_hz, Course(change, to_old, to_new)))
     return scenes

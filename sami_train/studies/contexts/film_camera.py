@@ -40,17 +40,15 @@ class FilmCamera(Offscreen):
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, size: tuple[int, int], shadows: bool = True) -> None:
         self._runs = bool(model.njnt) and int(model.dof_bodyid[0]) == 1
-        view: mujoco.MjvCamera | None = mujoco.MjvCamera()
         whole = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, WHOLE)
+        view = mujoco.MjvCamera()
         if self._runs:
             _dress(model)
             view.type, view.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
             view.distance, view.azimuth, view.elevation = BESIDE.values()
-        elif whole >= 0:
-            view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, whole
         else:
-            view = None
-        super().__init__(model, data, size, shadows, view)
+            view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, whole
+        super().__init__(model, data, size, shadows, view if self._runs or whole >= 0 else None)
 
     def _arrange(self) -> None:
         if not self._runs:

@@ -286,7 +286,7 @@ def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
     if not moving:
         raise SamiError(
             "in the reference no element of the observation is moved by the commands, so that nothing tells how late "
-            "they are followed. Give a recording of the simulator with --reference, made by sami run --excite."
+            "they are followed. Give a recording of the simulator with --reference, made by sami run --set excite=true."
         )
     count = sum(len(motions(trace, moving[0].signal, moving[0].column).moved) for trace in log.traces)
     if count < MOTIONS:
@@ -301,7 +301,7 @@ def _advice(log: Log) -> str:
     return (
         f"Record one in which {_listed(action.elements)} step to both sides of rest by a good share of their range, "
         "each for 1 to 4 periods, after half a second of rest, for some 10 episodes: "
-        "sami run --excite --record NAME.mcap does."
+        "sami run --set excite=true --record NAME.mcap does."
     )
 
 

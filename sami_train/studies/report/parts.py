@@ -100,7 +100,7 @@ def measure_parts(subject: Subject, wishes: Wishes, folder: Path, cost: Cost | N
     Raises:
         SamiError: something that was asked for cannot be measured.
     """
-    parts = Parts(subject, missing={name: f"left out by --without {name}" for name in sorted(wishes.without)})
+    parts = Parts(subject, missing={name: f"left out by without={name}" for name in sorted(wishes.without)})
     parts.robustness = find_robustness(wishes.results, subject)
     store = Kept(folder / "parts")
     source = subject.source()

@@ -43,7 +43,7 @@ class Ray:
         except (ConnectionError, RuntimeError, ValueError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise SweepError(
-                f"Ray does not take this: {reason}. Give --ray the address of a running cluster."
+                f"Ray does not take this: {reason}. Give the address of a running cluster, --on ray:ADDRESS."
             ) from error
         self._require_a_node({"CPU": needs.get("num_cpus", 1), "GPU": needs.get("num_gpus", 0)})
 

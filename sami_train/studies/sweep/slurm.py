@@ -50,7 +50,7 @@ class Slurm:
         self._looked_at, self._trouble = -POLL_S, ""
         for key in settings:
             if key.replace("_", "-") in OWN:
-                raise SweepError(f"--slurm-set {key}=... is the sweep's own; leave it out.")
+                raise SweepError(f"--on slurm:{key}=... is the sweep's own; leave it out.")
         _call(self._sbatch(Path("log.txt"), "sami") + ["--test-only"], "true")
 
     def submit(self, logs: Path) -> SlurmJob:
@@ -152,7 +152,7 @@ def _call(command: list[str], script: str = "", refused: bool = True) -> str:
             command, input=text, capture_output=True, text=True, timeout=COMMAND_S, env=environment, check=False
         )
     except FileNotFoundError:
-        raise SweepError(f"there is no {command[0]} here; --slurm needs a machine that submits to Slurm.") from None
+        raise SweepError(f"there is no {command[0]} here; --on slurm needs a machine that submits to Slurm.") from None
     except subprocess.TimeoutExpired:
         raise SweepError(f"{command[0]} has not answered within {COMMAND_S:g} s; is Slurm's controller up?") from None
     if done.returncode and refused:

@@ -7,7 +7,7 @@ import math
 
 import pytest
 from rich.console import Console
-from sami_cli.tables import evaluation_table
+from sami_cli.commands.eval import evaluation_table
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.panda.tasks import PANDA_TASKS

@@ -1,4 +1,4 @@
-"""`sami check-adapter`: does a robot's adapter keep what it owes to the loop?"""
+"""`sami new-adapter` and `sami check-adapter`: the beginning of a robot's adapter, and whether it keeps its laws."""
 
 from __future__ import annotations
 
@@ -9,24 +9,57 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..load_adapter import CONFIG_HELP, HELP
-from ..model_file import MODEL_HELP, model_file
+from ..options import FORCE, Json, ModelOfRobot
 
 if TYPE_CHECKING:
     from sami_runtime.checks.check_adapter import Verdict
 
 
+TICKS = 25
+"""Of the policy, that are read."""
+
+
+def new_adapter(
+    out: Annotated[Path, typer.Argument(help="The module to write: my_arm.py.")], model: ModelOfRobot
+) -> None:
+    """Write the skeleton of an adapter for an arm of your own: signals, units, elements, frame, bounds, home pose.
+
+    It can be imported and checked at once. Until it is filled in it refuses to begin an episode, and says what remains.
+    """
+    from sami_runtime.distribution import shipped_models
+    from sami_runtime.model.artifact import read_artifact
+    from sami_runtime.robots.kit.skeleton import write_skeleton
+
+    shown = next((name for name, file in shipped_models().items() if file == model), str(model))
+    write_skeleton(read_artifact(model).contract, out, shown, FORCE.get())
+    print(
+        f"{out} declares what {shown} reads and writes, and lists what remains (REMAINS). "
+        "Parts to build it from: sami_runtime.robots.kit."
+    )
+    where = "" if out.parent == Path() else f"cd {out.parent}; "
+    print(f"Next: {where}sami check-adapter {out.stem}:make --model {shown}")
+
+
 def check_adapter(
-    adapter: Annotated[str, typer.Argument(help=HELP)],
-    model: Annotated[Path, typer.Option(help=f"{MODEL_HELP}, that is to drive it.", callback=model_file)],
+    adapter: Annotated[
+        str,
+        typer.Argument(
+            help="Your robot, as MODULE:FACTORY; FACTORY(clock) of a module in this folder, or installed, makes its "
+            "adapter."
+        ),
+    ],
+    model: ModelOfRobot,
     limits: Annotated[
         Path | None, typer.Option(help="What will be allowed, NAME.toml or NAME.json; its rest is what --write writes.")
     ] = None,
-    adapter_config: Annotated[Path | None, typer.Option(help=CONFIG_HELP)] = None,
-    ticks: Annotated[int, typer.Option(min=2, help="Ticks of the policy that are read.")] = 25,
+    adapter_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="Settings for FACTORY(clock, config=...), as address, calibration, goal: NAME.toml or NAME.json."
+        ),
+    ] = None,
     write: Annotated[
-        bool,
-        typer.Option("--write", help="Also write the rest of --limits, which moves nothing."),
+        bool, typer.Option("--write", help="Also write the rest of --limits, which moves nothing.")
     ] = False,
     excite: Annotated[
         bool,
@@ -39,8 +72,7 @@ def check_adapter(
             "with rest.",
         ),
     ] = False,
-    probe: Annotated[bool, typer.Option("--probe", hidden=True)] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Check an adapter law by law, before a policy drives it: signals, stamps, buffers, what it says it executed.
 
@@ -51,19 +83,18 @@ def check_adapter(
     from sami_runtime.checks.judge_response import plan
     from sami_runtime.clock import MonotonicClock
     from sami_runtime.errors import CheckFailed
+    from sami_runtime.files import read_document
     from sami_runtime.model.artifact import read_artifact
     from sami_runtime.safety.limits import Limits
 
-    from ..load_adapter import load_adapter, read_settings
+    from ..target import load_adapter
 
-    if probe:
-        excite = True
-        print("--probe is deprecated and will be removed: use --excite.", file=sys.stderr)
     contract = read_artifact(model).contract
     allowed = Limits.load(limits) if limits else Limits()
     allowed.require_fit(contract)
     clock = MonotonicClock()
-    robot = load_adapter(adapter, clock, contract, read_settings(adapter_config))
+    settings = None if adapter_config is None else read_document(adapter_config, "settings")
+    robot = load_adapter(adapter, clock, contract, settings)
 
     def tell(verdict: Verdict) -> None:
         word = "BROKEN" if verdict.fault else "NOT PROVEN" if verdict.unproven else "ok"
@@ -75,7 +106,7 @@ def check_adapter(
 
     if excite and allowed.rest is not None and contract.seen and contract.seen.responses:
         print("This MOVES the robot:", *plan(contract, allowed), sep="\n  ", file=sys.stderr if json else sys.stdout)
-    verdicts = check(robot, contract, clock, allowed, ticks, write, excite, on_verdict=None if json else tell)
+    verdicts = check(robot, contract, clock, allowed, TICKS, write, excite, on_verdict=None if json else tell)
     broken, unproven = (
         sum(bool(part) for part in parts) for parts in zip(*((v.fault, v.unproven) for v in verdicts), strict=True)
     )
