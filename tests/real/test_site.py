@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,18 @@ def test_no_page_asks_the_network_for_anything(site):
     asked = {page.name: FETCHED.findall(page.read_text(encoding="utf-8")) for page in pages}
     assert {name: urls for name, urls in asked.items() if urls} == {}
     assert (site / "search" / "search_index.js").is_file()
+
+
+def test_search_works_on_a_page_that_is_opened_from_the_disk(site, tmp_path):
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("chromium is not installed")
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    address = (site / "how-to" / "train.html").as_uri() + "?q=watchdog"
+    command = [browser, *options, "--virtual-time-budget=15000", "--dump-dom", address]
+    page = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    assert "matching documents" in page
+    assert "reference/watchdog.html" in page
 
 
 @pytest.mark.parametrize(

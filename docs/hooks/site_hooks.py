@@ -1,6 +1,6 @@
-"""A hook of MkDocs that leads links to files outside docs/ to the repository. The sources work on GitHub as they are.
+"""Hooks of MkDocs: links to files outside docs/ lead to the repository, and pages need no network.
 
-`Repository` of `[project.urls]` in pyproject.toml says where that is. Without it, such a link becomes plain text.
+`Repository` of `[project.urls]` in pyproject.toml gives its address. Without it, such a link becomes plain text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ else:
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
-PICTURES = (".png", ".gif", ".svg")
+SHIM = "https://unpkg.com/iframe-worker/shim"
+"""What the plugin `offline` loads so that search works on pages that are opened from the disk."""
 
 
 def repository() -> str | None:
@@ -43,3 +44,11 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         return f"{picture}[{text}]({address}/{view}/main/{path}{anchor})"
 
     return LINK.sub(rewritten, markdown)
+
+
+def on_post_build(*, config: Any, **_: Any) -> None:
+    """Let every page load our script for searching from the disk, where the plugin names one of a network."""
+    site = Path(config.site_dir)
+    for path in site.rglob("*.html"):
+        local = os.path.relpath(site / "javascripts" / "worker.js", path.parent)
+        path.write_text(path.read_text(encoding="utf-8").replace(SHIM, local), encoding="utf-8")
