@@ -8,8 +8,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 .PHONY: run test test-real franka-sim debian lint format type bench pictures docs build clean
 
-run: .venv/runtime  ## watch the shipped policy push and lift cubes
-	$(BIN)/sami run --env panda --episodes 20
+run: .venv/runtime  ## watch a shipped policy adapt: its success, and a film
+	$(BIN)/sami demo
 
 test: .venv/dev  ## the whole test suite, a file at a time on each core
 	$(BIN)/python -m pytest -n auto --dist loadfile
@@ -64,7 +64,7 @@ clean:
 
 # The runtime, recordings and the simulator; no torch.
 .venv/runtime: .venv/python pyproject.toml constraints.txt
-	$(PIP) -e '.[cpu,panda,record]'
+	$(PIP) -e '.[cpu,demo]'
 	@touch $@
 
 .venv/dev: .venv/python pyproject.toml constraints.txt

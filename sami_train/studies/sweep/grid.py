@@ -40,7 +40,7 @@ class Cell:
         """Return the `sami train` command that trains the same."""
         words = ["sami", "train", "--out", str(out)]
         for key, value in self.overrides.items():
-            if key in (*IN_EVERY_NAME, "preset", "steps", "device"):
+            if key in (*IN_EVERY_NAME, "preset", "steps"):
                 words += [f"--{key}", str(value)]
             else:
                 words += ["--set", f"{key}={json.dumps(value)}"]
