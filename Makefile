@@ -12,23 +12,16 @@ run: .venv/runtime  ## watch a shipped policy adapt: its success, and a film
 	$(BIN)/sami demo
 
 test: .venv/dev  ## the whole test suite, a file at a time on each core
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --durations=15
 
 test-real: .venv/dev .venv/franka-sim/ready  ## what takes minutes: real processes, clocks and signals, a million ticks
-	$(BIN)/python -m pytest tests/real
+	$(BIN)/python -m pytest tests/real --durations=15
 
 franka-sim: .venv/franka-sim/ready  ## a simulated Franka with a cube, behind the robot's own protocol, until Ctrl-C
 	.venv/franka-sim/bin/python examples/franka/robot.py $(ROBOT)
 
-# libonnxruntime-dev: from Debian 13 on.
-debian:  ## what tests need from Debian (C++ example, Slurm, pages, Fast DDS), where it may be installed; they skip without it
-	@test "$$(id -u)" = 0 || become="sudo -n"; \
-	for package in nlohmann-json3-dev libonnxruntime-dev slurm-wlm chromium libfastrtps-dev; do \
-		dpkg -s $$package >/dev/null 2>&1 && continue; \
-		$$become apt-get install -y -qq $$package >/dev/null 2>&1 || \
-		{ $$become apt-get update -qq && $$become apt-get install -y -qq $$package; } >/dev/null 2>&1 || \
-		echo "without $$package, the tests that need it skip"; \
-	done
+debian:  ## what tests need from Debian (compilers and headers, Slurm, a browser, Fast DDS), where it may be installed
+	sh tests/debian.sh
 
 lint: .venv/dev
 	$(BIN)/ruff check .

@@ -1,7 +1,9 @@
 """What tests of every package share."""
 
 import importlib.util
+import re
 import sys
+from collections import Counter
 
 import pytest
 
@@ -35,3 +37,14 @@ def pytest_runtest_makereport(item):
     told = report.longreprtext + report.capstdout + report.capstderr
     if NO_PANDA and report.failed and any(said in told for said in OF_PANDA):
         report.outcome, report.longrepr = "skipped", (str(item.path), 0, "PyBullet has no wheel for this Python")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Count what skipped for want of Debian packages in one line, with the command that installs them."""
+    reasons = (str(report.longrepr) for report in terminalreporter.stats.get("skipped", ()))
+    packages = Counter(package[1] for reason in reasons if (package := re.search(r"\(Debian: ([\w+-]+)\)", reason)))
+    if packages:
+        names = ", ".join(sorted(packages))
+        terminalreporter.write_line(
+            f"{packages.total()} skipped for want of {names}: `make debian` installs what may be"
+        )

@@ -10,26 +10,26 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = ("/usr/local/include", "/usr/include")
+OF_DEBIAN_13 = ROOT / "build" / "onnxruntime" / "usr" / "include"
 HEADER_FOLDERS = ("", "onnxruntime", "onnxruntime/core/session")
 
 
 def missing():
     """What the C++ example needs and this machine lacks; empty where it can be built."""
-    for tool in ("cmake", "c++"):
+    for tool, package in (("cmake", "cmake"), ("c++", "g++")):
         if shutil.which(tool) is None:
-            return f"{tool} is not installed"
+            return f"{tool} is not installed (Debian: {package})"
     if not any(Path(folder, "nlohmann", "json.hpp").is_file() for folder in SYSTEM):
         return "nlohmann/json.hpp is not installed (Debian: nlohmann-json3-dev)"
     if header_root() is None:
-        lacking = "onnxruntime's C++ headers are not installed"
-        return f"{lacking}: set ONNXRUNTIME_ROOT to an unpacked release of it (Debian 13: libonnxruntime-dev)"
+        return "onnxruntime's C++ headers are not installed (Debian: libonnxruntime-dev)"
     return ""
 
 
 def header_root():
-    """The folder that holds onnxruntime's C++ headers as `include`, or the system's."""
+    """The folder that holds onnxruntime's C++ headers: of a release, the system's, or those of `make debian`."""
     root = os.environ.get("ONNXRUNTIME_ROOT", "")
-    roots = [*([Path(root, "include")] if root else []), *map(Path, SYSTEM)]
+    roots = [*([Path(root, "include")] if root else []), *map(Path, SYSTEM), OF_DEBIAN_13]
     for include in roots:
         if any((include / folder / "onnxruntime_cxx_api.h").is_file() for folder in HEADER_FOLDERS):
             return include
@@ -53,11 +53,10 @@ def free_ports():
             return port
 
 
-@pytest.fixture(scope="session", autouse=True)
-def ports_of_the_robot(free_ports):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UDP_ROBOT_PORT", str(free_ports))
-        yield
+@pytest.fixture
+def ports_of_the_robot(free_ports, monkeypatch):
+    """The robot of the UDP example, and what drives it, use these ports."""
+    monkeypatch.setenv("UDP_ROBOT_PORT", str(free_ports))
 
 
 @pytest.fixture(scope="session")
