@@ -1,9 +1,14 @@
-"""A thousand mutated model files: none does anything but answer or be refused."""
+"""A thousand mutated files of each kind: none does anything but be read or be refused."""
 
-from tests.sami_runtime.test_hostile_files import hold_for, hostile
+from tests.sami_runtime import test_hostile_files as models
+from tests.sami_train.runs import test_hostile_files as others
 
-__all__ = ["hostile"]
+hostile = models.hostile
 
 
-def test_a_thousand_hostile_files_are_refused_or_answer_and_do_nothing_else(hostile):
-    hold_for(1000, hostile)
+def test_a_thousand_hostile_models_are_refused_or_answer_and_do_nothing_else(hostile):
+    models.hold_for(1000, hostile)
+
+
+def test_a_thousand_other_hostile_files_are_refused_or_read_and_raise_no_other_error(tmp_path):
+    others.hold_for(1000, tmp_path / "hostile")

@@ -99,7 +99,7 @@ def test_warm_up_is_uniform_and_reaches_touch_the_cube(envs, weights):
 
     def moved(plan):
         runner = rollout(envs, weights, **plan)
-        episodes = [e for k in range(0, 18, 3) for e in runner.round([k, k + 1, k + 2])]
+        episodes = [e for k in range(0, 12, 3) for e in runner.round([k, k + 1, k + 2])]
         return np.mean([np.linalg.norm(np.ptp(e.observations[:, 7:9], axis=0)) > 0.01 for e in episodes])
 
     reaching = moved({"warmup_steps": 1000, "reach_episodes": 1.0, "reach_until": 10_000, "reach_steps": (12, 13)})
