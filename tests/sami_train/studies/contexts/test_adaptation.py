@@ -50,7 +50,7 @@ def world():
 
 
 def same(one, other):
-    return all(a.tobytes() == b.tobytes() for a, b in zip(one[:3], other[:3], strict=True)) and one[3:] == other[3:]
+    return all(a.tobytes() == b.tobytes() for a, b in zip(one[:4], other[:4], strict=True)) and one[4:] == other[4:]
 
 
 def test_until_the_change_all_variants_are_the_same_episode_bit_for_bit(world):
