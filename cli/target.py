@@ -31,6 +31,8 @@ class Target(NamedTuple):
     """That it tells apart, see `EnvironmentSpec.skills`."""
     real: bool
     """Whether its time is that of the world, and observations age while nothing is written."""
+    engine: str | None = None
+    """Physics engine, where the environment exists in several."""
 
 
 def robot(name: str, config: Mapping[str, Any] | None = None) -> Target:
@@ -63,7 +65,7 @@ def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], rende
     def driven(clock: Clock, _: Contract) -> Adapter:
         return make_adapter(spec, make(spec, tasks=chosen, render_mode=render_mode), clock)
 
-    return Target(spec.name, driven, features, spec.measure is SUCCESS, spec.skills, real=False)
+    return Target(spec.name, driven, features, spec.measure is SUCCESS, spec.skills, real=False, engine=spec.engine)
 
 
 def refuse_simulator_options(options: Mapping[str, Any]) -> None:

@@ -68,7 +68,7 @@ def evaluate(
     from sami_train.evaluation.results import Evaluation
     from sami_train.files import write_json
 
-    from ..model_and_env import model_and_environment, task_set_names
+    from ..model_and_env import engine_line, model_and_environment, task_set_names
     from ..out_folder import findings
 
     source: Source
@@ -122,5 +122,7 @@ def evaluate(
     from ..tables import evaluation_table
 
     console = Console()
+    if line := engine_line(spec.name, spec.engine):
+        print(line)
     for name in result.sets:
         console.print(evaluation_table(result, name))

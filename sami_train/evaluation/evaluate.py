@@ -118,4 +118,4 @@ def evaluate_gaps(
     store = KeptResults(keep, source, spec, episodes)
     evaluate_each = evaluate_tasks if spec.measure.per == "task" else evaluate_sets
     by_gap = evaluate_each(source, spec, task_sets, gaps, episodes, cores, on_task, store)
-    return [Evaluation(env, results, gap) for results, gap in zip(by_gap, gaps, strict=True)]
+    return [Evaluation(env, results, gap, spec.engine) for results, gap in zip(by_gap, gaps, strict=True)]

@@ -87,12 +87,14 @@ def recordings_of(config: TrainConfig) -> list[Episode]:
 
 
 def facts_of(config: TrainConfig, recorded: Sequence[Episode]) -> dict[str, Any]:
-    """Return what run.json tells of what a run began with; nothing where it began with nothing."""
+    """Return what run.json states of how a run began: its physics engine and its recordings, where it has them."""
+    engine = environment(config.env).engine
+    facts: dict[str, Any] = {} if engine is None else {"engine": engine}
     if not config.collection.recordings:
-        return {}
+        return facts
     files = {name: sha256_of(Path(name)) for name in config.collection.recordings}
     steps = sum(len(episode) for episode in recorded)
-    return {"recordings": {"sha256": files, "episodes": len(recorded), "steps": steps}}
+    return facts | {"recordings": {"sha256": files, "episodes": len(recorded), "steps": steps}}
 
 
 def _with_recent_actions(weight: torch.Tensor, inputs: int, actions: int) -> torch.Tensor:

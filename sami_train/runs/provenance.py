@@ -16,6 +16,7 @@ PACKAGES = (
     "gymnasium",
     "panda-gym",
     "pybullet",
+    "mujoco",
     "numpy",
     "onnx",
     "onnxruntime",

@@ -122,6 +122,12 @@ def resume(out: Path, *, steps: int | None = None, show: bool = True) -> Context
         )
     if run.newest_checkpoint() is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
+    engine = environment(config.env).engine
+    if (begun := run.facts().get("engine", engine)) != engine:
+        raise RunError(
+            f"{out} was trained in the engine {begun}, and {config.env} runs in {engine} here; go on with it where "
+            f"{begun} is installed, or train again with a new --out."
+        )
     if steps is not None:
         config = from_dict(config.to_dict() | {"steps": steps})
     prepare_torch(config)
