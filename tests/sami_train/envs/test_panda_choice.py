@@ -42,7 +42,7 @@ def test_without_pybullet_a_run_is_in_mujoco_and_its_output_and_recording_say_so
 @pytest.mark.usefixtures("require_mujoco")
 def test_without_pybullet_an_evaluation_names_mujoco():
     pytest.importorskip("safetensors")
-    arguments = ("--model", "panda-satesac", "--tasks", "training", "--episodes", 1, "--workers", 1, "--json")
+    arguments = ("--model", "panda-satesac", "--tasks", "training", "--episodes", 1, "--on", 1, "--json")
     done = sami_without_pybullet("eval", *arguments)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
