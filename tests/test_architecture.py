@@ -71,7 +71,7 @@ TORCH_FREE = (
     "sami_train.export.atlas",
     "sami_train.studies.contexts.adaptation",
     "sami_train.studies.fit_gap.fit",
-    "sami_train.studies.fit_gap.reference",
+    "sami_train.studies.fit_gap.trace",
     "sami_train.studies.sweep.sweep",
     "sami_train.studies.compare.comparison",
     "sami_train.studies.report.write",

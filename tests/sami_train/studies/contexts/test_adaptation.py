@@ -17,9 +17,14 @@ from sami_train.envs.measure import RETURN, SUCCESS
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.tasks import TaskError
 from sami_train.studies.contexts.adaptation import Delay, Mean, judge
-from sami_train.studies.contexts.change import ChangeError, DynamicsChange
-from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, Variant
-from sami_train.studies.contexts.policy_head import PolicyHead
+from sami_train.studies.contexts.changed_episodes import (
+    ChangedEpisode,
+    ChangedEpisodes,
+    ChangeError,
+    DynamicsChange,
+    PolicyHead,
+    Variant,
+)
 
 MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"
 PANDA = environment("panda")

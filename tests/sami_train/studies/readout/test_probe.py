@@ -15,12 +15,10 @@ from sami_train.envs.task_numbers import FeatureScale
 from sami_train.envs.tasks import Crippled
 from sami_train.export.export import compose_model
 from sami_train.export.model_file import write
-from sami_train.studies.contexts.policy_head import PolicyHead
-from sami_train.studies.lookahead.attach import attach_lookahead
+from sami_train.studies.contexts.changed_episodes import PolicyHead
+from sami_train.studies.lookahead.forward_model import attach_lookahead
 from sami_train.studies.readout.attach import attach_probe, measure_probe
-from sami_train.studies.readout.fit import RATE, fit
-from sami_train.studies.readout.readout import answers
-from sami_train.studies.readout.tasks import unseen_tasks, varying
+from sami_train.studies.readout.fit import RATE, answers, fit, unseen_tasks, varying
 from tests.sami_train.export.test_export import export_tiny, make_agent
 from tests.sami_train.studies.lookahead.test_attach import made
 

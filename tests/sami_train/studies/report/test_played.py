@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from sami_train.envs.catalog import environment
-from sami_train.studies.report.films import typical, usual_tasks
-from sami_train.studies.report.played import Played, play_episodes, schedule
+from sami_train.studies.report.played import Played, play_episodes, schedule, typical, usual_tasks
 from sami_train.studies.report.subject import Subject
 from sami_train.studies.sweep.study import find_runs
 
