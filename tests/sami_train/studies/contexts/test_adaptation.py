@@ -104,6 +104,7 @@ def test_a_change_to_the_same_dynamics_changes_nothing(world):
 
 
 def test_pandas_dynamics_change_in_the_middle_of_an_episode():
+    pytest.importorskip("panda_gym")
     env = make(PANDA).unwrapped
     env.reset(seed=0, options={"task": {"mass": 5.0, "friction": 0.1}})
     physics, bodies = env.sim.physics_client, env.sim._bodies_idx
