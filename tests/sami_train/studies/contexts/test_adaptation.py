@@ -196,7 +196,7 @@ def run_of(xs, ret=0.0, success=False, given=None):
     """An episode whose context is (x, 0) at each step."""
     contexts = np.array([[x, 0.0] for x in xs])
     shown = contexts if given is None else np.array([[x, 0.0] for x in given])
-    return ChangedEpisode(contexts, shown, np.zeros((len(xs), 1)), ret, success)
+    return ChangedEpisode(contexts, shown, np.zeros((len(xs), 1)), np.array([ret]), success)
 
 
 def test_delays_gaps_and_pairs_are_counted_by_hand():
