@@ -279,7 +279,6 @@ def test_nothing_imports_cli_by_the_name_of_its_folder():
 
 
 def test_collectors_evaluation_and_configuration_load_no_torch(tmp_path):
-    pytest.importorskip("panda_gym")
     pytest.importorskip("mujoco")
     script = f"""
 import importlib, sys

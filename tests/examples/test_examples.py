@@ -73,7 +73,7 @@ def test_the_example_of_limits_shows_every_key_and_each_fits(tmp_path):
     limits.require_fit(read_artifact(ROOT / "models" / "panda-satesac.onnx").contract)
 
 
-def test_the_limits_fit_the_arm_and_cost_it_no_success(panda, tmp_path):
+def test_the_limits_fit_the_arm_and_cost_it_no_success(tmp_path):
     limits = ROOT / "examples" / "limits.toml"
     Limits.load(limits).require_fit(read_artifact(MODEL).contract)
     main = "from sami_cli.app import main; main()"

@@ -19,7 +19,7 @@ __all__ = ["nothing_leaks", "sami"]
     "collectors",
     [0, 1],
 )
-def test_ctrl_c_stops_training_where_resume_goes_on(panda, nothing_leaks, sami, tmp_path, collectors):
+def test_ctrl_c_stops_training_where_resume_goes_on(nothing_leaks, sami, tmp_path, collectors):
     run = tmp_path / "run"
     script = "from sami_cli.app import main; main()"
     options = ["--steps", "2000", *settings(checkpoint_every=300, collection__collectors=collectors)]

@@ -223,7 +223,7 @@ def test_a_policy_that_infers_nothing_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_it_is_measured_in_the_simulator(plain, tmp_path):
-    pytest.importorskip("panda_gym")
+    pytest.importorskip("gymnasium")
     fitted = measure_probe(plain, PANDA, 44)
     contract = attach_probe(plain, tmp_path / "probed.onnx", fitted)
     assert contract.probe.fitted + contract.probe.calibrated + contract.probe.held_out <= 44

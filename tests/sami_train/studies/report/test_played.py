@@ -37,7 +37,7 @@ def test_an_episode_comes_back_as_it_was_kept(size):
 
 
 def test_a_policy_plays_what_its_task_is_and_its_contexts_are_kept():
-    pytest.importorskip("panda_gym")
+    pytest.importorskip("gymnasium")
     (run,) = find_runs([REPOSITORY / "results/models:panda-satesac"])
     assert Subject.of_run(run).source() is None, "a line of numbers plays nothing"
     model = REPOSITORY / "models" / "panda-satesac.onnx"
