@@ -109,7 +109,7 @@ def test_warm_up_is_uniform_and_reaches_touch_the_cube(envs, weights):
 def test_held_random_actions_take_their_share_of_the_steps(envs, weights):
     for hold in ((1, 1), (1, 5), (4, 4)):
         runner = rollout(envs, weights, random_action=0.3, random_hold=hold)
-        episodes = [e for k in range(0, 24, 3) for e in runner.round([k, k + 1, k + 2], steps_done=1)]
+        episodes = [e for k in range(0, 15, 3) for e in runner.round([k, k + 1, k + 2], steps_done=1)]
         repeated = np.concatenate([(np.diff(e.actions, axis=0) == 0).all(1) for e in episodes])
         # h steps held are one beginning and h - 1 repetitions
         h = sum(hold) / 2
