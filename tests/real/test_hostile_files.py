@@ -11,4 +11,6 @@ def test_a_thousand_hostile_models_are_refused_or_answer_and_do_nothing_else(hos
 
 
 def test_a_thousand_other_hostile_files_are_refused_or_read_and_raise_no_other_error(tmp_path):
-    others.hold_for(1000, tmp_path / "hostile")
+    for kind, outcomes in others.hold_for(1000, tmp_path / "hostile").items():
+        assert outcomes["read"] > 2, kind  # or the mutants do not reach that far
+        assert outcomes["refused"] > 2 or kind in ("metrics.jsonl", "outcome.json"), kind  # bad lines are left out

@@ -1,4 +1,4 @@
-"""Ten thousand ticks of a robot that does everything wrong; `make test-real` drives a million."""
+"""Twelve thousand ticks of a robot that does everything wrong; `make test-real` drives a million."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def paths(make):
 
 
 def test_whatever_the_robot_does_what_is_written_is_allowed_and_what_is_reported_is_what_happened(paths):
-    counts = drive(paths, 10_000, seed=0)
+    counts = drive(paths, 12_000, seed=0)
     require_laws(counts)
     assert {f"read {fault}" for fault in READ} | {f"write {fault}" for fault in WRITE} < counts["faults"].keys()
     assert set(counts["ended"]) >= {"SafetyStop", "AdapterError", "OSError", "SignalError"}
