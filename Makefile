@@ -1,4 +1,4 @@
-# One command per intention. `make run` and `make test` each work alone on a fresh clone.
+# One command per intention; `make help` lists them. `make run` and `make test` each work alone on a fresh clone.
 
 # PyBullet has wheels for Python 3.10 and 3.11: take the newest of them that is there, unless PYTHON is given.
 PYTHON ?= $(shell for p in python3.11 python3.10 python3 python; do \
@@ -6,7 +6,11 @@ PYTHON ?= $(shell for p in python3.11 python3.10 python3 python; do \
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test test-real franka-sim debian lint format type bench pictures docs build clean
+.DEFAULT_GOAL := help
+.PHONY: help run test test-real franka-sim debian lint format type bench pictures docs build release clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/runtime  ## watch the shipped policy push and lift cubes
 	$(BIN)/sami run --env panda --episodes 20
@@ -14,14 +18,14 @@ run: .venv/runtime  ## watch the shipped policy push and lift cubes
 test: .venv/dev  ## the whole test suite, a file at a time on each core
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-real: .venv/dev .venv/franka-sim/ready  ## what takes minutes: real processes, clocks and signals, a million ticks
+test-real: .venv/dev .venv/franka-sim/ready  ## tests that take minutes: real processes, clocks, signals
 	$(BIN)/python -m pytest tests/real
 
-franka-sim: .venv/franka-sim/ready  ## a simulated Franka with a cube, behind the robot's own protocol, until Ctrl-C
+franka-sim: .venv/franka-sim/ready  ## a simulated Franka that speaks the robot's protocol
 	.venv/franka-sim/bin/python examples/franka/robot.py $(ROBOT)
 
-# libonnxruntime-dev: from Debian 13 on.
-debian:  ## what tests need from Debian (C++ example, Slurm, pages, Fast DDS), where it may be installed; they skip without it
+# For the C++ example, Slurm, pages and Fast DDS. libonnxruntime-dev: from Debian 13 on.
+debian:  ## install the Debian packages without which some tests skip
 	@test "$$(id -u)" = 0 || become="sudo -n"; \
 	for package in nlohmann-json3-dev libonnxruntime-dev slurm-wlm chromium libfastrtps-dev; do \
 		dpkg -s $$package >/dev/null 2>&1 && continue; \
@@ -30,31 +34,41 @@ debian:  ## what tests need from Debian (C++ example, Slurm, pages, Fast DDS), w
 		echo "without $$package, the tests that need it skip"; \
 	done
 
-lint: .venv/dev
+lint: .venv/dev  ## ruff's findings and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: .venv/dev
+format: .venv/dev  ## correct what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-type: .venv/dev
+type: .venv/dev  ## mypy
 	$(BIN)/mypy
 
 bench: .venv/dev  ## the speeds that docs/results/speed.md quotes
 	$(BIN)/sami bench models/panda-satesac.onnx --seconds 11
 	$(BIN)/python benchmarks/training_speed.py
 
-pictures: .venv/dev  ## every picture and card of README and docs, from the models and results in the repository
+pictures: .venv/dev  ## draw README's and docs' pictures and cards; NAMES selects
 	$(BIN)/python benchmarks/pictures.py $(NAMES)
 
-docs: .venv/dev  ## the documentation as a site in build/docs, with strict links
+docs: .venv/dev  ## the documentation as a site in build/docs, strict links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-build: .venv/dev  ## wheel and sdist, and the runtime's tests against the wheel, from another directory
-	sh tests/built_wheel.sh $(abspath $(BIN)/python)
+build: .venv/dev  ## wheel and sdist in dist/, and checks of what they contain
+	rm -rf dist
+	$(BIN)/python -m tests.making.built dist
+	DIST=dist $(BIN)/python -m pytest -q tests/real/test_built_files.py
 
-clean:
+# PyBullet has wheels up to Python 3.11: once with them, once without.
+release: build  ## the built wheel alone and README's blocks, on two Pythons
+	@set -e; for versions in 3.11 "3.13 3.12"; do \
+		python=$$(sh tests/find_python.sh $$versions) || { echo "make release needs a Python $$versions, and finds none that runs"; exit 1; }; \
+		sh tests/built_wheel.sh "$$python" dist; \
+	done
+	DIST=dist $(BIN)/python -m pytest -rs tests/real/test_readme.py
+
+clean:  ## remove .venv and all that was built
 	rm -rf .venv build dist *.egg-info
 
 .venv/python:
@@ -62,9 +76,9 @@ clean:
 	$(PYTHON) -m venv .venv || { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@touch $@
 
-# The runtime, recordings and the simulator; no torch.
+# The runtime and what `sami demo` needs; no torch.
 .venv/runtime: .venv/python pyproject.toml constraints.txt
-	$(PIP) -e '.[cpu,panda,record]'
+	$(PIP) -e '.[cpu,demo]'
 	@touch $@
 
 .venv/dev: .venv/python pyproject.toml constraints.txt
