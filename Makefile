@@ -12,8 +12,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: .venv/runtime  ## watch the shipped policy push and lift cubes
-	$(BIN)/sami run --env panda --episodes 20
+run: .venv/runtime  ## watch a shipped policy adapt: its success, and a film
+	$(BIN)/sami demo
 
 test: .venv/dev  ## the whole test suite, a file at a time on each core
 	$(BIN)/python -m pytest -n auto --dist loadfile

@@ -26,12 +26,20 @@ import drawings
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS, STUDY = Path("models"), "results/models"
+HERO_SECONDS = 2.5, 9.0
+"""Before and after the change, in films of robots that run."""
 FILMS = {
-    "docs/panda.gif": "--env panda --tasks training --episodes 4 --seed 1",
-    "docs/crippled-half-cheetah.gif": "--env crippled-half-cheetah --fix crippled=4 --episodes 1",
-    "docs/crippled-ant.gif": "--env crippled-ant --fix crippled=1 --episodes 1",
+    "docs/pictures/half-cheetah-lighter.webp": ("half-cheetah", "mass=1:0.4,damping=1@300", (102,), 1.0),
+    "docs/pictures/crippled-half-cheetah.webp": (
+        "crippled-half-cheetah",
+        "mass=1,damping=1,crippled=3:0@500",
+        (102,),
+        1.0,
+    ),
+    "docs/pictures/panda-rougher.webp": ("panda-mujoco", "mass=10,friction=0.1:10@6", (0, 1, 3), 2.0),
 }
-"""Films, and what is run for them."""
+"""Films of a change: environment, change, starts, and how much slower than in reality."""
+PANDA_TASKS = "docs/pictures/panda-tasks.webp"
 REPORT = "docs/report.png"
 SUMMARY = Path("results/panda-report.json")
 """What the report of that picture measured, which docs/how-to/report.md quotes."""
@@ -64,7 +72,7 @@ def pictures() -> dict[str, Callable[[], None]]:
     compared = {out: partial(_sami, words) for out, words in _comparisons().items()}
     return {
         **{path.with_suffix(".md").as_posix(): partial(card, path) for path in sorted(MODELS.glob("*.onnx"))},
-        **{path: partial(_sami, ["run", *words.split(), "--render", path]) for path, words in FILMS.items()},
+        **{path: partial(film, Path(path)) for path in (*FILMS, PANDA_TASKS)},
         **{path: partial(drawings.write, path) for path in drawings.drawings()},
         "docs/log_k.png": partial(_run, ["benchmarks/log_k.py", "--plot", "docs/log_k.png"]),
         **compared,
@@ -91,6 +99,32 @@ def card(model: Path, out: Path | None = None) -> list[Path]:
         if same and all(run.facts.get(key) == training.get(key) for key in made_so[1]):
             return write_card(run, contract, out or model)
     raise SystemExit(f"{STUDY} holds no run of {model}: sami gather RUN... --out {STUDY}/runs.jsonl")
+
+
+def film(path: Path) -> None:
+    """Film the shipped policy of an environment: a change in the middle of an episode, or Panda's tasks."""
+    from sami_train.envs.catalog import environment
+    from sami_train.studies.contexts.change import DynamicsChange
+    from sami_train.studies.contexts.change_film import film_change, film_tasks, write_film
+    from sami_train.studies.contexts.changed_episodes import ChangedEpisodes
+
+    name, change_text, seeds, slower = FILMS.get(path.as_posix(), FILMS["docs/pictures/panda-rougher.webp"])
+    spec = environment(name)
+    runner = ChangedEpisodes(MODELS / f"{name.removesuffix('-mujoco')}-satesac.onnx", spec, max(2, len(seeds)))
+    every = max(1, round(spec.rate_hz / 12.5))
+    try:
+        if path.as_posix() == PANDA_TASKS:
+            tasks = [{"mass": 1.0, "friction": 5.0}, {"mass": 5.0, "friction": 1.0}, {"mass": 10.0, "friction": 0.1}]
+            scenes = [film_tasks(runner, tasks, seed, range(0, spec.episode_steps)) for seed in seeds]
+        else:
+            change = DynamicsChange.parse(change_text, spec.tasks, spec.episode_steps)
+            before, after = (round(seconds * spec.rate_hz) for seconds in HERO_SECONDS)
+            steps = range(max(0, change.step - before), min(spec.episode_steps, change.step + after), every)
+            starts = seeds if len(seeds) > 1 else (*seeds, seeds[0] + 1)  # a row alone is not stepped
+            scenes = film_change(runner, spec, change, starts, steps)[: len(seeds)]
+    finally:
+        runner.close()
+    write_film(scenes, path, slower, force=True)
 
 
 def screenshot(path: Path) -> None:

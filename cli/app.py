@@ -18,6 +18,7 @@ from .commands import (
     adapter,
     atlas,
     bench,
+    demo,
     describe,
     doctor,
     drive,
@@ -166,6 +167,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "models": models.models,
     },
     "Robot": {
+        "demo": demo.demo,
         "run": run.run,
         "drive": drive.drive,
         "new-adapter": adapter.new_adapter,

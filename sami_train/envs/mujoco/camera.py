@@ -89,9 +89,24 @@ class Window:
 
 
 class Offscreen:
-    """Renders into memory; raises a `SamiError` where no OpenGL was found."""
+    """Renders into memory; raises a `SamiError` where no OpenGL was found.
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, size: tuple[int, int]) -> None:
+    Args:
+        model: Of the robot.
+        data: Its state.
+        size: Width and height of images, in pixels.
+        shadows: Whether shadows and reflections are drawn; they take two thirds of the time on a processor.
+        view: From where; if None from the camera that follows the robot, else the model's first one, else from afar.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        data: mujoco.MjData,
+        size: tuple[int, int],
+        shadows: bool = False,
+        view: mujoco.MjvCamera | None = None,
+    ) -> None:
         self._model, self._data = model, data
         self._rect = mujoco.MjrRect(0, 0, *size)
         # The frame buffer is as large as the model says.
@@ -102,16 +117,9 @@ class Offscreen:
         self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         self._scene = mujoco.MjvScene(model, maxgeom=1000)
-        # They take two thirds of the time where the processor draws.
         for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
-            self._scene.flags[flag] = 0
-        # The camera that follows the robot, else the model's first one, else one from which all of it is seen.
-        self._view = mujoco.MjvCamera()
-        if model.ncam:
-            follows = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA)
-            self._view.type, self._view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, max(0, follows)
-        else:
-            mujoco.mjv_defaultFreeCamera(model, self._view)
+            self._scene.flags[flag] = int(shadows)
+        self._view = view or _view(model)
 
     def take(self) -> np.ndarray:
         """Render an image (H, W, 3) uint8."""
@@ -119,10 +127,14 @@ class Offscreen:
         option, nothing = mujoco.MjvOption(), mujoco.MjvPerturb()
         everything = mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(self._model, self._data, option, nothing, self._view, everything, self._scene)
+        self._arrange()
         mujoco.mjr_render(self._rect, self._scene, self._context)
         image = np.empty((self._rect.height, self._rect.width, 3), np.uint8)
         mujoco.mjr_readPixels(image, None, self._rect, self._context)
         return image[::-1].copy()
+
+    def _arrange(self) -> None:
+        """Change the scene before it is drawn."""
 
     def close(self) -> None:
         """Free the renderer."""
@@ -150,3 +162,13 @@ def _opengl(size: tuple[int, int]) -> Any:
         f"no OpenGL to render with was found ({'; '.join(reasons)}). Install EGL's software renderer (Debian, Ubuntu: "
         "apt install libegl1 libgl1-mesa-dri), or run without --render."
     )
+
+
+def _view(model: mujoco.MjModel) -> mujoco.MjvCamera:
+    view = mujoco.MjvCamera()
+    if model.ncam:
+        follows = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA)
+        view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, max(0, follows)
+    else:
+        mujoco.mjv_defaultFreeCamera(model, view)
+    return view

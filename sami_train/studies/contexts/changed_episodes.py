@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import count
 from pathlib import Path
@@ -45,9 +45,14 @@ class ChangedEpisode(NamedTuple):
     """What the policy was given, (T, C)."""
     actions: np.ndarray
     """(T, A)"""
-    ret: float
-    """Sum of rewards."""
+    rewards: np.ndarray
+    """(T,)"""
     success: bool
+
+    @property
+    def ret(self) -> float:
+        """Sum of rewards."""
+        return float(np.sum(self.rewards))
 
     def context(self, t: int) -> np.ndarray:
         """Return what the encoder inferred at a step (C,), or lastly where the episode is over."""
@@ -70,6 +75,7 @@ class ChangedEpisodes:
 
     def __init__(self, model: Path, spec: EnvironmentSpec, rows: int) -> None:
         spec.require_changes()
+        self.rows = rows
         artifact = read_artifact(model)
         self.contract = artifact.contract
         require_compatible(self.contract, spec.signals, spec.action, f"environment {spec.name!r}")
@@ -84,7 +90,12 @@ class ChangedEpisodes:
             env.close()
 
     def round(
-        self, seeds: Sequence[int], change: DynamicsChange, variant: Variant, starts: Sequence[ChangedEpisode] = ()
+        self,
+        seeds: Sequence[int],
+        change: DynamicsChange,
+        variant: Variant,
+        starts: Sequence[ChangedEpisode] = (),
+        on_step: Callable[[int, Sequence[Any], Sequence[int]], None] | None = None,
     ) -> list[ChangedEpisode]:
         """Run one episode in each row.
 
@@ -93,6 +104,7 @@ class ChangedEpisodes:
             change: what happens.
             variant: which context the policy is given.
             starts: for `Variant.START`, the episodes (n,) of these seeds that had the new dynamics all along.
+            on_step: called before each step with its number, the environments, and the rows whose episode still runs.
         """
         task = {"task": dict(change.before)}
         envs = self._envs
@@ -114,6 +126,8 @@ class ChangedEpisodes:
                             envs[n].change_gap(change.gaps[1])
                 if variant is Variant.RESET:
                     self._session.reset()
+            if on_step is not None:
+                on_step(t, envs, running)
             signals = self._layout.by_name(observation, self._names)
             step = self._session.step(signals)
             actions, given_context = step.action, step.context
@@ -136,18 +150,23 @@ class _ChangingRow:
         self.contexts: list[np.ndarray] = []
         self.given_context: list[np.ndarray] = []
         self.actions: list[np.ndarray] = []
-        self.ret, self.success, self.over = 0.0, False, False
+        self.rewards: list[float] = []
+        self.success, self.over = False, False
 
     def step(self, env: Any, action: np.ndarray, context: np.ndarray, given_context: np.ndarray) -> Any:
         self.contexts.append(context.copy())
         self.given_context.append(given_context.copy())
         self.actions.append(action.copy())
         observation, reward, terminated, truncated, info = env.step(action.copy())
-        self.ret += float(reward)
+        self.rewards.append(float(reward))
         self.success, self.over = bool(info.get("is_success", False)), bool(terminated or truncated)
         return observation
 
     def run(self) -> ChangedEpisode:
         return ChangedEpisode(
-            np.stack(self.contexts), np.stack(self.given_context), np.stack(self.actions), self.ret, self.success
+            np.stack(self.contexts),
+            np.stack(self.given_context),
+            np.stack(self.actions),
+            np.array(self.rewards),
+            self.success,
         )
