@@ -104,9 +104,8 @@ def card(model: Path, out: Path | None = None) -> list[Path]:
 def film(path: Path) -> None:
     """Film the shipped policy of an environment: a change in the middle of an episode, or Panda's tasks."""
     from sami_train.envs.catalog import environment
-    from sami_train.studies.contexts.change import DynamicsChange
     from sami_train.studies.contexts.change_film import film_change, film_tasks, write_film
-    from sami_train.studies.contexts.changed_episodes import ChangedEpisodes
+    from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange
 
     name, change_text, seeds, slower = FILMS.get(path.as_posix(), FILMS["docs/pictures/panda-rougher.webp"])
     spec = environment(name)

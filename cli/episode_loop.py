@@ -165,7 +165,9 @@ def run_episodes(plan: Plan) -> None:
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
         if dog is not None:
             closing.enter_context(dog)  # it can stop the robot before anything moves that
-        facts = {"env": target.name, "seed": values.seed, **({"excited": True} if plan.excite else {})}
+        facts: dict[str, Any] = {"env": target.name, "seed": values.seed}
+        facts |= {"engine": target.engine} if target.engine else {}
+        facts |= {"excited": True} if plan.excite else {}
         made = {"simulator": not real, "dry_run": plan.dry_run, "gap": bool(values.gap)}
         feed = closing.enter_context(watching(plan.live, session, contract.name, facts | made))
         closing.enter_context(realtime.real_time(values.priority, values.lock_memory))

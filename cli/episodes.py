@@ -86,8 +86,12 @@ def at_floor(contract: Contract) -> list[dict[str, Any]]:
 
 
 def header(world: Target, telemetry: Telemetry, hopeless: Sequence[Mapping[str, Any]]) -> str:
-    """Return the line above the episodes; before it, what the mark of the `hopeless` says."""
-    note = f"{AT_FLOOR}\n" if hopeless and world.features else ""
+    """Return the line above the episodes; before it, the engine, and what the mark of the `hopeless` says."""
+    from .model_file import engine_line
+
+    engine = engine_line(world.name, world.engine)
+    note = f"{engine}\n" if engine else ""
+    note += f"{AT_FLOOR}\n" if hopeless and world.features else ""
     if telemetry.probe is not None and telemetry.probe.silent:
         note += f"the context does not identify {', '.join(telemetry.probe.silent)}\n"
     names = " ".join(f"{name:>8}" for name in world.features)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from sami_train.evaluation.results import OnTask
-    from sami_train.studies.sweep.engine import Engine
+    from sami_train.studies.sweep.engines import Engine
 
 PARTS = 16
 """Parts of a measurement on a cluster, each a job, if `jobs` is left out."""

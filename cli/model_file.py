@@ -82,13 +82,30 @@ def model_and_environment(
         artifact = (admission or Admission(rehearsed=False)).admit(model)
         return model, environment_of(artifact.contract, env)
     spec = environment(DEFAULT if env is None else env)
-    shipped, name = shipped_models(), f"{spec.name}-satesac"
+    shipped, name = shipped_models(), f"{spec.original or spec.name}-satesac"
     if name not in shipped:
         raise SamiError(
             f"no model {name} is shipped. Name a file with --model, or make one: sami train --env {spec.name}, then "
             f"sami export. Models that are shipped: {', '.join(shipped) or 'none'}."
         )
     return shipped[name], spec
+
+
+def engine_line(env: str, engine: str | None) -> str:
+    """Return a line that states the physics engine, or nothing where the environment exists in only one.
+
+    Args:
+        env: Name of the environment.
+        engine: See `EnvironmentSpec.engine`.
+    """
+    from sami_runtime.distribution import installed_version
+
+    if engine is None:
+        return ""
+    names = {"pybullet": "PyBullet", "mujoco": "MuJoCo"}
+    versions = [f"{names[name]} {installed_version(name) or '(not installed)'}" for name in engine.split(" and ")]
+    missing = "; PyBullet is not installed" if env == "panda" and engine == "mujoco" else ""
+    return f"{env} runs in {' and '.join(versions)}{missing}"
 
 
 def task_set_names(tasks: str | None, spec: EnvironmentSpec) -> list[str]:

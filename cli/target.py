@@ -35,6 +35,8 @@ class Target(NamedTuple):
     skills: tuple[Skill, ...]
     real: bool
     """Whether its time is that of the world, and observations age while nothing is written."""
+    engine: str | None = None
+    """Physics engine, where the environment exists in several."""
 
 
 def robot(name: str, config: Mapping[str, Any] | None = None) -> Target:
@@ -57,7 +59,7 @@ def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], rende
     def adapter(clock: Clock, _: Contract) -> Adapter:
         return make_adapter(spec, make(spec, tasks=chosen, render_mode=render_mode), clock)
 
-    return Target(spec.name, adapter, features, spec.measure is SUCCESS, spec.skills, real=False)
+    return Target(spec.name, adapter, features, spec.measure is SUCCESS, spec.skills, real=False, engine=spec.engine)
 
 
 def task_features(texts: Sequence[str]) -> dict[str, Any]:

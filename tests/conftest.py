@@ -1,20 +1,8 @@
 """What tests of every package share."""
 
-import importlib.util
 import sys
 
 import pytest
-
-NO_PANDA = sys.version_info >= (3, 12) and importlib.util.find_spec("pybullet") is None
-"""PyBullet has no wheels from Python 3.12 on: there everything but Panda is to work."""
-OF_PANDA = ("No module named 'pybullet'", "needs the package pybullet", "[panda]'")
-
-
-@pytest.fixture(scope="session")
-def panda():
-    """Skip where there is no PyBullet: for tests whose failure would not tell that it is what they want."""
-    if NO_PANDA:
-        pytest.skip("PyBullet has no wheel for this Python")
 
 
 @pytest.fixture(autouse=True)
@@ -26,12 +14,3 @@ def _torch_as_it_was():
         torch.set_flush_denormal(False)
         torch.set_float32_matmul_precision("highest")
         torch.set_num_threads(1)
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item):
-    """Skip what fails for want of PyBullet, where there is none for this Python."""
-    report = (yield).get_result()
-    told = report.longreprtext + report.capstdout + report.capstderr
-    if NO_PANDA and report.failed and any(said in told for said in OF_PANDA):
-        report.outcome, report.longrepr = "skipped", (str(item.path), 0, "PyBullet has no wheel for this Python")

@@ -71,7 +71,7 @@ TORCH_FREE = (
     "sami_train.export.atlas",
     "sami_train.studies.contexts.adaptation",
     "sami_train.studies.fit_gap.fit",
-    "sami_train.studies.fit_gap.reference",
+    "sami_train.studies.fit_gap.trace",
     "sami_train.studies.sweep.sweep",
     "sami_train.studies.compare.comparison",
     "sami_train.studies.report.write",
@@ -279,7 +279,6 @@ def test_nothing_imports_cli_by_the_name_of_its_folder():
 
 
 def test_collectors_evaluation_and_configuration_load_no_torch(tmp_path):
-    pytest.importorskip("panda_gym")
     pytest.importorskip("mujoco")
     script = f"""
 import importlib, sys

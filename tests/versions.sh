@@ -35,9 +35,7 @@ cd "$place/source"
 bin=$place/venv/bin
 "$bin/python" -m pip install --quiet -c constraints.txt uv
 extras=
-# PyBullet has wheels for Python 3.10 and 3.11.
-"$python" -c 'import sys; sys.exit(sys.version_info >= (3, 12))' && extras="--extra panda --extra panda-mujoco"
-for extra in cpu mujoco robotics train record convert ik sign report dev; do extras="$extras --extra $extra"; done
+for extra in cpu panda mujoco robotics train record convert ik sign report dev; do extras="$extras --extra $extra"; done
 echo "${TORCH:+torch==$TORCH}" >"$place/chosen.txt"
 # shellcheck disable=SC2086
 "$bin/uv" pip compile --quiet --constraint "$place/chosen.txt" --no-header --no-annotate --resolution $resolution $extras \

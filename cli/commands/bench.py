@@ -127,7 +127,7 @@ def _torch_candidates(contract: Contract, run: Path | None) -> tuple[list[Candid
         from sami_runtime.errors import SamiError
         from sami_runtime.model.contract import ACTION
         from sami_train.export.graph import TorchSession
-        from sami_train.studies.lookahead.compose import alone
+        from sami_train.studies.lookahead.forward_model import alone
 
         try:
             agent, what = _agent(contract, run)

@@ -29,9 +29,8 @@ def demo() -> None:
     from sami_train.envs.catalog import environment
     from sami_train.evaluation.evaluate import evaluate
     from sami_train.machine import usable_cores
-    from sami_train.studies.contexts.change import DynamicsChange
     from sami_train.studies.contexts.change_film import film_change, film_tasks, write_film
-    from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, Variant
+    from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange, Variant
 
     from ..measuring import task_progress
     from ..model_file import named_file

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..measuring import On, cluster_of, findings, place_of, task_progress
-from ..model_file import model_and_environment, model_file, task_set_names
+from ..model_file import engine_line, model_and_environment, model_file, task_set_names
 from ..options import MODEL_HELP, Json
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ def evaluate(
         print(json_module.dumps(result.to_dict(), indent=2))
         return
     console = Console()
+    if line := engine_line(spec.name, spec.engine):
+        print(line)
     for name in result.sets:
         console.print(evaluation_table(result, name))
 

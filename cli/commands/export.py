@@ -166,11 +166,9 @@ def _look_ahead(
     import onnx
 
     from sami_runtime.errors import SamiError
-    from sami_train.studies.lookahead.attach import require_steps, with_lookahead
-    from sami_train.studies.lookahead.compose import forward_of
     from sami_train.studies.lookahead.fit import UPDATES, fit
-    from sami_train.studies.lookahead.recorded import recorded_stretches
-    from sami_train.studies.lookahead.transitions import roll_out
+    from sami_train.studies.lookahead.forward_model import forward_of, require_steps, with_lookahead
+    from sami_train.studies.lookahead.stretches import recorded_stretches, roll_out
 
     contract, start = artifact.contract, None
     if steps is None:

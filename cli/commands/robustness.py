@@ -96,7 +96,7 @@ def robustness(
             with unfinished(keep) as beside:
                 beside.write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
     if files is not None:
-        from sami_train.studies.charts.robustness import robustness as chart_of
+        from sami_train.studies.charts.scores import robustness as chart_of
 
         chart_of(points).savefig(files[1])
     if json:

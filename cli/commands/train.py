@@ -107,7 +107,12 @@ def train(
         resolved = explain(preset, overrides)  # before torch loads: a typing error should not have to wait for it
         if dry_run:
             return _show(resolved, json)
-        folder = out or Path("runs") / f"{environment(env).short_name}-{method}-{seed}"
+        spec = environment(env)
+        folder = out or Path("runs") / f"{spec.short_name}-{method}-{seed}"
+        from ..model_file import engine_line
+
+        if not quiet and (line := engine_line(spec.name, spec.engine)):
+            print(line)
         from sami_train.runs.train import start
 
         agent = start(resolved.config, folder, show=not quiet)

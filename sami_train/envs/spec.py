@@ -75,6 +75,10 @@ class EnvironmentSpec:
     """Signals that come from another one's sensor, by name."""
     extra: str | None = None
     """The extra of this package that brings its simulator; None where no extra does."""
+    original: str | None = None
+    """Name of the environment that this one is in another engine: its shipped model drives this one, too."""
+    engine: str | None = None
+    """Name of the physics engine, where the task exists in several; results and recordings state it."""
     hyperparameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What it asks for beside what a preset makes of the fields above: values by preset and by dotted key."""
     sheet: DataSheet | None = None

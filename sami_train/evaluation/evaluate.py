@@ -95,7 +95,7 @@ def evaluate_gaps(
     evaluations = []
     for gap in gaps:
         results = [store.results_of(piece) or [] for piece in pieces(spec, task_sets, [gap])]
-        evaluations.append(Evaluation(env, tuple(chain.from_iterable(results)), gap))
+        evaluations.append(Evaluation(env, tuple(chain.from_iterable(results)), gap, spec.engine))
     return evaluations
 
 

@@ -43,7 +43,8 @@ class KeptResults:
     """A file with a line for each piece of work that is done; it goes once `keeping` has ended well.
 
     Its name tells what is measured, so that a measurement never goes on from what another one left: the policy's
-    weights, the environment, how many episodes, and this version of sami. Code of an own environment is not among them.
+    weights, the environment and its engine, how many episodes, and this version of sami. Code of an own environment is
+    not among them.
 
     Args:
         beside: of the result that the measurement is for; the file's name begins with its stem. None keeps nothing.
@@ -61,7 +62,7 @@ class KeptResults:
         """What the file held, until it is written to: who only reads it changes nothing."""
         if beside is None:
             return
-        what = json.dumps([installed_version("sami"), _digest(source), spec.name, episodes])
+        what = json.dumps([installed_version("sami"), _digest(source), spec.name, spec.engine, episodes])
         self._ending = f".{hashlib.sha256(what.encode()).hexdigest()[:12]}{ENDING}"
         self._read(beside)
 

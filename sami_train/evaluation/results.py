@@ -128,6 +128,8 @@ class Evaluation:
     results: tuple[TaskResult, ...]
     gap: GapProfile | None = None
     """The gap to reality that lay between; None where none did."""
+    engine: str | None = None
+    """Physics engine, see `EnvironmentSpec.engine`; None in files of before it was kept."""
 
     @property
     def measure(self) -> Measure:
@@ -206,6 +208,7 @@ class Evaluation:
         """Plain values."""
         return {
             "env": self.env,
+            **({} if self.engine is None else {"engine": self.engine}),
             **({} if self.gap is None else {"gap": self.gap.dumps()}),
             "sets": {name: self.summary(name) for name in self.sets},
             "tasks": [result.row(self.measure) for result in self.results],
@@ -222,6 +225,6 @@ class Evaluation:
             rows, env = values["tasks"], values["env"]
             spec = environment(env)
             gap = GapProfile.loads(values["gap"]) if "gap" in values else None
-            return cls(env, tuple(TaskResult.from_row(row, spec) for row in rows), gap)
+            return cls(env, tuple(TaskResult.from_row(row, spec) for row in rows), gap, values.get("engine"))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SamiError(f"the evaluation lacks {error}; measure again with: sami eval --run RUN.") from error

@@ -109,6 +109,7 @@ def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
     return {
         "method": agent.method.title,
         "env": config.env,
+        **({"engine": facts["engine"]} if "engine" in facts else {}),
         "preset": config.preset,
         "steps": agent.num_timesteps,
         "updates": agent._n_updates,

@@ -37,7 +37,10 @@ from sami_train.files import holder, locked, read_json, read_json_lines, remove,
 from sami_train.machine import usable_cores
 
 RUN_VERSION = 1
-PACKAGES = ("sami", "torch", "stable-baselines3", "gymnasium", "panda-gym", "pybullet", "numpy", "onnx", "onnxruntime")
+PACKAGES = (
+    *("sami", "torch", "stable-baselines3", "gymnasium", "panda-gym", "pybullet", "mujoco", "numpy", "onnx"),
+    "onnxruntime",
+)
 LOCK = "lock"
 BUFFERS_KEPT = 2
 """Newest checkpoints that keep their buffers, which are large: a run resumes from the newest, or, where that was

@@ -92,6 +92,8 @@ def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[st
         start_from(agent, config)
     agent.take_recorded(recorded)
     run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
+    if engine := environment(config.env).engine:
+        run.update(engine=engine)
     if files := config.collection.recordings:
         digests = {name: sha256_of(Path(name)) for name in files}
         steps = sum(len(episode) for episode in recorded)
@@ -117,6 +119,12 @@ def resume(out: Path, *, steps: int | None = None, show: bool = True) -> Context
         )
     if run.newest_checkpoint() is None and not run.agent.is_file():
         raise RunError(f"{out} has no checkpoint to resume from; train again with a new --out.")
+    engine = environment(config.env).engine
+    if (begun := run.facts().get("engine", engine)) != engine:
+        raise RunError(
+            f"{out} was trained in the engine {begun}, and {config.env} runs in {engine} here; go on with it where "
+            f"{begun} is installed, or train again with a new --out."
+        )
     if steps is not None:
         config = from_dict(config.to_dict() | {"steps": steps})
     prepare_torch(config)

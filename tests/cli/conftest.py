@@ -63,7 +63,7 @@ def call(monkeypatch, *arguments):
 
 
 @pytest.fixture(scope="session")
-def trained(panda, tmp_path_factory):
+def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     run, model = folder / "run", folder / "tiny.onnx"
     with pytest.MonkeyPatch.context() as patch:

@@ -107,7 +107,7 @@ def test_an_atlas_is_added_once_and_counted_on_fresh_episodes(sami, cheetah, tmp
     assert path.read_bytes() == cheetah.read_bytes()
 
 
-def test_runs_tell_what_the_context_told(panda, sami, plain):
+def test_runs_tell_what_the_context_told(sami, plain):
     [row] = [json.loads(line) for line in sami("run", "--model", SHIPPED, "--episodes", 1, "--json").out.splitlines()]
     assert set(row["telemetry"]) == set(Telemetry(read_artifact(SHIPPED).contract).summary())
     assert row["telemetry"]["phase"] in ("identifying", "settled", "re-adapting")

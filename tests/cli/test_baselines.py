@@ -14,7 +14,7 @@ from sami_train.export.model_file import write
 
 @pytest.fixture(scope="module")
 def memoryless(tmp_path_factory):
-    pytest.importorskip("panda_gym")
+    pytest.importorskip("gymnasium")
     path = tmp_path_factory.mktemp("memoryless") / "sac.onnx"
     config = resolve("fast-cpu", {"network.net_arch": [16, 16], "method": "sac"})
     agent = ContextSAC("ContextPolicy", make(environment("panda")), config, device="cpu")

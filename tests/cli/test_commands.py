@@ -222,7 +222,7 @@ def test_learning_rates_that_never_fall_train_to_the_end(nothing_leaks, sami, sm
     "collectors",
     [0, 1],
 )
-def test_ctrl_c_stops_training_where_resume_goes_on(panda, nothing_leaks, sami, small, tmp_path, collectors):
+def test_ctrl_c_stops_training_where_resume_goes_on(nothing_leaks, sami, small, tmp_path, collectors):
     run = tmp_path / "run"
     script = "from sami_cli.app import main; main()"
     options = ["--steps", "2000", *small(checkpoint_every=300, collection__collectors=collectors)]

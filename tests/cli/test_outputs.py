@@ -80,7 +80,7 @@ def require_packages(name):
     if name.startswith("own."):
         pytest.importorskip("cryptography")
     if name.startswith("film"):
-        pytest.importorskip("panda_gym")
+        pytest.importorskip("gymnasium")
 
 
 @pytest.mark.parametrize("name", [*WRITES, *REFUSES])

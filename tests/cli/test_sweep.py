@@ -88,7 +88,7 @@ def same_agents(one, other):
 
 
 @pytest.fixture(scope="module")
-def swept(panda, tmp_path_factory):
+def swept(tmp_path_factory):
     """A sweep of two cells, one of which could not begin."""
     out = tmp_path_factory.mktemp("swept") / "sweep"
     taken = out / "panda-satesac-0" / "thesis.txt"

@@ -68,7 +68,7 @@ def test_convert_writes_a_table(sami):
 
 
 @pytest.fixture(scope="module")
-def live(panda):
+def live():
     """The address of a run that goes on until the tests are done."""
     command = [sys.executable, "-c", "from sami_cli.app import main; main()", "run", "--model", str(MODEL)]
     command += ["--env", "panda", "--episodes", "999", "--real-time", "--live", "--no-keys", "--json"]

@@ -83,7 +83,7 @@ def test_the_example_of_limits_shows_every_key_and_each_fits(tmp_path):
     limits.require_fit(read_artifact(ROOT / "models" / "panda-satesac.onnx").contract)
 
 
-def test_the_limits_fit_the_arm_and_cost_it_no_success(panda, tmp_path):
+def test_the_limits_fit_the_arm_and_cost_it_no_success(tmp_path):
     limits = ROOT / "examples" / "limits.toml"
     Limits.load(limits).require_fit(read_artifact(MODEL).contract)
     main = "from sami_cli.app import main; main()"
@@ -310,9 +310,7 @@ def looking_ahead(path):
     """The shipped model with a forward model of no world in front."""
     from sami_runtime.model.artifact import read_artifact
     from sami_runtime.model.lookahead import SignalErrors
-    from sami_train.studies.lookahead.attach import attach_lookahead
-    from sami_train.studies.lookahead.fit import Fit
-    from sami_train.studies.lookahead.forward_model import ForwardModel
+    from sami_train.studies.lookahead.forward_model import Fit, ForwardModel, attach_lookahead
 
     rng, error = np.random.default_rng(0), SignalErrors(predicted=(0.1, 0.2), standing=(1.0, 1.0))
     weights = tuple(rng.normal(0, 0.2, shape).astype(np.float32) for shape in ((39, 8), (8, 8), (8, 25)))

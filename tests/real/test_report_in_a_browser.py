@@ -10,7 +10,7 @@ import pytest
 
 from tests.making.browser import LOCAL, Browser, needs_chromium
 
-pytest.importorskip("panda_gym")
+pytest.importorskip("gymnasium")
 pytest.importorskip("umap")
 pytest.importorskip("matplotlib")
 

@@ -58,7 +58,6 @@ class TestPanda(AdapterLaws):
 
     def make(self, clock):
         gymnasium = pytest.importorskip("gymnasium")
-        pytest.importorskip("panda_gym")
         pytest.importorskip("sami_train.envs")
         return PandaAdapter(gymnasium.make("sami/PandaSkill-v0"), clock)
 

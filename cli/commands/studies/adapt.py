@@ -40,7 +40,7 @@ def adapt(
     from sami_runtime.files import unfinished
     from sami_runtime.model.artifact import read_artifact
     from sami_train.studies.contexts.adaptation import SEED, adaptation
-    from sami_train.studies.contexts.change import DynamicsChange
+    from sami_train.studies.contexts.changed_episodes import DynamicsChange
 
     seed = SEED if seed is None else seed
     model, spec = model_and_environment(model, env)
@@ -59,11 +59,11 @@ def adapt(
         "changes": [judged.to_dict() for judged in adaptations],
     }
     if files is not None:
-        from sami_train.studies.charts.adaptation import draw
+        from sami_train.studies.charts.contexts import draw_adaptations
 
         with unfinished(files[0]) as beside:
             beside.write_text(json_module.dumps(document) + "\n", encoding="utf-8")
-        draw(adaptations, files[1])
+        draw_adaptations(adaptations, files[1])
     if json:
         print(json_module.dumps(document, indent=2))
         return

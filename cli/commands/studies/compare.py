@@ -33,9 +33,8 @@ def compare(
     from rich.console import Console
 
     from sami_train.studies.compare.comparison import MethodComparison
-    from sami_train.studies.compare.evaluated import read_runs
-    from sami_train.studies.compare.tables import as_data, tables
-    from sami_train.studies.compare.write import check_out, write_report
+    from sami_train.studies.compare.groups import read_runs
+    from sami_train.studies.compare.tables import as_data, check_out, tables, write_report
 
     if out is not None:
         check_out(out, replace=FORCE.get())

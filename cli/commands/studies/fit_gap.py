@@ -26,11 +26,9 @@ def fit_gap(
     from sami_runtime.errors import SamiError
     from sami_runtime.files import output, require_output
     from sami_runtime.recording.reader import values_of
-    from sami_train.studies.fit_gap.document import document_of, summary_lines
+    from sami_train.studies.fit_gap.fit import document_of, require_excitation, summary_lines
     from sami_train.studies.fit_gap.fit import fit_gap as fit
-    from sami_train.studies.fit_gap.fit import require_excitation
-    from sami_train.studies.fit_gap.reference import simulated
-    from sami_train.studies.fit_gap.trace import read_log
+    from sami_train.studies.fit_gap.trace import read_log, simulated
 
     if out is not None and out.suffix != ".toml":
         raise SamiError(f"{out} is no name of a gap profile to write; give NAME.toml.")

@@ -70,7 +70,7 @@ def report(
         results=tuple(results or ()),
     )
     if change is not None:
-        from sami_train.studies.contexts.change import DynamicsChange
+        from sami_train.studies.contexts.changed_episodes import DynamicsChange
 
         DynamicsChange.parse(change, spec.tasks, spec.episode_steps)  # refused now rather than after minutes
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -65,7 +65,7 @@ def _read(source: Path) -> list[tuple[str, Evaluation]]:
     """Return evaluations, each with its method's title, or with the name of its file."""
     from sami_train.evaluation.results import Evaluation
     from sami_train.files import read_json
-    from sami_train.studies.compare.evaluated import read_runs
+    from sami_train.studies.compare.groups import read_runs
 
     if source.suffix == ".json":
         return [(source.stem, Evaluation.from_dict(read_json(source)))]

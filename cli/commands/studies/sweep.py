@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
     from sami_train.envs.measure import Measure
-    from sami_train.studies.sweep.engine import Engine
+    from sami_train.studies.sweep.engines import Engine
     from sami_train.studies.sweep.grid import Grid
     from sami_train.studies.sweep.sweep import CellRow, Sweep
 
@@ -130,8 +130,7 @@ def sweep(
 
 def _engine(sweep: Sweep, place: JobPlace) -> Engine:
     from sami_train.machine import usable_cores
-    from sami_train.studies.sweep.engine import SweepError
-    from sami_train.studies.sweep.engines import engine_of
+    from sami_train.studies.sweep.engines import SweepError, engine_of
 
     cells = len(sweep.rows)
     if place.kind == "gpu":

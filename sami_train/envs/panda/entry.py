@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_RATE_HZ, PANDA_SHEET, PANDA_SOURCES
 from sami_train.envs.layout import Layout
 from sami_train.envs.measure import SUCCESS, Goal, Skill
@@ -11,10 +13,19 @@ from sami_train.envs.spec import EnvironmentSpec
 
 _LAYOUT = Layout(PANDA_SOURCES)
 
+ENTRY_POINTS = {
+    "pybullet": "sami_train.envs.panda.env:PandaSkillEnv",
+    "mujoco": "sami_train.envs.panda_mujoco.env:PandaMujocoEnv",
+}
+"""The environment in each physics engine."""
+ENGINE = "pybullet" if find_spec("pybullet") and find_spec("panda_gym") else "mujoco"
+"""The engine of `panda` on this machine: PyBullet where it is installed, else MuJoCo. PyBullet has no wheels for Python
+3.12 and later."""
+
 PANDA = EnvironmentSpec(
     name="panda",
     id="sami/PandaSkill-v0",
-    entry_point="sami_train.envs.panda.env:PandaSkillEnv",
+    entry_point=ENTRY_POINTS[ENGINE],
     tasks=PANDA_TASKS,
     layout=_LAYOUT,
     action=PANDA_ACTION,
@@ -31,6 +42,7 @@ PANDA = EnvironmentSpec(
     ),
     reach=reach_action,
     extra="panda",
+    engine=ENGINE,
     training_options=("reward", "end_on_fall"),
     skills=(Skill("pick_and_place", column="lifted"), Skill("push"), Skill("other")),
     same_sensor={"achieved_goal": "cube_position"},

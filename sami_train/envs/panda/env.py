@@ -198,4 +198,5 @@ class PandaSkillEnv(RobotTaskEnv):
             "is_success": bool(self.task.is_success(observation["achieved_goal"], self.task.get_goal())),
             "skill": self.skill(),
             "fallen": bool(observation["achieved_goal"][2] < 0.0),
+            "engine": "pybullet",
         }

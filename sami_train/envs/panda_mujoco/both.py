@@ -8,10 +8,18 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from sami_train.envs.panda.env import PandaSkillEnv
+from sami_runtime.errors import AdapterError
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.panda_mujoco.env import PandaMujocoEnv
 from sami_train.envs.tasks import Task
+
+try:
+    from sami_train.envs.panda.env import PandaSkillEnv
+except ModuleNotFoundError as error:
+    raise AdapterError(
+        f"environment 'panda-both' needs PyBullet beside MuJoCo, and {error.name} is not installed here. Use Python "
+        "3.11, which both have wheels for, and install sami-rl[panda] there; or name panda or panda-mujoco."
+    ) from error
 
 ENGINES = ("pybullet", "mujoco")
 """What `info["engine"]` tells, and what `options["engine"]` takes."""
@@ -60,13 +68,11 @@ class PandaBothEnv(gym.Env[dict[str, np.ndarray], np.ndarray]):
         drawn = ENGINES[int(self._engine_rng.integers(len(ENGINES)))]
         inner_options = dict(options or {})
         self.engine = inner_options.pop("engine", drawn)
-        observation, info = self.now.reset(seed=seed, options=inner_options or None)
-        return observation, info | {"engine": self.engine}
+        return self.now.reset(seed=seed, options=inner_options or None)
 
     def step(self, action: np.ndarray) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
         """Apply one action (4,) for 40 ms."""
-        observation, reward, terminated, truncated, info = self.now.step(action)
-        return observation, reward, terminated, truncated, info | {"engine": self.engine}
+        return self.now.step(action)
 
     def set_dynamics(self, task: Task) -> None:
         """Give the cube its mass [kg] and the table its lateral friction, also in the middle of an episode."""

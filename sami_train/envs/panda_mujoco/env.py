@@ -121,4 +121,5 @@ class PandaMujocoEnv(Filmed, gym.Env[dict[str, np.ndarray], np.ndarray]):
             "is_success": bool(GOAL.reached(achieved, self.goal)),
             "skill": self.skill(),
             "fallen": bool(achieved[2] < 0.0),
+            "engine": "mujoco",
         }

@@ -20,8 +20,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.files import output
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task, shown
-from sami_train.studies.contexts.change import DynamicsChange
-from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, Variant
+from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, DynamicsChange, Variant
 from sami_train.studies.contexts.film_camera import FilmCamera
 
 FORMATS = (".gif", ".webp")

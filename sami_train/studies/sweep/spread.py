@@ -19,9 +19,8 @@ from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.play import Gaps
 from sami_train.evaluation.results import OnTask
 from sami_train.files import writing
-from sami_train.studies.sweep.cell import CellOutcome
-from sami_train.studies.sweep.engine import Engine, Job, Look, SweepError
-from sami_train.studies.sweep.part import PART, describe_part
+from sami_train.studies.sweep.engines import Engine, Job, Look, SweepError
+from sami_train.studies.sweep.job import PART, CellOutcome, describe_part
 
 POLL = 0.5
 """Seconds between two looks at the jobs."""

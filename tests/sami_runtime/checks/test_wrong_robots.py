@@ -9,7 +9,6 @@ from sami_runtime.checks.judge_response import clear_responses
 from sami_runtime.distribution import shipped_models
 from sami_runtime.model.artifact import read_artifact
 
-pytest.importorskip("panda_gym")
 gymnasium = pytest.importorskip("gymnasium")
 pytest.importorskip("sami_train.envs")
 

@@ -1,4 +1,4 @@
-"""The Panda environment: tasks read back from the simulator, physics against textbook formulas, reproducibility."""
+"""The Panda in PyBullet: tasks read back from the simulator, physics against textbook formulas, reproducibility."""
 
 import math
 
@@ -12,6 +12,8 @@ from sami_train.envs.catalog import environment
 from sami_train.envs.layout import flatten
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.tasks import TaskError
+
+pytest.importorskip("panda_gym")
 
 SPEC = environment("panda")
 ALL_TASKS = [task for tasks in PANDA_TASKS.sets.values() for task in tasks]

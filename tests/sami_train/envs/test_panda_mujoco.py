@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("mujoco")
-pytest.importorskip("panda_gym")
 
 from sami_runtime.errors import AdapterError, SamiError, UnknownName
 from sami_train.envs.catalog import environment
@@ -33,6 +32,7 @@ def env():
 
 @pytest.fixture(scope="module")
 def bullet():
+    pytest.importorskip("panda_gym")
     made = make(BULLET)
     yield made
     made.close()

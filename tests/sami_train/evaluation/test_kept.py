@@ -104,7 +104,7 @@ def test_a_line_that_was_cut_off_is_measured_again(tmp_path):
     assert len(rows) == len(whole.results) == len({row["of"] for row in rows})
 
 
-def test_an_evaluation_that_is_killed_goes_on_at_its_next_call(panda, tmp_path):
+def test_an_evaluation_that_is_killed_goes_on_at_its_next_call(tmp_path):
     command = [
         sys.executable,
         "-c",

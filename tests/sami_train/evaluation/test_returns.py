@@ -22,7 +22,7 @@ from sami_train.evaluation.evaluate import evaluate, in_turn
 from sami_train.evaluation.play import SEED
 from sami_train.evaluation.results import Evaluation
 from sami_train.runs.folder import RunFolder
-from sami_train.studies.sweep.cell import status
+from sami_train.studies.sweep.job import status
 
 ENV = "crippled-hopper"
 STEPS = 40

@@ -44,7 +44,7 @@ def test_the_paper_tells_of_methods_that_are_here():
 
 @pytest.mark.slow
 def test_an_evaluation_names_each_episode_after_one_skill():
-    pytest.importorskip("panda_gym")
+    pytest.importorskip("gymnasium")
     from sami_runtime.distribution import shipped_models
 
     source = shipped_models()["panda-satesac"]

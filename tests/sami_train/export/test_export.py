@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from gymnasium.envs.registration import load_env_creator
 
 from sami_runtime.errors import AdapterError, CheckFailed, SamiError
 from sami_runtime.model.artifact import read_artifact
@@ -217,12 +218,11 @@ def test_a_run_and_its_file_evaluate_alike(agent, model):
 
 
 def test_an_evaluation_gives_its_simulators_back(model, monkeypatch):
-    import sami_train.envs.panda.env as module
-
+    panda = load_env_creator(SPEC.entry_point)
     alive = set()
-    begin, end = module.PandaSkillEnv.__init__, module.PandaSkillEnv.close
-    monkeypatch.setattr(module.PandaSkillEnv, "__init__", lambda env, *a, **k: (alive.add(env), begin(env, *a, **k))[1])
-    monkeypatch.setattr(module.PandaSkillEnv, "close", lambda env: (alive.discard(env), end(env))[1])
+    begin, end = panda.__init__, panda.close
+    monkeypatch.setattr(panda, "__init__", lambda env, *a, **k: (alive.add(env), begin(env, *a, **k))[1])
+    monkeypatch.setattr(panda, "close", lambda env: (alive.discard(env), end(env))[1])
 
     def interrupted(_):
         assert len(alive) == 2

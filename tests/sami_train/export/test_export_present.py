@@ -15,7 +15,7 @@ from sami_train.export.export import compose_model
 from sami_train.export.graph import TorchSession
 from sami_train.export.model_file import write
 from sami_train.runs.train import start_from
-from sami_train.studies.contexts.policy_head import PolicyHead
+from sami_train.studies.contexts.changed_episodes import PolicyHead
 
 SPEC = environment("panda")
 KEYS = {"network.net_arch": [32, 32], "seed": 3, "behind_gap.estimate": 1.0}

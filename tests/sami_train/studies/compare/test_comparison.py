@@ -12,8 +12,7 @@ from sami_train.files import read_json, write_json
 from sami_train.runs.folder import RunFolder, RunRecord
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison
-from sami_train.studies.compare.evaluated import ComparisonError, EvaluatedRun, read_runs
-from sami_train.studies.compare.groups import group_runs
+from sami_train.studies.compare.groups import ComparisonError, EvaluatedRun, group_runs, read_runs
 from sami_train.studies.compare.tables import as_data, contests_table, standings_table, tables
 from tests.making.made_runs import STEPS, made_run
 

@@ -14,7 +14,7 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.methods.methods import METHODS
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison
-from sami_train.studies.compare.evaluated import read_runs
+from sami_train.studies.compare.groups import read_runs
 from sami_train.studies.compare.tables import standings_table
 from sami_train.studies.sweep.study import find_runs, read_study
 

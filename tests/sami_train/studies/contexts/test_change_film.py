@@ -8,9 +8,8 @@ from PIL import Image
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
-from sami_train.studies.contexts.change import DynamicsChange
 from sami_train.studies.contexts.change_film import CHART, HEIGHT, TITLE, WIDTH, film_change, film_tasks, write_film
-from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, Variant
+from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange, Variant
 
 pytest.importorskip("mujoco")
 MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"

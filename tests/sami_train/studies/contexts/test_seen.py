@@ -12,7 +12,7 @@ from sami_train.envs.catalog import environment
 from sami_train.export.model_file import describe
 from sami_train.export.seen import exploring, measure_responses, measure_seen
 
-pytest.importorskip("panda_gym")
+pytest.importorskip("gymnasium")
 MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"
 SPEC = environment("panda")
 

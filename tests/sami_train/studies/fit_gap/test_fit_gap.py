@@ -14,8 +14,7 @@ from sami_runtime.run import Run
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
-from sami_train.studies.fit_gap.document import document_of
-from sami_train.studies.fit_gap.fit import fit_gap
+from sami_train.studies.fit_gap.fit import document_of, fit_gap
 from sami_train.studies.fit_gap.sensing import copies
 from sami_train.studies.fit_gap.trace import read_log
 from tests.making.servo_arm import HOME, ServoArm

@@ -16,12 +16,10 @@ from sami_train.evaluation.evaluate import evaluate
 from sami_train.evaluation.model_policy import SessionPolicy, tell_ages
 from sami_train.export.export import compose_model
 from sami_train.export.model_file import compose, write
-from sami_train.studies.contexts.policy_head import PolicyHead
-from sami_train.studies.lookahead.attach import Reference, attach_lookahead
-from sami_train.studies.lookahead.compose import without
+from sami_train.studies.contexts.changed_episodes import PolicyHead
 from sami_train.studies.lookahead.fit import Fit, fit
-from sami_train.studies.lookahead.forward_model import ForwardModel
-from sami_train.studies.lookahead.transitions import roll_out
+from sami_train.studies.lookahead.forward_model import ForwardModel, Reference, attach_lookahead, without
+from sami_train.studies.lookahead.stretches import roll_out
 from tests.sami_train.export.test_export import export_tiny, make_agent
 
 SPEC = environment("panda")

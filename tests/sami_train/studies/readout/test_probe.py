@@ -15,12 +15,10 @@ from sami_train.envs.task_numbers import FeatureScale
 from sami_train.envs.tasks import Crippled
 from sami_train.export.export import compose_model
 from sami_train.export.model_file import write
-from sami_train.studies.contexts.policy_head import PolicyHead
-from sami_train.studies.lookahead.attach import attach_lookahead
+from sami_train.studies.contexts.changed_episodes import PolicyHead
+from sami_train.studies.lookahead.forward_model import attach_lookahead
 from sami_train.studies.readout.attach import attach_probe, measure_probe
-from sami_train.studies.readout.fit import RATE, fit
-from sami_train.studies.readout.readout import answers
-from sami_train.studies.readout.tasks import unseen_tasks, varying
+from sami_train.studies.readout.fit import RATE, answers, fit, unseen_tasks, varying
 from tests.sami_train.export.test_export import export_tiny, make_agent
 from tests.sami_train.studies.lookahead.test_attach import made
 
@@ -225,7 +223,7 @@ def test_a_policy_that_infers_nothing_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_it_is_measured_in_the_simulator(plain, tmp_path):
-    pytest.importorskip("panda_gym")
+    pytest.importorskip("gymnasium")
     fitted = measure_probe(plain, PANDA, 44)
     contract = attach_probe(plain, tmp_path / "probed.onnx", fitted)
     assert contract.probe.fitted + contract.probe.calibrated + contract.probe.held_out <= 44

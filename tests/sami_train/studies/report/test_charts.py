@@ -10,10 +10,8 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from sami_train.envs.catalog import environment
-from sami_train.studies.charts.chart import Chart, Panel, rows_where
-from sami_train.studies.charts.learning import learning
-from sami_train.studies.charts.outcomes import by_task, skills
-from sami_train.studies.charts.style import CATEGORIES, SHADES, colours_of, page_variables
+from sami_train.studies.charts.chart import CATEGORIES, SHADES, Chart, Panel, colours_of, page_variables, rows_where
+from sami_train.studies.charts.scores import by_task, learning, skills
 from sami_train.studies.report.played import Played
 from sami_train.studies.report.subject import Subject
 from sami_train.studies.sweep.study import find_runs

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from sami_train.envs.catalog import environment
-from sami_train.studies.report.films import typical, usual_tasks
-from sami_train.studies.report.played import Played, play_episodes, schedule
+from sami_train.studies.report.played import Played, play_episodes, schedule, typical, usual_tasks
 from sami_train.studies.report.subject import Subject
 from sami_train.studies.sweep.study import find_runs
 
@@ -38,7 +37,7 @@ def test_an_episode_comes_back_as_it_was_kept(size):
 
 
 def test_a_policy_plays_what_its_task_is_and_its_contexts_are_kept():
-    pytest.importorskip("panda_gym")
+    pytest.importorskip("gymnasium")
     (run,) = find_runs([REPOSITORY / "results/models:panda-satesac"])
     assert Subject.of_run(run).source() is None, "a line of numbers plays nothing"
     model = REPOSITORY / "models" / "panda-satesac.onnx"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sami_train.machine import VISIBLE_GPUS, usable_gpus
-from sami_train.studies.sweep import local
+from sami_train.studies.sweep import engines
 
 TELL = (
     f"import os, sys; print(os.environ.get('{VISIBLE_GPUS}'), flush=True); sys.stdin.close(); open(sys.argv[1]).read()"
@@ -18,7 +18,7 @@ TELL = (
 @pytest.fixture
 def submit(tmp_path, monkeypatch):
     """Start a job on an engine; return it with what ends it."""
-    monkeypatch.setattr(local, "job_command", lambda logs: [sys.executable, "-c", TELL, str(logs / "pipe")])
+    monkeypatch.setattr(engines, "job_command", lambda logs: [sys.executable, "-c", TELL, str(logs / "pipe")])
     started = []
 
     def start(engine):
@@ -42,7 +42,7 @@ def submit(tmp_path, monkeypatch):
 
 
 def test_each_job_sees_the_gpu_that_has_the_fewest(submit):
-    engine = local.Local(4, ("0", "3"))
+    engine = engines.Local(4, ("0", "3"))
     first, second, third, fourth = (submit(engine) for _ in range(4))
     assert (second(), third()) == ("3", "0")
     assert submit(engine)() in ("0", "3")
@@ -53,7 +53,7 @@ def test_each_job_sees_the_gpu_that_has_the_fewest(submit):
 
 def test_without_gpus_a_job_sees_what_its_sweep_does(submit, monkeypatch):
     monkeypatch.setenv(VISIBLE_GPUS, "7")
-    assert submit(local.Local(1))() == "7"
+    assert submit(engines.Local(1))() == "7"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sami_train.evaluation.evaluate import evaluate_gaps
 from sami_train.evaluation.kept import keeping
 from sami_train.runs import train
 from sami_train.studies.sweep import spread as spreading
-from sami_train.studies.sweep.engine import Look, SweepError
+from sami_train.studies.sweep.engines import Look, SweepError
 from sami_train.studies.sweep.spread import spread
 from tests.making.killed import EXAMPLES, TINY, Forks
 

@@ -1,23 +1,29 @@
-"""Recordings of a robot as what a forward model learns from: observations put back to when they were measured.
+"""What a forward model learns from: episodes driven in simulation or recorded on a robot, aligned in time.
 
-A late observation is laid where it belongs: `age` periods before its tick, signal by signal, on the time line of the
-commands. There the command of a period is what acts within it, whatever the delays were. Between two observations that
+A late observation is laid where it was measured: `age` periods before its tick, signal by signal, on the time line of
+the commands. There the command of a period is what acts within it, whatever the delays were. Between two observations
 are a period apart numbers are interpolated; where more is missing, a stretch ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.errors import SamiError
+from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.reader import Recording, read_recording
 from sami_runtime.signals import Signal
-from sami_train.studies.lookahead.transitions import Stretch
+from sami_train import seeds
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.evaluation.play import OnRound, playing
+from sami_train.export.seen import exploring, known_tasks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +31,54 @@ if TYPE_CHECKING:
     from sami_runtime.loop.tick import StepRecord
 
 Array = NDArray[np.float32]
+
+SEED = seeds.LOOKAHEAD
+EPISODES = 600
+"""That are rolled out, in all training tasks together."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """T + 1 observations, a period between each two, with nothing missing."""
+
+    observations: Array
+    """(T + 1, D), the signals end to end in the contract's order."""
+    actions: Array
+    """(T + 1, A): row t + 1 acted between observations t and t + 1, and row 0 before the first."""
+    contexts: Array
+    """(T + 1, C): inferred when each was observed."""
+
+    def __len__(self) -> int:
+        return len(self.observations) - 1
+
+
+def roll_out(
+    model: Path | Artifact,
+    spec: EnvironmentSpec,
+    episodes: int = EPISODES,
+    seed: int = SEED,
+    on_round: OnRound | None = None,
+) -> list[Stretch]:
+    """Return episodes that a model file drove in its training tasks, every second one with actions half at random.
+
+    Args:
+        model: the file, or one in memory that is not written yet.
+        spec: the environment that it was trained in.
+        episodes: in all training tasks together, which are visited in turn.
+        seed: of their starts.
+        on_round: called now and then with how many episodes are done since it was called last.
+    """
+    artifact = artifact_of(model)
+    tasks = known_tasks(artifact.contract.training, spec)
+    task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
+    with playing(spec, lambda rows: exploring(artifact, spec, rows), episodes, on_round=on_round) as (play, policy):
+        _, lengths = play(task_of_episode, seed)
+    stretches: list[Stretch] = []
+    for (observed, acted, inferred), length in zip(policy.episodes()[:episodes], lengths, strict=True):
+        before = np.concatenate([np.zeros_like(acted[:1]), acted[: length - 1]])
+        stretches.append(Stretch(observed[:length][:, spec.layout.order], before, inferred[:length]))
+    return stretches
+
 
 APART = 1.0 + 1e-3
 """Periods between two observations of a signal, of which numbers between them are interpolated."""
