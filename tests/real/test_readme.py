@@ -38,7 +38,7 @@ def blocks():
         kind, lines = match.groups()
         if kind == "python":
             paragraph = text[: match.start()].rstrip().rpartition("\n\n")[2]
-            sentence = next((part for part in re.split(r"[.;:]\s", paragraph + " ") if "extra" in part), "")
+            sentence = next((part for part in re.split(r"[.;:]\s", paragraph + " ") if "extra" in part.lower()), "")
             collected.append(Block(kind, ",".join(re.findall("`([a-z-]+)`", sentence)), lines))
         else:
             install = INSTALL.match(lines)
