@@ -210,7 +210,7 @@ class ChangedEpisode(NamedTuple):
     @property
     def ret(self) -> float:
         """Sum of rewards."""
-        return float(np.sum(self.rewards))
+        return float(sum(self.rewards.tolist()))
 
     def context(self, t: int) -> np.ndarray:
         """Return what the encoder inferred at a step (C,), or lastly where the episode is over."""

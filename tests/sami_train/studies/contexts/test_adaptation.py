@@ -50,7 +50,7 @@ def world():
 
 
 def same(one, other):
-    return all(a.tobytes() == b.tobytes() for a, b in zip(one[:3], other[:3], strict=True)) and one[3:] == other[3:]
+    return all(a.tobytes() == b.tobytes() for a, b in zip(one[:4], other[:4], strict=True)) and one[4:] == other[4:]
 
 
 def test_until_the_change_all_variants_are_the_same_episode_bit_for_bit(world):
@@ -196,7 +196,7 @@ def run_of(xs, ret=0.0, success=False, given=None):
     """An episode whose context is (x, 0) at each step."""
     contexts = np.array([[x, 0.0] for x in xs])
     shown = contexts if given is None else np.array([[x, 0.0] for x in given])
-    return ChangedEpisode(contexts, shown, np.zeros((len(xs), 1)), ret, success)
+    return ChangedEpisode(contexts, shown, np.zeros((len(xs), 1)), np.array([ret]), success)
 
 
 def test_delays_gaps_and_pairs_are_counted_by_hand():
