@@ -47,27 +47,28 @@ class MujocoScene:
     """The scene of a MuJoCo model.
 
     Args:
-        model: An `mjModel`; links are its bodies.
+        model: An `mjModel`; links are its bodies that show something.
         data: Its `mjData`, which is read at each call of `poses`.
     """
 
     def __init__(self, model: Any, data: Any) -> None:
         self._data = data
-        self.links = tuple(model.body(body).name or f"body {body}" for body in range(model.nbody))
-        shapes = []
-        for geom in range(model.ngeom):
-            kind, colour = KINDS.get(int(model.geom_type[geom])), model.geom_rgba[geom]
-            if kind is None or model.geom_group[geom] not in SHOWN_GROUPS:
-                continue
-            if model.geom_matid[geom] >= 0 and np.array_equal(colour, UNSET):  # as MuJoCo's viewers choose
-                colour = model.mat_rgba[model.geom_matid[geom]]
-            if colour[3] > 0:
-                shapes.append(_shape(model, geom, kind, colour))
-        self.shapes: tuple[Shape, ...] = tuple(shapes)
+        colours = {geom: _colour(model, geom) for geom in range(model.ngeom)}
+        geoms = [
+            geom
+            for geom, colour in colours.items()
+            if int(model.geom_type[geom]) in KINDS and model.geom_group[geom] in SHOWN_GROUPS and colour[3] > 0
+        ]
+        self._bodies = sorted({int(model.geom_bodyid[geom]) for geom in geoms})
+        self.links = tuple(model.body(body).name or f"body {body}" for body in self._bodies)
+        self.shapes = tuple(
+            _shape(model, geom, self._bodies.index(model.geom_bodyid[geom]), colours[geom]) for geom in geoms
+        )
 
     def poses(self) -> NDArray[np.float64]:
         """Return where the bodies are, (L, 7)."""
-        return np.concatenate([self._data.xpos, np.roll(self._data.xquat, -1, axis=1)], axis=1)
+        places, turns = self._data.xpos[self._bodies], self._data.xquat[self._bodies]
+        return np.concatenate([places, np.roll(turns, -1, axis=1)], axis=1)
 
 
 def scene_of(adapter: Any) -> Scene | None:
@@ -76,7 +77,16 @@ def scene_of(adapter: Any) -> Scene | None:
     return scene
 
 
-def _shape(model: Any, geom: int, kind: str, colour: NDArray[Any]) -> Shape:
+def _colour(model: Any, geom: int) -> NDArray[Any]:
+    """Return the colour that MuJoCo's viewers show."""
+    colour: NDArray[Any] = model.geom_rgba[geom]
+    if model.geom_matid[geom] >= 0 and np.array_equal(colour, UNSET):
+        colour = model.mat_rgba[model.geom_matid[geom]]
+    return colour
+
+
+def _shape(model: Any, geom: int, link: int, colour: NDArray[Any]) -> Shape:
+    kind = KINDS[int(model.geom_type[geom])]
     size, place, turn = model.geom_size[geom], model.geom_pos[geom], model.geom_quat[geom]
     if model.geom_type[geom] == 7:
         size = model.geom_aabb[geom, 3:]
@@ -86,4 +96,4 @@ def _shape(model: Any, geom: int, kind: str, colour: NDArray[Any]) -> Shape:
         size = size[[0, 0, 1]]
     pose = (*place.tolist(), *np.roll(turn, -1).tolist())
     rounded = [tuple(round(float(number), 5) for number in row) for row in (size, pose, colour)]
-    return Shape(int(model.geom_bodyid[geom]), kind, *rounded)
+    return Shape(link, kind, *rounded)

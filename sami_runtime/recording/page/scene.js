@@ -12,7 +12,7 @@ class Robot {
     renderer.domElement.setAttribute("aria-label", "The robot at the chosen time");
     place.append(renderer.domElement);
     this.world = new THREE.Scene();
-    this.camera = new THREE.PerspectiveCamera(36, 2, .02, 400);
+    this.camera = new THREE.PerspectiveCamera(36, 2, .05, 300);
     this.camera.up.set(0, 0, 1);
     this.sun = new THREE.DirectionalLight(0xffffff, 2.2);
     this.sun.castShadow = true;
@@ -28,7 +28,7 @@ class Robot {
     const material = new THREE.MeshStandardMaterial({ color: new THREE.Color().setRGB(r, g, b, "srgb"), roughness: .7, metalness: .05, transparent: a < 1, opacity: a });
     let geometry;
     if (kind === "box") geometry = new THREE.BoxGeometry(2 * x, 2 * y, 2 * z);
-    else if (kind === "plane") { geometry = new THREE.PlaneGeometry(400, 400); material.color.set(0x9aa3b2); }
+    else if (kind === "plane") { geometry = new THREE.PlaneGeometry(400, 400); material.color.set(0x9aa3b2); material.polygonOffset = true; material.polygonOffsetFactor = material.polygonOffsetUnits = 2; }
     else if (kind === "capsule") { geometry = new THREE.CapsuleGeometry(x, 2 * z, 8, 24); geometry.rotateX(Math.PI / 2); }
     else if (kind === "cylinder") { geometry = new THREE.CylinderGeometry(x, x, 2 * z, 40); geometry.rotateX(Math.PI / 2); }
     else { geometry = new THREE.SphereGeometry(1, 32, 20); geometry.scale(x, y, z); }
@@ -36,7 +36,7 @@ class Robot {
     mesh.position.set(...pose.slice(0, 3)); mesh.quaternion.set(...pose.slice(3));
     mesh.castShadow = kind !== "plane" && a === 1; mesh.receiveShadow = true;
     mesh.userData.floor = kind === "plane";
-    if (kind === "plane") { const grid = new THREE.GridHelper(200, 200, 0x5d6675, 0x7d8698); grid.rotateX(Math.PI / 2); grid.position.z = .003; mesh.add(grid); }
+    if (kind === "plane") { const grid = new THREE.GridHelper(200, 200, 0x5d6675, 0x7d8698); grid.rotateX(Math.PI / 2); grid.material.toneMapped = false; mesh.add(grid); this.floor = mesh; }
     return mesh;
   }
   // Look at all of the robot, from the front and above.
@@ -63,6 +63,7 @@ class Robot {
       if (passed.length() > 0) { this.camera.position.add(passed); this.looks.target.add(passed); }
     }
     this.followed = to.clone();
+    if (this.floor) { this.floor.position.x = Math.round(to.x); this.floor.position.y = Math.round(to.y); }  // it has no end
     this.sun.position.copy(this.looks.target).add(new THREE.Vector3(-.5, -.7, 1.8).multiplyScalar(this.reach));
     this.sun.target.position.copy(this.looks.target);
     const view = this.sun.shadow.camera;
