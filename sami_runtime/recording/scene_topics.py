@@ -117,8 +117,8 @@ def read_poses(messages: Sequence[bytes]) -> NDArray[np.float32]:
     make = _schemas().message("foxglove.FrameTransforms")
     rows = [
         [
-            (*(getattr(each.translation, axis) for axis in "xyz"), *(getattr(each.rotation, axis) for axis in "xyzw"))
-            for each in make.FromString(data).transforms
+            (*(getattr(link.translation, axis) for axis in "xyz"), *(getattr(link.rotation, axis) for axis in "xyzw"))
+            for link in make.FromString(data).transforms
         ]
         for data in messages
     ]
