@@ -128,6 +128,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 def run_episodes(plan: Plan) -> None:
     """Run the episodes of a plan, and print each."""
     from sami_runtime import realtime
+    from sami_runtime.adapters.scene import scene_of
     from sami_runtime.clock import ManualClock, MonotonicClock
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
@@ -173,6 +174,7 @@ def run_episodes(plan: Plan) -> None:
         closing.enter_context(realtime.real_time(values.priority, values.lock_memory))
         adapter: Any = target.make(clock, contract)
         closing.callback(adapter.close)
+        feed.scene = scene_of(adapter)
         person = keyboard.attend(closing, contract, limits) if listens else None
         pilot: Any = person
         if plan.excite:

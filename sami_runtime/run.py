@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from sami_runtime.adapters.around import DryRun, Gapped, Slowed
 from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, require_compatible, watch_of
+from sami_runtime.adapters.scene import scene_of
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, SafetyWarning, SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
@@ -379,7 +380,8 @@ class Run:
         with ExitStack() as opening:
             opening.enter_context(fatal_signals_raise())
             if self._record is not None:
-                self._recorder = Recorder(self._record, self.session, self.gate.limits, self._facts)
+                scene = scene_of(self.driven)
+                self._recorder = Recorder(self._record, self.session, self.gate.limits, self._facts, scene)
                 self._watching.append(opening.enter_context(self._recorder))
             if self.shadow is not None:
                 self._watching.append(self.shadow)

@@ -65,6 +65,8 @@ class Adapter(Protocol):
     write to its effect [s], 0 if left out; and `waits`, whether its world stands still while nothing is written, as a
     simulator's does. Then stamps tell nothing, and nothing is late but what a gap delays.
 
+    And `scene`, what viewers show of it, see `sami_runtime.adapters.scene`.
+
     And `watch(record)`, for those of the robot's who look on: called after each tick of a `Run` with its `StepRecord`,
     also in a dry run.
     """

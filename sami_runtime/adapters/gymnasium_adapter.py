@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.adapters.base import Executed, Observation, require_action
+from sami_runtime.adapters.scene import MujocoScene, Scene
 from sami_runtime.clock import Clock, MonotonicClock
 from sami_runtime.errors import AdapterError
 from sami_runtime.signals import Signal
@@ -111,6 +113,12 @@ class GymnasiumAdapter:
         if not self._closed:
             self._closed = True
             self.env.close()
+
+    @cached_property
+    def scene(self) -> Scene | None:
+        """What viewers show; None where the environment has no MuJoCo `model` and `data`."""
+        model, data = (getattr(self.env.unwrapped, name, None) for name in ("model", "data"))
+        return MujocoScene(model, data) if hasattr(model, "ngeom") and hasattr(data, "xquat") else None
 
     def render(self) -> Any:
         """Return what the environment renders: an image, for `render_mode="rgb_array"`."""

@@ -32,6 +32,8 @@ READABLE = (1, 2)
 TOPIC, METADATA, EPISODE, CLOSED = "/step", "sami", "sami.episode", "sami.closed"
 """Where a recording holds its ticks, the description of the run, the outcome of each episode (the last one counts), and
 the mark that it is complete."""
+TRANSFORMS = "/tf"
+"""Where the links of the robot are after each tick, where it has a scene."""
 PACKAGES = ("sami", "numpy", "onnxruntime")
 Age = float | Mapping[str, float]
 

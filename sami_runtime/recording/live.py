@@ -25,11 +25,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
+from sami_runtime.adapters.scene import Scene
 from sami_runtime.child import python_command
 from sami_runtime.errors import SamiError
 from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import Contract
+from sami_runtime.recording.scene_topics import plain_scene
 from sami_runtime.recording.view import RunRows, described, page
 from sami_runtime.session.session import Session
 
@@ -59,6 +63,8 @@ class Feed:
     """
 
     def __init__(self, contract: Contract, about: dict[str, Any], name: str) -> None:
+        self.scene: Scene | None = None
+        """What the robot looks like; to be set before the first tick."""
         self.dropped = 0
         """Ticks that those who watch do not see."""
         self._rows, self._episode = RunRows(contract), -1
@@ -94,6 +100,10 @@ class Feed:
         self._episode += record.step == 0
         try:
             message = self._rows.row(self._episode, record)
+            if self.scene is not None:
+                if record.step == 0:
+                    message["scene"] = plain_scene(self.scene)
+                message["poses"] = np.round(self.scene.poses(), 5).ravel().tolist()
         except Exception:
             self.dropped += 1
             return
@@ -131,6 +141,8 @@ class Feed:
 
 class Nobody:
     """In the place of a feed where nobody watches."""
+
+    scene: Scene | None = None
 
     def __call__(self, record: StepRecord) -> None:
         """Tell nobody."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from sami_runtime.adapters.scene import Scene
 from sami_runtime.distribution import installed_version
 from sami_runtime.errors import RecordingError
 from sami_runtime.loop.tick import StepRecord
@@ -33,6 +34,7 @@ from sami_runtime.recording.format import (
     schema_of,
 )
 from sami_runtime.recording.mcap_file import ChunkedFile, mcap_parts
+from sami_runtime.recording.scene_topics import SceneTopics, plain_scene
 from sami_runtime.recording.topics import Event, Events, Topics
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
@@ -53,20 +55,27 @@ class Recorder:
         session: The policy that is recorded, to say at the beginning which one it is.
         limits: Those of the gate, for the reader.
         facts: What else a reader should know, such as the environment and the seed.
+        scene: What the robot looks like; where its links are is recorded after each tick.
 
     Raises:
         RecordingError: The file exists or cannot be written, or the package mcap or protobuf is missing.
     """
 
     def __init__(
-        self, path: str | Path, session: Session, limits: Limits | None = None, facts: Mapping[str, Any] | None = None
+        self,
+        path: str | Path,
+        session: Session,
+        limits: Limits | None = None,
+        facts: Mapping[str, Any] | None = None,
+        scene: Scene | None = None,
     ) -> None:
         self.path = Path(path)
         self._episode = self._sequence = -1
         if self.path.suffix != ".mcap":
             raise RecordingError(f"cannot record to {path}; a recording is NAME.mcap.")
         mcap = mcap_parts()
-        described = json.dumps({**plain(facts or {}), **describe(session, limits)})
+        looks = {"scene": plain_scene(scene)} if scene else {}
+        described = json.dumps({**plain(facts or {}), **looks, **describe(session, limits)})
         try:
             self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
         except FileExistsError:
@@ -79,6 +88,7 @@ class Recorder:
         data = json.dumps(schema).encode()
         self._step = self._chunks.channel(TOPIC, schema["title"], ("jsonschema", "json"), data, {})
         self._topics, self._events = Topics(self._chunks, session.contract), Events()
+        self._scene = SceneTopics(self._chunks, scene) if scene else None
         self._time, self._began, self._offset_ns = 0.0, 0.0, 0
         self._period = 1.0 / session.contract.rate_hz
 
@@ -103,6 +113,8 @@ class Recorder:
         if record.swapped and record.swapped.contract != self._topics.contract:
             self._topics = Topics(self._chunks, record.swapped.contract)
         self._topics.add(self._episode, record, self._events.of(self._episode, record), log_time, now)
+        if self._scene:
+            self._scene.add(record.step == 0, log_time, now)
         if record.executed is None or self._chunks.filled > CHUNK_BYTES or time.monotonic() - self._began >= CHUNK_S:
             self._chunks.end_chunk()
             self._began = time.monotonic()

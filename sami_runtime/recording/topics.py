@@ -30,7 +30,7 @@ from sami_runtime.recording.mcap_file import ChunkedFile
 from sami_runtime.session.telemetry import Phase
 from sami_runtime.signals import Signal
 
-SCALARS = {"double": 1, "uint64": 4, "fixed32": 7, "bool": 8, "string": 9}
+SCALARS = {"double": 1, "int64": 3, "uint64": 4, "int32": 5, "fixed32": 7, "bool": 8, "string": 9}
 """Kinds of a field that are no message, with protobuf's numbers for them."""
 MESSAGE, ENUM, ONE, MANY = 11, 14, 1, 3
 TIMESTAMP = "google.protobuf.Timestamp"
@@ -265,7 +265,7 @@ class Topics:
 
     def add(self, episode: int, record: StepRecord, events: Iterable[Event], log_time: int, publish_time: int) -> None:
         """Add the messages of a tick."""
-        add, stamp = self._file.add, _stamp(log_time)
+        add, stamp = self._file.add, stamp_of(log_time)
         observed, parts, values = b"", b"", signal_values(record)
         for name, row in self._rows.items():
             if name not in values or not (data := row.encode(values[name])):
@@ -290,7 +290,7 @@ class Topics:
     def log(self, event: Event, log_time: int, publish_time: int) -> None:
         """Add a line to `/log`."""
         level, name = LEVELS.index(event.level), self.contract.name
-        line = self._made["foxglove.Log"](timestamp=_stamp(log_time), level=level, message=event.text, name=name)
+        line = self._made["foxglove.Log"](timestamp=stamp_of(log_time), level=level, message=event.text, name=name)
         self._file.add(self._log, line.SerializeToString(), log_time, publish_time)
 
     def _placed(self, measured: Mapping[str, Any], stamp: Any) -> Iterator[tuple[str, bytes]]:
@@ -366,7 +366,8 @@ def _xyzw(signal: Signal | None, value: Any) -> tuple[float, float, float, float
     )
 
 
-def _stamp(time_ns: int) -> dict[str, int]:
+def stamp_of(time_ns: int) -> dict[str, int]:
+    """Return a time [ns] as the fields of a timestamp."""
     return {"seconds": time_ns // 10**9, "nanos": time_ns % 10**9}
 
 

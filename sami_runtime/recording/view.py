@@ -20,6 +20,7 @@ from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import TICK, in_words, signal_values, signals_of, tick_values
 from sami_runtime.recording.reader import Recording, values_of
+from sami_runtime.recording.scene_topics import read_poses, require_scene
 from sami_runtime.recording.topics import SHORT, Events
 from sami_runtime.signals import Signal
 
@@ -146,8 +147,19 @@ def run_of(recording: Recording) -> dict[str, Any]:
         "data": base64.b64encode(np.ascontiguousarray(table.T, "<f4").tobytes()).decode(),
         "events": events,
         "tasks": tasks,
+        **_scene_of(recording),
         "came": {str(number): [episode.ended.value, episode.success] for number, episode in recording.episodes.items()},
     }
+
+
+def _scene_of(recording: Recording) -> dict[str, Any]:
+    """Return what the robot looked like and where its links were; nothing where the recording does not hold it."""
+    if "scene" not in recording.about or len(recording.transforms) != len(recording.steps):
+        return {}
+    scene, poses = require_scene(recording.about["scene"]), read_poses(recording.transforms)
+    if poses.shape[1] != len(scene["links"]):
+        raise ValueError(f"its ticks show {poses.shape[1]} links, and its scene has {len(scene['links'])}")
+    return {"scene": scene, "poses": base64.b64encode(poses.astype("<f4").tobytes()).decode()}
 
 
 def page(runs: list[dict[str, Any]], live: bool = False) -> str:
@@ -158,9 +170,10 @@ def page(runs: list[dict[str, Any]], live: bool = False) -> str:
         live: Whether it follows the events of the server that it came from.
     """
     folder = files(__package__) / "page"
+    drawn = ("three.min.js",) if live or any("scene" in run for run in runs) else ()
     html, style, *scripts = (
         (folder / name).read_text(encoding="utf-8")
-        for name in ("view.html", "view.css", "data.js", "lanes.js", "view.js")
+        for name in ("view.html", "view.css", *drawn, "data.js", "lanes.js", "scene.js", "view.js")
     )
     # No text of a recording can end the script that holds it.
     data = json.dumps({"runs": runs, "live": live}, allow_nan=False).replace("<", "\\u003c")

@@ -13,6 +13,7 @@ PANELS = {
     "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt", "report", "skills"],
     "Model file": ["export", "atlas", "probe", "describe", "inspect", "verify", "sign", "models"],
     "Robot": [
+        "demo",
         "run",
         "drive",
         "new-adapter",
@@ -192,7 +193,7 @@ def test_help_groups_the_commands_by_what_they_are_for(sami):
             words = panels.setdefault(line.strip("╭─╮ "), [])
         elif line.startswith("│ ") and line[2] != " ":
             words.append(line.split()[1])
-    assert panels.pop("Options")[:2] == ["--debug", "--version"]
+    assert panels.pop("Options")[:3] == ["--force", "--debug", "--version"]
     assert panels == PANELS
 
 

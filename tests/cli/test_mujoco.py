@@ -174,7 +174,7 @@ def test_evaluation_tells_returns(sami, models, monkeypatch):
 def test_a_model_is_measured_in_its_own_environment_if_none_is_named(sami, models, monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(ENVIRONMENTS["hopper"], episode_steps=30))
     model, options = models / "hopper.onnx", ("--episodes", 2, "--on", 1, "--json")
-    kinds = ("--kinds", "actuator lag")
+    kinds = ("--gap", "actuator lag")
     for words in (("eval", "--model", model, "--tasks", "training"), ("robustness", model, *kinds)):
         done = sami(*words, *options)
         assert (done.code, done.err) == (0, "")

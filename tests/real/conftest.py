@@ -1,4 +1,4 @@
-"""The C++ example, built once for all tests that run it, and ports that no other suite on this machine has."""
+"""What tests share that take minutes: wheel and sdist, the C++ example, ports that no other suite here has."""
 
 import os
 import shutil
@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.making.built import build
 
 ROOT = Path(__file__).parents[2]
 SYSTEM = ("/usr/local/include", "/usr/include")
@@ -66,7 +68,7 @@ def cpp_build(tmp_path_factory):
         pytest.skip(f"the C++ example is not built: {reason}")
     import onnxruntime
 
-    root, build = tmp_path_factory.mktemp("onnxruntime"), tmp_path_factory.mktemp("build")
+    root, programs = tmp_path_factory.mktemp("onnxruntime"), tmp_path_factory.mktemp("build")
     library = next((Path(onnxruntime.__path__[0]) / "capi").glob("libonnxruntime.so.*"), None)
     if library is None:
         pytest.skip("the C++ example is not built: this onnxruntime package has no shared library of its own")
@@ -76,10 +78,25 @@ def cpp_build(tmp_path_factory):
         (root / "lib" / name).symlink_to(library)
     source = ROOT / "examples" / "cpp"
     for command in (
-        ("cmake", "-S", source, "-B", build, f"-DONNXRUNTIME_ROOT={root}", "-DCMAKE_BUILD_TYPE=Debug"),
-        ("cmake", "--build", build),
+        ("cmake", "-S", source, "-B", programs, f"-DONNXRUNTIME_ROOT={root}", "-DCMAKE_BUILD_TYPE=Debug"),
+        ("cmake", "--build", programs),
     ):
         done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "warning" not in done.stdout + done.stderr
-    return build
+    return programs
+
+
+@pytest.fixture(scope="session")
+def dist(tmp_path_factory):
+    """The folder with wheel and sdist: $DIST, or built here."""
+    folder = Path(os.environ["DIST"]).resolve() if os.environ.get("DIST") else tmp_path_factory.mktemp("dist")
+    if not list(folder.glob("*.whl")):
+        build(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(dist):
+    (path,) = dist.glob("*.whl")
+    return path

@@ -11,6 +11,7 @@ class Run {
       this.series[name] = data ? data.subarray(at * this.count, (at + 1) * this.count) : [];
     });
     if (doc.seconds) this.series.t = new Float64Array(bytes(doc.seconds));
+    this.poses = doc.poses ? new Float32Array(bytes(doc.poses)) : [];
     delete this.data; delete this.seconds;
     for (let at = 0; at < this.count; at++) this.place(at);
   }
@@ -29,6 +30,8 @@ class Run {
     if (told.came) { this.came[told.came[0]] = told.came.slice(1); return; }
     if (!told.row) return;
     this.columns.forEach((name, at) => this.series[name].push(told.row[at] === null ? NaN : told.row[at]));
+    if (told.scene) this.scene = told.scene;
+    if (told.poses) this.poses.push(...told.poses);
     const at = this.count++;
     this.place(at);
     for (const event of told.events || []) this.events.push([at, ...event]);

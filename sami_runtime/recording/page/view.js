@@ -21,8 +21,9 @@ class View {
     const side = make("div", { className: "side" }, this.now);
     if (context && context.columns.length > 1) side.append(make("div", { className: "card" }, make("h2", { textContent: "Context" }, make("small", { textContent: "among the dynamics it knows" })), this.map, this.mapSaid));
     side.append(make("div", { className: "card" }, make("h2", { textContent: "Events" }), this.list));
+    this.stage = make("div", { className: "card stage", hidden: true });
     this.body = make("div", { className: "lanes" });
-    this.root = make("section", { className: "run" }, make("h1", { textContent: run.name }), this.sub, this.chips, make("div", { className: "cols" }, this.body, side));
+    this.root = make("section", { className: "run" }, make("h1", { textContent: run.name }), this.sub, this.chips, this.stage, make("div", { className: "cols" }, this.body, side));
     this.build(context);
   }
   // The run's own window: beside another run, an episode begins where the other's does.
@@ -91,6 +92,8 @@ class View {
     const at = run.at(own.at);
     for (const key of this.keys) key.value.textContent = digits((key.times || 1) * key.data[at]);
     this.sentences(at);
+    if (run.scene && !this.robot) { this.robot = new Robot(run.scene, this.stage); this.robot.onmove = () => { dirty = true; }; }
+    if (this.robot) this.robot.draw(run.poses, at);
     if (this.map.isConnected) drawMap(this.map, run, own, run.atlas ? run.atlas.window : 1);
   }
   heads() {

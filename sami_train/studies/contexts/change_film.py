@@ -52,7 +52,7 @@ class Course(NamedTuple):
     """Distance of the live context from the one that it would have with the new dynamics all along, (T,)."""
 
 
-class Scene(NamedTuple):
+class FilmScene(NamedTuple):
     """Episodes that are shown side by side."""
 
     panels: tuple[FilmPanel, ...]
@@ -61,7 +61,9 @@ class Scene(NamedTuple):
     """What the chart shows; None where nothing changes."""
 
 
-def film_tasks(runner: ChangedEpisodes, tasks: Sequence[Task], seed: int, steps: range, shadows: bool = True) -> Scene:
+def film_tasks(
+    runner: ChangedEpisodes, tasks: Sequence[Task], seed: int, steps: range, shadows: bool = True
+) -> FilmScene:
     """Film one episode of each task, all from the same seed.
 
     Args:
@@ -80,7 +82,7 @@ def film_tasks(runner: ChangedEpisodes, tasks: Sequence[Task], seed: int, steps:
         title = ", ".join(f"{name} {shown(value)}" for name, value in task.items())
         (filmed,) = _filmed(runner, [seed] * runner.rows, 1, change, Variant.LIVE, steps, len(tasks), shadows)
         panels.append(FilmPanel(title, *filmed))
-    return Scene(tuple(panels), runner.contract.rate_hz)
+    return FilmScene(tuple(panels), runner.contract.rate_hz)
 
 
 def film_change(
@@ -90,7 +92,7 @@ def film_change(
     seeds: Sequence[int],
     steps: range,
     shadows: bool = True,
-) -> list[Scene]:
+) -> list[FilmScene]:
     """Run a change from some starts, live and frozen, and take pictures.
 
     Args:
@@ -122,11 +124,11 @@ def film_change(
         )
         panels = (FilmPanel("live context", *live[k]), FilmPanel("frozen context", *frozen[k]))
         to_old, to_new = np.linalg.norm(mean - old, axis=1), np.linalg.norm(mean - new, axis=1)
-        scenes.append(Scene(panels, runner.contract.rate_hz, Course(change, to_old, to_new)))
+        scenes.append(FilmScene(panels, runner.contract.rate_hz, Course(change, to_old, to_new)))
     return scenes
 
 
-def write_film(scenes: Sequence[Scene], path: Path, slower: float = 1.0, force: bool = False) -> None:
+def write_film(scenes: Sequence[FilmScene], path: Path, slower: float = 1.0, force: bool = False) -> None:
     """Write scenes, one after the other, as an animated GIF or WebP.
 
     Args:
@@ -204,7 +206,7 @@ def _padded(frame: Image.Image, height: int) -> Image.Image:
     return padded
 
 
-def _frame(scene: Scene, t: int, steps: Sequence[int]) -> Image.Image:
+def _frame(scene: FilmScene, t: int, steps: Sequence[int]) -> Image.Image:
     """Compose one frame."""
     title, small = ImageFont.load_default(19), ImageFont.load_default(14)
     course = scene.course

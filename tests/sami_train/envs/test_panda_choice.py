@@ -65,7 +65,7 @@ def test_panda_in_both_engines_says_what_is_missing_without_pybullet():
 
 @pytest.mark.parametrize("name", ["panda-mujoco", "panda-both"])
 def test_the_shipped_model_of_panda_drives_the_others_too(name):
-    from sami_cli.model_and_env import model_and_environment
+    from sami_cli.model_file import model_and_environment
 
     model, spec = model_and_environment(None, name)
     assert (model.stem, spec.name) == ("panda-satesac", name)
