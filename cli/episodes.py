@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.tick import StepRecord
     from sami_runtime.model.contract import Contract
+    from sami_runtime.model.probe import Probe
     from sami_runtime.recording.replay import Shadow
     from sami_runtime.run import Run
     from sami_runtime.session.telemetry import Reading, Telemetry
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from .target import Target
 
 SPARKS = "▁▂▃▄▅▆▇█"
-SPARKS_SHOWN = 50
+SPARKS_SHOWN = 20
 """Most bars that a line shows of how the context moves."""
 
 LEAST_ABOVE_FLOOR = 0.1
@@ -203,6 +204,7 @@ def ending(driving: Run, film: Film | None, record: Path | None) -> str:
         parts.append(f"shadow: {driving.shadow.comparison}")
     whole = record if driving.recorded else None
     parts += [f"wrote {path}" for path in (whole, film.path if film and film.frames else None) if path]
+    parts += [f"Next: sami view {whole}, or sami replay {whole}"] if whole else []
     return "\n".join(parts) + "\n"
 
 
@@ -220,7 +222,11 @@ class LiveLine:
         if self._wanted and (now := time.monotonic()) - self._drawn >= EVERY_S:
             self._drawn, self._shown = now, True
             known = probed(self._telemetry.probed)
-            text = "  ".join(filter(None, (self._status(), shown(self._telemetry.now), known, corrected(record))))
+            text = "  ".join(
+                filter(
+                    None, (self._status(), shown(self._telemetry.now, self._telemetry.probe), known, corrected(record))
+                )
+            )
             text = text[: shutil.get_terminal_size().columns - 1]
             print(CLEAR + text, end="", file=self._file, flush=True)
 
@@ -252,8 +258,8 @@ def corrected(record: StepRecord) -> str:
     return "present off by " + ", ".join(f"{name} {distance:.3g}" for name, distance in off.items()) if off else ""
 
 
-def shown(reading: Reading) -> str:
-    """Return a reading in one line."""
+def shown(reading: Reading, probe: Probe | None = None) -> str:
+    """Return a reading in one line; of the nearest dynamics only what the context identifies, by the probe."""
     parts = [f"step {reading.step:>3}", f"speed {reading.speed:5.2f}"]
     if reading.phase is not None:
         parts.append(f"{reading.phase.value:<11}")
@@ -261,5 +267,9 @@ def shown(reading: Reading) -> str:
         from sami_train.envs.tasks import label
 
         alarm = "  OUT OF DISTRIBUTION" if reading.alarm else ""
-        parts.append(f"score {reading.score:.2f}{alarm}  nearest {label(reading.nearest)} at {reading.distance:.1f}")
+        silent = {} if probe is None else {one.name: one.r2 for one in probe.features if not one.carried}
+        known = {name: value for name, value in reading.nearest.items() if name not in silent}
+        near = [f"nearest {label(known)} at {reading.distance:.1f}"] if known else []
+        near += [f"does not identify {name}, R2 {r2:.2f}" for name, r2 in silent.items()]
+        parts.append("  ".join((f"score {reading.score:.2f}{alarm}", *near)))
     return "  ".join(parts)

@@ -55,8 +55,7 @@ def bench(
         )
     machine = _machine(provider)
     if not json:
-        print(f"{model} on {', '.join(f'{name} {value}' for name, value in machine.items())}\n\n{measuring.METHOD}")
-        print(f"{note}\nLargest difference between actions of the same policy: {difference:.1e}.")
+        print(f"{model} on {', '.join(f'{name} {value}' for name, value in machine.items())}")
     paces = []
     for rate in RATES_HZ:
         timings = measuring.summarise(measuring.measure([*chosen, *in_torch], seconds, rate))
@@ -67,6 +66,8 @@ def bench(
     if json:
         document = {"model": str(model), "machine": machine, "method": measuring.METHOD, "torch": note}
         print(json_module.dumps({**document, "largest_difference": difference, "paces": paces}, indent=2))
+    else:
+        print(f"\n{measuring.METHOD}\n{note}\nLargest difference between actions of the same policy: {difference:.1e}.")
 
 
 def _machine(provider: str) -> dict[str, Any]:
@@ -86,11 +87,12 @@ def _machine(provider: str) -> dict[str, Any]:
 
 
 def _table(title: str, timings: dict[str, CandidateTiming]) -> str:
-    width = max(len(name) for name in timings)
-    head = f"{title:<{width}}  {'steps':>7} {'p50 us':>9} {'ratio':>6} {'p99 us':>9} {'p99.9 us':>9} {'worst us':>9}"
+    title = f"{title} [µs]"
+    width = max(map(len, (title, *timings)))
+    head = f"{title:<{width}} {'steps':>6} {'p50':>8} {'ratio':>5} {'p99':>8} {'p99.9':>8} {'worst':>8}"
     lines = [
-        f"{name:<{width}}  {t.steps:>7} {t.p50:>9.1f} {t.ratio:>6.2f} {t.p99:>9.1f} "
-        f"{'-' if t.p99_9 is None else f'{t.p99_9:.1f}':>9} {t.worst:>9.1f}"
+        f"{name:<{width}} {t.steps:>6} {t.p50:>8.1f} {t.ratio:>5.2f} {t.p99:>8.1f} "
+        f"{'-' if t.p99_9 is None else f'{t.p99_9:.1f}':>8} {t.worst:>8.1f}"
         for name, t in timings.items()
     ]
     return "\n".join([head, *lines])

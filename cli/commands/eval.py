@@ -55,7 +55,7 @@ def evaluate(
 
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
-    from sami_train.envs.catalog import environment
+    from sami_train.envs.catalog import by_name, environment
     from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.evaluate import evaluate as measure
     from sami_train.evaluation.kept import keeping
@@ -116,6 +116,8 @@ def evaluate(
         print(line)
     for name in result.sets:
         console.print(evaluation_table(result, name))
+    if run is not None and not agent.method.is_told:
+        print(f"Next: sami export --run {run} --out {run.resolve().name}.onnx{by_name(spec.name)}")
 
 
 def evaluation_table(result: Evaluation, task_set: str) -> Table:
@@ -131,7 +133,10 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
     columns: tuple[str, ...]
     cells: list[tuple[str, ...]]
     if measure is SUCCESS:
-        title, columns = f"{rows[0].episodes} episodes per task", ("success", "above floor", *rows[0].shares, "steps")
+        title, columns = (
+            f"{rows[0].episodes} episodes per task",
+            ("success", "above baseline", *rows[0].shares, "steps"),
+        )
         cells = [
             (
                 f"{row.success:.2f}",
@@ -157,6 +162,7 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
         table.add_row(*task, *numbers, f"{row.steps:.1f}")
     table.add_section()
     table.add_row("mean", *[""] * (len(features) - 1), *means, style="bold")
+    table.caption = "above baseline: among episodes that doing nothing would not have solved."
     if measure is not SUCCESS:
         table.caption = "±: standard error over the episodes of this policy; other seeds differ by more."
     return table

@@ -104,7 +104,7 @@ def export(
         print(f"wrote {out}: {out.stat().st_size:,} bytes", *lookahead_lines(contract), sep="\n")
         return
     assert run is not None
-    from sami_train.envs.catalog import environment
+    from sami_train.envs.catalog import by_name, environment
     from sami_train.export.export_run import Addition, export_run
     from sami_train.runs.folder import RunFolder
 
@@ -147,6 +147,12 @@ def export(
         print(f"it does not tell what training saw: `sami describe {out}` adds that")
     for path in done.card:
         print(f"wrote {path}")
+    if (steps := contract.training.get("steps", 0)) < (total := folder.config().steps):
+        print(
+            f"the run is not finished: this is its checkpoint of step {steps:,} of {total:,}; export again at its end"
+        )
+    named = by_name(spec.name)
+    print(f"Next:\n  sami verify {out}\n  sami run --model {out}{named}")
 
 
 def _look_ahead(

@@ -52,7 +52,7 @@ def inspect(
     for name, numbers in (contract.evaluation or {}).get("sets", {}).items():
         if "success" in numbers:
             above = "-" if numbers["above_floor"] is None else f"{numbers['above_floor']:.3f}"
-            print(f"success {name}: {numbers['success']:.3f} ({above} above the floor)")
+            print(f"success {name}: {numbers['success']:.3f} ({above} above the do-nothing baseline)")
         else:
             print(f"return {name}: {numbers['ret']:,.0f}")
 

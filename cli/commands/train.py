@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -126,7 +127,8 @@ def train(
     named = by_name(agent.config.env)
     if agent.finished:
         measure = environment(agent.config.env).measure
-        reached = measure.show(agent.task_record.mean(measure), coarse=True)
+        mean = agent.task_record.mean(measure)
+        reached = "- (no episode ended)" if math.isnan(mean) else measure.show(mean, coarse=True)
         print(f"trained {agent.num_timesteps:,} steps, {measure.name} while exploring {reached}. Next:")
         print(f"  sami eval --run {folder}{named}")
         if not agent.method.is_told:  # nobody tells a robot its task
@@ -140,6 +142,7 @@ def train(
 def _show(resolved: Resolved, as_json: bool) -> None:
     """Print a configuration, what follows from what, and what the run would do."""
     import json
+    import os
 
     from rich.console import Console
 
@@ -153,7 +156,7 @@ def _show(resolved: Resolved, as_json: bool) -> None:
         print(json.dumps(document, indent=2))
         return
     console = Console()
-    if not console.is_terminal:
+    if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDTH
     console.print(_configuration_table(resolved), highlight=False)
     print(_in_words(resolved))

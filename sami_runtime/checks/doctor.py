@@ -202,7 +202,7 @@ def throttling(root: Path) -> Iterator[Finding]:
         reading = "all of a core: a loop of such a priority that never sleeps takes it from everything else"
         yield Finding(name, "warn", reading, f"{advice}, unless that is meant.")
     else:
-        yield Finding(name, "ok", f"{runtime} of {period} us: only a loop that hardly sleeps is held up by it")
+        yield Finding(name, "ok", f"{runtime} of {period} µs: only a loop that hardly sleeps is held up by it")
 
 
 def clock(root: Path) -> Finding:
@@ -225,7 +225,7 @@ def sleep(count: int = 200) -> Finding:
         time.sleep(1e-3)
         late[i] = time.perf_counter() - deadline
     p50, p99, worst = np.percentile(late, (50, 99, 100)) * 1e6
-    lateness = f"{count} sleeps of 1 ms ended late by p50 {p50:.0f}, p99 {p99:.0f}, at worst {worst:.0f} us"
+    lateness = f"{count} sleeps of 1 ms ended late by p50 {p50:.0f}, p99 {p99:.0f}, at worst {worst:.0f} µs"
     if p99 <= LATE_S * 1e6:
         return Finding("sleep", "ok", lateness)
     advice = (

@@ -267,7 +267,7 @@ class LoopReport:
         for kind, counter in (("not acted", self.reasons), ("limited", self.limited)):
             if counter:
                 lines.append(f"{kind}: " + ", ".join(f"{name} {count}" for name, count in counter.most_common()))
-        lines.append("".join(f"{word:>10}" for word in ("us", "p50", "p99", "p99.9", "worst")))
+        lines.append("".join(f"{word:>10}" for word in ("µs", "p50", "p99", "p99.9", "worst")))
         for name, row in self.percentiles().items():
             lines.append(f"{name:>10}" + "".join(f"{1e6 * value:>10.1f}" for value in row))
         return "\n".join(lines)

@@ -154,7 +154,14 @@ class RunFolder:
             return self.agent
         checkpoint = self.newest_checkpoint()
         if checkpoint is None:
-            raise RunError(f"{self.path} holds no agent and no checkpoint yet; train again with a new --out.")
+            config, rows = self.config(), read_metrics(self.metrics)
+            step, first = rows[-1]["step"] if rows else 0, min(config.checkpoint_every, config.steps)
+            raise RunError(
+                f"{self.path} holds no agent and no checkpoint yet: it has logged {step:,} of "
+                f"{config.steps:,} steps. While it trains, wait for step {first:,}, "
+                f"its first checkpoint, and see its progress in {self.metrics}; if it was cut off, train again with a "
+                "new --out."
+            )
         return checkpoint / "agent.zip"
 
     def locked(self) -> AbstractContextManager[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections import deque
@@ -36,6 +37,7 @@ class Progress:
 
     def __init__(self, config: TrainConfig, done: int, show: bool = True) -> None:
         self._total, self._show, self._measure = config.steps, show, environment(config.env).measure
+        self._warmup = config.exploration.warmup_steps
         self._bar = Bar(
             TextColumn(f"[bold]{config.env} {config.method}[/] seed {config.seed}"),
             BarColumn(),
@@ -71,9 +73,12 @@ class Progress:
         speed = (steps - steps_then) / elapsed
         left = f"{max(0, self._total - steps) / speed / 60:.1f} min left; " if speed > 0 else ""
         measure = self._measure
+        mean = record.mean(measure)
+        shown = "- (no episode has ended yet)" if math.isnan(mean) else measure.show(mean, coarse=True)
+        warmup = f"warm-up, no updates before step {self._warmup:,}; " if steps < self._warmup else ""
         line = (
-            f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} updates/s, {left}"
-            f"{measure.name} while exploring {measure.show(record.mean(measure), coarse=True)}"
+            f"{warmup}{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} updates/s, {left}"
+            f"{measure.name} while exploring {shown}"
             f"{'; ' * bool(contrast)}{contrast}"
         )
         by_task = record.by_task(measure).items()

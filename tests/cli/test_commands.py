@@ -76,7 +76,7 @@ def test_evaluation_without_json_is_a_table(sami, trained):
     done = sami("eval", "--model", trained.model, "--episodes", 1, "--on", 1, "--tasks", "training")
     assert done.code == 0
     assert "training (1 episodes per task)" in done.out
-    assert "above floor" in done.out
+    assert "above baseline" in done.out
 
 
 def test_export_writes_a_card_and_says_what_it_compared(sami, trained):

@@ -103,7 +103,7 @@ def test_limits_are_those_of_this_user(machine):
 
 @pytest.mark.parametrize(
     ("runtime", "status", "words"),
-    [("950000", "ok", "950000 of 1000000 us"), ("-1", "warn", "never sleeps"), ("0", "warn", "does not run")],
+    [("950000", "ok", "950000 of 1000000 µs"), ("-1", "warn", "never sleeps"), ("0", "warn", "does not run")],
 )
 def test_the_share_of_real_time_priorities_is_told(machine, runtime, status, words):
     root = machine(
