@@ -65,7 +65,7 @@ def test_what_the_command_does_a_run_does_in_python(rows, trained):
     told = rows("--record", "run.mcap", "--seed", 4, "--gap", "gap.toml", "--limits", "limits.toml", "--steps", 12)
     session, clock = Session.load(trained.model), ManualClock()
     options = {"gap": GapProfile.load("gap.toml"), "limits": Limits.load("limits.toml"), "simulator": True}
-    facts = {"env": "panda", "seed": 4}
+    facts = {"env": "panda", "seed": 4, "engine": environment("panda").engine}
     with (
         closing(simulator(environment("panda"), "all", {}, None).make(clock, session.contract)) as panda,
         Run(session, panda, clock, record="python.mcap", facts=facts, **options) as run,
