@@ -1,29 +1,33 @@
-# One command per intention. `make run` and `make test` each work alone on a fresh clone.
+# One command per intention; `make help` lists them. `make run` and `make test` each work alone on a fresh clone.
 
-# The newest Python from 3.10 to 3.13 that is there and runs, unless PYTHON is given.
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3.10 python3 python; do \
+# A Python from 3.10 to 3.13 that is there and runs, unless PYTHON is given; 3.11 first, which has both physics engines.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3 python; do \
 	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 # Another folder for another Python: make run PYTHON=python3.13 VENV=.venv/3.13
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test test-real franka-sim debian lint format type bench pictures build clean
+.DEFAULT_GOAL := help
+.PHONY: help run test test-real franka-sim debian lint format type bench pictures docs build release clean
 
-run: $(VENV)/runtime  ## watch the shipped policy push and lift cubes
-	$(BIN)/sami run --env panda --episodes 20
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/runtime  ## watch a shipped policy adapt: its success, and a film
+	$(BIN)/sami demo
 
 test: $(VENV)/dev  ## the whole test suite, a file at a time on each core
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-real: $(VENV)/dev $(VENV)/franka-sim/ready  ## what takes minutes: real processes, clocks and signals, a million ticks
+test-real: $(VENV)/dev $(VENV)/franka-sim/ready  ## tests that take minutes: real processes, clocks, signals
 	$(BIN)/python -m pytest tests/real
 
-franka-sim: $(VENV)/franka-sim/ready  ## a simulated Franka with a cube, behind the robot's own protocol, until Ctrl-C
+franka-sim: $(VENV)/franka-sim/ready  ## a simulated Franka that speaks the robot's protocol
 	$(VENV)/franka-sim/bin/python examples/franka/robot.py $(ROBOT)
 
-# libonnxruntime-dev: from Debian 13 on.
-debian:  ## what tests need from Debian (C++ example, Slurm, pages, Fast DDS), where it may be installed; they skip without it
+# For the C++ example, Slurm, pages and Fast DDS. libonnxruntime-dev: from Debian 13 on.
+debian:  ## install the Debian packages without which some tests skip
 	@test "$$(id -u)" = 0 || become="sudo -n"; \
 	for package in nlohmann-json3-dev libonnxruntime-dev slurm-wlm chromium libfastrtps-dev; do \
 		dpkg -s $$package >/dev/null 2>&1 && continue; \
@@ -32,28 +36,41 @@ debian:  ## what tests need from Debian (C++ example, Slurm, pages, Fast DDS), w
 		echo "without $$package, the tests that need it skip"; \
 	done
 
-lint: $(VENV)/dev
+lint: $(VENV)/dev  ## ruff's findings and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(VENV)/dev
+format: $(VENV)/dev  ## correct what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-type: $(VENV)/dev
+type: $(VENV)/dev  ## mypy
 	$(BIN)/mypy
 
-bench: $(VENV)/dev  ## the speeds that docs/performance.md quotes
+bench: $(VENV)/dev  ## the speeds that docs/results/speed.md quotes
 	$(BIN)/sami bench models/panda-satesac.onnx --seconds 11
 	$(BIN)/python benchmarks/training_speed.py
 
-pictures: $(VENV)/dev  ## every picture and card of README and docs, from the models and results in the repository
+pictures: $(VENV)/dev  ## draw README's and docs' pictures and cards; NAMES selects
 	$(BIN)/python benchmarks/pictures.py $(NAMES)
 
-build: $(VENV)/dev  ## wheel and sdist, and the runtime's tests against the wheel, from another directory
-	sh tests/built_wheel.sh $(abspath $(BIN)/python)
+docs: $(VENV)/dev  ## the documentation as a site in build/docs, strict links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-clean:
+build: $(VENV)/dev  ## wheel and sdist in dist/, and checks of what they contain
+	rm -rf dist
+	$(BIN)/python -m tests.making.built dist
+	DIST=dist $(BIN)/python -m pytest -q tests/real/test_built_files.py
+
+# PyBullet has wheels up to Python 3.11: once with them, once without.
+release: build  ## the built wheel alone and README's blocks, on two Pythons
+	@set -e; for versions in 3.11 "3.13 3.12"; do \
+		python=$$(sh tests/find_python.sh $$versions) || { echo "make release needs a Python $$versions, and finds none that runs"; exit 1; }; \
+		sh tests/built_wheel.sh "$$python" dist; \
+	done
+	DIST=dist $(BIN)/python -m pytest -rs tests/real/test_readme.py
+
+clean:  ## remove .venv and all that was built
 	rm -rf .venv $(VENV) build dist *.egg-info
 
 $(VENV)/python:
@@ -61,9 +78,9 @@ $(VENV)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@touch $@
 
-# The runtime, recordings and the simulator; no torch.
+# The runtime and what `sami demo` needs; no torch.
 $(VENV)/runtime: $(VENV)/python pyproject.toml constraints.txt
-	$(PIP) -e '.[cpu,panda,record]'
+	$(PIP) -e '.[cpu,demo]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/python pyproject.toml constraints.txt

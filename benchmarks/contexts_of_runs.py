@@ -21,10 +21,11 @@ import numpy as np
 from seeds_behind_gap import difference
 
 from sami_train.envs.catalog import environment
-from sami_train.export.export import export
-from sami_train.export.fill_contract import training_facts
-from sami_train.export.fit_atlas import least_episodes
-from sami_train.export.known import known_tasks
+from sami_train.export.atlas import least_episodes
+from sami_train.export.export import compose_model
+from sami_train.export.export_run import training_facts
+from sami_train.export.model_file import write
+from sami_train.export.seen import known_tasks
 from sami_train.runs.folder import RunFolder
 from sami_train.runs.train import load_agent
 from sami_train.studies.contexts.alarms import check
@@ -44,7 +45,7 @@ def measured(run: Path) -> dict[str, Any]:
     tasks = len(known_tasks(facts, spec))
     with tempfile.TemporaryDirectory() as name:
         model = Path(name) / "model.onnx"
-        export(agent, model, facts, None, max(EPISODES, least_episodes(tasks)), spec=spec)
+        write(compose_model(agent, model, facts, None, max(EPISODES, least_episodes(tasks)), spec=spec))
         found = check(model, spec, FRESH)
         probe = measure_probe(model, spec, PROBED).probe
     alarms: dict[str, list[float]] = defaultdict(list)

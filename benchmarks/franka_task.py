@@ -83,7 +83,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--slower", type=int, default=1, help="periods of the policy that each of its steps takes (1)")
     parser.add_argument("--busy", type=int, default=0, help="processes that keep a core busy each (0)")
-    parser.add_argument("--priority", type=int, help="of the loop in real time, as sami run --priority (none)")
+    parser.add_argument("--priority", type=int, help="of the loop in real time, as in sami run --set priority=N (none)")
     parser.add_argument("--set", action="append", default=[], help="a setting, as motion.gain=0.4")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()

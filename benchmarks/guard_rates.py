@@ -29,16 +29,15 @@ from sami_runtime.errors import SafetyStop, SafetyWarning, UnknownName
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.run import Run
-from sami_runtime.safety.limits import Limits
+from sami_runtime.safety.limits import GUARDS, Limits
 from sami_runtime.safety.watch import active_guards
-from sami_runtime.safety.world_limits import GUARDS
 from sami_runtime.session.session import Session
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make, make_adapter
 from sami_train.envs.tasks import Task
 from sami_train.episodes.rollout import beginning
-from sami_train.evaluation.intervals import interval_over_starts
 from sami_train.evaluation.play import SEED
+from sami_train.evaluation.results import interval_over_starts
 
 ONLY_GUARDS = Limits(max_age_s=math.inf, max_pause_s=math.inf, out_of_bounds="act", rest=None)
 KINDS = {"ranges": "ranges", "alarm": "ood", "frozen": "frozen"}

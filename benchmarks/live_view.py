@@ -32,7 +32,7 @@ from loop_period import Noise
 from sami_runtime import Limits, MonotonicClock, SafetyGate, Session, run_episode
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.realtime import real_time
-from sami_runtime.recording.view.feed import Feed
+from sami_runtime.recording.live import Feed
 
 KINDS = ("alone", "served", "watched")
 WATCH = """

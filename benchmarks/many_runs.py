@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from sami_train.runs.folder import RunFolder
-from sami_train.studies.sweep.cell import status
 from sami_train.studies.sweep.grid import Grid
+from sami_train.studies.sweep.job import status
 from sami_train.studies.sweep.sweep import Sweep
 
 CELLS, LOOKS = 200, 200

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sami_train.evaluation.intervals import interval_over_starts
+from sami_train.evaluation.results import interval_over_starts
 
 
 def outcomes(files: list[str]) -> dict[tuple[str, int], bool]:

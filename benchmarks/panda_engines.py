@@ -67,7 +67,7 @@ def draw(measured: dict[str, Traces], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    from sami_train.studies.charts.style import SETTINGS
+    from sami_train.studies.charts.chart import SETTINGS
 
     with matplotlib.rc_context(SETTINGS):
         figure, axes = pyplot.subplots(3, 4, figsize=(13, 7.5), layout="constrained")

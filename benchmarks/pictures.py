@@ -4,7 +4,8 @@
 
 Without names all of them, which takes a while: films are rendered, and a report is measured. A name is a file's, or a
 folder's of results; a card brings its curve. What `sami adapt` and `sami robustness` drew beside their numbers in
-results/ is left alone: drawing it again means measuring it again, by the commands in docs/adaptation.md, docs/gap.md.
+results/ is left alone: drawing it again means measuring it again, by the commands in
+docs/results/adaptation-panda.md and docs/results/robustness.md.
 """
 
 from __future__ import annotations
@@ -25,15 +26,23 @@ import drawings
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS, STUDY = Path("models"), "results/models"
+HERO_SECONDS = 2.5, 9.0
+"""Before and after the change, in films of robots that run."""
 FILMS = {
-    "docs/panda.gif": "--env panda --tasks training --episodes 4 --seed 1",
-    "docs/crippled-half-cheetah.gif": "--env crippled-half-cheetah --cripple 4 --episodes 1",
-    "docs/crippled-ant.gif": "--env crippled-ant --cripple 1 --episodes 1",
+    "docs/pictures/half-cheetah-lighter.webp": ("half-cheetah", "mass=1:0.4,damping=1@300", (102,), 1.0),
+    "docs/pictures/crippled-half-cheetah.webp": (
+        "crippled-half-cheetah",
+        "mass=1,damping=1,crippled=3:0@500",
+        (102,),
+        1.0,
+    ),
+    "docs/pictures/panda-rougher.webp": ("panda-mujoco", "mass=10,friction=0.1:10@6", (0, 1, 3), 2.0),
 }
-"""Films, and what is run for them."""
+"""Films of a change: environment, change, starts, and how much slower than in reality."""
+PANDA_TASKS = "docs/pictures/panda-tasks.webp"
 REPORT = "docs/report.png"
 SUMMARY = Path("results/panda-report.json")
-"""What the report of that picture measured, which docs/report.md quotes."""
+"""What the report of that picture measured, which docs/how-to/report.md quotes."""
 REPORTED = "models/panda-satesac.onnx results/models:panda-satesac --results results/panda-robustness"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WINDOW = "1180,1560"
@@ -63,10 +72,7 @@ def pictures() -> dict[str, Callable[[], None]]:
     compared = {out: partial(_sami, words) for out, words in _comparisons().items()}
     return {
         **{path.with_suffix(".md").as_posix(): partial(card, path) for path in sorted(MODELS.glob("*.onnx"))},
-        **{
-            path: partial(_sami, ["run", *words.split(), "--render", "gif", "--gif", path])
-            for path, words in FILMS.items()
-        },
+        **{path: partial(film, Path(path)) for path in (*FILMS, PANDA_TASKS)},
         **{path: partial(drawings.write, path) for path in drawings.drawings()},
         "docs/log_k.png": partial(_run, ["benchmarks/log_k.py", "--plot", "docs/log_k.png"]),
         **compared,
@@ -93,6 +99,31 @@ def card(model: Path, out: Path | None = None) -> list[Path]:
         if same and all(run.facts.get(key) == training.get(key) for key in made_so[1]):
             return write_card(run, contract, out or model)
     raise SystemExit(f"{STUDY} holds no run of {model}: sami gather RUN... --out {STUDY}/runs.jsonl")
+
+
+def film(path: Path) -> None:
+    """Film the shipped policy of an environment: a change in the middle of an episode, or Panda's tasks."""
+    from sami_train.envs.catalog import environment
+    from sami_train.studies.contexts.change_film import film_change, film_tasks, write_film
+    from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange
+
+    name, change_text, seeds, slower = FILMS.get(path.as_posix(), FILMS["docs/pictures/panda-rougher.webp"])
+    spec = environment(name)
+    runner = ChangedEpisodes(MODELS / f"{name.removesuffix('-mujoco')}-satesac.onnx", spec, max(2, len(seeds)))
+    every = max(1, round(spec.rate_hz / 12.5))
+    try:
+        if path.as_posix() == PANDA_TASKS:
+            tasks = [{"mass": 1.0, "friction": 5.0}, {"mass": 5.0, "friction": 1.0}, {"mass": 10.0, "friction": 0.1}]
+            scenes = [film_tasks(runner, tasks, seed, range(0, spec.episode_steps)) for seed in seeds]
+        else:
+            change = DynamicsChange.parse(change_text, spec.tasks, spec.episode_steps)
+            before, after = (round(seconds * spec.rate_hz) for seconds in HERO_SECONDS)
+            steps = range(max(0, change.step - before), min(spec.episode_steps, change.step + after), every)
+            starts = seeds if len(seeds) > 1 else (*seeds, seeds[0] + 1)  # a row alone is not stepped
+            scenes = film_change(runner, spec, change, starts, steps)[: len(seeds)]
+    finally:
+        runner.close()
+    write_film(scenes, path, slower, force=True)
 
 
 def screenshot(path: Path) -> None:

@@ -161,7 +161,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--late", type=float, default=0.03, help="of the camera [s] (0.03)")
     parser.add_argument("--loop-hz", type=float, default=100.0)
-    parser.add_argument("--priority", type=int, help="of the loop in real time, as sami run --priority (none)")
+    parser.add_argument("--priority", type=int, help="of the loop in real time, as in sami run --set priority=N (none)")
     parser.add_argument("--rounds", type=int, default=0, help="measure so many round trips instead")
     parser.add_argument("--echo", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path)

@@ -15,27 +15,25 @@ import typer
 from typer.core import TyperCommand
 
 from .commands import (
+    adapter,
     atlas,
     bench,
-    check_adapter,
-    convert,
+    demo,
     describe,
     doctor,
     drive,
     export,
     inspect,
     models,
-    new_adapter,
-    replay,
+    recording,
     robustness,
     run,
-    sign,
     train,
     verify,
-    view,
 )
 from .commands import eval as evaluate
-from .commands.studies import adapt, compare, contrast, fit_gap, gather, probe, report, skills, sweep
+from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep
+from .options import FORCE
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
@@ -66,16 +64,76 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace outputs that exist; never inputs. May stand anywhere.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error. May stand anywhere.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Tell the version.")
     ] = False,
 ) -> None:
     """Skill-aware policies that adapt within one episode: train, evaluate, export, run."""
+    FORCE.set(force)
+
+
+OLD_OPTIONS: dict[str, dict[str, str]] = {
+    "run": {
+        **{f"--{feature}": f"--fix {feature}={{}}" for feature in ("mass", "friction", "damping")},
+        "--cripple": "--fix crippled={}",
+        "--gif": "--render {}",
+        "--dry-run": "--set dry_run=true",
+        "--excite": "--set excite=true",
+        "--lock-memory": "--set lock_memory=true",
+        "--watch-model": "--set watch_model=true",
+        "--keys": "--set keys=true",
+        "--no-keys": "--set keys=false",
+        "--pause": "--set pause_s={}",
+        "--command-delay": "--set command_delay_s={}",
+        "--watchdog": "--set watchdog_s={}",
+        "--adapter-config": "--set settings={}",
+        **{
+            f"--{key.replace('_', '-')}": f"--set {key}={{}}"
+            for key in (
+                *("steps", "shadow", "shadow_tolerance", "provider", "expect_sha256", "trusted", "priority"),
+                *("adapter", "emergency_stop", "loop_hz", "slower", "unguarded", "fallback"),
+            )
+        },
+    },
+    "drive": {
+        "--keys": "--set keys=true",
+        "--no-keys": "--set keys=false",
+        "--pause": "--set pause_s={}",
+        **{f"--{key}": f"--set {key}={{}}" for key in ("model", "steps", "shadow")},
+    },
+    "train": {"--device": "--set device={}"},
+    "robustness": {"--kinds": "--gap {}"},
+    "check-adapter": {"--probe": "--excite"},
+}
+"""Spellings of before, which work for one more version, and what they mean now; `{}` is the value."""
 
 
 class Command(TyperCommand):
     """A command that imports no code which only a file names: an environment of a user's own is named by `--env`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Read the words after the command's name, old spellings among them."""
+        read: list[str] = []
+        words = iter(args)
+        for word in words:
+            name, has_value, value = word.partition("=")
+            option, _, argument = OLD_OPTIONS.get(self.name or "", {}).get(name, "").partition(" ")
+            if not option:
+                read.append(word)
+                continue
+            if "{}" in argument:
+                argument = argument.format(value if has_value else next(words, ""))
+            read += [option, argument] if argument else [option]
+            if self.name != "run":  # `sami run --adapter` warns by itself
+                meaning = " ".join(read[-2:] if argument else read[-1:])
+                print(
+                    f"warning: {name} is deprecated, and the next version does not have it: {meaning}", file=sys.stderr
+                )
+        return super().parse_args(ctx, read)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override] # typer.Context is the one of typer's click
         """Run the command."""
@@ -91,7 +149,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Judge": {
         "eval": evaluate.evaluate,
         "robustness": robustness.robustness,
-        "gather": gather.gather,
+        "gather": compare.gather,
         "compare": compare.compare,
         "contrast": contrast.contrast,
         "adapt": adapt.adapt,
@@ -105,26 +163,29 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "describe": describe.describe,
         "inspect": inspect.inspect,
         "verify": verify.verify,
-        "sign": sign.sign,
+        "sign": verify.sign,
         "models": models.models,
     },
     "Robot": {
+        "demo": demo.demo,
         "run": run.run,
         "drive": drive.drive,
-        "new-adapter": new_adapter.new_adapter,
-        "check-adapter": check_adapter.check_adapter,
-        "replay": replay.replay,
-        "convert": convert.convert,
-        "view": view.view,
+        "new-adapter": adapter.new_adapter,
+        "check-adapter": adapter.check_adapter,
+        "replay": recording.replay,
+        "convert": recording.convert,
+        "view": recording.view,
         "fit-gap": fit_gap.fit_gap,
         "bench": bench.bench,
         "doctor": doctor.doctor,
     },
 }
 """Every command, under what it is for."""
+ANYWHERE = "--force (replace outputs that exist) and --debug may stand anywhere."
+"""The end of each command's help."""
 for panel, commands in PANELS.items():
     for name, command in commands.items():
-        app.command(name, cls=Command, rich_help_panel=panel)(command)
+        app.command(name, cls=Command, rich_help_panel=panel, epilog=ANYWHERE)(command)
 
 
 def _name_every_path() -> None:
@@ -141,7 +202,10 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a bar that a terminal lacks must not end a run
     debug = "--debug" in sys.argv
-    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    # What may stand anywhere is read before the command's name.
+    arguments = [argument for argument in sys.argv[1:] if argument not in ("--debug", "--force")]
+    if "--force" in sys.argv:
+        arguments.insert(0, "--force")
     try:
         app(arguments, prog_name="sami")
     except Exception as error:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+import warnings
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sami_runtime.loop.run_episode import EpisodeReport
+    from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.tick import StepRecord
     from sami_runtime.robots.robot_file import RobotFile, RunKeys
     from sami_runtime.run import Run
-    from sami_runtime.safety.watchdog.watchdog import Watchdog
+    from sami_runtime.safety.watchdog import Watchdog
     from sami_runtime.session.admission import Admission
 
     from .keyboard import Keyboard
     from .target import Target
-    from .watched_model import WatchedModel
 
 PREWARM_S, AWAKE_S = 0.0007, 0.0003
 """How long before each tick of a paced run the policy is warmed up, and the core kept awake [s]."""
@@ -34,96 +34,117 @@ class Plan:
     """What is to be run, and who looks on."""
 
     target: Target
-    """Simulator or robot."""
     model: Path
-    """The model file."""
     values: RunKeys
     """Whatever else the command line or a file says of the run."""
     paced: bool = True
     """Whether the loop keeps real time."""
     dry_run: bool = False
-    """Whether nothing is written."""
     excite: bool = False
     """Whether small steps drive in the policy's place."""
     live: bool = False
     """Whether a browser shows it."""
     json: bool = False
-    """Whether one JSON object a line is printed."""
     film: Path | None = None
-    """Where a film goes."""
     notice: str = ""
     """Printed as a warning when the run begins."""
 
 
 def admission_of(values: RunKeys, rehearsed: bool) -> Admission:
-    """Return which model files are let in.
-
-    Raises:
-        SamiError: The expected SHA-256 is none.
-    """
+    """Return which model files are let in."""
     from sami_runtime.session.admission import Admission
 
     return Admission(values.expect_sha256, Path(values.trusted) if values.trusted else None, rehearsed)
 
 
-def watchdog_for(robot: RobotFile | None) -> Watchdog | None:
+def watchdog_for(robot: RobotFile) -> Watchdog | None:
     """Return the watchdog of a robot that is not running yet; None where there is none."""
-    from .watchdog_option import watchdog_of
+    from sami_runtime.safety.watchdog import Watchdog
 
-    return watchdog_of(robot.adapter, robot.watchdog_s, robot.emergency_stop) if robot else None
-
-
-def robot_of(values: RunKeys) -> RobotFile | None:
-    """Return the values as those of a robot; None in a simulator."""
-    from sami_runtime.robots.robot_file import RobotFile
-
-    return values if isinstance(values, RobotFile) else None
+    stop = robot.emergency_stop or f"{robot.adapter.partition(':')[0]}:emergency_stop"
+    return Watchdog(stop, robot.watchdog_s) if robot.watchdog_s is not None else None
 
 
-def robot_options(robot: RobotFile | None, clock: Any, contract: Any) -> dict[str, Any]:
-    """Return what only a robot's `Run` is given; nothing in a simulator.
-
-    Raises:
-        SamiError, UnknownName: The fallback cannot be made, or the rate is no multiple of the policy's.
-    """
+def robot_options(robot: RobotFile, clock: Any, contract: Any) -> dict[str, Any]:
+    """Return what only a robot's `Run` is given."""
     from sami_runtime.loop.settings import LoopSettings
 
-    from .load_adapter import load_fallback
+    from .target import load_fallback
 
-    if robot is None:
-        return {}
     LoopSettings(loop_hz=robot.loop_hz).substeps(contract.rate_hz)  # refused here, before a recording begins
     fallback = load_fallback(robot.fallback, clock, contract, robot.settings) if robot.fallback else None
-    options = {"loop_hz": robot.loop_hz, "slower": robot.slower, "fallback": fallback}
-    return {**options, "unguarded": robot.unguarded}
+    keys = ("loop_hz", "slower", "unguarded")
+    return {"fallback": fallback, **{key: getattr(robot, key) for key in keys}}
+
+
+@contextmanager
+def safety_warnings_shown() -> Iterator[None]:
+    """Print each warning of a missing protection as one line of standard error."""
+    from sami_runtime.errors import SafetyWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SafetyWarning)
+        yield
+    for warning in caught:
+        if issubclass(warning.category, SafetyWarning):
+            print(f"warning: {warning.message}", file=sys.stderr)
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+
+
+class WatchedModel:
+    """Takes a model file over when it has changed on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._seen = path, _stamp(path)
+
+    def take_over(self, run: Run) -> str:
+        """Let a file that has changed drive from the next episode on, and return a note; nothing if it has not.
+
+        A file that is refused, such as one that is still being written, is tried again when it has changed again.
+        """
+        from sami_runtime.errors import SamiError
+
+        stamp = _stamp(self._path)
+        if stamp in (None, self._seen):
+            return ""
+        self._seen = stamp
+        try:
+            taken = run.swap(self._path)
+        except SamiError as error:
+            return f"{self._path} has changed and is not taken; the model that drove goes on: {error}"
+        return f"{self._path} has changed: the next episode is driven by weights {taken.weights_sha256[:12]}"
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes with a file, also where another one takes its name; None while there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def run_episodes(plan: Plan) -> None:
-    """Run the episodes of a plan, and print each.
-
-    Raises:
-        SamiError: Something does not fit; then nothing was moved. Or the loop was stopped.
-    """
+    """Run the episodes of a plan, and print each."""
     from sami_runtime import realtime
+    from sami_runtime.adapters.scene import scene_of
     from sami_runtime.clock import ManualClock, MonotonicClock
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.loop.stopping import fatal_signals_raise
+    from sami_runtime.recording.live import watching
     from sami_runtime.recording.replay import Shadow
-    from sami_runtime.recording.view.feed import watching
     from sami_runtime.run import Run
     from sami_runtime.safety.watch import guards_without
 
-    from . import attend, episodes
+    from . import episodes, keyboard
     from .film import Film
-    from .live import LiveLine
     from .model_file import named_file
-    from .watchdog_option import safety_warnings_shown
-    from .watched_model import WatchedModel
 
     values, target, real = plan.values, plan.target, plan.target.real
-    robot = robot_of(values)
-    dog = watchdog_for(robot)
+    robot: Any = values if real else None  # then it is a `RobotFile`
+    dog = watchdog_for(robot) if robot else None
     guards_without(robot.unguarded if robot else ())
     watched = WatchedModel(plan.model) if values.watch_model else None
     admission = admission_of(values, rehearsed=real)
@@ -139,7 +160,7 @@ def run_episodes(plan: Plan) -> None:
     if values.priority and not plan.paced:
         raise SamiError("--priority is for a loop that sleeps between its ticks; add --real-time.")
     clock = MonotonicClock(AWAKE_S) if plan.paced else ManualClock()
-    listens = attend.listens(values.keys, plan.paced and not plan.json)
+    listens = keyboard.listens(values.keys, plan.paced and not plan.json)
     film = Film(plan.film, contract.rate_hz) if plan.film else None
     with ExitStack() as closing:
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
@@ -153,10 +174,11 @@ def run_episodes(plan: Plan) -> None:
         closing.enter_context(realtime.real_time(values.priority, values.lock_memory))
         adapter: Any = target.make(clock, contract)
         closing.callback(adapter.close)
-        person = attend.keyboard(closing, contract, limits) if listens else None
+        feed.scene = scene_of(adapter)
+        person = keyboard.attend(closing, contract, limits) if listens else None
         pilot: Any = person
         if plan.excite:
-            pilot = attend.excitation(person, contract, limits, real, robot.loop_hz if robot else None, values.seed)
+            pilot = keyboard.excitation(person, contract, limits, real, robot.loop_hz if robot else None, values.seed)
         with safety_warnings_shown():
             run = Run(
                 session,
@@ -174,14 +196,14 @@ def run_episodes(plan: Plan) -> None:
                 command_delay_s=values.command_delay_s,
                 pilot=pilot,
                 admission=admission,
-                **robot_options(robot, clock, contract),
+                **(robot_options(robot, clock, contract) if robot else {}),
             )
         if plan.notice:
             print(f"warning: {plan.notice}", file=sys.stderr)
         if not plan.json:
             closing.callback(lambda: print(episodes.ending(run, film, record), end=""))
         closing.enter_context(run)
-        line = closing.enter_context(LiveLine(run.telemetry, status=attend.status_of(person)))
+        line = closing.enter_context(episodes.LiveLine(run.telemetry, status=keyboard.status_of(person)))
         if film is not None:
             closing.callback(film.save)
 
@@ -204,21 +226,11 @@ def _drive(
     clear: Callable[[], None],
     ended: Callable[[EpisodeReport], None],
 ) -> None:
-    """Run one episode after the other, print a line of each, and the summary.
-
-    Args:
-        plan: What is to be run.
-        run: The open run.
-        person: Whose keys count; None where nobody attends.
-        watched: The model file, if it may be replaced while it drives.
-        on_step: Called with each tick and the rewards of its episode so far.
-        clear: Takes away what stands on the terminal while an episode runs.
-        ended: Called with the report of each episode.
-    """
+    """Run one episode after the other, print a line of each, and the summary."""
     from sami_runtime.loop.pilot import Ending
     from sami_runtime.signals import number_in
 
-    from . import attend, episodes
+    from . import episodes, keyboard
 
     values, target = plan.values, plan.target
     hopeless = episodes.at_floor(run.session.contract)
@@ -247,7 +259,7 @@ def _drive(
         clear()
         if not plan.json:
             print(episodes.line(row, target, report, hopeless), flush=True)
-        judged, running = attend.between(run, report, person, pause_s, last=number + 1 == wanted)
+        judged, running = keyboard.between(run, report, person, pause_s, last=number + 1 == wanted)
         ended(judged)
         if judged is not report:
             row |= {"ended": judged.ended.value, "success": judged.success}

@@ -1,18 +1,22 @@
-"""What `sami run` and `sami drive` tell of episodes: a row each, and their summary."""
+"""What `sami run` and `sami drive` print of episodes: a live line, a row each, and their summary."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from sami_runtime.loop.run_episode import EpisodeReport
+    from sami_runtime.loop.episode import EpisodeReport
+    from sami_runtime.loop.tick import StepRecord
     from sami_runtime.model.contract import Contract
     from sami_runtime.recording.replay import Shadow
     from sami_runtime.run import Run
-    from sami_runtime.session.telemetry import Telemetry
+    from sami_runtime.session.telemetry import Reading, Telemetry
 
     from .film import Film
     from .target import Target
@@ -22,11 +26,15 @@ SPARKS_SHOWN = 50
 """Most bars that a line shows of how the context moves."""
 
 LEAST_ABOVE_FLOOR = 0.1
-"""Success above the floor (what doing nothing scores) that is more than luck."""
-AT_FLOOR = "*: the model's own evaluation is at the floor in this task, hardly better than doing nothing."
+"""Success above the do-nothing baseline that is more than luck."""
+AT_FLOOR = "*: in this task the model's own evaluation is hardly better than doing nothing."
 
 SAID = ("success", "failure", "redo", "stop")
 """What a person may have said of an episode, by ending it."""
+
+EVERY_S = 0.1
+"""Shortest time between two drawings [s]: a terminal must not slow the loop down."""
+CLEAR = "\r\x1b[K"
 
 Row = dict[str, Any]
 
@@ -40,21 +48,11 @@ def row_of(
     follower: Shadow | None,
     telemetry: Telemetry,
 ) -> Row:
-    """Return an episode as plain values: its task, what came of it, how the loop went; None for what nobody could tell.
-
-    Args:
-        number: of the episode.
-        report: of the loop.
-        world: what was driven.
-        skills: steps by skill.
-        total: the return; None where the world gives no rewards.
-        follower: a second model that followed.
-        telemetry: what the context told.
-    """
+    """Return an episode as plain values: task, outcome, loop. `total` is the return, `follower` a second model."""
     loop, info = report.loop, report.info
     row: Row = {"episode": number, **dict.fromkeys(world.features), **_task(info)}
     if world.skills:
-        from sami_train.envs.skills import episode_skill
+        from sami_train.envs.measure import episode_skill
 
         row["skill"] = episode_skill(skills, world.skills) or "none"
     row["steps"] = report.steps
@@ -89,13 +87,13 @@ def at_floor(contract: Contract) -> list[dict[str, Any]]:
 
 def header(world: Target, telemetry: Telemetry, hopeless: Sequence[Mapping[str, Any]]) -> str:
     """Return the line above the episodes; before it, the engine, and what the mark of the `hopeless` says."""
-    from .model_and_env import engine_line
+    from .model_file import engine_line
 
     engine = engine_line(world.name, world.engine)
     note = f"{engine}\n" if engine else ""
     note += f"{AT_FLOOR}\n" if hopeless and world.features else ""
     if telemetry.probe is not None and telemetry.probe.silent:
-        note += f"probe: the context does not carry {', '.join(telemetry.probe.silent)}, which is not estimated\n"
+        note += f"the context does not identify {', '.join(telemetry.probe.silent)}\n"
     names = " ".join(f"{name:>8}" for name in world.features)
     known = "" if telemetry.atlas is None else "  phase        score "
     outcome = "  success" if world.success else "    return"
@@ -206,3 +204,62 @@ def ending(driving: Run, film: Film | None, record: Path | None) -> str:
     whole = record if driving.recorded else None
     parts += [f"wrote {path}" for path in (whole, film.path if film and film.frames else None) if path]
     return "\n".join(parts) + "\n"
+
+
+class LiveLine:
+    """Shows a telemetry's last reading on a terminal, and nothing elsewhere; it is a loop's `on_step`."""
+
+    def __init__(
+        self, telemetry: Telemetry, file: TextIO | None = None, status: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._telemetry, self._file, self._status = telemetry, file or sys.stdout, status
+        self._wanted, self._drawn, self._shown = self._file.isatty(), 0.0, False
+
+    def __call__(self, record: StepRecord) -> None:
+        """Draws the line, if the last time is long enough ago."""
+        if self._wanted and (now := time.monotonic()) - self._drawn >= EVERY_S:
+            self._drawn, self._shown = now, True
+            known = probed(self._telemetry.probed)
+            text = "  ".join(filter(None, (self._status(), shown(self._telemetry.now), known, corrected(record))))
+            text = text[: shutil.get_terminal_size().columns - 1]
+            print(CLEAR + text, end="", file=self._file, flush=True)
+
+    def clear(self) -> None:
+        """Take the line away, for another one to be printed there."""
+        if self._shown:
+            self._shown = False
+            print(CLEAR, end="", file=self._file, flush=True)
+
+    def __enter__(self) -> LiveLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+
+def corrected(record: StepRecord) -> str:
+    """Return how far the estimated present is from what arrived, by signal; empty where none is estimated."""
+    import numpy as np
+
+    from sami_runtime.model.contract import PRESENT
+
+    arrived = {} if record.observation is None else record.observation.values
+    off = {
+        name: float(np.linalg.norm(record.extra[PRESENT + name] - value))
+        for name, value in arrived.items()
+        if PRESENT + name in record.extra
+    }
+    return "present off by " + ", ".join(f"{name} {distance:.3g}" for name, distance in off.items()) if off else ""
+
+
+def shown(reading: Reading) -> str:
+    """Return a reading in one line."""
+    parts = [f"step {reading.step:>3}", f"speed {reading.speed:5.2f}"]
+    if reading.phase is not None:
+        parts.append(f"{reading.phase.value:<11}")
+    if reading.nearest is not None:
+        from sami_train.envs.tasks import label
+
+        alarm = "  OUT OF DISTRIBUTION" if reading.alarm else ""
+        parts.append(f"score {reading.score:.2f}{alarm}  nearest {label(reading.nearest)} at {reading.distance:.1f}")
+    return "  ".join(parts)

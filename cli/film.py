@@ -26,12 +26,7 @@ SECONDS = 10.0
 
 
 class Film:
-    """Collects frames and writes them.
-
-    Args:
-        path: the file.
-        rate_hz: steps a second.
-    """
+    """Collects frames and writes them."""
 
     def __init__(self, path: Path, rate_hz: float) -> None:
         self.path, self._rate = path, rate_hz
@@ -93,42 +88,25 @@ class Film:
             )
 
 
-def film_of(render: str | None, gif: Path | None, dry_run: bool) -> tuple[str | None, Callable[[Path], Path] | None]:
-    """Return Gymnasium's render mode, and what says where the film of a model goes; None where nothing is rendered.
-
-    Args:
-        render: NAME.gif, gif or human.
-        gif: NAME.gif, as an older option says it.
-        dry_run: Whether nothing moves.
-
-    Raises:
-        SamiError: Nothing would move, or the file cannot be written.
-        UnknownName: There is no such renderer.
-    """
+def film_of(render: str | None, dry_run: bool) -> tuple[str | None, Callable[[Path], Path] | None]:
+    """Return Gymnasium's render mode, and a function from a model to the path of its film; None without a film."""
     from sami_runtime.errors import SamiError, UnknownName
 
-    named = Path(render) if render and render.endswith(".gif") else None
-    if render not in (None, "gif", "human") and named is None:
-        raise UnknownName("renderer", str(render), ["gif", "human"], "Or name the file of a film, NAME.gif.")
-    if render == "human":
+    if render is None or render == "human":
         return render, None
-    if render is None and gif is None:
-        return None, None
+    if render != "gif" and Path(render).suffix != ".gif":
+        raise UnknownName("renderer", render, ["gif", "human"], "Or name the file of a film, NAME.gif.")
     if dry_run:
         raise SamiError("--dry-run moves nothing that could be filmed; leave out --render gif.")
-    return "rgb_array", lambda model: _writable(named or gif or Path(f"{model.stem}.gif"))
+    return "rgb_array", lambda model: _writable(Path(f"{model.stem}.gif" if render == "gif" else render))
 
 
 def _writable(path: Path) -> Path:
-    """Return a path where a film can be written.
-
-    Raises:
-        SamiError: It cannot.
-    """
+    """Return a path where a film can be written."""
     from sami_runtime.errors import SamiError
 
-    if path.suffix != ".gif" or path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise SamiError(f"cannot write {path}; --gif must be NAME.gif in a folder that exists and may be written to.")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise SamiError(f"cannot write {path}; --render takes NAME.gif in a folder that exists and may be written to.")
     if path.exists():
-        raise SamiError(f"{path} exists; choose another name with --gif, or remove it.")
+        raise SamiError(f"{path} exists; choose another name with --render, or remove it.")
     return path

@@ -1,22 +1,38 @@
-"""A person at the keyboard beside the loop: pauses, drives, and says what came of an episode."""
+"""A person at the keyboard beside the loop: pauses, drives, and judges an episode."""
 
 from __future__ import annotations
 
+import atexit
+import os
+import re
+import select
+import signal
+import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sami_runtime.loop.pilot import Ending, Request
+    from sami_runtime.loop.episode import EpisodeReport
+    from sami_runtime.loop.pilot import Ending, Excitation, Request
     from sami_runtime.model.contract import Contract
+    from sami_runtime.run import Run
     from sami_runtime.safety.limits import Limits
-
-    from .terminal import Terminal
 
     Array = NDArray[np.float32]
 
+ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
+SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)([@-~])")
+"""What a terminal sends for a key that is no character; an arrow's ends with one of `ARROWS`."""
+BEGUN = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?")
+"""The beginning of one."""
+ESCAPE_S = 0.05
+"""How long after its first byte the rest of a sequence may come [s]: later, it was the key Esc."""
 ENDINGS = {
     "s": "success",
     "right": "success",
@@ -36,14 +52,102 @@ MOVE_SHARE = 0.01
 """Where the action is a position: how far a key moves it, as the share of the way between its bounds."""
 
 
-class Keyboard:
-    """The pilot of `sami run`.
+class Terminal:
+    """Standard input, within the block without waiting for Enter and without an echo.
 
-    Args:
-        terminal: Whose keys.
-        contract: Of the model that drives.
-        limits: Those of the gate. Without rest nobody can pause or take over: what would then be done is not known.
+    Its mode is restored however the block or the process ends, but by SIGKILL. Ctrl-C and its like do what they did.
+    In the background there are no keys.
     """
+
+    def __init__(self) -> None:
+        self._input = sys.stdin.fileno()
+        self._before: Any = None
+        self._bytes, self._came = b"", 0.0
+
+    @staticmethod
+    def there() -> bool:
+        """Whether standard input is a terminal whose keys come to this process."""
+        try:
+            return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+        except (OSError, ValueError, AttributeError):  # closed, none at all, or another system's
+            return False
+
+    def __enter__(self) -> Terminal:
+        """Take the keys."""
+        import termios
+
+        self._before = termios.tcgetattr(self._input)
+        atexit.register(self._restore)  # first: an interrupt in the next line must find it
+        self._take()
+        self._continued = signal.signal(signal.SIGCONT, self._take)  # a shell gives its own mode to who was stopped
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the keys back."""
+        signal.signal(signal.SIGCONT, self._continued)
+        self._restore()
+        atexit.unregister(self._restore)
+
+    def pressed(self, wait_s: float = 0.0) -> list[str]:
+        """Return the keys that were pressed, as their characters, or as `"up"`, `"escape"`, `"enter"`."""
+        if not self.there():
+            time.sleep(wait_s)
+            return []
+        while select.select([self._input], [], [], wait_s)[0]:
+            wait_s = 0.0
+            try:
+                read = os.read(self._input, 1024)
+            except OSError:  # the terminal is gone; SIGHUP tells
+                read = b""
+            if not read:
+                break
+            self._bytes, self._came = self._bytes + read, time.monotonic()
+        keys, self._bytes = split(self._bytes, time.monotonic() - self._came > ESCAPE_S)
+        return keys
+
+    def _take(self, *_: object) -> None:
+        import tty
+
+        if self.there():
+            tty.setcbreak(self._input)
+
+    def _restore(self) -> None:
+        import termios
+
+        with _undisturbed(), suppress(termios.error, OSError):  # the terminal may be gone
+            termios.tcsetattr(self._input, termios.TCSAFLUSH, self._before)
+
+
+def split(pressed: bytes, late: bool) -> tuple[list[str], bytes]:
+    """Return the keys that bytes of a terminal mean, and those bytes that may be the beginning of another one."""
+    keys: list[str] = []
+    at = 0
+    while at < len(pressed):
+        if sequence := SEQUENCE.match(pressed, at):
+            keys += [ARROWS[sequence[1]]] if sequence[1] in ARROWS else []
+            at = sequence.end()
+            continue
+        if (begun := BEGUN.match(pressed, at)) and begun.end() == len(pressed) and not late:
+            return keys, pressed[at:]
+        byte = pressed[at : at + 1]
+        named = {b"\x1b": "escape", b"\r": "enter", b"\n": "enter"}
+        keys += [named.get(byte, byte.decode("ascii", "ignore").lower())]
+        at += 1
+    return [key for key in keys if key], b""
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Within the block, a process in the background may set a terminal's mode without being stopped for it."""
+    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTTOU, before)
+
+
+class Keyboard:
+    """The pilot of `sami run`."""
 
     def __init__(self, terminal: Terminal, contract: Contract, limits: Limits) -> None:
         import numpy as np
@@ -99,11 +203,7 @@ class Keyboard:
         return Request(pause=self._paused)
 
     def between(self, wait_s: float | None) -> Ending | None:
-        """Wait between two episodes, and return what a person says of the one before, if anything.
-
-        Args:
-            wait_s: How long [s]; until Enter if None. Enter, redo and stop end it in any case.
-        """
+        """Wait between two episodes, and return what a person says of the one before, if anything."""
         from sami_runtime.loop.pilot import Ending
 
         ending: Ending | None = None
@@ -152,3 +252,73 @@ class Keyboard:
         span = self._high[at] - self._low[at]
         if command is not None and span < float("inf"):
             command[at] = min(max(command[at] + direction * MOVE_SHARE * span, self._low[at]), self._high[at])
+
+
+def listens(keys: bool | None, usual: bool) -> bool:
+    """Return whether a run listens to keys: if it is told to, else where that is usual and somebody may press them."""
+    from sami_runtime.errors import SamiError
+
+    there = Terminal.there()
+    if keys and not there:
+        raise SamiError(
+            "--keys needs a terminal as standard input, in the foreground. Run it there, or leave the option out."
+        )
+    return usual and there if keys is None else keys
+
+
+def attend(closing: ExitStack, contract: Contract, limits: Limits | None) -> Keyboard:
+    """Take the terminal's keys until `closing` closes, and say what they do."""
+    from sami_runtime.safety.limits import Limits
+
+    pilot = Keyboard(closing.enter_context(Terminal()), contract, limits or Limits())
+    _say(pilot.keys)
+    return pilot
+
+
+def excitation(
+    person: Keyboard | None, contract: Contract, limits: Limits | None, real: bool, loop_hz: float | None, seed: int
+) -> Excitation:
+    """Return what drives in the policy's place, so that a recording tells the gap; a person's keys come first."""
+    from sami_runtime.loop.pilot import Excitation
+    from sami_runtime.safety.limits import Limits
+
+    limits = limits or Limits()
+    if not real and limits.rest is None:
+        limits = limits.model_copy(update={"rest": 0.0})
+    every = max(1, round((loop_hz or contract.rate_hz) / contract.rate_hz))
+    return Excitation(contract, limits, seed=seed, every=every, person=person)
+
+
+def status_of(pilot: Keyboard | None) -> Callable[[], str]:
+    """Return what tells who drives."""
+    return lambda: pilot.status if pilot else ""
+
+
+def between(
+    driving: Run, report: EpisodeReport, pilot: Keyboard | None, wait_s: float | None, last: bool
+) -> tuple[EpisodeReport, bool]:
+    """Wait for the next episode, if there is one; return what is now said of the one before, and whether to go on."""
+    from sami_runtime.loop.pilot import Ending
+
+    if report.ended is Ending.STOP:
+        return report, False
+    if last and report.ended is not Ending.REDO:
+        return report, True
+    if pilot is None:
+        time.sleep(wait_s or 0.0)
+        return report, True
+    if wait_s is None or wait_s > 0.0:
+        when = "Enter begins" if wait_s is None else f"in {wait_s:g} s, or at Enter, begins"
+        _say(f"{when} the next episode; of this one: s success, f failure, r redo; q stop")
+    ending = pilot.between(wait_s)
+    if ending is Ending.STOP:
+        return report, False
+    if ending is not None:
+        report = replace(report, ended=ending)
+        driving.conclude(ending, report.success)
+    return report, True
+
+
+def _say(text: str) -> None:
+    """Tell a person; standard output may be read by a program."""
+    print(text, file=sys.stderr, flush=True)

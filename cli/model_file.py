@@ -1,19 +1,21 @@
-"""Model files as users name them: a path, or the name of a model that is shipped."""
+"""Model files as users name them, and the environments that they run in."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+if TYPE_CHECKING:
+    from sami_runtime.model.contract import Contract
+    from sami_runtime.session.admission import Admission
+    from sami_train.envs.spec import EnvironmentSpec
+
+DEFAULT = "panda"
+"""Environment where neither a model nor an environment is named."""
 
 
 def model_file(named: Path | None) -> Path | None:
-    """Return the file that is meant: the one at this path, else the shipped model of this name.
-
-    Raises:
-        UnknownName: a bare name is neither. Other paths are refused where they are read.
-    """
+    """Return the file that is meant: the one at this path, else the shipped model of this name."""
     if named is None or named.is_file() or named.name != str(named) or named.suffix:
         return named
     from sami_runtime.distribution import shipped_models
@@ -33,27 +35,89 @@ def named_file(name: str) -> Path:
     return model_file(path) or path
 
 
-MODEL_HELP = "Model file, or the name of one that `sami models` lists"
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP}.", callback=model_file)]
-"""The argument of commands about one model."""
+def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
+    """Return the environment of that name, or the one that the model was trained in."""
+    from sami_runtime.errors import SamiError
+    from sami_runtime.factories import require_named
+    from sami_train.envs.catalog import environment, is_code
 
-OwnEnvironment = Annotated[
-    str | None,
-    typer.Option(
-        "--env",
-        metavar="NAME,...",
-        help="Environments of your own that these files name, MODULE:SPEC or ROBOT.toml: their code is imported only "
-        "if you name them, too.",
-    ),
-]
-"""The option of commands that run files' own environments; `app.Command` reads it."""
+    trained_in = contract.training.get("env")
+    name = trained_in if env is None else env
+    if name is None:
+        raise SamiError(f"model {contract.name!r} does not say what it was trained in; name it with --env.")
+    if is_code(str(name)):
+        require_named(str(name), "environment", f"model {contract.name!r}")
+    try:
+        spec = environment(str(name))
+    except SamiError as error:
+        if env is not None:
+            raise
+        raise SamiError(
+            f"model {contract.name!r} was trained in {name}, which is not found here: {error} Go to its folder or "
+            "install it, or name an environment with the same signals with --env."
+        ) from error
+    signals = {signal.name for signal in spec.signals}
+    if trained_in not in (None, name) and not {signal.name for signal in contract.observation} <= signals:
+        raise SamiError(
+            f"model {contract.name!r} was trained in {trained_in}, and --env {name} does not have the signals that it "
+            "reads. Leave out --env, or name another model."
+        )
+    return spec
 
-Expected = Annotated[
-    str | None,
-    typer.Option(metavar="HEX", help="SHA-256 of the model file, as sha256sum prints it; another file is refused."),
-]
-Trusted = Annotated[
-    Path | None,
-    typer.Option(metavar="KEYS", help="File of public keys: a model that none of them signed is refused; `sami sign`."),
-]
-"""Options that say which model files are let in."""
+
+def model_and_environment(
+    model: Path | None, env: str | None, admission: Admission | None = None
+) -> tuple[Path, EnvironmentSpec]:
+    """Return a model file and its environment, where what was left out follows from what was given.
+
+    A file is admitted before anything that it names is looked at; None admits any that is valid. An environment alone
+    is run with the shipped model ENV-satesac, whatever lies in the folder that the user is in.
+    """
+    from sami_runtime.distribution import shipped_models
+    from sami_runtime.errors import SamiError
+    from sami_runtime.session.admission import Admission
+    from sami_train.envs.catalog import environment
+
+    if model is not None:
+        artifact = (admission or Admission(rehearsed=False)).admit(model)
+        return model, environment_of(artifact.contract, env)
+    spec = environment(DEFAULT if env is None else env)
+    shipped, name = shipped_models(), f"{spec.original or spec.name}-satesac"
+    if name not in shipped:
+        raise SamiError(
+            f"no model {name} is shipped. Name a file with --model, or make one: sami train --env {spec.name}, then "
+            f"sami export. Models that are shipped: {', '.join(shipped) or 'none'}."
+        )
+    return shipped[name], spec
+
+
+def engine_line(env: str, engine: str | None) -> str:
+    """Return a line that states the physics engine, or nothing where the environment exists in only one.
+
+    Args:
+        env: Name of the environment.
+        engine: See `EnvironmentSpec.engine`.
+    """
+    from sami_runtime.distribution import installed_version
+
+    if engine is None:
+        return ""
+    names = {"pybullet": "PyBullet", "mujoco": "MuJoCo"}
+    versions = [f"{names[name]} {installed_version(name) or '(not installed)'}" for name in engine.split(" and ")]
+    missing = "; PyBullet is not installed" if env == "panda" and engine == "mujoco" else ""
+    return f"{env} runs in {' and '.join(versions)}{missing}"
+
+
+def task_set_names(tasks: str | None, spec: EnvironmentSpec) -> list[str]:
+    """Names of task sets, comma-separated; all that the environment has if None."""
+    from sami_runtime.errors import SamiError, UnknownName
+
+    if tasks is None:
+        return list(spec.tasks.sets)
+    names = list(dict.fromkeys(name.strip() for name in tasks.split(",") if name.strip()))
+    if not names:
+        raise SamiError("no task set was given; name at least one, e.g. --tasks training,moderate,extreme.")
+    for name in names:
+        if name not in spec.tasks.sets:
+            raise UnknownName("task set", name, spec.tasks.sets)
+    return names

@@ -1,26 +1,31 @@
-"""What `sami run` and `sami drive` drive: a simulator with hidden tasks, or a robot of the user's own."""
+"""What `sami run` and `sami drive` drive: a simulator with hidden tasks, or the adapter of a user's own robot."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .load_adapter import load_adapter
+from .options import split_pair
 
 if TYPE_CHECKING:
     from sami_runtime.adapters import Adapter
     from sami_runtime.clock import Clock
     from sami_runtime.model.contract import Contract
-    from sami_train.envs.skills import Skill
+    from sami_runtime.safety.gate import Controller
+    from sami_train.envs.measure import Skill
     from sami_train.envs.spec import EnvironmentSpec
     from sami_train.envs.tasks import Task, TaskSpace
+
+PARTS = ("observation", "action", "reset", "read", "write", "stop", "close")
+"""What an adapter has."""
+Settings = dict[str, Any]
 
 
 class Target(NamedTuple):
     """What a policy is run in."""
 
     name: str
-    """As recordings tell it."""
     make: Callable[[Clock, Contract], Adapter]
     """Its adapter, whose observations the clock stamps, for a model."""
     features: list[str]
@@ -28,7 +33,6 @@ class Target(NamedTuple):
     success: bool
     """Whether its episodes are judged by success, else by the return."""
     skills: tuple[Skill, ...]
-    """That it tells apart, see `EnvironmentSpec.skills`."""
     real: bool
     """Whether its time is that of the world, and observations age while nothing is written."""
     engine: str | None = None
@@ -38,92 +42,38 @@ class Target(NamedTuple):
 def robot(name: str, config: Mapping[str, Any] | None = None) -> Target:
     """Return the robot whose adapter MODULE:FACTORY makes, with the user's settings."""
 
-    def driven(clock: Clock, contract: Contract) -> Adapter:
+    def adapter(clock: Clock, contract: Contract) -> Adapter:
         return load_adapter(name, clock, contract, None if config is None else dict(config))
 
-    return Target(name, driven, [], success=True, skills=(), real=True)
+    return Target(name, adapter, [], success=True, skills=(), real=True)
 
 
 def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], render_mode: str | None) -> Target:
-    """Return an environment, with a task drawn in each episode.
-
-    Args:
-        spec: the environment.
-        tasks: a task set, or all.
-        fixed: features and the values that they have in every task; None where they are drawn.
-        render_mode: Gymnasium's.
-
-    Raises:
-        UnknownName, TaskError: there is no such task set, or no such task.
-    """
+    """Return an environment, with a task drawn in each episode."""
     from sami_train.envs.make import make, make_adapter
     from sami_train.envs.measure import SUCCESS
 
     chosen = _tasks(spec.tasks, tasks, fixed)
     features = [feature.name for feature in spec.tasks.features]
 
-    def driven(clock: Clock, _: Contract) -> Adapter:
+    def adapter(clock: Clock, _: Contract) -> Adapter:
         return make_adapter(spec, make(spec, tasks=chosen, render_mode=render_mode), clock)
 
-    return Target(spec.name, driven, features, spec.measure is SUCCESS, spec.skills, real=False, engine=spec.engine)
+    return Target(spec.name, adapter, features, spec.measure is SUCCESS, spec.skills, real=False, engine=spec.engine)
 
 
-def refuse_simulator_options(options: Mapping[str, Any]) -> None:
-    """Refuse options that mean nothing on a robot; those that were left out are None.
-
-    Raises:
-        SamiError: with the first that was given.
-    """
-    _refuse(options, "simulators; --adapter drives a robot. Leave one of them out.")
+def task_features(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the features of a task that are written as NAME=VALUE, for `TaskSpace.check`."""
+    pairs = dict(split_pair(text, "--fix", "length=0.8") for text in texts)
+    return {name: _feature(name, value) for name, value in pairs.items()}
 
 
-def refuse_robot_options(options: Mapping[str, Any]) -> None:
-    """Refuse options that mean nothing in a simulator; those that were left out are None.
-
-    Raises:
-        SamiError: with the first that was given.
-    """
-    _refuse(options, "robots, which `sami drive robot.toml` drives; leave it out.")
-
-
-def _refuse(options: Mapping[str, Any], meant_for: str) -> None:
-    from sami_runtime.errors import SamiError
-
-    for option, value in options.items():
-        if value is not None:
-            value = " ".join(value) if isinstance(value, list) else value
-            raise SamiError(f"--{option} {value} is for {meant_for}")
-
-
-def fixed(texts: Sequence[str] | None) -> dict[str, Any]:
-    """Return the features that are given as NAME=VALUE; text that is no number is left for the task's own check.
-
-    Raises:
-        SamiError: there is no `=`.
-    """
-    from sami_runtime.errors import SamiError
-
-    pairs = [text.partition("=") for text in texts or ()]
-    if wrong := ["".join(pair) for pair in pairs if not (pair[0].strip() and pair[1])]:
-        raise SamiError(f"--fix {wrong[0]} is not NAME=VALUE, e.g. --fix length=0.8.")
-    return {name.strip(): _value_of(name.strip(), value.strip()) for name, _, value in pairs}
-
-
-def parts(text: str | None) -> Any:
-    """Numbers of crippled parts; text that is none is left for the task's own check to refuse."""
-    if text is None or text == "none":
-        return text and []
+def _feature(name: str, text: str) -> Any:
+    """Return a number, or the numbers of crippled parts (`0+4` or `none`); other text is left for the check."""
     try:
-        return [int(number) for number in text.replace("+", ",").split(",")]
-    except ValueError:
-        return text
-
-
-def _value_of(name: str, text: str) -> Any:
-    if name == "crippled":
-        return parts(text)
-    try:
-        return float(text)
+        if name != "crippled":
+            return float(text)
+        return [] if text == "none" else [int(number) for number in text.replace("+", ",").split(",")]
     except ValueError:
         return text
 
@@ -135,6 +85,78 @@ def _tasks(space: TaskSpace, name: str, fixed: Mapping[str, Any]) -> Sequence[Ta
     if name not in (*space.sets, "all"):
         raise UnknownName("task set", name, [*space.sets, "all"])
     names = list(space.sets) if name == "all" else [name]
-    tasks = [task for part in names for task in space.resolve(part)]
-    pinned = {feature: value for feature, value in fixed.items() if value is not None}
-    return [space.check({**task, **pinned}) for task in tasks]
+    return [space.check({**task, **fixed}) for part in names for task in space.resolve(part)]
+
+
+def load_adapter(name: str, clock: Clock, contract: Contract, config: Settings | None = None) -> Adapter:
+    """Make an adapter by calling `FACTORY(clock)` of `MODULE`, which may lie in the current folder.
+
+    A factory that declares `contract` or `config` is given them by keyword.
+    """
+    from sami_runtime.errors import SamiError
+    from sami_runtime.factories import load_factory
+    from sami_runtime.signals import Signal
+
+    factory = load_factory(name, "adapter", "my_arm:make for make(clock) in my_arm.py")
+    adapter: Adapter = _make(name, "an adapter", factory, clock, _keywords(name, factory, contract, config), PARTS)
+    declared = (*adapter.observation, adapter.action) if isinstance(adapter.observation, (tuple, list)) else ("",)
+    if not all(isinstance(signal, Signal) for signal in declared):
+        raise SamiError(
+            f"{name}(clock) made a {type(adapter).__name__} whose observation is {adapter.observation!r:.80} and whose "
+            f"action is {adapter.action!r:.80}; they must be a tuple of Signals and a Signal; "
+            "see docs/how-to/write-an-adapter.md."
+        )
+    return adapter
+
+
+def load_fallback(name: str, clock: Clock, contract: Contract, config: Settings | None = None) -> Controller:
+    """Make a fallback controller, as an adapter is made; one that takes no settings is not given the adapter's."""
+    from sami_runtime.factories import load_factory
+
+    factory = load_factory(name, "fallback", "my_arm:retreat for retreat(clock) in my_arm.py")
+    keywords = _keywords(name, factory, contract, config, shared=True)
+    fallback: Controller = _make(name, "a fallback", factory, clock, keywords, ("reset", "act"))
+    return fallback
+
+
+def _keywords(
+    name: str, factory: Callable[..., Any], contract: Contract, config: Settings | None, shared: bool = False
+) -> dict[str, Any]:
+    """Return what of contract and settings a factory takes by keyword, beside the clock."""
+    from sami_runtime.errors import SamiError
+
+    try:
+        _, *declared = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):  # it takes nothing, or does not tell
+        declared = []
+    takes = {arg.name: arg for arg in declared if arg.kind in (arg.POSITIONAL_OR_KEYWORD, arg.KEYWORD_ONLY)}
+    anything = any(arg.kind is arg.VAR_KEYWORD for arg in declared)
+    if config is None and "config" in takes and takes["config"].default is inspect.Parameter.empty:
+        raise SamiError(
+            f"{name} takes settings (config), and none were given. Give them by settings in the robot's file, or with "
+            "--adapter-config."
+        )
+    if config is not None and not ("config" in takes or anything or shared):
+        raise SamiError(
+            f"{name} takes no settings, and some were given. Declare them, as in make(clock, config), or leave out "
+            "settings in the robot's file, or --adapter-config."
+        )
+    keywords = {"contract": contract, "config": config}
+    return {key: value for key, value in keywords.items() if value is not None and (key in takes or anything)}
+
+
+def _make(
+    name: str, what: str, factory: Callable[..., Any], clock: Clock, keywords: Settings, parts: Sequence[str]
+) -> Any:
+    """Return what a factory makes, if it has the parts of what it should be."""
+    from sami_runtime.errors import SamiError
+    from sami_runtime.factories import call_factory
+
+    made = call_factory(name, factory, clock, shown="clock", **keywords)
+    missing = [part for part in parts if getattr(made, part, None) is None]
+    if missing:
+        raise SamiError(
+            f"{name}(clock) made a {type(made).__name__}, which lacks {', '.join(missing)}. {what.capitalize()} has "
+            f"{', '.join(parts)}; see docs/how-to/write-an-adapter.md."
+        )
+    return made

@@ -32,10 +32,9 @@ from sami_runtime.errors import (
     UnknownName,
 )
 from sami_runtime.gap.profile import GapProfile
+from sami_runtime.loop.episode import EpisodeReport, run_episode
 from sami_runtime.loop.pilot import Ending, Pilot, Request
-from sami_runtime.loop.report import LoopReport
-from sami_runtime.loop.run_episode import EpisodeReport, run_episode
-from sami_runtime.loop.tick import Outcome, StepRecord, Swapped
+from sami_runtime.loop.tick import LoopReport, Outcome, StepRecord, Swapped
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.realtime import real_time
@@ -43,10 +42,9 @@ from sami_runtime.recording.reader import Recording, read_recording
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import Shadow, replay
 from sami_runtime.run import Run
-from sami_runtime.safety.controller import Controller
-from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.gate import Controller, SafetyGate
 from sami_runtime.safety.limits import Limits
-from sami_runtime.safety.watchdog.watchdog import Watchdog
+from sami_runtime.safety.watchdog import Watchdog
 from sami_runtime.session.session import Session, SessionState, Step
 from sami_runtime.session.telemetry import Phase, Reading, Telemetry
 from sami_runtime.signals import Signal

@@ -16,27 +16,20 @@ every Python; `-P` came with 3.11, and `-I` would drop what the user's environme
 
 
 def python_command(module: str, *arguments: object) -> list[str]:
-    """Return the command that calls `main(*arguments)` of a module in a process of its own.
+    """Return the command that calls `main(*arguments)` of a module of this project in a process of its own.
 
     The process finds the modules that this one finds, in the same order, but for those of the current folder: there may
     lie a `json.py` that came with a model. What a user names as MODULE:FACTORY is found there nevertheless, see
-    `factories`.
-
-    Args:
-        module: Of this project.
-        arguments: What JSON can hold.
+    `factories`. The arguments are what JSON can hold.
     """
-    return [sys.executable, "-c", BOOT, json.dumps([module, arguments]), *_path()]
-
-
-def _path() -> list[str]:
-    """Return the folders that the process searches."""
     folders = [os.path.abspath(entry) for entry in map(str, sys.path) if entry]
     try:
         here = os.path.realpath(os.getcwd())
     except FileNotFoundError:  # somebody removed it
-        return folders
+        here = ""
     outside = [folder for folder in folders if os.path.realpath(folder) != here]
     # A checkout that is not installed, and in which somebody works.
     ours = os.path.realpath(Path(__file__).parents[1])
-    return [*outside, ours] if here == ours and len(outside) < len(folders) else outside
+    if here == ours and len(outside) < len(folders):
+        outside.append(ours)
+    return [sys.executable, "-c", BOOT, json.dumps([module, arguments]), *outside]

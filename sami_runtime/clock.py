@@ -46,11 +46,11 @@ class MonotonicClock:
         self.awake_s = awake_s
 
     def now(self) -> float:
-        """Return the time [s] since an arbitrary start."""
+        """See `Clock`."""
         return time.perf_counter() if BOOTTIME is None else time.clock_gettime(BOOTTIME) - _SLEPT_BEFORE
 
     def sleep_until(self, deadline: float) -> None:
-        """Return at `deadline` [s], or at once when it has passed."""
+        """See `Clock`."""
         if (left := deadline - self.awake_s - self.now()) > 0:
             time.sleep(left)
         if self.awake_s:

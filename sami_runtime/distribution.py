@@ -28,11 +28,7 @@ def installed_version(package: str) -> str | None:
 
 
 def install_hint(*extras: str) -> str:
-    """Return the shell command that installs extras, for this installation and the folder the user is in.
-
-    Args:
-        extras: As in pyproject.toml: `"cpu"`, `"panda"`.
-    """
+    """Return the shell command that installs extras (`"cpu"`, `"panda"`) of this installation, from this folder."""
     wanted = f"[{','.join(extras)}]" if extras else ""
     if in_checkout():
         folder = Path() if ROOT.samefile(".") else ROOT
@@ -47,8 +43,7 @@ def upgrade_hint() -> str:
     """Return what brings a newer version, as the end of a sentence."""
     if in_checkout():
         return "git pull" if ROOT.samefile(".") else f"git -C {shlex.quote(str(ROOT))} pull"
-    origin = _origin()
-    if origin:
+    if origin := _origin():
         return f"{pip()} install, given a newer {DISTRIBUTION} than {origin}"
     return f"{pip()} install --upgrade {DISTRIBUTION}"
 
@@ -69,6 +64,17 @@ def pip() -> str:
     return f"{shlex.quote(sys.executable or 'python')} -m pip"
 
 
+def shipped_models() -> dict[str, Path]:
+    """Return the shipped model files by name: `"panda-satesac"`. `Session.load` takes what stands there."""
+    folder = ROOT / ("models" if in_checkout() else "sami_models")
+    return {path.stem: path for path in sorted(folder.glob("*.onnx"))}
+
+
+def is_shipped(data: bytes) -> bool:
+    """Whether the bytes of a file are those of a shipped model; its path may name another file by now."""
+    return any(path.stat().st_size == len(data) and path.read_bytes() == data for path in shipped_models().values())
+
+
 def _origin() -> str:
     """Return the URL that pip installed from (a wheel, a folder, a repository: PEP 610), empty for a package index."""
     try:
@@ -80,14 +86,3 @@ def _origin() -> str:
     document = json.loads(text)
     source = document.get("vcs_info")
     return f"{source['vcs']}+{document['url']}@{source['commit_id']}" if source else str(document["url"])
-
-
-def shipped_models() -> dict[str, Path]:
-    """Return the shipped model files by name: `"panda-satesac"`. `Session.load` takes what stands there."""
-    folder = ROOT / ("models" if in_checkout() else "sami_models")
-    return {path.stem: path for path in sorted(folder.glob("*.onnx"))}
-
-
-def is_shipped(data: bytes) -> bool:
-    """Whether the bytes of a file are those of a shipped model; its path may name another file by now."""
-    return any(path.stat().st_size == len(data) and path.read_bytes() == data for path in shipped_models().values())

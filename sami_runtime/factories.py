@@ -39,11 +39,7 @@ def only_named(names: Iterable[str]) -> Iterator[None]:
 
 
 def require_named(name: str, kind: str, who: str = "a file") -> None:
-    """Check that a user named some code, where only such code may be imported; see `only_named`.
-
-    Raises:
-        SamiError: A file named it, and no user did.
-    """
+    """Raise SamiError where only a file names some code and no user did; see `only_named`."""
     if _named is None or name in _named:
         return
     option = f"--env {shlex.quote(name)}" if name.isprintable() else "--env and that name"
@@ -73,31 +69,21 @@ def load_named(name: str, kind: str, example: str) -> Any:
         SamiError: It is no such name, or the module cannot be imported.
         UnknownName: The module has nothing of that name.
     """
-    module, module_name, object_name = _module_of(name, kind, example, "OBJECT")
+    module, object_name = _module_of(name, kind, example, "OBJECT")
     if not hasattr(module, object_name):
         names = [key for key in vars(module) if not key.startswith("_")]
-        raise UnknownName(kind, object_name, names, f"{module_name} does not have it.")
+        raise UnknownName(kind, object_name, names, f"{module.__name__} does not have it.")
     return getattr(module, object_name)
 
 
 def load_factory(name: str, kind: str, example: str) -> Callable[..., Any]:
-    """Return `FACTORY` of `MODULE`, which may lie in the current folder.
-
-    Args:
-        name: MODULE:FACTORY, e.g. `my_arm:make`.
-        kind: What it makes, for messages: `"adapter"`.
-        example: What to write instead of a name that is none.
-
-    Raises:
-        SamiError: It is no such name, or the module cannot be imported.
-        UnknownName: The module has no such factory.
-    """
-    module, module_name, factory_name = _module_of(name, kind, example, "FACTORY")
+    """Return `FACTORY` of `MODULE`, something to call; see `load_named`."""
+    module, factory_name = _module_of(name, kind, example, "FACTORY")
     factory = getattr(module, factory_name, None)
     if not callable(factory):
         callables = [(key, value) for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        valid = [key for key, value in callables if getattr(value, "__module__", None) == module.__name__]
-        raise UnknownName("factory", factory_name, valid, f"{module_name} does not have it.")
+        names = [key for key, value in callables if getattr(value, "__module__", None) == module.__name__]
+        raise UnknownName("factory", factory_name, names, f"{module.__name__} does not have it.")
     return factory
 
 
@@ -136,25 +122,23 @@ def own_line(error: BaseException) -> str:
     return place
 
 
-def _module_of(name: str, kind: str, example: str, what: str) -> tuple[ModuleType, str, str]:
-    """Return the module of MODULE:NAME, and both names."""
-    module_name, colon, own_name = name.partition(":")
-    if not (module_name and colon and own_name):
+def _module_of(name: str, kind: str, example: str, what: str) -> tuple[ModuleType, str]:
+    """Return the module of MODULE:NAME, and the name."""
+    module_name, _, object_name = name.partition(":")
+    if not (module_name and object_name):
         raise SamiError(f"the {kind} is {name!r}; write MODULE:{what}, e.g. {example}.")
     if (folder := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, folder)
     try:
-        return importlib.import_module(module_name), module_name, own_name
+        return importlib.import_module(module_name), object_name
     except (Exception, SystemExit) as error:
-        cause = f"{type(error).__name__}: {error}. {_advice(module_name, error)}"
+        if not isinstance(error, ModuleNotFoundError):
+            advice = "Correct the module."
+        elif module_name.endswith(".py"):
+            advice = f"Leave out .py: {module_name.removesuffix('.py')}."
+        elif error.name == module_name:
+            advice = "It must be installed, or a .py file in the current folder."
+        else:
+            advice = f"Install {error.name}, which it needs."
+        cause = f"{type(error).__name__}: {error}. {advice}"
         raise SamiError(f"{module_name} of {name} cannot be imported: {cause}") from error
-
-
-def _advice(module_name: str, error: BaseException) -> str:
-    if not isinstance(error, ModuleNotFoundError):
-        return "Correct the module."
-    if module_name.endswith(".py"):
-        return f"Leave out .py: {module_name.removesuffix('.py')}."
-    if error.name == module_name:
-        return "It must be installed, or a .py file in the current folder."
-    return f"Install {error.name}, which it needs."

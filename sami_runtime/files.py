@@ -23,174 +23,21 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-NO_ROOM = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EIO,
-    errno.ENAMETOOLONG,
-)
+MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
+"""Largest document that is read: what people write has a few kB."""
+_UNWRITABLE = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS),
+    *(errno.EACCES, errno.EPERM, errno.EIO, errno.ENAMETOOLONG),
+}
 """What a disk says that is full, read-only or broken, or a limit of this process (`ulimit -f`)."""
 ENDING = ".unfinished"
 """Of what is being made, see `unfinished`."""
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Say which file it was that could not be written within.
-
-    Raises:
-        SamiError: the disk is full or must not be written to; its cause is the OSError.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-        shown = path.with_name(path.name.partition(f".{platform.node()}-")[0]) if path.suffix == ENDING else path
-        raise SamiError(
-            f"{shown} cannot be written: {error.strerror}. Make room or choose another place; what was there is as it "
-            "was."
-        ) from error
-
-
-@contextmanager
-def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
-    """Make a file or folder that appears whole, or not at all.
-
-    Args:
-        path: The file or folder.
-        replaces: Whether one that exists is replaced; if not, it stays, also where it appeared only meanwhile.
-
-    Yields:
-        Where to make it, beside `path` and for this process alone: nothing is there. What an error leaves there is
-        removed, and so is what a process of this machine left that was killed.
-
-    Raises:
-        SamiError: the disk is full or must not be written to.
-    """
-    beside, aside = (
-        path.with_name(f"{path.name}.{platform.node()}-{role}{os.getpid()}.unfinished") for role in ("", "old-")
-    )
-    for left in path.parent.glob(f"{glob.escape(path.name)}.{glob.escape(platform.node())}-*.unfinished"):
-        if not _lives(left.name.removesuffix(".unfinished").rpartition("-")[2]):
-            remove(left)
-    try:
-        with writing(path):
-            yield beside
-            _sync(beside)
-            if replaces:
-                _put_in_place(beside, path, aside)
-            else:
-                _put_new(beside, path)
-    finally:
-        remove(beside)
-        remove(aside)
-
-
-def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = ()) -> None:
-    """Refuse to write where something would be lost; a command calls this before it begins to compute.
-
-    Args:
-        path: What is to be written.
-        force: Whether a file that exists may be replaced.
-        inputs: What the command reads, which nothing may replace.
-
-    Raises:
-        SamiError: The path exists, or is an input.
-    """
-    if any(
-        path == input_path or (path.exists() and input_path.exists() and path.samefile(input_path))
-        for input_path in inputs
-    ):
-        raise SamiError(f"{path} is read by this command, which never replaces what it reads. Choose another name.")
-    if path.is_dir():
-        raise SamiError(f"{path} exists and is a folder, which is never replaced. Choose another name.")
-    if not force and os.path.lexists(path):
-        raise SamiError(f"{path} exists; choose another name, or replace it with --force.")
-
-
-@contextmanager
-def output(path: Path, force: bool = False, inputs: Iterable[Path] = ()) -> Iterator[Path]:
-    """Write an output of a command, which appears whole or not at all; see `require_output` and `unfinished`.
-
-    Yields:
-        Where to write it, beside `path`.
-
-    Raises:
-        SamiError: As of `require_output`; or the disk is full, or must not be written to.
-    """
-    require_output(path, force, inputs)
-    if not path.parent.is_dir():
-        raise SamiError(f"{path} cannot be written: {path.parent} is no folder. Make it, or choose another place.")
-    with unfinished(path, replaces=force) as beside:
-        yield beside
-
-
-def _sync(made: Path) -> None:
-    """Have what was made on the disk before it gets its name, so that a crash leaves the old file or the new one."""
-    for path in made.rglob("*") if made.is_dir() else (made,):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-
-
-def _put_in_place(made: Path, path: Path, aside: Path) -> None:
-    """Rename what was made. A folder that holds something cannot be replaced, and half removed it would look whole."""
-    if made.is_dir() and path.exists():
-        path.replace(aside)
-    try:
-        made.replace(path)
-    except OSError:
-        if aside.exists():
-            aside.replace(path)
-        raise
-
-
-def _put_new(made: Path, path: Path) -> None:
-    """Name what was made, unless the name is taken."""
-    if not made.is_dir():
-        with suppress(OSError):  # the name is taken, or the file system has no links
-            os.link(made, path)  # unlike a rename, it never replaces a file
-            return
-    if os.path.lexists(path):
-        raise SamiError(f"{path} exists; it appeared while it was written, and stays. Choose another name.")
-    made.rename(path)
-
-
-def _lives(process: str) -> bool:
-    """Whether a process of this machine is there, by its number; not this one, which is only beginning."""
-    if not process.isdigit() or int(process) == os.getpid():
-        return False
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # somebody else's
-    return True
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a folder; nothing where there is none."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
-"""Largest document that is read: what people write has a few kB."""
-
-
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object, for `object_pairs_hook`: of two values of one key, a person sees one and Python another.
+    """Return a JSON object, for `object_pairs_hook`; raise ValueError where a key comes twice.
 
-    Raises:
-        ValueError: A key comes twice.
+    Of two values of one key, a person sees one and Python another.
     """
     table = dict(pairs)
     if len(table) != len(pairs):
@@ -259,3 +106,129 @@ def read_document(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise SamiError(f"{path} holds a {type(document).__name__}; expected a table of {what}.")
     return document
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise SamiError, which names the file, where the disk is full or must not be written to; its cause is OSError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        shown = path.with_name(path.name.partition(f".{platform.node()}-")[0]) if path.suffix == ENDING else path
+        raise SamiError(
+            f"{shown} cannot be written: {error.strerror}. Make room or choose another place; what was there is as it "
+            "was."
+        ) from error
+
+
+@contextmanager
+def unfinished(path: Path, replaces: bool = True) -> Iterator[Path]:
+    """Make a file or folder that appears whole, or not at all.
+
+    Args:
+        path: The file or folder.
+        replaces: Whether one that exists is replaced; if not, it stays, also where it appeared only meanwhile.
+
+    Yields:
+        Where to make it, beside `path` and for this process alone: nothing is there. What an error leaves there is
+        removed, and so is what a process of this machine left that was killed.
+
+    Raises:
+        SamiError: the disk is full or must not be written to.
+    """
+    host = platform.node()
+    beside, aside = (path.with_name(f"{path.name}.{host}-{role}{os.getpid()}{ENDING}") for role in ("", "old-"))
+    for left in path.parent.glob(f"{glob.escape(f'{path.name}.{host}')}-*{ENDING}"):
+        if not _lives(left.name.removesuffix(ENDING).rpartition("-")[2]):
+            remove(left)
+    try:
+        with writing(path):
+            yield beside
+            # On the disk before it gets its name, so that a crash leaves the old file or the new one.
+            for made in beside.rglob("*") if beside.is_dir() else (beside,):
+                if made.is_file():
+                    with made.open("rb") as file:
+                        os.fsync(file.fileno())
+            if replaces:
+                _put_in_place(beside, path, aside)
+            else:
+                _put_new(beside, path)
+    finally:
+        remove(beside)
+        remove(aside)
+
+
+def require_output(path: Path, force: bool = False, inputs: Iterable[Path] = ()) -> None:
+    """Refuse to write where something would be lost; a command calls this before it begins to compute.
+
+    Args:
+        path: What is to be written.
+        force: Whether a file that exists may be replaced.
+        inputs: What the command reads, which nothing may replace.
+
+    Raises:
+        SamiError: The path exists, or is an input.
+    """
+    for source in inputs:
+        if path == source or (path.exists() and source.exists() and path.samefile(source)):
+            raise SamiError(f"{path} is read by this command, which never replaces what it reads. Choose another name.")
+    if path.is_dir():
+        raise SamiError(f"{path} exists and is a folder, which is never replaced. Choose another name.")
+    if not force and os.path.lexists(path):
+        raise SamiError(f"{path} exists; choose another name, or replace it with --force.")
+
+
+@contextmanager
+def output(path: Path, force: bool = False, inputs: Iterable[Path] = ()) -> Iterator[Path]:
+    """Write an output of a command, which appears whole or not at all; see `require_output` and `unfinished`."""
+    require_output(path, force, inputs)
+    if not path.parent.is_dir():
+        raise SamiError(f"{path} cannot be written: {path.parent} is no folder. Make it, or choose another place.")
+    with unfinished(path, replaces=force) as beside:
+        yield beside
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder; nothing where there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _put_in_place(made: Path, path: Path, aside: Path) -> None:
+    """Rename what was made. A folder that holds something cannot be replaced, and half removed it would look whole."""
+    if made.is_dir() and path.exists():
+        path.replace(aside)
+    try:
+        made.replace(path)
+    except OSError:
+        if aside.exists():
+            aside.replace(path)
+        raise
+
+
+def _put_new(made: Path, path: Path) -> None:
+    """Name what was made, unless the name is taken."""
+    if not made.is_dir():
+        with suppress(OSError):  # the name is taken, or the file system has no links
+            os.link(made, path)  # unlike a rename, it never replaces a file
+            return
+    if os.path.lexists(path):
+        raise SamiError(f"{path} exists; it appeared while it was written, and stays. Choose another name.")
+    made.rename(path)
+
+
+def _lives(process: str) -> bool:
+    """Whether a process of this machine is there, by its number; not this one, which is only beginning."""
+    if not process.isdigit() or int(process) == os.getpid():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # somebody else's
+    return True

@@ -18,22 +18,20 @@ MCL_CURRENT, MCL_FUTURE = 1, 2
 HIGHEST = 99
 """Highest priority of SCHED_FIFO."""
 
-LIMITS_FILE = "/etc/security/limits.d/99-realtime.conf"
 
-
-def way_to(item: str, unit: str, capability: str) -> str:
+def _way_to(item: str, unit: str, capability: str) -> str:
     """Return how a user is allowed it: by a login's limits, a service's, or a capability of the interpreter."""
     return (
-        f"Allow it with the line '@realtime - {item}' in {LIMITS_FILE}, join that group (sudo groupadd -f realtime; "
-        f"sudo usermod -aG realtime $USER) and log in again; in a systemd unit with {unit}; in a container with "
-        f"--cap-add={capability}; or for everything that this interpreter runs with sudo setcap "
-        f"cap_sys_nice,cap_ipc_lock+ep {os.path.realpath(sys.executable)}."
+        f"Allow it with the line '@realtime - {item}' in /etc/security/limits.d/99-realtime.conf, join that group (sudo"
+        " groupadd -f realtime; sudo usermod -aG realtime $USER) and log in again; in a systemd unit with "
+        f"{unit}; in a container with --cap-add={capability}; or for everything that this interpreter runs with sudo "
+        f"setcap cap_sys_nice,cap_ipc_lock+ep {os.path.realpath(sys.executable)}."
     )
 
 
-PRIORITY_WAY = way_to(f"rtprio {HIGHEST}", f"LimitRTPRIO={HIGHEST}", "sys_nice")
+PRIORITY_WAY = _way_to(f"rtprio {HIGHEST}", f"LimitRTPRIO={HIGHEST}", "sys_nice")
 """How to be allowed a real-time priority."""
-MEMORY_WAY = way_to("memlock unlimited", "LimitMEMLOCK=infinity", "ipc_lock")
+MEMORY_WAY = _way_to("memlock unlimited", "LimitMEMLOCK=infinity", "ipc_lock")
 """How to be allowed to lock memory."""
 
 
@@ -63,28 +61,15 @@ def real_time(priority: int | None = None, lock_memory: bool = False) -> Iterato
 
 
 def highest_priority(root: Path = Path("/")) -> int:
-    """Return the highest real-time priority that this process may take; 0 where it may take none.
-
-    Args:
-        root: Where `proc` lies.
-    """
+    """Return the highest real-time priority that this process may take, by `proc` in `root`; 0 where none."""
     limit = _limit("RLIMIT_RTPRIO")
-    return HIGHEST if limit < 0 or capable(SYS_NICE, root) else min(limit, HIGHEST)
+    return HIGHEST if limit < 0 or _capable(SYS_NICE, root) else min(limit, HIGHEST)
 
 
 def lockable_bytes(root: Path = Path("/")) -> int | None:
-    """Return how much memory this process may lock [bytes]; None where there is no limit.
-
-    Args:
-        root: Where `proc` lies.
-    """
+    """Return how much memory this process may lock [bytes], by `proc` in `root`; None where there is no limit."""
     limit = _limit("RLIMIT_MEMLOCK")
-    return None if limit < 0 or capable(IPC_LOCK, root) else limit
-
-
-def capable(bit: int, root: Path = Path("/")) -> bool:
-    """Return whether this process has a capability of Linux."""
-    return bool(int(_status("CapEff", root) or "0", 16) >> bit & 1)
+    return None if limit < 0 or _capable(IPC_LOCK, root) else limit
 
 
 @contextmanager
@@ -139,6 +124,11 @@ def _limit(name: str) -> int:
     except ModuleNotFoundError:
         return 0
     return resource.getrlimit(getattr(resource, name))[0] if hasattr(resource, name) else 0
+
+
+def _capable(bit: int, root: Path) -> bool:
+    """Whether this process has a capability of Linux."""
+    return bool(int(_status("CapEff", root) or "0", 16) >> bit & 1)
 
 
 def _status(key: str, root: Path = Path("/")) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -10,29 +11,111 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from sami_runtime.adapters.around import DryRun, Gapped, Slowed
 from sami_runtime.adapters.base import Adapter, command_delay_of, emergency_stop_of, require_compatible, watch_of
+from sami_runtime.adapters.scene import scene_of
 from sami_runtime.clock import Clock
-from sami_runtime.errors import AdapterError, SamiError, UnknownName
+from sami_runtime.errors import AdapterError, SafetyWarning, SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.loop.compose import compose, require_for_robot, warn_of_missing
+from sami_runtime.loop.episode import EpisodeReport, OnStep, run_episode
 from sami_runtime.loop.handover import Handover, require_swap
-from sami_runtime.loop.pilot import Ending, Pilot
-from sami_runtime.loop.report import LoopReport
-from sami_runtime.loop.run_episode import EpisodeReport, OnStep, run_episode
+from sami_runtime.loop.pilot import Ending
 from sami_runtime.loop.settings import LoopSettings
 from sami_runtime.loop.stopping import fatal_signals_raise
-from sami_runtime.loop.tick import StepRecord, Swapped
+from sami_runtime.loop.tick import LoopReport, StepRecord, Swapped
+from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import RecordedEpisode
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import Shadow
-from sami_runtime.safety.controller import Controller
-from sami_runtime.safety.gate import SafetyGate
+from sami_runtime.safety.gate import Controller, SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.safety.watch import active_guards, guards_without
-from sami_runtime.safety.watchdog.watchdog import Watchdog
+from sami_runtime.safety.watchdog import Watchdog
+from sami_runtime.safety.zeroed import Zeroed
 from sami_runtime.session.admission import Admission
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
+
+
+def _compose(
+    adapter: Adapter,
+    contract: Contract,
+    settings: LoopSettings,
+    gap: GapProfile | None,
+    limits: Limits | None,
+    dry_run: bool,
+    simulator: bool,
+) -> Adapter:
+    """Return an adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed.
+
+    Raises:
+        UnknownName, SamiError: The gap or what is known does not fit.
+    """
+    behind = adapter if gap is None else Gapped(adapter, gap, contract.rate_hz, settings.loop_hz)
+    behind = DryRun(behind) if dry_run else behind
+    behind = behind if settings.slower == 1 else Slowed(behind, settings.slower)
+    if limits is None or not limits.known:
+        return behind
+    limits.require_fit(contract)
+    clock = None if simulator else settings.clock  # a simulator waits
+    return Zeroed(behind, limits.known, limits.known_readings, clock, 1.0 / contract.rate_hz)
+
+
+def _require_for_robot(settings: LoopSettings, gap: GapProfile | None) -> None:
+    """Refuse what is for simulators alone.
+
+    Raises:
+        SamiError: With what to do instead.
+    """
+    if settings.clock is None and settings.enforce_timing is None:
+        raise SamiError(
+            "the run of a robot has no clock, so nothing keeps its rate or tells the age of what it sees. Pass the "
+            "clock that stamps its observations, or enforce_timing=False if its read() keeps the rate; or "
+            "simulator=True, if it is one."
+        )
+    if gap is not None and gap.on_actions:
+        raise SamiError(
+            "a gap with action_latency_s, actuator_lag_s or another key of actions would write to the robot what the "
+            "gate did not allow; leave them out of the gap, they are for simulators."
+        )
+
+
+def _warn_of_missing(
+    contract: Contract, limits: Limits | None, watchdog: Watchdog | None, guards: Collection[str], dry_run: bool
+) -> None:
+    """Warn, by a `SafetyWarning` each, of the protections that a robot's run goes without.
+
+    Guards that were turned off by name are no surprise; in a dry run only what judges observations matters.
+    """
+    missing = []
+    if not dry_run and watchdog is None:
+        missing.append(
+            "no watchdog: nothing stops the robot if this process hangs or is killed. Set watchdog_s in the "
+            "robot's file (Run(watchdog=...))."
+        )
+    if not dry_run and limits is None:
+        missing.append(
+            "no limits: only the contract's bounds limit what is written. Set limits in the robot's file "
+            "(Run(limits=...))."
+        )
+    if not dry_run and (limits is None or limits.rest is None):
+        missing.append(
+            "no neutral action: while no new action comes, the last one stands until the robot is stopped. Set rest in "
+            "the limits, such as rest = 0.0."
+        )
+    if "ranges" in guards and contract.seen is None:
+        missing.append(
+            f"no training ranges in {contract.name!r}: observations are not judged against what training saw. Add them "
+            "with: sami describe FILE"
+        )
+    if "ood" in guards and contract.atlas is None and contract.context is not None:
+        missing.append(
+            f"no in-distribution reference in {contract.name!r}: nothing stops the robot out of distribution. Add it: "
+            "sami atlas FILE"
+        )
+    for text in missing:
+        warnings.warn(text, SafetyWarning, stacklevel=3)
+
 
 REPEAT_S = 0.05
 """Time [s] from one emergency stop of a loop that hangs to the next."""
@@ -65,19 +148,13 @@ class Run:
         unguarded: Names of guards that are turned off on a robot: `ranges`, `ood`, `frozen`; see `GUARDS`.
         gap: A gap to reality between the adapter and the loop.
         dry_run: Whether everything is done but writing.
-        loop_hz: Rate of the loop [1/s], a multiple of the policy's, which is taken if None.
-        slower: Ask the policy only at every so-many-th of its periods, for a robot that is so many times as slow as
-            the one that it learned on; see `LoopSettings` and `Slowed`.
-        prewarm_s: How long [s] before the policy is due it is warmed up; see `LoopSettings`.
-        enforce_timing: Whether observations can be too old and answers too late; see `LoopSettings`.
         record: A file, NAME.mcap, for every tick; none if None.
         facts: What a reader of the recording should know, such as the environment and the seed.
         shadow: A second model that follows.
-        watchdog: Stops the robot where this process cannot; it is running already, and is the caller's.
         fallback: Acts where the policy has been held too long; see `SafetyGate`.
-        pilot: A person's way in; see `LoopSettings`.
-        command_delay_s: How long an action takes from its write to its effect [s]; see `LoopSettings`.
         admission: Which files `swap` lets in; any that are safe to load if None.
+        changes: Settings of the loop by their names: `loop_hz`, `slower`, `prewarm_s`, `enforce_timing`,
+            `command_delay_s`, `watchdog`, `pilot`; see `LoopSettings`.
 
     Raises:
         AdapterError: The policy and the adapter do not fit.
@@ -99,31 +176,24 @@ class Run:
         unguarded: Collection[str] = (),
         gap: GapProfile | None = None,
         dry_run: bool = False,
-        loop_hz: float | None = None,
-        slower: int = 1,
-        prewarm_s: float = 0.0,
-        enforce_timing: bool | None = None,
         record: str | Path | None = None,
         facts: Mapping[str, Any] | None = None,
         shadow: Shadow | None = None,
-        watchdog: Watchdog | None = None,
         fallback: Controller | None = None,
-        pilot: Pilot | None = None,
-        command_delay_s: float | None = None,
         admission: Admission | None = None,
+        **changes: Any,
     ) -> None:
         contract, guards = session.contract, guards_without(unguarded)
-        settings = LoopSettings(
-            clock, loop_hz, slower, prewarm_s, enforce_timing, command_delay_s, watchdog=watchdog, pilot=pilot
-        )
+        settings = LoopSettings(clock, **changes)
+        watchdog = settings.watchdog
         if simulator:
             guards = ()
         else:
-            require_for_robot(settings, gap)
+            _require_for_robot(settings, gap)
         if watchdog is not None:
-            watchdog.require_rate(loop_hz or contract.rate_hz)
+            watchdog.require_rate(settings.loop_hz or contract.rate_hz)
         self.shadow = shadow
-        self.driven = compose(adapter, contract, settings, gap, limits, dry_run, simulator)
+        self.driven = _compose(adapter, contract, settings, gap, limits, dry_run, simulator)
         """The adapter as the loop sees it: behind the gap, without its write in a dry run, its known values zeroed."""
         require_compatible(contract, self.driven.observation, self.driven.action, type(self.driven).__name__)
         allowed = (limits or Limits()).in_simulator(gap is not None) if simulator else limits
@@ -151,12 +221,12 @@ class Run:
         self._thread: int | None = None
         self._record = record
         self._facts = {**(facts or {}), "dry_run": dry_run, "simulator": simulator, "gap": gap and gap.to_dict()}
-        delay = command_delay_of(self.driven) if command_delay_s is None else command_delay_s
+        delay = command_delay_of(self.driven) if settings.command_delay_s is None else settings.command_delay_s
         self._facts |= {"command_delay_s": delay} if delay else {}
         if judging := active_guards(contract, guards):
             self._facts["guards"] = list(judging)
         if not simulator:
-            warn_of_missing(contract, limits, watchdog, guards, dry_run)
+            _warn_of_missing(contract, limits, watchdog, guards, dry_run)
         if fallback is not None:
             self._facts["fallback"] = type(fallback).__name__
         self._recorder: Recorder | None = None
@@ -310,7 +380,8 @@ class Run:
         with ExitStack() as opening:
             opening.enter_context(fatal_signals_raise())
             if self._record is not None:
-                self._recorder = Recorder(self._record, self.session, self.gate.limits, self._facts)
+                scene = scene_of(self.driven)
+                self._recorder = Recorder(self._record, self.session, self.gate.limits, self._facts, scene)
                 self._watching.append(opening.enter_context(self._recorder))
             if self.shadow is not None:
                 self._watching.append(self.shadow)

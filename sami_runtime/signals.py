@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,16 @@ from pydantic import (
 
 from sami_runtime.errors import NonFiniteError, SignalError, nearest
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+LARGEST = 3.4028234663852886e38
+"""Largest float32."""
+MOST_NUMBERS = 1_000_000
+"""Most numbers of a tensor: what a file says of its size is memory that a session takes."""
+
+
+def _not_too_many(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if math.prod(shape) > MOST_NUMBERS:
+        raise ValueError(f"has more than {MOST_NUMBERS} numbers")
+    return shape
 
 
 def _none_for(infinity: float) -> BeforeValidator:
@@ -36,37 +45,38 @@ def _none_for(infinity: float) -> BeforeValidator:
     return BeforeValidator(convert)
 
 
-LARGEST = 3.4028234663852886e38
-"""Largest float32."""
-MOST_NUMBERS = 1_000_000
-"""Most numbers of a tensor: what a file says of its size is memory that a session takes."""
-
-
-def _not_too_many(shape: tuple[int, ...]) -> tuple[int, ...]:
-    if math.prod(shape) > MOST_NUMBERS:
-        raise ValueError(f"has more than {MOST_NUMBERS} numbers")
-    return shape
-
-
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Text = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=1)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Float32 = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Size = Annotated[int, Field(ge=1, le=MOST_NUMBERS)]
 Shape = Annotated[tuple[Size, ...], AfterValidator(_not_too_many)]
-Bound = Annotated[float, Field(allow_inf_nan=False)] | None
-Low = Annotated[tuple[Bound, ...], _none_for(-math.inf)]
-High = Annotated[tuple[Bound, ...], _none_for(math.inf)]
+Low = Annotated[tuple[Number | None, ...], _none_for(-math.inf)]
+High = Annotated[tuple[Number | None, ...], _none_for(math.inf)]
 
 
-class _Model(BaseModel):
-    # A NaN stays one when it is dumped, so that `dumps` refuses it instead of writing null for it.
+class Entry(BaseModel):
+    """A part of a contract. Entries that older files do not have are written only where they say something."""
+
+    # A NaN stays one when it is dumped, so that `Contract.dumps` refuses it instead of writing null for it.
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+    OPTIONAL: ClassVar[tuple[str, ...]] = ()
+    """Fields that are left out where they are empty."""
+
+    @model_serializer(mode="wrap")
+    def _without_empty_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in dump(self).items() if value or name not in self.OPTIONAL}
 
 
-class Moves(_Model):
+class Moves(Entry):
     """What an element of an action moves, where it is a displacement or a velocity."""
 
     element: str
     """The element of an observation, as `SIGNAL.ELEMENT`."""
-    scale: float = Field(allow_inf_nan=False)
+    scale: Number
     """How far a unit of the action moves it within one period of the policy, in its own unit; not 0."""
 
     @model_validator(mode="after")
@@ -76,14 +86,15 @@ class Moves(_Model):
         return self
 
 
-class Signal(_Model):
+class Signal(Entry):
     """A named vector that crosses between the robot and the policy."""
 
+    OPTIONAL = ("moves",)
+
     name: Name
-    """What it is called, on both sides."""
     size: Size
     """How many numbers it has."""
-    unit: str = Field(min_length=1)
+    unit: Text
     """Unit of each number; `"1"` when it has none."""
     elements: tuple[str, ...]
     """One name for each number, `("x", "y", "z")`."""
@@ -94,7 +105,7 @@ class Signal(_Model):
     meaning: str = ""
     """What the numbers do, where name and unit do not say it all."""
     moves: dict[str, Moves] | None = None
-    """By element of an action, what it moves; None where that is not declared, and then it is not written either."""
+    """By element of an action, what it moves; None where that is not declared."""
 
     @model_validator(mode="after")
     def _lengths_and_bounds(self) -> Signal:
@@ -111,10 +122,6 @@ class Signal(_Model):
             raise ValueError(f"signal {self.name!r} says what {', '.join(strange)} moves, which it does not have")
         return self
 
-    @model_serializer(mode="wrap")
-    def _without_moves(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in dump(self).items() if name != "moves" or value is not None}
-
 
 def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: str) -> None:
     """Copy a signal's value into `target`, converting integers and other floats.
@@ -128,25 +135,21 @@ def fill(target: NDArray[np.float32], value: ArrayLike, signal: Signal, where: s
     Raises:
         SignalError: The value is not numeric or has another shape.
     """
+    where = f"{where} {signal.name!r}"
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise SignalError(f"{where} {signal.name!r} is not an array: {error}.", signal.name) from error
+        raise SignalError(f"{where} is not an array: {error}.", signal.name) from error
     if not is_numeric(array):
-        raise SignalError(
-            f"{where} {signal.name!r} has type {array.dtype}, expected numbers [{signal.unit}].", signal.name
-        )
+        raise SignalError(f"{where} has type {array.dtype}, expected numbers [{signal.unit}].", signal.name)
     batch, size = target.shape
     if array.shape != target.shape and (batch != 1 or array.shape != (size,)):
-        names = ", ".join(signal.elements)
         if batch == 1 and array.ndim == 1:
             actual, expected = f"{array.size} values", str(size)
         else:
             actual, expected = f"shape {array.shape}", str((size,) if batch == 1 else target.shape)
-        raise SignalError(
-            f"{where} {signal.name!r} has {actual}, expected {expected} [{signal.unit}] ({names}).",
-            signal.name,
-        )
+        names = ", ".join(signal.elements)
+        raise SignalError(f"{where} has {actual}, expected {expected} [{signal.unit}] ({names}).", signal.name)
     # A float64 beyond float32 becomes inf, which require_finite then names.
     with np.errstate(over="ignore"):
         np.copyto(target, array, casting="unsafe")
@@ -175,11 +178,7 @@ def all_finite(value: NDArray[np.float32]) -> bool:
 
 
 def finite_check(numbers: NDArray[np.float32]) -> Callable[[], bool]:
-    """Return a call that says whether every number of this array is finite now; it allocates nothing.
-
-    Args:
-        numbers: (K,), looked at anew at each call.
-    """
+    """Return a call that says whether every number of this array (K,) is finite now; it allocates nothing."""
     # numpy writes the flags into the bytes, which Python searches for a 0 faster than numpy reduces them.
     flags = bytearray(len(numbers))
     finite = np.frombuffer(flags, np.bool_)
@@ -193,7 +192,7 @@ def finite_check(numbers: NDArray[np.float32]) -> Callable[[], bool]:
 
 
 def require_finite(value: NDArray[np.float32], name: str, elements: Sequence[str], where: str, blame: str) -> None:
-    """Refuses NaN and infinity, and says in which elements they are.
+    """Refuse NaN and infinity, and say in which elements they are.
 
     Args:
         value: (N, ...).

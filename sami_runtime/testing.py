@@ -23,23 +23,11 @@ from typing import ClassVar
 import pytest
 
 from sami_runtime.adapters.base import Adapter
-from sami_runtime.checks.check_adapter import (
-    CLOSING,
-    FOUNDATIONS,
-    MOVING,
-    READING,
-    SEEING,
-    STOPPING,
-    WRITING,
-    Verdict,
-    check_adapter,
-)
+from sami_runtime.checks.check_adapter import LAWS, MOVING, SEEING, WRITING, Verdict, check_adapter
 from sami_runtime.clock import Clock, MonotonicClock
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
-
-LAWS = (*FOUNDATIONS, *READING, *SEEING, *WRITING, *MOVING, STOPPING, CLOSING)
 
 
 class AdapterLaws:
@@ -76,8 +64,7 @@ class AdapterLaws:
         """Check one law."""
         verdict = self._judged().get(law)
         if verdict is None:
-            reason = self._why_not(law)
-            if reason:
+            if reason := self._why_not(law):
                 pytest.skip(reason)
             pytest.fail(
                 "it was not reached: a law that it builds on is broken, see the first that failed", pytrace=False
@@ -97,24 +84,25 @@ class AdapterLaws:
         kind = type(self)
         if "_verdicts" not in vars(kind) or kind._verdicts is None:
             clock = self.make_clock()
-            options = {"limits": self.limits, "ticks": self.ticks, "write": self.write, "excite": self._excites()}
-            verdicts = check_adapter(self.make(clock), self._contract(), clock, **options)  # type: ignore[arg-type]
+            excite = self.excite or self.probe
+            verdicts = check_adapter(
+                self.make(clock), self._contract(), clock, self.limits, self.ticks, self.write, excite
+            )
             kind._verdicts = {verdict.law: verdict for verdict in verdicts}
         assert kind._verdicts is not None
         return kind._verdicts
 
-    def _excites(self) -> bool:
-        return self.excite or self.probe
-
     def _contract(self) -> Contract:
         return self.model if isinstance(self.model, Contract) else read_artifact(self.model).contract
 
-    def _why_not(self, law: str) -> str | None:
+    def _why_not(self, sentence: str) -> str | None:
         """Return why nobody can judge a law, or None where somebody could."""
-        if any(law == check.sentence for check in WRITING) and not (self.write or self._excites()):
+        excite = self.excite or self.probe
+        (law,) = (law for law in LAWS if law.sentence == sentence)
+        if law in WRITING and not (self.write or excite):
             return "nothing is written: write = False"
-        if any(law == check.sentence for check in MOVING) and not self._excites():
+        if law in MOVING and not excite:
             return "nothing is moved: excite = False"
-        if any(law == check.sentence for check in SEEING) and self._contract().seen is None:
+        if law in SEEING and self._contract().seen is None:
             return "the model file does not tell what training saw: sami describe adds it"
         return None

@@ -1,50 +1,37 @@
-"""Files that are written whole."""
+"""Files that are written whole, and locks between processes: files that the death of their holder sets free."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Iterable, Mapping
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError
-from sami_runtime.files import remove, unfinished, writing
-
-__all__ = (
-    "append",
-    "read_json",
-    "read_json_lines",
-    "remove",
-    "unfinished",
-    "write_json",
-    "write_json_lines",
-    "writing",
-)
+from sami_runtime.files import remove as remove
+from sami_runtime.files import unfinished as unfinished
+from sami_runtime.files import writing as writing
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file whole or not at all."""
-    _write_whole(path, json.dumps(value, indent=2) + "\n")
+    with unfinished(path) as beside:
+        beside.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def write_json_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write a file with a JSON object a line whole or not at all."""
-    _write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
-
-
-def _write_whole(path: Path, text: str) -> None:
     with unfinished(path) as beside:
-        beside.write_text(text, encoding="utf-8")
+        beside.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def append(file: RawIOBase, data: bytes) -> None:
-    """Write all of some bytes at the end of a file, or none of them.
-
-    Raises:
-        OSError: the disk is full.
-    """
+    """Write all of some bytes at the end of a file, or none of them if the disk is full."""
     whole = file.seek(0, os.SEEK_END)
     try:
         done = 0
@@ -56,11 +43,7 @@ def append(file: RawIOBase, data: bytes) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        SamiError: it cannot be read or is none.
-    """
+    """Read a JSON object; refuse a file that cannot be read or is none."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -87,3 +70,57 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
                 break
             rows.append(row)
     return rows
+
+
+@contextmanager
+def locked(path: Path, busy: Callable[[str], Exception] | None = None, *, leave: bool = True) -> Iterator[None]:
+    """Hold a lock within: a file, made where there is none, which does not lock by being there.
+
+    Args:
+        path: the file.
+        busy: given who holds the lock, returns what is raised where another process does; None waits for it.
+        leave: whether the file stays afterwards.
+    """
+    file = _held(path, busy)
+    try:
+        with suppress(OSError):  # on a full disk it holds all the same, and nobody is told who
+            os.ftruncate(file, 0)
+            os.write(file, f"process {os.getpid()} on {platform.node()}".encode())
+        yield
+    finally:
+        if not leave:
+            path.unlink(missing_ok=True)
+        os.close(file)
+
+
+def _held(path: Path, busy: Callable[[str], Exception] | None) -> int:
+    """Return the descriptor of a file that this process has locked."""
+    while True:
+        with writing(path):
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+            if os.path.exists(path) and os.path.samestat(os.fstat(file), os.stat(path)):
+                return file
+        except BlockingIOError as error:
+            os.close(file)
+            if busy is None:
+                raise
+            raise busy(holder(path) or "another process") from error
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)  # whoever held it before has removed the file: a lock on it keeps nobody out
+
+
+def holder(path: Path) -> str:
+    """Return who holds a lock, e.g. `process 4711 on ant`; empty where it is free."""
+    try:
+        with path.open(errors="replace") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read(200) or "another process"
+    except FileNotFoundError:
+        pass
+    return ""

@@ -13,8 +13,7 @@ import pytest
 from sami_runtime.adapters import Executed, Observation
 from sami_runtime.clock import ManualClock
 from sami_runtime.distribution import shipped_models
-from sami_runtime.loop.lateness import Lateness
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import Lateness, run_episode
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
@@ -86,8 +85,45 @@ def test_every_room_on_disk_stands_in_the_tables(page):
     assert [room for room in rooms if f"| `{room}` |" not in words(page)] == []
 
 
-def test_a_page_for_newcomers_is_short():
-    assert len(words("docs/how-it-works.md").split()) <= 1_500
+def site_pages():
+    """Every page of the site, from the repository's root."""
+    return sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub and MkDocs make them."""
+    outside = re.sub(r"^```.*?^```", "", words(page), flags=re.MULTILINE | re.DOTALL)
+    headings = [re.sub(r"[`*]|\[([^]]*)\]\([^)]*\)", r"\1", line) for line in re.findall("(?m)^#+ (.*)$", outside)]
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", site_pages())
+def test_a_page_has_at_most_1500_words(page):
+    assert len(words(page).split()) <= 1_500
+
+
+@pytest.mark.parametrize("page", site_pages())
+def test_lines_have_at_most_120_characters(page):
+    """But rows of tables and the alternative texts of pictures, which cannot be broken."""
+    prose = [line for line in words(page).splitlines() if not line.startswith(("|", "  <img "))]
+    assert [line for line in prose if len(line) > 120] == []
+
+
+@pytest.mark.parametrize("page", [*site_pages(), "README.md", "CONTRIBUTING.md", "results/README.md"])
+def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", words(page)):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent.joinpath(path) if path else ROOT / page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target.resolve().relative_to(ROOT).as_posix()), link
+
+
+def test_the_site_shows_every_page_once():
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:")[1])
+    assert sorted(f"docs/{page}" for page in listed) == site_pages()
 
 
 @pytest.mark.parametrize("path", drawings.drawings())

@@ -8,81 +8,64 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..measuring import progress
+from ..model_file import environment_of
+from ..options import FORCE, Json, Key, ModelEnvironment, set_option, set_values
+
 if TYPE_CHECKING:
     from sami_train.studies.contexts.alarms import Alarms
 
-EPISODES = 60
-"""Of each training task."""
+SETTINGS = {
+    "episodes": Key(int, "of each training task, half of them held out (60)", 1),
+    "window": Key(int, "contexts that are averaged (a sixteenth of the median episode)", 1),
+    "gap": Key(str, "with --check, the gap to reality that it is behind: a file, or none (what it learned behind)"),
+}
 
 
 def atlas(
     model: Annotated[Path, typer.Argument(help="Model file; the atlas is added to it.")],
-    env: Annotated[str | None, typer.Option(help="Environment; the model's own if left out.")] = None,
-    episodes: Annotated[
-        int | None, typer.Option(min=1, help="Episodes of each training task, half of them held out; 60 if left out.")
-    ] = None,
-    window: Annotated[
-        int | None,
-        typer.Option(min=1, help="Contexts that are averaged; a sixteenth of the median episode if left out."),
-    ] = None,
-    gap: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --check, behind this gap to reality, or 'none'; what it learned behind if left out.",
-        ),
-    ] = None,
+    env: ModelEnvironment = None,
     check: Annotated[
         int, typer.Option(min=0, help="Write nothing; count alarms in so many fresh episodes of every task.")
     ] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Replace an atlas that is there.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="With --check, print JSON.")] = False,
+    set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
+    json: Json = False,
 ) -> None:
-    """Measure where the contexts of the training tasks lie, for `sami run` to tell known dynamics from unknown ones."""
-    from rich.console import Console
-    from rich.progress import Progress
-
+    """Measure where the contexts of the training tasks lie, so that `sami run` notices others."""
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.export.fit_atlas import require_enough
-    from sami_train.export.known import Behind, known_tasks
-    from sami_train.export.make_atlas import measure
+    from sami_train.export.atlas import measure, require_enough
+    from sami_train.export.model_file import attach
+    from sami_train.export.seen import Behind, known_tasks
     from sami_train.studies.contexts.alarms import check as count
 
-    from ..model_and_env import environment_of
-
+    settings = set_values(SETTINGS, set_)
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
-    behind = None if gap is None else Behind(None if gap == "none" else GapProfile.load(gap))
-    training = len(known_tasks(contract.training, spec))
-    if check and (episodes or window or force):
-        raise SamiError("--check measures what is there and writes nothing; leave out --episodes, --window, --force.")
-    if gap is not None and not check:
-        raise SamiError("--gap goes with --check; an atlas is measured behind the gap that the policy learned behind.")
-    episodes = episodes or EPISODES
-    total = check * sum(map(len, spec.tasks.sets.values())) if check else episodes * training
-    if not check:
-        from sami_train.export.model_file import attach
-
-        if contract.atlas is not None and not force:
-            raise SamiError(f"{model} has an atlas; count its alarms with --check, or replace it with --force.")
-        require_enough(episodes, training)
-    console = Console(stderr=True)
-    with Progress(console=console, disable=json or not console.is_terminal, transient=True) as bar:
-        shown = bar.add_task("measuring contexts", total=total)
-        if check:
-            alarms = count(model, spec, check, on_round=lambda done: bar.advance(shown, done), behind=behind)
-        else:
-            made = measure(model, spec, episodes, window, on_round=lambda done: bar.advance(shown, done))
     if check:
+        if settings.keys() - {"gap"} or FORCE.get():
+            raise SamiError("--check measures what is there and writes nothing; leave out episodes, window, --force.")
+        gap = settings.get("gap")
+        behind = None if gap is None else Behind(None if gap == "none" else GapProfile.load(gap))
+        total = check * sum(map(len, spec.tasks.sets.values()))
+        with progress("measuring contexts", total, json) as advance:
+            alarms = count(model, spec, check, on_round=advance, behind=behind)
         _print(alarms, json)
         return
+    if "gap" in settings:
+        raise SamiError("gap goes with --check; an atlas is measured behind the gap that the policy learned behind.")
+    if contract.atlas is not None and not FORCE.get():
+        raise SamiError(f"{model} has an atlas; count its alarms with --check, or replace it with --force.")
+    training, episodes = len(known_tasks(contract.training, spec)), settings.get("episodes", 60)
+    require_enough(episodes, training)
+    with progress("measuring contexts", episodes * training) as advance:
+        made = measure(model, spec, episodes, settings.get("window"), on_round=advance)
     attach(model, made)
     print(
         f"{model} has an atlas now: {len(made.tasks)} tasks, window {made.window}, from step {made.step} "
         f"on; {made.episodes} episodes fitted, {made.held_out} held out; alarm beyond {made.threshold:.2f} standard "
-        f"deviations, so that at most {made.false_alarm_rate:.0%} of episodes in known dynamics give one"
+        f"deviations, calibrated for false alarms in {made.false_alarm_rate:.0%} of episodes (--check measures)"
     )
 
 

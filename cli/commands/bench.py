@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..model_file import Model, OwnEnvironment
+from ..options import Json, Model, OwnEnvironment, Provider
 
 if TYPE_CHECKING:
-    from sami_runtime.checks.bench import CandidateTiming
+    from sami_runtime.checks.bench import Candidate, CandidateTiming
+    from sami_runtime.model.contract import Contract
 
 RATES_HZ = (None, 25.0, 100.0, 1000.0)
 AGREE = 1e-4
 """Largest difference between actions of what claims to be the same policy."""
+EAGER, PREDICT = "torch, eager", "stable-baselines3 predict"
 FLAT_BYTES = 512 * 1024
 """Growth of the resident memory that counts as none: an allocator keeps some pages."""
 
@@ -26,11 +28,11 @@ def bench(
     run: Annotated[Path | None, typer.Option(help="Run folder of the file, to step its own policy in torch.")] = None,
     env: OwnEnvironment = None,
     seconds: Annotated[float, typer.Option(min=0.05, help="How long each line is measured, s.")] = 3.0,
-    provider: Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ...")] = "cpu",
+    provider: Provider = "cpu",
     soak: Annotated[
         int, typer.Option(min=0, help="Instead, step this often and see whether memory grows; 4 if it does.")
     ] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    json: Json = False,
 ) -> None:
     """Time a model's step: session, bare onnxruntime, torch and predict, back to back and at 25, 100 and 1000 Hz."""
     from sami_runtime.checks import bench as measuring
@@ -42,10 +44,8 @@ def bench(
     if soak:
         _soak(Session(artifact, provider=provider), soak, json)
         return
-    from .. import eager
-
     chosen = measuring.candidates(artifact, provider)
-    in_torch, note = eager.candidates(artifact.contract, run)
+    in_torch, note = _torch_candidates(artifact.contract, run)
     same = [*chosen, *(in_torch if run is not None else [])]
     difference = measuring.largest_difference(same)
     if not difference <= AGREE:
@@ -112,3 +112,69 @@ def _soak(session: Any, steps: int, json: bool) -> None:
         )
     if not flat:
         raise typer.Exit(4)
+
+
+def _torch_candidates(contract: Contract, run: Path | None) -> tuple[list[Candidate], str]:
+    """Return ways to step the policy in torch, and a sentence on what policy that is, or why there is none.
+
+    Without a run, the policy has the contract's configuration and new weights.
+    """
+    try:
+        import numpy as np
+        import torch
+
+        from sami_runtime.checks.bench import OBSERVATIONS, Candidate, observations
+        from sami_runtime.errors import SamiError
+        from sami_runtime.model.contract import ACTION
+        from sami_train.export.graph import TorchSession
+        from sami_train.studies.lookahead.forward_model import alone
+
+        try:
+            agent, what = _agent(contract, run)
+        except SamiError as error:
+            if run is not None:
+                raise
+            return [], f"torch and predict are left out: {error}"
+    except ModuleNotFoundError as error:
+        return [], f"torch and predict are left out: {error.name} is not installed."
+    torch.set_num_threads(1)
+    spec = agent.environment
+    flat = np.zeros((OBSERVATIONS, spec.layout.size), np.float32)
+    for name, value in observations(contract).items():
+        flat[:, spec.layout.columns(name)] = value
+    eager = TorchSession(agent.policy, alone(contract))
+    state: Any = None
+
+    def reset() -> None:
+        nonlocal state
+        state = None
+
+    def predict(i: int) -> Any:
+        nonlocal state
+        action, state = agent.predict(flat[i], state, deterministic=True)
+        return action
+
+    return [
+        Candidate(EAGER, eager.reset, lambda i: eager.step(flat[i])[ACTION]),
+        Candidate(PREDICT, reset, predict),
+    ], what
+
+
+def _agent(contract: Contract, run: Path | None) -> tuple[Any, str]:
+    from sami_runtime.errors import SamiError
+    from sami_train.agent.context_sac import ContextSAC
+    from sami_train.config.resolve import from_dict
+    from sami_train.runs.folder import RunFolder
+    from sami_train.runs.train import load_agent, make_env
+
+    if run is not None:
+        return load_agent(RunFolder.open(run)), f"torch and predict step the policy of {run}."
+    settings = contract.training.get("config")
+    if not isinstance(settings, dict):
+        raise SamiError("the contract carries no training configuration to make a policy of the same shape by.")
+    config = from_dict(settings)
+    agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
+    return agent, (
+        "torch and predict step a policy of the same shape, made from the contract's configuration with new weights "
+        "(--run RUN steps the trained one); what a step costs does not depend on them."
+    )

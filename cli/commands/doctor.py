@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json as json_module
 from dataclasses import asdict
-from typing import Annotated
 
 import typer
 
+from ..options import Json
 
-def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False) -> None:
+
+def doctor(json: Json = False) -> None:
     """Look at versions, onnxruntime's builds and providers, kernel, limits and clocks. Exit code 1 if one fails."""
     from sami_runtime.checks.doctor import examine
 

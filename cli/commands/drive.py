@@ -1,16 +1,24 @@
-"""`sami drive`: drive the robot that a file describes, episode by episode."""
+"""`sami drive`: drive the robot that a file describes, episode by episode; or check everything before it moves."""
 
 from __future__ import annotations
 
+import json as json_module
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ..model_file import MODEL_HELP, model_file, named_file
+from ..options import run_values
 
-PERSON, OUTPUT = "A person beside the loop", "What is kept and shown"
-"""Panels of the help."""
+if TYPE_CHECKING:
+    from sami_runtime.robots.robot_file import RobotFile
+    from sami_runtime.run import Run
+    from sami_runtime.safety.watchdog import Watchdog
+    from sami_runtime.session.session import Session
 
 
 def drive(
@@ -23,42 +31,23 @@ def drive(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Reset, read and infer, and write no action.")] = False,
     excite: Annotated[
-        bool,
-        typer.Option("--excite", help="Rest, then small steps in the policy's place, for `sami fit-gap`."),
+        bool, typer.Option("--excite", help="Rest, then small steps in the policy's place, for `sami fit-gap`.")
     ] = False,
-    model: Annotated[
-        Path | None, typer.Option(help=f"{MODEL_HELP}; instead of the file's.", callback=model_file)
-    ] = None,
     episodes: Annotated[int | None, typer.Option(min=1, help="Episodes, instead of the file's; 1 if left out.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Most steps of an episode, instead of the file's.")] = None,
-    shadow: Annotated[
-        Path | None,
-        typer.Option(help="A second model that follows: where would it have acted otherwise?", callback=model_file),
-    ] = None,
     record: Annotated[
-        Path | None,
-        typer.Option(help="Record every tick to NAME.mcap, instead of the file's.", rich_help_panel=OUTPUT),
+        Path | None, typer.Option(help="Record every tick to NAME.mcap, instead of the file's record.")
     ] = None,
-    keys: Annotated[
-        bool | None,
+    set_: Annotated[
+        list[str] | None,
         typer.Option(
-            help="Pause, take over, judge and stop by keys; at a terminal if left out, but for --json.",
-            rich_help_panel=PERSON,
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any other key, instead of the file's: model=NEW.onnx, steps=50, keys=false (a person's keys), "
+            "pause_s=5, shadow=SECOND.onnx, ...; docs/reference/robot-file.md lists all.",
         ),
     ] = None,
-    pause: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            metavar="S",
-            help="Seconds between two episodes; with keys until Enter if left out, else none.",
-            rich_help_panel=PERSON,
-        ),
-    ] = None,
-    browse: Annotated[
-        bool, typer.Option("--live", help="Watch it in a browser of this machine.", rich_help_panel=OUTPUT)
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.", rich_help_panel=OUTPUT)] = False,
+    browse: Annotated[bool, typer.Option("--live", help="Watch it in a browser of this machine.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Drive a robot by a policy: one file says which robot, which model, and within which limits.
 
@@ -68,31 +57,251 @@ def drive(
     from sami_runtime.factories import look_beside
     from sami_runtime.robots.robot_file import RobotFile
 
-    from .. import target as worlds
-    from ..check_robot import check_robot
+    from .. import target
     from ..episode_loop import Plan, run_episodes
+    from ..model_file import named_file
 
     if check and (dry_run or excite or browse):
         option = "--dry-run" if dry_run else "--excite" if excite else "--live"
         raise SamiError(f"--check reads once and begins no episode, so {option} has nothing to do. Leave out one.")
-    options = {
-        "model": model and str(model),
-        "episodes": episodes,
-        "steps": steps,
-        "shadow": shadow and str(shadow),
-        "record": record and str(record),
-        "keys": keys,
-        "pause_s": pause,
-    }
-    changes = {name: value for name, value in options.items() if value is not None}
+    options = {"episodes": episodes, "record": record and str(record)}
+    changes = run_values(set_) | {name: value for name, value in options.items() if value is not None}
 
     def load() -> RobotFile:
         look_beside(robot)
-        return RobotFile.load(robot).model_copy(update=changes)
+        file = RobotFile.load(robot)
+        values = {name: getattr(file, name) for name in file.model_fields_set}
+        return RobotFile.of(values | changes, "--set") if changes else file
 
     if check:
-        check_robot(robot, load, json)
+        _check_all(robot, load, json)
         return
     file = load()
-    target = worlds.robot(file.adapter, file.settings)
-    run_episodes(Plan(target, named_file(file.model), file, dry_run=dry_run, excite=excite, live=browse, json=json))
+    world = target.robot(file.adapter, file.settings)
+    model = named_file(file.model)
+    run_episodes(Plan(world, model, file, dry_run=dry_run, excite=excite, live=browse, json=json))
+
+
+class NotJudged(Exception):  # noqa: N818 - no fault was found, and none was excluded
+    """A check cannot be made without moving the robot."""
+
+
+class RobotCheck(NamedTuple):
+    """What a check found."""
+
+    name: str
+    """What is checked."""
+    state: str
+    """`ok`, `warn` for a protection that is missing, `WRONG`, or `--` for what could not be judged."""
+    note: str
+    """What is wrong, or worth knowing."""
+
+
+def _check_all(path: Path, load: Callable[[], RobotFile], json: bool) -> None:
+    """Check what `load` reads from a file, print a line for each check, and exit with 4 if one of them fails."""
+    from sami_runtime.errors import CheckFailed, SafetyWarning, SamiError
+
+    checks: list[RobotCheck] = []
+
+    def judge(name: str, check: Callable[[], Any]) -> Any:
+        """Return what a check returns; None where it fails."""
+        result: Any = None
+        state, note = "ok", ""
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", SafetyWarning)
+                result, note = check()
+            if missing := [str(warning.message) for warning in caught if issubclass(warning.category, SafetyWarning)]:
+                state, note = "warn", " ".join(missing)
+        except NotJudged as reason:
+            state, note = "--", str(reason)
+        except SamiError as error:
+            state, note = "WRONG", str(error)
+        except (Exception, SystemExit) as error:  # a driver that leaves the process is wrong, too
+            if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
+                raise  # somebody ends the check by a signal
+            state, note = "WRONG", f"{type(error).__name__}: {error}"
+        checks.append(RobotCheck(name, state, note))
+        if not json:
+            print(f"{state:<7}{name}{note and ': '}{note}", flush=True)
+        return result
+
+    _judge_all(load, judge)
+    wrong = sum(check.state == "WRONG" for check in checks)
+    if json:
+        rows = [check._asdict() for check in checks]
+        print(json_module.dumps({"robot": str(path), "wrong": wrong, "checks": rows}))
+    else:
+        unjudged = sum(check.state == "--" for check in checks)
+        more = f", {unjudged} could not be judged" if unjudged else ""
+        print(f"{path}: {wrong} of {len(checks)} checks failed{more}; no action was written")
+    if wrong:
+        raise typer.Exit(CheckFailed.exit_code)
+
+
+def _judge_all(load: Callable[[], RobotFile], judge: Callable[[str, Callable[[], Any]], Any]) -> None:
+    """Make every check whose foundations hold."""
+    from sami_runtime.clock import MonotonicClock
+    from sami_runtime.loop.stopping import fatal_signals_raise
+
+    from .. import target
+
+    file: RobotFile | None = judge("file", lambda: (load(), ""))
+    if file is None:
+        return
+    with ExitStack() as closing:
+        closing.enter_context(fatal_signals_raise())
+        session: Session | None = judge("model", lambda: _model(file))
+        judge("recording", lambda: _recording(file))
+        if session is None:
+            return
+        contract, clock = session.contract, MonotonicClock()
+        fitting = judge("limits", lambda: _limits(file, session))
+        judge("host", lambda: _host(file, closing))
+        dog: Watchdog | None = judge("watchdog", lambda: _watchdog(file, session, closing))
+        world = target.robot(file.adapter, file.settings)
+        adapter: Any = judge("adapter", lambda: (world.make(clock, contract), f"{file.adapter} made it"))
+        if adapter is None:
+            return
+        closing.callback(lambda: judge("close", lambda: (adapter.close(), "")))
+        run: Run | None = judge("fit", lambda: _fit(file, session, adapter, clock, dog)) if fitting else None
+        if run is not None:
+            judge("observation", lambda: _observation(run, clock))
+        if dog is not None:
+            judge("watchdog again", lambda: _watched(dog))
+
+
+def _model(file: RobotFile) -> tuple[Session, str]:
+    """Return the session of the model that is let in."""
+    from ..episode_loop import admission_of
+    from ..model_file import named_file
+
+    path = named_file(file.model)
+    admission = admission_of(file, rehearsed=True)
+    session = admission.load(path, file.provider)
+    digest = admission.require_expected(path, path.read_bytes())
+    if file.shadow is not None:
+        admission.another.load(named_file(file.shadow), file.provider)
+    known = "as expected" if file.expect_sha256 else "of any hash: expect_sha256 is not set"
+    return session, f"{session.contract.name}, SHA-256 {digest}, {known}"
+
+
+def _recording(file: RobotFile) -> tuple[None, str]:
+    """Check that a recording could begin, without beginning one."""
+    from sami_runtime.errors import RecordingError
+    from sami_runtime.recording.mcap_file import mcap_parts
+
+    path = file.recording()
+    if path is None:
+        return None, "none (record)"
+    if path.suffix != ".mcap":
+        raise RecordingError(f"cannot record to {path}; a recording is NAME.mcap.")
+    if path.exists():
+        raise RecordingError(
+            f"{path} exists; a recording never replaces one. Choose another name, or one with {{time}}."
+        )
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        raise RecordingError(f"cannot record to {path}: {path.parent} is no folder that may be written to. Make it.")
+    mcap_parts()
+    return None, str(path)
+
+
+def _limits(file: RobotFile, session: Session) -> tuple[bool, str]:
+    """Check that the limits fit the model, and return true."""
+    from sami_runtime.errors import SafetyWarning
+
+    if file.limits is None or file.limits.rest is None:
+        warnings.warn(
+            "no limits: only the contract's bounds limit what is written. Set limits."
+            if file.limits is None
+            else "no neutral action: while no new action comes, the last one stands. Set rest in the limits.",
+            SafetyWarning,
+            stacklevel=2,
+        )
+    if file.limits is None:
+        return True, ""
+    file.limits.require_fit(session.contract)
+    return True, ", ".join(sorted(file.limits.model_fields_set))
+
+
+def _host(file: RobotFile, closing: ExitStack) -> tuple[None, str]:
+    """Take the priority and the memory that are asked for."""
+    from sami_runtime import realtime
+
+    closing.enter_context(realtime.real_time(file.priority, file.lock_memory))
+    taken = [f"priority {file.priority}"] if file.priority else []
+    return None, ", ".join([*taken, *(["memory locked"] if file.lock_memory else [])])
+
+
+def _watchdog(file: RobotFile, session: Session, closing: ExitStack) -> tuple[Watchdog | None, str]:
+    """Return the running watchdog, if the file has one."""
+    from sami_runtime.errors import SafetyWarning
+
+    from ..episode_loop import watchdog_for
+
+    dog = watchdog_for(file)
+    if dog is None:
+        warnings.warn(
+            "nothing stops the robot if this process hangs or is killed. Set watchdog_s.", SafetyWarning, stacklevel=2
+        )
+        return None, ""
+    dog.require_rate(file.loop_hz or session.contract.rate_hz)
+    closing.enter_context(dog)
+    return dog, f"process {dog.pid} is able to stop the robot by {dog.name}"
+
+
+def _fit(file: RobotFile, session: Session, adapter: Any, clock: Any, dog: Watchdog | None) -> tuple[Run, str]:
+    """Return the run that `sami drive` would open."""
+    from sami_runtime.gap.profile import GapProfile
+    from sami_runtime.run import Run
+
+    from ..episode_loop import robot_options
+
+    limits = file.limits
+    if limits is not None and limits.known:
+        limits = limits.model_copy(update={"known": {}})  # known values are measured after a reset, which may move
+    run = Run(
+        session,
+        adapter,
+        clock,
+        limits=limits,
+        gap=GapProfile.load(file.gap) if file.gap else None,
+        dry_run=True,
+        watchdog=dog,
+        command_delay_s=file.command_delay_s,
+        **robot_options(file, clock, session.contract),
+    )
+    off = f", but for {', '.join(file.unguarded)} (unguarded)" if file.unguarded else ""
+    return run, f"signals, rates and limits; guards are on{off}"
+
+
+def _observation(run: Run, clock: Any) -> tuple[None, str]:
+    """Read once, and let the guards judge it."""
+    from sami_runtime.adapters.base import require_observation
+    from sami_runtime.errors import SamiError
+    from sami_runtime.signals import require_finite
+
+    try:
+        observation = require_observation(run.driven.read(), run.driven)
+    except Exception as error:  # an adapter owes a reading only after its reset
+        raise NotJudged(
+            f"the adapter gives none before a reset, which may move the robot ({error}); --dry-run resets and judges"
+        ) from error
+    contract = run.session.contract
+    for signal in contract.observation:
+        if signal.name not in observation.values:
+            raise SamiError(f"read() gave no {signal.name!r}; it gave {', '.join(observation.values) or 'nothing'}.")
+        value = observation.values[signal.name]
+        require_finite(value[None], signal.name, signal.elements, "observation", "The adapter's read() returned it.")
+    if fault := run.gate.fault(observation, clock.now()):
+        raise SamiError(fault)
+    return None, f"{len(contract.observation)} signals, which the guards accept"
+
+
+def _watched(dog: Watchdog) -> tuple[None, str]:
+    """Check that the watchdog lives, and stopped nothing."""
+    from sami_runtime.errors import SamiError
+
+    if fault := dog.fault():
+        raise SamiError(fault)
+    return None, ""

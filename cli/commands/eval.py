@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..advancing import advancing
-from ..engines import JobsOption, RayOption, RaySetting, SlurmOption, SlurmSetting, engine_for, settings_of
-from ..model_file import MODEL_HELP, model_file
+from ..measuring import On, cluster_of, findings, place_of, task_progress
+from ..model_file import engine_line, model_and_environment, model_file, task_set_names
+from ..options import MODEL_HELP, Json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sami_train.evaluation.results import Evaluation
 
 
 def evaluate(
@@ -26,26 +31,17 @@ def evaluate(
             min=1, help="Episodes per task; where returns count, per set, whose tasks come in turn, as in the paper."
         ),
     ] = 100,
-    workers: Annotated[
-        int,
-        typer.Option(min=0, help="Cores: processes, or threads of a simulation that has them; 0 takes all."),
-    ] = 0,
     gap: Annotated[str, typer.Option(metavar="FILE", help="Measure behind this gap to reality.")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder for evaluation.json, for a --model.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier one in --out.")] = False,
-    jobs: JobsOption = None,
-    slurm: SlurmOption = False,
-    slurm_set: SlurmSetting = None,
-    ray: RayOption = "",
-    ray_set: RaySetting = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    on: On = None,
+    json: Json = False,
 ) -> None:
     """Measure success by task, or returns by set; with --run also write evaluation.json into the run folder.
 
-    Where it is written, finished tasks are kept meanwhile: the same command goes on after a cut. With --slurm or
-    --ray the tasks are shared by jobs of a cluster, which sees that folder, too.
+    Where it is written, finished tasks are kept meanwhile: the same command goes on after a cut. On a cluster the tasks
+    are shared by jobs, which see that folder, too.
     """
-    settings = settings_of(slurm, slurm_set, ray, ray_set)
+    place = place_of(on)
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model")
     if run is not None and env is not None:
@@ -59,17 +55,13 @@ def evaluate(
 
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
-    from sami_train.cores import usable_cores
     from sami_train.envs.catalog import environment
     from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.evaluate import evaluate as measure
     from sami_train.evaluation.kept import keeping
     from sami_train.evaluation.model_policy import Source
-    from sami_train.evaluation.results import Evaluation
     from sami_train.files import write_json
-
-    from ..model_and_env import engine_line, model_and_environment, task_set_names
-    from ..out_folder import findings
+    from sami_train.machine import usable_cores
 
     source: Source
     if run is not None:
@@ -89,25 +81,25 @@ def evaluate(
     profile = GapProfile.load(gap) if gap else None
     if profile is not None:
         profile.require_fit(spec.signals, spec.action.elements)
-    files = findings(out, "evaluation", force, plot=False)
+    files = findings(out, "evaluation", plot=False)
     keep = folder.evaluation if run is not None else files[0] if files else None
     total = count_results(spec, names, episodes)
-    cluster = engine_for(keep, jobs, slurm, ray, settings)
+    cluster = cluster_of(place, keep)
     with keeping(keep):
-        with advancing("evaluating", total, quiet=json) as arrived:
+        with task_progress("evaluating", total, quiet=json) as on_task:
             if cluster is not None:
                 from sami_train.studies.sweep.spread import spread
 
                 assert keep is not None
                 policy = {"model": str(model_file(model))} if run is None else {"run": str(run)}
-                spread(cluster, policy, source, spec.name, names, [profile], episodes, keep, arrived)
+                spread(cluster, policy, source, spec.name, names, [profile], episodes, keep, on_task)
             result: Evaluation = measure(
                 source,
                 spec.name,
                 names,
                 episodes,
-                workers or usable_cores(),
-                arrived if cluster is None else None,
+                place.jobs or usable_cores(),
+                on_task if cluster is None else None,
                 profile,
                 keep,
             )
@@ -119,10 +111,52 @@ def evaluate(
     if json:
         print(json_module.dumps(result.to_dict(), indent=2))
         return
-    from ..tables import evaluation_table
-
     console = Console()
     if line := engine_line(spec.name, spec.engine):
         print(line)
     for name in result.sets:
         console.print(evaluation_table(result, name))
+
+
+def evaluation_table(result: Evaluation, task_set: str) -> Table:
+    """Return what was measured in each task of one set, with the mean."""
+    from rich.table import Table
+
+    from sami_train.envs.catalog import environment
+    from sami_train.envs.measure import SUCCESS
+    from sami_train.envs.tasks import shown
+
+    rows, measure = result.of(task_set), result.measure
+    features = list(rows[0].task)
+    columns: tuple[str, ...]
+    cells: list[tuple[str, ...]]
+    if measure is SUCCESS:
+        title, columns = f"{rows[0].episodes} episodes per task", ("success", "above floor", *rows[0].shares, "steps")
+        cells = [
+            (
+                f"{row.success:.2f}",
+                measure.show(row.above_floor, coarse=True),
+                *(f"{share:.2f}" for share in row.shares.values()),
+            )
+            for row in rows
+        ]
+        means = [measure.show(result.success(task_set)), measure.show(result.above_floor(task_set))]
+    else:
+        total = sum(row.episodes for row in rows)
+        title, columns = f"{total} episodes, tasks in turn", ("episodes", "return", "steps")
+        cells = [(str(row.episodes), measure.show(row.ret)) for row in rows]
+        error = measure.show(result.ret_error(task_set))
+        means = [str(total), f"{measure.show(result.ret(task_set))} ± {error}"]
+    if task_set in environment(result.env).tasks.drawn:
+        title += f"; these {len(environment(result.env).tasks.sets[task_set])} tasks stand for all that may be drawn"
+    table = Table(title=f"{task_set} ({title})", title_justify="left")
+    for name in (*(features or ["task"]), *columns):
+        table.add_column(name, justify="right")
+    for row, numbers in zip(rows, cells, strict=True):
+        task = [shown(row.task[name]) for name in features] or ["the one"]
+        table.add_row(*task, *numbers, f"{row.steps:.1f}")
+    table.add_section()
+    table.add_row("mean", *[""] * (len(features) - 1), *means, style="bold")
+    if measure is not SUCCESS:
+        table.caption = "±: standard error over the episodes of this policy; other seeds differ by more."
+    return table

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..model_file import MODEL_HELP, OwnEnvironment, model_file
+from ..measuring import bars
+from ..model_file import environment_of, model_file
+from ..options import FORCE, MODEL_HELP, Key, OwnEnvironment, set_option, set_values
+from .inspect import lookahead_lines, probe_lines
+from .studies.probe import fitted
 
-AHEAD = "Looking ahead"
-"""A panel of the help."""
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from sami_runtime.model.artifact import Artifact
+    from sami_train.envs.spec import EnvironmentSpec
+
 PROBE_EPISODES = 400
 """Each in a task of its own."""
+SETTINGS = {
+    "card": Key(bool, "whether to write NAME.md and NAME.png, too: how it was made, what it measured (true)"),
+    "probe": Key(bool, "whether to read the physics from contexts as `sami probe` does, too (false)"),
+    "atlas_episodes": Key(int, "episodes of each training task for the atlas of contexts (20, or as many as it needs)"),
+    "seen_episodes": Key(int, "episodes, in all training tasks, to measure what training saw (120)"),
+    "lookahead_episodes": Key(int, "episodes to fit the forward model to, without --refit (600)", 20),
+    "command_delay_s": Key(float, "seconds that an action took to have its effect, in --refit"),
+}
+"""Keys of `--set`. 0 episodes leave a part out."""
 
 
 def export(
@@ -24,24 +42,6 @@ def export(
         typer.Option(help=f"{MODEL_HELP}, instead of a run: for --lookahead or --refit.", callback=model_file),
     ] = None,
     env: OwnEnvironment = None,
-    card: Annotated[
-        bool, typer.Option(help="Also write NAME.md and NAME.png: how it was made, what it measured.")
-    ] = True,
-    atlas_episodes: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Episodes of each training task for the atlas of contexts; 20, or as many as it needs, if left out; 0 "
-            "leaves it out.",
-        ),
-    ] = None,
-    seen_episodes: Annotated[
-        int,
-        typer.Option(min=0, help="Episodes, in all training tasks, to measure what training saw; 0 leaves it out."),
-    ] = 120,
-    probe: Annotated[
-        bool, typer.Option("--probe", help="Also read the physics from contexts, see `sami probe`.")
-    ] = False,
     lookahead: Annotated[
         int | None,
         typer.Option(
@@ -49,57 +49,41 @@ def export(
             max=16,
             metavar="K",
             help="See through up to K periods of latency: fits a forward model, and puts it in front of the policy.",
-            rich_help_panel=AHEAD,
         ),
     ] = None,
     refit: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE",
-            help="Fit the forward model to a recording of your robot, NAME.mcap; again for more.",
-            rich_help_panel=AHEAD,
+            metavar="FILE", help="Fit the forward model to a recording of your robot, NAME.mcap; again for more."
         ),
     ] = None,
-    command_delay: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, metavar="S", help="What an action took to have its effect, in --refit.", rich_help_panel=AHEAD
-        ),
-    ] = None,
-    lookahead_episodes: Annotated[
-        int,
-        typer.Option(min=20, help="Episodes to fit the forward model to, without --refit.", rich_help_panel=AHEAD),
-    ] = 600,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace an existing file; export a policy that has not learned.")
-    ] = False,
+    set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
-    """Write a trained run as one ONNX file, once it has agreed with torch, and the weights for `sami train --init`."""
+    """Write a trained run as one ONNX file, once it has agreed with torch, and the weights for `sami train --init`.
+
+    With --force, also export a policy that has not learned.
+    """
     from sami_runtime.errors import SamiError
     from sami_runtime.files import require_output
 
+    settings = set_values(SETTINGS, set_)
+    episodes, command_delay_s = settings.get("lookahead_episodes", 600), settings.get("command_delay_s")
+    card, probe = settings.get("card", True), settings.get("probe", False)
     if (run is None) == (model is None):
         raise typer.BadParameter("give either --run or --model")
     if model is not None and lookahead is None and not refit:
         raise typer.BadParameter("--model goes with --lookahead or --refit; there is nothing else to change in a file")
     if model is not None and probe:
-        raise typer.BadParameter("--probe goes with --run; a file that is there takes one by: sami probe MODEL")
-    if command_delay is not None and not refit:
-        raise typer.BadParameter("--command-delay goes with --refit")
+        raise typer.BadParameter("probe goes with --run; a file that is there takes one by: sami probe MODEL")
+    if command_delay_s is not None and not refit:
+        raise typer.BadParameter("command_delay_s goes with --refit")
     if out.suffix != ".onnx":
         raise SamiError(f"{out} does not end in .onnx; a model file is NAME.onnx.")
     weights = out.with_suffix(".safetensors")
     written = (out,) if model is not None else (out, weights)
     for path in (*written, *((out.with_suffix(".md"), out.with_suffix(".png")) if card and run else ())):
-        require_output(path, force, [model] if model is not None else [])
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from sami_train.files import writing
-    from sami_train.locks import locked
-
-    from .studies.looking_ahead import look_ahead
-    from .studies.probe import fitted
+        require_output(path, FORCE.get(), [model] if model is not None else [])
+    from sami_train.files import locked, writing
 
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -108,20 +92,14 @@ def export(
     context.with_resource(
         locked(out.with_suffix(".lock"), lambda by: SamiError(f"{out} {busy.format(by)}"), leave=False)
     )
-    from .studies.looking_ahead import lookahead_lines
-    from .studies.probe import probe_lines
-
-    console = Console(stderr=True)
     if model is not None:
         from sami_runtime.model.artifact import read_artifact
         from sami_train.export.model_file import write
 
-        from ..model_and_env import environment_of
-
         artifact = read_artifact(model)
         where = None if refit else environment_of(artifact.contract, None)
-        with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-            ahead = look_ahead(artifact, out, lookahead, where, lookahead_episodes, refit or (), command_delay, bar)
+        with bars() as bar:
+            ahead = _look_ahead(artifact, out, lookahead, where, episodes, refit or (), command_delay_s, bar)
         contract = write(ahead)
         print(f"wrote {out}: {out.stat().st_size:,} bytes", *lookahead_lines(contract), sep="\n")
         return
@@ -132,26 +110,24 @@ def export(
 
     folder = RunFolder.open(run)
     spec = environment(folder.config().env)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+    with bars() as bar:
         shown = bar.add_task("measuring contexts", visible=False)
         additions: list[Addition] = []
         if lookahead is not None or refit:
             where = None if refit else spec
             additions.append(
-                lambda file: look_ahead(
-                    file, out, lookahead, where, lookahead_episodes, refit or (), command_delay, bar
-                )
+                lambda file: _look_ahead(file, out, lookahead, where, episodes, refit or (), command_delay_s, bar)
             )
         if probe:
             additions.append(lambda file: fitted(file, out, spec, PROBE_EPISODES, bar))
         done = export_run(
             folder,
             out,
-            atlas_episodes=atlas_episodes,
-            seen_episodes=seen_episodes,
+            atlas_episodes=settings.get("atlas_episodes"),
+            seen_episodes=settings.get("seen_episodes", 120),
             additions=additions,
             card=card,
-            untrained=force,
+            untrained=FORCE.get(),
             on_round=lambda more, total: bar.update(shown, advance=more, total=total, visible=total > 0),
         )
     contract = done.contract
@@ -171,3 +147,47 @@ def export(
         print(f"it does not tell what training saw: `sami describe {out}` adds that")
     for path in done.card:
         print(f"wrote {path}")
+
+
+def _look_ahead(
+    artifact: Artifact,
+    out: Path,
+    steps: int | None,
+    spec: EnvironmentSpec | None,
+    episodes: int,
+    recordings: Sequence[Path],
+    command_delay_s: float | None,
+    bar: Progress,
+) -> Artifact:
+    """Fit a forward model, and return the model file with it in front of the policy; nothing is written.
+
+    It learns from recordings, or from episodes that it rolls out where there is a `spec`.
+    """
+    import onnx
+
+    from sami_runtime.errors import SamiError
+    from sami_train.studies.lookahead.fit import UPDATES, fit
+    from sami_train.studies.lookahead.forward_model import forward_of, require_steps, with_lookahead
+    from sami_train.studies.lookahead.stretches import recorded_stretches, roll_out
+
+    contract, start = artifact.contract, None
+    if steps is None:
+        if contract.lookahead is None:
+            raise SamiError(
+                f"{artifact.path} does not look ahead yet; say how many periods it is to, e.g. --lookahead 3."
+            )
+        steps = contract.lookahead.steps
+    require_steps(steps)
+    if spec is None:
+        stretches = recorded_stretches(recordings, contract, command_delay_s)
+        start = forward_of(onnx.load_from_string(artifact.model_bytes))  # of another robot, or a simulator
+        fitted = f"{len(stretches)} stretches of {', '.join(path.name for path in recordings)}"
+    else:
+        rolled = bar.add_task("rolling out", total=episodes)
+        stretches = roll_out(artifact, spec, episodes, on_round=lambda done: bar.advance(rolled, done))
+        fitted = f"{episodes} episodes in {spec.name}, in every second one with random actions half of the time"
+    fitting = bar.add_task("fitting a forward model", total=UPDATES)
+    forward = fit(
+        stretches, contract.observation, steps, on_update=lambda done: bar.advance(fitting, done), start=start
+    )
+    return with_lookahead(artifact, out, steps, forward, fitted)

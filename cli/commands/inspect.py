@@ -1,22 +1,23 @@
-"""`sami inspect` and `sami verify`: what a model file says of itself, and whether it keeps its word."""
+"""`sami inspect`: the contract of a model file in words."""
 
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..model_file import Model
-from ..signals import signal_lines
-from .studies.looking_ahead import lookahead_lines
-from .studies.probe import probe_lines
+from ..options import FORCE, Json, Model
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
 
-
+HEAD = ("element", "unit", "low", "high", "mean", "deviation", "lowest", "highest", "at first")
+TINY = 1e-9
+"""What a simulator leaves of 0."""
 MOST_LISTED = 6
 """Most elements of a list that a line has room for."""
 
@@ -24,15 +25,14 @@ MOST_LISTED = 6
 def inspect(
     model: Model,
     golden: Annotated[Path | None, typer.Option(help="Also write the golden steps, as CSV.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace --golden if it exists.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the contract as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Show a model's contract: signals, bounds, what training saw, frame and home, rate, training, evaluation."""
     from sami_runtime.model.artifact import read_artifact
 
     contract = read_artifact(model).contract
     if golden is not None:
-        _write_golden(contract, model, golden, force)
+        _write_golden(contract, model, golden)
     if json:
         document = json_module.loads(contract.dumps())
         if document.get("golden"):
@@ -41,7 +41,7 @@ def inspect(
         return
     print(contract)
     print()
-    print(*signal_lines(contract), sep="\n")
+    print(*_signal_lines(contract), sep="\n")
     print()
     print(f"weights sha256 {contract.weights_sha256}")
     for name, value in contract.training.items():
@@ -78,7 +78,7 @@ def _atlas(contract: Contract) -> str:
     )
 
 
-def _write_golden(contract: Contract, model: Path, path: Path, force: bool) -> None:
+def _write_golden(contract: Contract, model: Path, path: Path) -> None:
     """Return a row a step: 1 where an episode begins; observation, executed action, what torch answered."""
     import csv
 
@@ -99,9 +99,92 @@ def _write_golden(contract: Contract, model: Path, path: Path, force: bool) -> N
     if late:
         names += [f"{AGE}.{signal.name}" for signal in contract.observation] + [HELD]
     rows = np.concatenate([*seen, steps.executed, *steps.answers.values(), *late], axis=1)
-    with output(path, force, [model]) as beside, beside.open("w", newline="", encoding="utf-8") as file:
+    with output(path, FORCE.get(), [model]) as beside, beside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["reset", *names])
         for step, row in enumerate(rows):
             # 9 digits give back the same float32.
             writer.writerow([int(step in steps.resets), *(f"{number:.9g}" for number in row)])
+
+
+def _signal_lines(contract: Contract) -> Iterator[str]:
+    """Return a line for each element, and then one for each thing that words tell."""
+    rows = [HEAD, *_rows(contract)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    for row in rows:
+        name, unit, *numbers = row
+        cells = [name.ljust(widths[0]), unit.ljust(widths[1]), *map(str.rjust, numbers, widths[2:])]
+        yield "  ".join(cells).rstrip()
+    if contract.seen is None:
+        yield "seen: not told; `sami describe` measures what training saw"
+    else:
+        yield f"seen: {contract.seen.steps:,} steps of {contract.seen.episodes} episodes: {contract.seen.measured}"
+        yield from _responses(contract)
+    for signal in (*contract.observation, contract.action):
+        if signal.meaning:
+            yield f"meaning {signal.name}: {signal.meaning}"
+    if contract.sheet is None:
+        yield "frame: not told"
+        return
+    yield f"frame: {contract.sheet.frame}"
+    yield f"home: {contract.sheet.home}"
+    if contract.sheet.gains:
+        yield f"gains: {contract.sheet.gains}"
+    for name, quantity in contract.sheet.numbers.items():
+        yield f"{name}: {quantity}"
+
+
+def _rows(contract: Contract) -> Iterator[tuple[str, ...]]:
+    for signal in (*contract.observation, contract.action):
+        seen = contract.seen.signals[signal.name] if contract.seen else None
+        begin = contract.seen.begin.get(signal.name) if contract.seen else None
+        for at, element in enumerate(signal.elements):
+            bounds = ("-" if bound is None else f"{bound:g}" for bound in (signal.low[at], signal.high[at]))
+            values = (seen.mean, seen.deviation, seen.lowest, seen.highest) if seen else ()
+            numbers = [_short_number(value[at]) for value in values] or ["-"] * 4
+            first = f"{_short_number(begin.lowest[at])} to {_short_number(begin.highest[at])}" if begin else "-"
+            yield (f"{signal.name}.{element}", signal.unit, *bounds, *numbers, first)
+
+
+def _short_number(value: float) -> str:
+    return "0" if abs(value) < TINY else f"{value:.3g}"
+
+
+def _responses(contract: Contract) -> Iterator[str]:
+    """Return what answered clearly to each element of the action, for a unit of it."""
+    from sami_runtime.checks.judge_response import clear_responses
+
+    moves = contract.seen.responses if contract.seen else None
+    if moves is None:
+        return
+    ends = [0, *accumulate(signal.size for signal in contract.observation)]
+    for name, size, row, expected in zip(
+        contract.action.elements, moves.size, range(len(moves.size)), clear_responses(contract), strict=True
+    ):
+        answers = [
+            f"{signal.name}.{element} {moves.signals[signal.name].mean[row][at]:+.3g} {signal.unit}"
+            for signal, start in zip(contract.observation, ends, strict=False)
+            for at, element in enumerate(signal.elements)
+            if expected[start + at]
+        ]
+        what = ", ".join(answers) or "nothing answered clearly"
+        unit = "" if contract.action.unit == "1" else f" {contract.action.unit}"
+        yield f"response to 1{unit} of {name}, moved by {size:g} for {moves.ticks} ticks: {what}"
+
+
+def lookahead_lines(contract: Contract) -> list[str]:
+    """Return what a file says of its forward model, a line a signal; nothing where it has none."""
+    ahead = contract.lookahead
+    if ahead is None:
+        return []
+    lines = [ahead.summary(), "off on what was held out, and if taken for the present, by period:"]
+    rows = ahead.rows(contract.observation)
+    width = max(len(name) for name, *_ in rows)
+    return lines + [f"  {name:<{width}}  {', '.join(cells)} {unit}" for name, unit, cells in rows]
+
+
+def probe_lines(contract: Contract) -> list[str]:
+    """Return what a file says of its probe, a line a feature."""
+    if contract.probe is not None:
+        return contract.probe.lines()
+    return ["probe: none; `sami probe` adds one"] if contract.context is not None else []

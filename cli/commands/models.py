@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from ..options import Json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,7 +15,7 @@ SHOWN = 12
 """Digits of a hash that the table has room for."""
 
 
-def models(json: Annotated[bool, typer.Option("--json", help="Print JSON, with whole hashes.")] = False) -> None:
+def models(json: Json = False) -> None:
     """List the shipped models, any of which `--model NAME` takes: what they reach, their hashes, where they lie."""
     from rich.console import Console
 

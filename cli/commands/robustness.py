@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..advancing import advancing
-from ..engines import JobsOption, RayOption, RaySetting, SlurmOption, SlurmSetting, engine_for, settings_of
-from ..model_file import MODEL_HELP, model_file
+from ..measuring import On, cluster_of, findings, place_of, task_progress
+from ..model_file import environment_of, model_file, task_set_names
+from ..options import MODEL_HELP, Json, ModelEnvironment
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,82 +19,72 @@ if TYPE_CHECKING:
 
 
 def robustness(
-    model: Annotated[Path | None, typer.Argument(metavar="[MODEL]", help=f"{MODEL_HELP}.", callback=model_file)] = None,
-    env: Annotated[str | None, typer.Option(help="Environment; the model's own if left out.")] = None,
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL|FOUND",
+            help=f"{MODEL_HELP}. Or an earlier --out, or the JSON in it: its table is printed, and nothing measured.",
+            callback=model_file,
+        ),
+    ],
+    env: ModelEnvironment = None,
     tasks: Annotated[str, typer.Option(help="Task sets, comma-separated.")] = "training",
-    kinds: Annotated[str | None, typer.Option(help="Kinds of gap, comma-separated; all if left out.")] = None,
     gap: Annotated[
-        str,
-        typer.Option(metavar="FILE", help="Instead of the kinds: this profile, and each of its keys alone."),
-    ] = "",
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point, each with its start.")] = 50,
-    workers: Annotated[
-        int, typer.Option(min=0, help="Cores: processes, or threads of a simulation that has them; 0 takes all.")
-    ] = 0,
-    out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
-    read: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="Measure nothing: print the table of an earlier --out, or of its JSON."),
+        str | None,
+        typer.Option(
+            metavar="KINDS|FILE",
+            help="Kinds of gap, comma-separated, such as latency,dropout; all if left out. Or a profile, NAME.toml, "
+            "NAME.json or modest: the whole, and each of its keys alone.",
+        ),
     ] = None,
-    jobs: JobsOption = None,
-    slurm: SlurmOption = False,
-    slurm_set: SlurmSetting = None,
-    ray: RayOption = "",
-    ray_set: RaySetting = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes per task at each point, each with its start.")] = 50,
+    out: Annotated[Path | None, typer.Option(help="Folder for robustness.json and robustness.png.")] = None,
+    on: On = None,
+    json: Json = False,
 ) -> None:
     """Measure success behind latency, jitter, dropout, noise, ...: one kind of gap at a time, the rest as simulated.
 
-    With --out, finished tasks are kept meanwhile: the same command goes on after a cut. With --slurm or --ray they are
-    shared by jobs of a cluster, which sees that folder, too.
+    With --out, finished tasks are kept meanwhile: the same command goes on after a cut. On a cluster they are shared by
+    jobs, which see that folder, too.
     """
-    settings = settings_of(slurm, slurm_set, ray, ray_set)
-    if (model is None) == (read is None):
-        raise typer.BadParameter("give either a MODEL to measure or --read PATH")
-    if gap and kinds is not None:
-        raise typer.BadParameter("--gap measures a profile and its keys; leave out --kinds")
-    if read is not None:
-        print(_read(read, json))
+    place = place_of(on)
+    if model.is_dir() or model.suffix == ".json":
+        print(_read(model, json))
         return
-    assert model is not None
     from rich.console import Console
 
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
-    from sami_train.cores import usable_cores
     from sami_train.evaluation import robustness as measuring
     from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.kept import keeping
     from sami_train.files import unfinished
-
-    from ..model_and_env import environment_of, task_set_names
-    from ..out_folder import findings
+    from sami_train.machine import usable_cores
 
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
     names = task_set_names(tasks, spec)
-    if gap:
+    if gap is not None and (gap == "modest" or Path(gap).suffix in (".toml", ".json")):
         profile = GapProfile.load(gap)
         profile.require_fit(spec.signals, spec.action.elements)
         chosen = measuring.parts_of(profile)
     else:
-        chosen = measuring.kinds(None if kinds is None else [name.strip() for name in kinds.split(",")])
-    files = findings(out, "robustness", force)
+        chosen = measuring.kinds(None if gap is None else [name.strip() for name in gap.split(",")])
+    files = findings(out, "robustness")
     total = count_results(spec, names, episodes) * (1 + sum(len(kind.severities) for kind in chosen))
     keep = files[0] if files else None
-    cluster = engine_for(keep, jobs, slurm, ray, settings)
+    cluster = cluster_of(place, keep)
     with keeping(keep):
-        with advancing("measuring", total, quiet=json) as arrived:
-            cores = workers or usable_cores()
+        with task_progress("measuring", total, quiet=json) as on_task:
+            cores = place.jobs or usable_cores()
             if cluster is not None:
                 from sami_train.studies.sweep.spread import spread
 
                 assert keep is not None
                 gaps = measuring.gaps_of(spec, chosen)
-                spread(cluster, {"model": str(model)}, model, spec.name, names, gaps, episodes, keep, arrived)
-            on_task = arrived if cluster is None else None
-            points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, on_task, keep)
+                spread(cluster, {"model": str(model)}, model, spec.name, names, gaps, episodes, keep, on_task)
+            shown = on_task if cluster is None else None
+            points = measuring.sweep(model, spec.name, names, chosen, episodes, cores, shown, keep)
         document = {
             "env": spec.name,
             "model": model.name,
@@ -106,7 +96,7 @@ def robustness(
             with unfinished(keep) as beside:
                 beside.write_text(json_module.dumps(document, indent=1) + "\n", encoding="utf-8")
     if files is not None:
-        from sami_train.studies.charts.robustness import robustness as chart_of
+        from sami_train.studies.charts.scores import robustness as chart_of
 
         chart_of(points).savefig(files[1])
     if json:

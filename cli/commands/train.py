@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from sami_train.config.resolve import Resolved
 
-CHANGES, RUN_FOLDER, MACHINE = "Changes to the preset", "Run folder", "How it runs"
-BEGINNING = "What it begins with"
-"""Panels of the help."""
 WIDTH = 160
 """Columns of a configuration that is not printed to a terminal."""
 
@@ -30,77 +29,44 @@ def train(
         str, typer.Option(help="Hyperparameters, fast-cpu or paper; what each means follows from the environment.")
     ] = "fast-cpu",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Run folder; runs/ENV-METHOD-SEED if left out.", rich_help_panel=RUN_FOLDER)
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/ENV-METHOD-SEED if left out.")] = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            help="Environment steps, instead of the preset's; with --resume, how long the run becomes.",
-            rich_help_panel=CHANGES,
-        ),
+        typer.Option(help="Environment steps, instead of the preset's; with --resume, how long the run becomes."),
     ] = None,
     init: Annotated[
         str | None,
         typer.Option(
             metavar="RUN|CHECKPOINT|FILE|MODEL",
             help="Start from the weights of a run, a checkpoint, a file, or a model that `sami models` lists.",
-            rich_help_panel=BEGINNING,
         ),
     ] = None,
     recordings: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE,...",
-            help="Learn also from these recordings of `sami run --record`.",
-            rich_help_panel=BEGINNING,
-        ),
+        str | None, typer.Option(metavar="FILE,...", help="Learn also from these recordings of `sami run --record`.")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.", rich_help_panel=MACHINE)] = "auto",
     gap: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE",
-            help="Train behind this gap to reality; ranges are drawn in each episode.",
-            rich_help_panel=CHANGES,
-        ),
+        str, typer.Option(metavar="FILE", help="Train behind this gap to reality; ranges are drawn in each episode.")
     ] = "",
     override: Annotated[
         list[str] | None,
         typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change a config key, e.g. learning.discount=0.9.",
-            rich_help_panel=CHANGES,
+            "--set", metavar="KEY=VALUE", help="Change a config key, e.g. learning.discount=0.9 or device=cuda."
         ),
     ] = None,
     deterministic: Annotated[
-        bool,
-        typer.Option(
-            help="Collect and learn in step: the same seed gives the same weights, bit for bit. Slower.",
-            rich_help_panel=MACHINE,
-        ),
+        bool, typer.Option(help="Collect and learn in step: the same seed gives the same weights, bit for bit. Slower.")
     ] = False,
     resume: Annotated[
         Path | None,
         typer.Option(
-            metavar="RUN",
-            help="Go on with an interrupted run, or a finished one by --steps; all else stays as it was.",
-            rich_help_panel=RUN_FOLDER,
+            metavar="RUN", help="Go on with an interrupted run, or a finished one by --steps; all else stays as it was."
         ),
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Show the configuration and what follows from what; start nothing.",
-            rich_help_panel=MACHINE,
-        ),
+        bool, typer.Option("--dry-run", help="Show the configuration and what follows from what; start nothing.")
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="With --dry-run: print it as JSON.", rich_help_panel=MACHINE)
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=MACHINE)] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --dry-run: print it as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
 ) -> None:
     """Train a policy. Ctrl-C stops at a safe place, and `--resume RUN` goes on from there."""
     if json and not dry_run:
@@ -113,12 +79,12 @@ def train(
 
     if resume is None:
         overrides = dict(parse_override(text) for text in override or [])
-        own_options = {name: name for name in ("env", "method", "preset", "seed", "steps", "device", "gap")}
+        own_options = {name: name for name in ("env", "method", "preset", "seed", "steps", "gap")}
         for name, option in (own_options | {"init.source": "init", "collection.recordings": "recordings"}).items():
             if name in overrides:
                 raise SamiError(f"{name} has an option of its own; give --{option} instead of --set {name}=...")
         if init is not None:
-            from sami_train.config.warm_start.find import load_weights, weights_file
+            from sami_train.config.weights import load_weights, weights_file
 
             source = load_weights(weights_file(init)).header
             env, method = env or source.env, method or source.method
@@ -126,7 +92,7 @@ def train(
         if recordings is not None:
             overrides["collection.recordings"] = recordings.split(",")
         env, method = env or "panda", method or "satesac"
-        overrides |= {"env": env, "method": method, "seed": seed, "device": device}
+        overrides |= {"env": env, "method": method, "seed": seed}
         if steps is not None:
             overrides["steps"] = steps
         if gap:
@@ -143,7 +109,7 @@ def train(
             return _show(resolved, json)
         spec = environment(env)
         folder = out or Path("runs") / f"{spec.short_name}-{method}-{seed}"
-        from ..model_and_env import engine_line
+        from ..model_file import engine_line
 
         if not quiet and (line := engine_line(spec.name, spec.engine)):
             print(line)
@@ -172,17 +138,58 @@ def train(
 
 
 def _show(resolved: Resolved, as_json: bool) -> None:
+    """Print a configuration, what follows from what, and what the run would do."""
     import json
 
     from rich.console import Console
 
-    from .. import configuration
-
     if as_json:
-        print(json.dumps(configuration.as_json(resolved), indent=2))
+        config = resolved.config
+        document = {
+            "config": config.to_dict(),
+            "follows": [follow._asdict() for follow in resolved.follows],
+            "updates": config.updates_after(config.steps),
+        }
+        print(json.dumps(document, indent=2))
         return
     console = Console()
     if not console.is_terminal:
         console.width = WIDTH
-    console.print(configuration.configuration_table(resolved), highlight=False)
-    print(configuration.in_words(resolved))
+    console.print(_configuration_table(resolved), highlight=False)
+    print(_in_words(resolved))
+
+
+def _configuration_table(resolved: Resolved) -> Table:
+    """Return every key with its value and, where it is not every environment's, the reason."""
+    import json
+
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("key", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_column("because of", overflow="fold")
+    reasons = {follow.key: follow.why for follow in resolved.follows}
+    section = ""
+    for key, value in resolved.config.by_key().items():
+        if section != (section := key.rpartition(".")[0]):
+            table.add_section()
+        table.add_row(key, value if isinstance(value, str) else json.dumps(value), reasons.get(key, ""))
+    return table
+
+
+def _in_words(resolved: Resolved) -> str:
+    """Return what was asked of the environment, and what the run would do."""
+    from sami_train.config.preset import tell
+    from sami_train.envs.catalog import environment
+
+    config = resolved.config
+    updates, warmup = config.updates_after(config.steps), config.exploration.warmup_steps
+    truth = config.truth_bytes
+    note = f" The true state takes up to {truth / 1e6:,.0f} MB of the buffer's memory." if truth else ""
+    return (
+        f"{config.env} has {tell(environment(config.env))}.\n"
+        f"{config.steps:,} environment steps: {warmup:,} of warm-up, then {updates:,} updates with "
+        f"{updates * config.learning.steps_per_draw:,} gradient steps of actor and critics.{note} Nothing was started."
+    )

@@ -1,24 +1,29 @@
-"""`sami verify`: is a model file what it says, and does it compute what its training computed?"""
+"""`sami verify` and `sami sign`: is a model file what it says, and whose is it?"""
 
 from __future__ import annotations
 
 import json as json_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..model_file import Expected, Model, Trusted
+from ..model_file import model_file
+from ..options import MODEL_HELP, Json, Model, Provider
 
 
 def verify(
     model: Model,
-    tolerance: Annotated[float, typer.Option(min=0.0, max=1.0, help="Largest difference that passes.")] = 1e-5,
-    provider: Annotated[
-        str, typer.Option(help="What runs the graph: cpu, cuda, ... Each rounds in its own way.")
-    ] = "cpu",
-    expect_sha256: Expected = None,
-    trusted: Trusted = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    provider: Provider = "cpu",
+    expect_sha256: Annotated[
+        str | None,
+        typer.Option(metavar="HEX", help="SHA-256 of the file, as sha256sum prints it; another file is refused."),
+    ] = None,
+    trusted: Annotated[
+        Path | None,
+        typer.Option(metavar="KEYS", help="File of public keys: a model that none of them signed is refused."),
+    ] = None,
+    json: Json = False,
 ) -> None:
     """Check a model file: is it safe to load, and does it compute its golden steps? Exit code 4 if anything differs."""
     from sami_runtime.checks.verify import verify as check
@@ -27,7 +32,7 @@ def verify(
 
     if not model.is_file():
         raise SamiError(f"{model} is no file; give a model that `sami export` wrote.")
-    result = check(model, tolerance, provider, Admission(expect_sha256, trusted))
+    result = check(model, provider=provider, admission=Admission(expect_sha256, trusted))
     if json:
         checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
         print(json_module.dumps({"passed": result.passed, "provider": provider, "checks": checks}, indent=2))
@@ -35,3 +40,30 @@ def verify(
         print(result)
     if not result.passed:
         raise typer.Exit(4)
+
+
+def sign(
+    model: Annotated[Path | None, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP}.", callback=model_file)] = None,
+    key: Annotated[Path | None, typer.Option(help="Private key, NAME.key.")] = None,
+    new_key: Annotated[
+        Path | None, typer.Option(help="Make a key, NAME.key, and the public one beside it, NAME.pub.")
+    ] = None,
+    owner: Annotated[str, typer.Option(help="Whose the new key is, for those who will trust it.")] = "",
+) -> None:
+    """Sign a model file, so that `sami run --trusted KEYS` knows whose it is; writes MODEL.sig."""
+    from sami_runtime.errors import SamiError
+    from sami_runtime.model import signature
+    from sami_runtime.model.artifact import judge, read_bytes
+
+    if new_key is not None:
+        public = signature.new_key(new_key, owner)
+        print(f"wrote {new_key}, which nobody else should have, and {public}, for the KEYS of those who trust it")
+    if model is None:
+        if new_key is None:
+            raise SamiError("nothing to do: name a model and --key, or make a key with --new-key.")
+        return
+    if (chosen := key or new_key) is None:
+        raise SamiError(f"with which key is {model} to be signed? Name it with --key, or make one with --new-key.")
+    data = read_bytes(model)
+    judge(data, model)
+    print(f"wrote {signature.sign(model, data, chosen)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,23 +13,24 @@ from sami_runtime.adapters.base import (
     Adapter,
     Executed,
     Observation,
-    command_delay_of,
-    emergency_stop_of,
+    require_action,
     require_executed,
     require_observation,
-    waits,
-    watch_of,
 )
 from sami_runtime.errors import AdapterError, SamiError
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.signals import Signal
 
+_OPTIONAL = {"command_delay_s": 0.0, "waits": False, "emergency_stop": None, "watch": None, "scene": None}
+"""What an adapter may have besides the methods of `Adapter`, and what it stands for where it has not."""
+
 
 class Around:
-    """Passes on all that is not read or written; whoever extends it does those.
+    """Passes on all that is not read or written, what an adapter may have besides its methods included.
 
-    An observation goes on with what it knows of its age: `dataclasses.replace(self.observed(), values=...)`.
+    Whoever extends it reads and writes. An observation goes on with what it knows of its age:
+    `dataclasses.replace(self.observed(), values=...)`.
 
     Args:
         inner: The adapter behind.
@@ -40,8 +41,13 @@ class Around:
         self.observation: tuple[Signal, ...] = inner.observation
         self.action: Signal = inner.action
 
+    def __getattr__(self, name: str) -> Any:
+        if name in _OPTIONAL:
+            return getattr(self.inner, name, _OPTIONAL[name])
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
     def reset(self, seed: int | None = None) -> None:
-        """Begins an episode of the adapter behind."""
+        """Begin an episode of the adapter behind."""
         self.inner.reset(seed)
 
     def observed(self) -> Observation:
@@ -64,26 +70,6 @@ class Around:
         """Stop the adapter behind, at once."""
         self.inner.stop()
 
-    @property
-    def command_delay_s(self) -> float:
-        """As the adapter behind says."""
-        return command_delay_of(self.inner)
-
-    @property
-    def waits(self) -> bool:
-        """Whether the world of the adapter behind stands still while nothing is written."""
-        return waits(self.inner)
-
-    @property
-    def emergency_stop(self) -> Callable[[], object] | None:
-        """What stops the adapter behind from any thread, where it has that."""
-        return emergency_stop_of(self.inner)
-
-    @property
-    def watch(self) -> Callable[[Any], None] | None:
-        """What the adapter behind wants to be told of each tick, where it does."""
-        return watch_of(self.inner)
-
     def close(self) -> None:
         """Close the adapter behind."""
         self.inner.close()
@@ -103,7 +89,7 @@ class DryRun(Around):
         return self.observed()
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Nothing, but for saying that the action was executed."""
+        """Return the action as executed, and write nothing."""
         return Executed(np.array(action, np.float32))
 
 
@@ -126,25 +112,21 @@ class Slowed(Around):
         super().__init__(inner)
         if slower < 1:
             raise SamiError(f"slower is {slower}; a step takes at least 1 of the policy's periods.")
-        self._powers = {signal.name: _by_second(signal.unit) for signal in inner.observation}
-        self._slower = slower
+        powers = {signal.name: _by_second(signal.unit) for signal in inner.observation}
+        self._factors = {name: np.float32(slower**power) for name, power in powers.items() if power}
 
     def read(self) -> Observation:
         """Return what the adapter behind observes, with speeds as the policy knows them."""
         seen = self.observed()
-        values = {name: self._slowed_value(name, value) for name, value in seen.values.items()}
+        values = dict(seen.values)
+        for name in self._factors.keys() & values.keys():
+            with suppress(TypeError, ValueError):  # no numbers: the session that reads them names the signal
+                values[name] = np.asarray(values[name], np.float32) * self._factors[name]
         return replace(seen, values=values)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
         """Pass an action on."""
         return self.sent(action)
-
-    def _slowed_value(self, name: str, value: NDArray[np.float32]) -> NDArray[np.float32]:
-        power = self._powers.get(name, 0)
-        try:
-            return np.asarray(value, np.float32) * np.float32(self._slower**power) if power else value
-        except (TypeError, ValueError):
-            return value  # no numbers: the session that reads them names the signal
 
 
 def _by_second(unit: str) -> int:
@@ -182,16 +164,15 @@ class Gapped(Around):
 
     def __init__(self, inner: Adapter, profile: GapProfile, rate_hz: float, loop_hz: float | None = None) -> None:
         super().__init__(inner)
-        periods, action = (1.0 / rate_hz, 1.0 / (loop_hz or rate_hz)), self.action
+        action = self.action
+        periods = 1.0 / rate_hz, 1.0 / (loop_hz or rate_hz)
         self.gap = Gap(profile, self.observation, action.size, *periods, elements=action.elements)
         self._ends = np.cumsum([signal.size for signal in self.observation])[:-1]
-        bounds = (self.action.low, -np.inf), (self.action.high, np.inf)
-        self._low, self._high = (
-            np.array([free if value is None else value for value in side], np.float32) for side, free in bounds
-        )
+        self._low = np.array([-np.inf if low is None else low for low in action.low], np.float32)
+        self._high = np.array([np.inf if high is None else high for high in action.high], np.float32)
 
     def reset(self, seed: int | None = None) -> None:
-        """Begins an episode of the adapter behind, and of the gap."""
+        """Begin an episode of the adapter behind, and of the gap."""
         super().reset(seed)
         self.gap.begin(seed)
 
@@ -204,30 +185,25 @@ class Gapped(Around):
                     f"{type(self.inner).__name__} declares {signal.name!r} with {signal.size} numbers, and read() gave "
                     f"{seen.values.get(signal.name)}. Correct the adapter."
                 )
-        flat = np.concatenate([seen.values[signal.name] for signal in self.observation])
         names = [signal.name for signal in self.observation]
-        stamps = None if seen.times is None else np.array([seen.time, *map(seen.measured, names)])
-        values, stamp = self.gap.observe(flat, seen.time if stamps is None else stamps)
+        flat = np.concatenate([seen.values[name] for name in names])
+        time = seen.time if seen.times is None else np.array([seen.time, *map(seen.measured, names)])
+        values, stamp = self.gap.observe(flat, time)
         parts = dict(zip(names, np.split(values.copy(), self._ends), strict=True))
         lates = {name: float(periods) for name, periods in self.gap.late.items()}
         late = lates[names[0]] if len(set(lates.values())) == 1 else lates  # one, if all arrive together
+        times = None
         if isinstance(stamp, np.ndarray):
-            return Observation(
-                parts, float(stamp[0]), dict(zip(names, stamp[1:].tolist(), strict=True)), late, seen.note
-            )
-        return Observation(parts, stamp, late=late, note=seen.note)
+            times = dict(zip(names, stamp[1:].tolist(), strict=True))
+            stamp = float(stamp[0])
+        return Observation(parts, stamp, times, late, seen.note)
 
     def write(self, action: NDArray[np.float32]) -> Executed:
-        """Send an action (A,) on its way, and says what was sent."""
+        """Send an action (A,) on its way, and say what was sent."""
         if not self.gap.on_actions:
             return self.sent(action)
-        wanted = np.asarray(action, np.float32)
         # What is not a number would stay in the actuator for ever.
-        if wanted.shape != self._low.shape or not np.isfinite(wanted).all():
-            raise AdapterError(
-                f"action {wanted.tolist()} is not {self.action.size} finite numbers [{self.action.unit}] "
-                f"({', '.join(self.action.elements)}). Check the policy that produced it."
-            )
+        wanted = require_action(action, self.action)
         if not self.gap.begun:
             raise AdapterError("the episode has not begun; an action cannot be executed. Call reset() first.")
         sent = np.clip(wanted, self._low, self._high)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +15,8 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.signals import Signal
 
 NUMBERS = (float, int, np.number)
+_OBSERVATION = "Observation(values, time), the values by signal and when they were measured [s]"
+_EXECUTED = "Executed(action) with what was really sent, Executed(action, done, info) where the world tells more"
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class Adapter(Protocol):
     write to its effect [s], 0 if left out; and `waits`, whether its world stands still while nothing is written, as a
     simulator's does. Then stamps tell nothing, and nothing is late but what a gap delays.
 
+    And `scene`, what viewers show of it, see `sami_runtime.adapters.scene`.
+
     And `watch(record)`, for those of the robot's who look on: called after each tick of a `Run` with its `StepRecord`,
     also in a dry run.
     """
@@ -72,7 +77,7 @@ class Adapter(Protocol):
     """What `write` takes; known before `reset`."""
 
     def reset(self, seed: int | None = None) -> None:
-        """Begins an episode. The seed makes a simulator's episode repeatable."""
+        """Begin an episode. The seed makes a simulator's episode repeatable."""
         ...
 
     def read(self) -> Observation:
@@ -167,18 +172,34 @@ def require_observation(returned: object, adapter: Adapter) -> Observation:
     Raises:
         AdapterError: It is something else, holds something else, or has the time of a signal that it lacks.
     """
-    valid = "Observation(values, time), the values by signal and when they were measured [s]"
-    observation: Observation = _require_kind(returned, Observation, adapter, "read", valid)
-    _require_kind(observation.values, Mapping, adapter, "read", valid, "an Observation whose values are of type ")
-    _require_kind(observation.time, NUMBERS, adapter, "read", valid, "an Observation whose time is of type ")
-    for time in _require_kind(observation.times or {}, Mapping, adapter, "read", valid, "times of type ").values():
-        _require_kind(time, NUMBERS, adapter, "read", valid, "a time of type ")
-    if observation.times is not None and (strange := observation.times.keys() - observation.values.keys()):
+    require = partial(_require_kind, f"{type(adapter).__name__}.read()", _OBSERVATION)
+    observation: Observation = require(returned, Observation)
+    require(observation.values, Mapping, "an Observation whose values are of type ")
+    require(observation.time, NUMBERS, "an Observation whose time is of type ")
+    times = require(observation.times or {}, Mapping, "times of type ")
+    for time in times.values():
+        require(time, NUMBERS, "a time of type ")
+    if strange := times.keys() - observation.values.keys():
         raise AdapterError(
             f"{type(adapter).__name__}.read() returned times of {', '.join(sorted(strange))}, which it did not "
             f"observe; it observed {', '.join(observation.values)}. Name the times as the signals."
         )
     return observation
+
+
+def require_action(action: NDArray[np.float32], signal: Signal) -> NDArray[np.float32]:
+    """Return an action (A,) as float32; clipping alone would let NaN through.
+
+    Raises:
+        AdapterError: It has another size, or a number is not finite.
+    """
+    wanted = np.array(action, np.float32)
+    if wanted.shape != (signal.size,) or not np.isfinite(wanted).all():
+        raise AdapterError(
+            f"action {wanted.tolist()} is not {signal.size} finite numbers [{signal.unit}] "
+            f"({', '.join(signal.elements)}). Check the policy that produced it."
+        )
+    return wanted
 
 
 def require_executed(returned: object, adapter: Adapter) -> Executed:
@@ -187,23 +208,21 @@ def require_executed(returned: object, adapter: Adapter) -> Executed:
     Raises:
         AdapterError: It is something else, or holds something else.
     """
-    valid = "Executed(action) with what was really sent, Executed(action, done, info) where the world tells more"
-    executed: Executed = _require_kind(returned, Executed, adapter, "write", valid)
-    _require_kind(executed.info, Mapping, adapter, "write", valid, "an Executed whose info is of type ")
-    _require_kind(executed.done, (bool, int, np.bool_), adapter, "write", valid, "an Executed whose done is of type ")
+    require = partial(_require_kind, f"{type(adapter).__name__}.write()", _EXECUTED)
+    executed: Executed = require(returned, Executed)
+    require(executed.info, Mapping, "an Executed whose info is of type ")
+    require(executed.done, (bool, int, np.bool_), "an Executed whose done is of type ")
     try:
         np.asarray(executed.action, np.float32)
     except (TypeError, ValueError):
-        _require_kind(executed.action, np.ndarray, adapter, "write", valid, "an Executed whose action is of type ")
+        require(executed.action, np.ndarray, "an Executed whose action is of type ")
         raise
     return executed
 
 
-def _require_kind(returned: Any, kind: Any, adapter: Adapter, method: str, valid: str, of: str = "") -> Any:
+def _require_kind(call: str, valid: str, returned: Any, kind: Any, of: str = "") -> Any:
     if not isinstance(returned, kind):
-        raise AdapterError(
-            f"{type(adapter).__name__}.{method}() returned {of}{type(returned).__name__}; return {valid}."
-        )
+        raise AdapterError(f"{call} returned {of}{type(returned).__name__}; return {valid}.")
     return returned
 
 

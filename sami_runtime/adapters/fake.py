@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Executed, Observation
+from sami_runtime.adapters.base import Executed, Observation, require_action
 from sami_runtime.clock import Clock, MonotonicClock
 from sami_runtime.errors import AdapterError
 from sami_runtime.signals import Signal
@@ -103,9 +103,7 @@ class FakeAdapter:
         write, self.writes = self.writes, self.writes + 1
         if write in self.raise_at_writes:
             raise AdapterError(f"FakeAdapter: write {write} fails, as scripted by raise_at_writes.")
-        wanted = np.array(action, np.float32)
-        if wanted.shape != (self.action.size,) or not np.isfinite(wanted).all():
-            raise AdapterError(f"FakeAdapter: action {wanted.tolist()} is not {self.action.size} finite numbers [N].")
+        wanted = require_action(action, self.action)
         self.written.append(wanted)
         force = np.clip(wanted, -self._limit, self._limit)
         self._velocity = self._velocity + force / self.mass * self.period

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Executed, Observation
+from sami_runtime.adapters.base import Executed, Observation, require_action
+from sami_runtime.adapters.scene import MujocoScene, Scene
 from sami_runtime.clock import Clock, MonotonicClock
 from sami_runtime.errors import AdapterError
 from sami_runtime.signals import Signal
@@ -95,13 +97,7 @@ class GymnasiumAdapter:
         if self._values is None or self._done:
             state = "is over" if self._done else "has not begun"
             raise AdapterError(f"the episode {state}; an action cannot be executed. Call reset() first.")
-        wanted = np.asarray(action, np.float32)
-        # Clipping would let a NaN through.
-        if wanted.shape != (self.action.size,) or not np.isfinite(wanted).all():
-            raise AdapterError(
-                f"action {wanted.tolist()} is not {self.action.size} finite numbers [{self.action.unit}] "
-                f"({', '.join(self.action.elements)}). Check the policy that produced it."
-            )
+        wanted = require_action(action, self.action)
         sent = np.clip(wanted, self._low, self._high).astype(np.float32)
         observation, reward, terminated, truncated, info = self.env.step(sent.copy())
         self._done = bool(terminated or truncated)
@@ -118,18 +114,23 @@ class GymnasiumAdapter:
             self._closed = True
             self.env.close()
 
+    @cached_property
+    def scene(self) -> Scene | None:
+        """What viewers show; None where the environment has no MuJoCo `model` and `data`."""
+        model, data = (getattr(self.env.unwrapped, name, None) for name in ("model", "data"))
+        return MujocoScene(model, data) if hasattr(model, "ngeom") and hasattr(data, "xquat") else None
+
     def render(self) -> Any:
         """Return what the environment renders: an image, for `render_mode="rgb_array"`."""
         return self.env.render()
 
     def _keep(self, observation: Any) -> None:
         """Take the signals out of the environment's observation, and the time with them."""
-        self._values = {
-            source.signal.name: np.array(
-                _part(observation, source.key)[source.start : source.start + source.signal.size], np.float32
-            )
-            for source in self._sources
-        }
+        self._values = {}
+        for source in self._sources:
+            part = observation if source.key is None else observation[source.key]
+            end = source.start + source.signal.size
+            self._values[source.signal.name] = np.array(part[source.start : end], np.float32)
         self._measured = self._clock.now()
 
     def _require_open(self) -> None:
@@ -154,7 +155,3 @@ class GymnasiumAdapter:
                 f"signal {source.signal.name!r} is numbers {source.start} to {end - 1} of "
                 f"{source.key or 'the observation'}, whose shape is {shape}. Correct the SignalSource."
             )
-
-
-def _part(observation: Any, key: str | None) -> Any:
-    return observation if key is None else observation[key]

@@ -16,7 +16,7 @@ from sami_runtime.clock import MonotonicClock
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.session.inference import CPU, bind, build
-from sami_runtime.session.memory import Ages, EpisodeMemory, TensorBlock
+from sami_runtime.session.memory import EpisodeMemory, StepInputs
 from sami_runtime.session.session import Session
 
 Array = NDArray[np.float32]
@@ -89,13 +89,9 @@ def candidates(artifact: Artifact, provider: str = "cpu") -> list[Candidate]:
         SamiError: As `Session`.
     """
     seen = observations(artifact.contract)
-    plain = _plain(artifact, provider, seen)
-    session = Session(artifact, provider=provider)
-    stepped = _stepped(session, seen)
-    prewarmed = _stepped(Session(artifact, provider=provider), seen, prewarm=True)
-    if session.active_providers == (CPU,):
-        return [_bound(artifact, seen), plain, stepped, prewarmed]
-    return [plain, stepped, prewarmed]
+    first, second = Session(artifact, provider=provider), Session(artifact, provider=provider)
+    bound = [_bound(artifact, seen)] if first.active_providers == (CPU,) else []
+    return [*bound, _plain(artifact, provider, seen), _stepped(first, seen), _stepped(second, seen, prewarm=True)]
 
 
 def largest_difference(candidates: Sequence[Candidate], steps: int = 100) -> float:
@@ -138,18 +134,13 @@ def measure(
 
 def summarise(times: Mapping[str, NDArray[np.float64]]) -> dict[str, CandidateTiming]:
     """Percentiles of what `measure` found."""
+    summaries: dict[str, CandidateTiming] = {}
     reference = float(np.median(next(iter(times.values()))))
-    return {
-        name: CandidateTiming(
-            steps=len(taken),
-            p50=float(np.percentile(taken, 50)),
-            p99=float(np.percentile(taken, 99)),
-            p99_9=float(np.percentile(taken, 99.9)) if len(taken) >= 1000 else None,
-            worst=float(taken.max()),
-            ratio=float(np.median(taken)) / reference,
-        )
-        for name, taken in times.items()
-    }
+    for name, taken in times.items():
+        p50, p99, p99_9 = np.percentile(taken, (50, 99, 99.9)).tolist()
+        p99_9 = p99_9 if len(taken) >= 1000 else None
+        summaries[name] = CandidateTiming(len(taken), p50, p99, p99_9, float(taken.max()), p50 / reference)
+    return summaries
 
 
 def soak(session: Session, steps: int) -> int | None:
@@ -198,12 +189,10 @@ def _turn(candidate: Candidate, steps: int, rate_hz: float | None) -> NDArray[np
             feed(number)
         if period:
             deadline += period
+            asleep.sleep_until(deadline - early)
             if prewarm:
-                asleep.sleep_until(deadline - early)
                 prewarm()
                 awake.sleep_until(deadline)
-            else:
-                asleep.sleep_until(deadline)
         start = time.perf_counter_ns()
         step(number)
         taken[i] = time.perf_counter_ns() - start
@@ -214,16 +203,14 @@ def _bound(artifact: Artifact, seen: Mapping[str, Array]) -> Candidate:
     """Return the bare call on bound arrays: two bindings, each of which writes what the other one reads."""
     contract = artifact.contract
     onnx = build(artifact)
-    inputs = contract.signal_inputs
-    shares = TensorBlock({name: (1, signal.size) for name, signal in inputs.items()}).tensors
+    signals, inputs = contract.signal_inputs, StepInputs(contract, 1).inputs
     memories = (EpisodeMemory(contract, 1), EpisodeMemory(contract, 1))
-    ages = Ages(contract, 1).inputs
-    bindings = [bind(onnx, shares | ages | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
+    bindings = [bind(onnx, inputs | m.inputs, other.outputs) for m, other in (memories, memories[::-1])]
     call, now = onnx.run_with_iobinding, 0
 
     def feed(i: int) -> None:
-        for name, share in shares.items():
-            share[0] = seen[inputs[name].name][i]
+        for name, signal in signals.items():
+            inputs[name][0] = seen[signal.name][i]
 
     def reset() -> None:
         memories[now].begin()
@@ -249,11 +236,11 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
     memory: dict[str, Array] = {}
 
     def reset() -> None:
-        begun = Ages(contract, 1).inputs | EpisodeMemory(contract, 1).inputs
+        begun = StepInputs(contract, 1).inputs | EpisodeMemory(contract, 1).inputs
         memory.update({name: value.copy() for name, value in begun.items()})
 
     def step(i: int) -> Array:
-        outputs = onnx.run(names, {**feeds[i], **memory})
+        outputs = onnx.run(names, {**memory, **feeds[i]})
         for name, index in feedback:
             memory[name] = outputs[index]
         return outputs[acted][0]
@@ -263,11 +250,5 @@ def _plain(artifact: Artifact, provider: str, seen: Mapping[str, Array]) -> Cand
 
 def _stepped(session: Session, seen: Mapping[str, Array], prewarm: bool = False) -> Candidate:
     feeds = [{name: value[i] for name, value in seen.items()} for i in range(OBSERVATIONS)]
-    if prewarm:
-        return Candidate(
-            f"{SESSION} after prewarm()",
-            session.reset,
-            lambda i: session.step(feeds[i]).action,
-            prewarm=session.prewarm,
-        )
-    return Candidate(SESSION, session.reset, lambda i: session.step(feeds[i]).action)
+    name, before = (f"{SESSION} after prewarm()", session.prewarm) if prewarm else (SESSION, None)
+    return Candidate(name, session.reset, lambda i: session.step(feeds[i]).action, prewarm=before)

@@ -138,3 +138,4 @@ MOVING = (Law("answers to each element of the action as in simulation: the same 
 """Laws that nobody can judge who moves nothing."""
 STOPPING = Law("stops in the middle of an episode, and twice", laws.stops)
 CLOSING = Law("closes, and twice", laws.closes)
+LAWS = (*FOUNDATIONS, *READING, *SEEING, *WRITING, *MOVING, STOPPING, CLOSING)

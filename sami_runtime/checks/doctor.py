@@ -69,18 +69,15 @@ def versions() -> Finding:
 
 def builds(distributions: Sequence[str]) -> Finding:
     """How many installed distributions bring the package onnxruntime: exactly one should."""
+    name = "onnxruntime build"
     if not distributions:
-        return Finding("onnxruntime build", "fail", "none is installed", f"Install one: {install_advice()}.")
-    shown = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in distributions)
-    if len(distributions) > 1:
-        remove = f"{pip()} uninstall -y {' '.join(distributions)}"
-        return Finding(
-            "onnxruntime build",
-            "fail",
-            f"{shown} install the same files and overwrite each other",
-            f"Remove them all and install one again: {remove}; then {install_advice()}.",
-        )
-    return Finding("onnxruntime build", "ok", shown)
+        return Finding(name, "fail", "none is installed", f"Install one: {install_advice()}.")
+    shown = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in distributions)
+    if len(distributions) == 1:
+        return Finding(name, "ok", shown)
+    remove = f"{pip()} uninstall -y {' '.join(distributions)}"
+    advice = f"Remove them all and install one again: {remove}; then {install_advice()}."
+    return Finding(name, "fail", f"{shown} install the same files and overwrite each other", advice)
 
 
 def onnxruntime() -> Iterator[Finding]:
@@ -98,12 +95,8 @@ def onnxruntime() -> Iterator[Finding]:
     if os.environ.get(TELEMETRY, "1") == "1":
         yield Finding("telemetry", "ok", "off: nothing is sent or kept where this package imports onnxruntime")
     else:
-        yield Finding(
-            "telemetry",
-            "warn",
-            f"{TELEMETRY} is {os.environ[TELEMETRY]!r}: onnxruntime 1.29 and later may report",
-            f"Unset {TELEMETRY}, or set it to 1.",
-        )
+        reading = f"{TELEMETRY} is {os.environ[TELEMETRY]!r}: onnxruntime 1.29 and later may report"
+        yield Finding("telemetry", "warn", reading, f"Unset {TELEMETRY}, or set it to 1.")
 
 
 def cuda(library: Path, complaints: str = "") -> Finding:
@@ -118,15 +111,11 @@ def cuda(library: Path, complaints: str = "") -> Finding:
             ctypes.CDLL(str(library.with_name(name)))
         ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        return Finding(
-            "cuda",
-            "warn",
-            " ".join(f"onnxruntime lists it, but it does not load: {error} {complaints}".split()),
-            f"Install NVIDIA's driver; {install_hint('gpu')} brings the libraries. Or use the provider cpu.",
-        )
-    return Finding(
-        "cuda", "ok", "the provider and the driver load; check results with: sami verify MODEL --provider cuda"
-    )
+        reading = " ".join(f"onnxruntime lists it, but it does not load: {error} {complaints}".split())
+        advice = f"Install NVIDIA's driver; {install_hint('gpu')} brings the libraries. Or use the provider cpu."
+        return Finding("cuda", "warn", reading, advice)
+    reading = "the provider and the driver load; check results with: sami verify MODEL --provider cuda"
+    return Finding("cuda", "ok", reading)
 
 
 def cores() -> Finding:
@@ -144,32 +133,26 @@ def load(root: Path) -> Finding:
         minute = float((root / "proc/loadavg").read_text(encoding="ascii").split()[0])
     except OSError:
         return Finding("load", "ok", "this system does not tell")
-    share = minute / (os.cpu_count() or 1)
-    if share > 0.5:
-        return Finding(
-            "load",
-            "warn",
-            f"{minute:g} on {os.cpu_count()} cores over the last minute",
-            "Stop other work before measuring. A loop beside it needs a real-time priority (priority = 50 in a "
-            "robot's file) or a core kept free for it (taskset, isolcpus).",
-        )
-    return Finding("load", "ok", f"{minute:g} on {os.cpu_count()} cores over the last minute")
+    reading = f"{minute:g} on {os.cpu_count()} cores over the last minute"
+    if minute / (os.cpu_count() or 1) <= 0.5:
+        return Finding("load", "ok", reading)
+    advice = (
+        "Stop other work before measuring. A loop beside it needs a real-time priority (priority = 50 in a robot's "
+        "file) or a core kept free for it (taskset, isolcpus)."
+    )
+    return Finding("load", "warn", reading, advice)
 
 
 def governor(root: Path) -> Finding:
     """Whether the cores keep their clock between two ticks."""
-    files = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor"))
+    files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
     chosen = sorted({file.read_text(encoding="ascii").strip() for file in files})
     if not chosen:
         return Finding("cpu governor", "ok", "none is shown here, as in a virtual machine")
     if chosen == ["performance"]:
         return Finding("cpu governor", "ok", "performance")
-    return Finding(
-        "cpu governor",
-        "warn",
-        f"{', '.join(chosen)}: a core that slept wakes with a low clock",
-        "sudo cpupower frequency-set -g performance",
-    )
+    reading = f"{', '.join(chosen)}: a core that slept wakes with a low clock"
+    return Finding("cpu governor", "warn", reading, "sudo cpupower frequency-set -g performance")
 
 
 def kernel(root: Path) -> Finding:
@@ -179,13 +162,11 @@ def kernel(root: Path) -> Finding:
     text = version.read_text(encoding="utf-8").strip() if version.is_file() else platform.version()
     if (flag.is_file() and flag.read_text(encoding="ascii").strip() == "1") or "PREEMPT_RT" in text:
         return Finding("kernel", "ok", f"real-time ({text})")
-    return Finding(
-        "kernel",
-        "warn",
-        f"not real-time ({text})",
+    advice = (
         "Fine for a policy of 100 Hz with a margin. Run what must not miss 1 kHz on a PREEMPT_RT kernel, or in the "
-        "robot's own controller.",
+        "robot's own controller."
     )
+    return Finding("kernel", "warn", f"not real-time ({text})", advice)
 
 
 def limits(root: Path) -> Iterator[Finding]:
@@ -201,12 +182,8 @@ def limits(root: Path) -> Iterator[Finding]:
         yield Finding("locked memory", "ok", "unlimited; lock_memory = true in a robot's file")
     else:
         reading = f"at most {locked} bytes: pages of the policy may be swapped out"
-        yield Finding(
-            "locked memory",
-            "warn",
-            reading,
-            f"{MEMORY_WAY} Then: lock_memory = true in a robot's file. Or run without swap.",
-        )
+        advice = f"{MEMORY_WAY} Then: lock_memory = true in a robot's file. Or run without swap."
+        yield Finding("locked memory", "warn", reading, advice)
 
 
 def throttling(root: Path) -> Iterator[Finding]:
@@ -218,16 +195,14 @@ def throttling(root: Path) -> Iterator[Finding]:
         )
     except OSError:
         return
-    name = "real-time share"
+    name, advice = "real-time share", "sudo sysctl kernel.sched_rt_runtime_us=950000"
     if runtime == 0:
-        advice = "sudo sysctl kernel.sched_rt_runtime_us=950000"
         yield Finding(name, "warn", "none: what has a real-time priority does not run", advice)
     elif runtime < 0:
         reading = "all of a core: a loop of such a priority that never sleeps takes it from everything else"
-        yield Finding(name, "warn", reading, "sudo sysctl kernel.sched_rt_runtime_us=950000, unless that is meant.")
+        yield Finding(name, "warn", reading, f"{advice}, unless that is meant.")
     else:
-        reading = f"{runtime} of {period} us: only a loop that hardly sleeps is held up by it"
-        yield Finding(name, "ok", reading)
+        yield Finding(name, "ok", f"{runtime} of {period} us: only a loop that hardly sleeps is held up by it")
 
 
 def clock(root: Path) -> Finding:
@@ -236,14 +211,10 @@ def clock(root: Path) -> Finding:
     file = root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
     source = file.read_text(encoding="ascii").strip() if file.is_file() else info.implementation
     reading = f"{source}, resolution {info.resolution * 1e9:g} ns"
-    if not info.monotonic or info.resolution > 1e-6 or (file.is_file() and source not in GOOD_CLOCKS):
-        return Finding(
-            "clock",
-            "warn",
-            reading,
-            "A slow or coarse clock makes every deadline uncertain; boot with clocksource=tsc if the processor allows.",
-        )
-    return Finding("clock", "ok", reading)
+    if info.monotonic and info.resolution <= 1e-6 and (not file.is_file() or source in GOOD_CLOCKS):
+        return Finding("clock", "ok", reading)
+    advice = "A slow or coarse clock makes every deadline uncertain; boot with clocksource=tsc if the processor allows."
+    return Finding("clock", "warn", reading, advice)
 
 
 def sleep(count: int = 200) -> Finding:
@@ -255,12 +226,10 @@ def sleep(count: int = 200) -> Finding:
         late[i] = time.perf_counter() - deadline
     p50, p99, worst = np.percentile(late, (50, 99, 100)) * 1e6
     lateness = f"{count} sleeps of 1 ms ended late by p50 {p50:.0f}, p99 {p99:.0f}, at worst {worst:.0f} us"
-    if p99 > LATE_S * 1e6:
-        return Finding(
-            "sleep",
-            "warn",
-            lateness,
-            "Stop other work, set the governor to performance, or give the loop a real-time priority "
-            "(priority = 50 in a robot's file).",
-        )
-    return Finding("sleep", "ok", lateness)
+    if p99 <= LATE_S * 1e6:
+        return Finding("sleep", "ok", lateness)
+    advice = (
+        "Stop other work, set the governor to performance, or give the loop a real-time priority (priority = 50 in a "
+        "robot's file)."
+    )
+    return Finding("sleep", "warn", lateness, advice)

@@ -8,8 +8,6 @@ larger where it is not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -85,7 +83,8 @@ def responds(trial: Trial) -> str | None:
         AdapterError: An element answers otherwise: a line for each, with what to do.
     """
     contract = trial.contract
-    judge, faults, unproven = Judge(contract), [], []
+    judge = Judge(trial)
+    unproven: list[str] = []
     answers: dict[int, Matrix] = {}
     try:
         for element, name in enumerate(contract.action.elements):
@@ -107,13 +106,12 @@ def responds(trial: Trial) -> str | None:
                 )
             elif not verdict:
                 answers[element] = answer
-        _home(trial)
+        trial.adapter.reset(0)  # back to the start pose
     except _StoppedError as error:
         left = ", ".join(contract.action.elements[element:])
         unproven.append(f"{left}: {error}")
-    faults = judge.explain(answers)
     trial.unproven = "; ".join(unproven)
-    if faults:
+    if faults := judge.explain(answers):
         raise AdapterError("; ".join(faults))
     return None
 
@@ -143,10 +141,9 @@ def clear_responses(contract: Contract, share: float = WEAK) -> Mask:
 class Judge:
     """Compares responses with those in simulation."""
 
-    def __init__(self, contract: Contract) -> None:
-        assert contract.seen is not None
-        assert contract.seen.responses is not None
-        self._contract, responses = contract, contract.seen.responses.signals
+    def __init__(self, trial: Trial) -> None:
+        self._contract = contract = trial.contract
+        responses = trial.responses.signals
         self.signs, self._sizes = clear_responses(contract, WEAK), clear_responses(contract, STRONG)
         self.expected = np.concatenate(
             [np.array(responses[signal.name].mean) for signal in contract.observation], axis=1
@@ -180,16 +177,9 @@ class Judge:
     def off(self, element: int, *means: Matrix) -> bool:
         """Return whether one number at least is off in the same way in all of these mean responses (D,)."""
         at = self.signs[element]
-        ratios = [mean[at] / self.expected[element][at] for mean in means]
-        small, large, flipped = (
-            [test(ratio) for ratio in ratios]
-            for test in (
-                lambda ratio: np.abs(ratio) < 1 / FACTOR,
-                lambda ratio: ratio > FACTOR,
-                lambda ratio: ratio < 0,
-            )
-        )
-        return any(np.logical_and.reduce(wrong_elements).any() for wrong_elements in (small, large, flipped))
+        ratios = np.stack(means)[:, at] / self.expected[element][at]
+        kinds = np.stack([np.abs(ratios) < 1 / FACTOR, ratios > FACTOR, ratios < 0])  # too small, too large, flipped
+        return bool(kinds.all(axis=1).any())
 
     def too_far(self, pair: Matrix) -> bool:
         """Return whether two responses (2, D) both are larger than any expected one, by far and to one side."""
@@ -210,7 +200,7 @@ class Judge:
             answers: By element, the samples (n, D).
         """
         instead = {element: self._other(element, samples) for element, samples in answers.items()}
-        return [self._explain(element, samples, instead) for element, samples in answers.items()]
+        return [self._explained(element, samples, instead) for element, samples in answers.items()]
 
     def _moved(self, samples: Matrix) -> Mask:
         """Return which numbers (D,) moved for sure, of those that answer to any element."""
@@ -234,7 +224,7 @@ class Judge:
         best = int(cosines.argmax())
         return best if best != element and cosines[best] > max(ALIKE, 1.5 * cosines[element]) else None
 
-    def _explain(self, element: int, samples: Matrix, instead: dict[int, int | None]) -> str:
+    def _explained(self, element: int, samples: Matrix, instead: dict[int, int | None]) -> str:
         names, expected, mean_response = self._contract.action.elements, self.expected[element], samples.mean(axis=0)
         name, other = names[element], instead[element]
         if other is not None:
@@ -258,13 +248,8 @@ class Judge:
         factor = float(np.median(ratios[wrong]))
         difference = self._diff(element, at, mean_response)
         if abs(factor) < 1 / FACTOR and not self._moved(samples)[wrong].any():
-            least = float(
-                np.max(
-                    np.abs(expected) / np.maximum(np.abs(mean_response) + self._error(samples), 1e-12),
-                    where=wrong,
-                    initial=FACTOR,
-                )
-            )
+            largest = np.maximum(np.abs(mean_response) + self._error(samples), 1e-12)
+            least = float(np.max(np.abs(expected) / largest, where=wrong, initial=FACTOR))
             unit = " (57.3 is radians where it takes degrees)" if least < 57.3 else ""
             return (
                 f"{difference}: {name} is dead, or its scale is too small by a factor of {min(least, 1e6):.3g} "
@@ -305,9 +290,7 @@ class _StoppedError(AdapterError):
 
 def _excite(trial: Trial, judge: Judge, element: int) -> tuple[bool | None, Matrix]:
     """Move an element until its responses (n, D) are judged, and return whether they are right and the responses."""
-    assert trial.contract.seen is not None
-    assert trial.contract.seen.responses is not None
-    size = trial.contract.seen.responses.size[element]
+    size = trial.responses.size[element]
     first, room = _sample(trial, element, FIRST * size)
     if room < LEAST_EXECUTED * size:
         raise _TooSmallError(
@@ -320,7 +303,7 @@ def _excite(trial: Trial, judge: Judge, element: int) -> tuple[bool | None, Matr
             samples.append(_sample(trial, element, FIRST * size)[0])
             if judge.verdict(element, np.stack(samples)) is False:
                 return False, np.stack(samples)
-    sizes, begun, dead = list(_sizes(size, room)), first, False
+    sizes, begun, dead = _sizes(size, room), first, False
     for by in sizes:
         samples, verdict, last = [], None, by == sizes[-1]
         if not last and dead:
@@ -335,22 +318,21 @@ def _excite(trial: Trial, judge: Judge, element: int) -> tuple[bool | None, Matr
                 break
         mean = np.mean(samples, axis=0)
         if verdict is False and by != sizes[0] and not judge.off(element, begun, mean):
-            verdict = (
-                None  # as far as in simulation it went well, so it was a stop or a limit that ended the larger one
-            )
+            # As far as in simulation it went well, so it was a stop or a limit that ended the larger one.
+            verdict = None
         if verdict is not None:
             break
         begun = mean if by == sizes[0] else begun
     return verdict, np.stack(samples)
 
 
-def _sizes(size: float, room: float) -> Iterator[float]:
-    """Yield how far to move: as in simulation, and then twice as far each time, as far as there is room."""
-    by = min(size, room)
-    yield by
-    while by < min(LARGEST * size, room):
-        by = min(2 * by, LARGEST * size, room)
-        yield by
+def _sizes(size: float, room: float) -> list[float]:
+    """Return how far to move: as in simulation, and then twice as far each time, as far as there is room."""
+    most = min(LARGEST * size, room)
+    sizes = [min(size, room)]
+    while sizes[-1] < most:
+        sizes.append(min(2 * sizes[-1], most))
+    return sizes
 
 
 def _room(contract: Contract, limits: Limits, rest: NDArray[np.floating] | None, element: int) -> float:
@@ -361,9 +343,7 @@ def _room(contract: Contract, limits: Limits, rest: NDArray[np.floating] | None,
 
 def _sample(trial: Trial, element: int, size: float) -> tuple[Matrix, float]:
     """Return the response (D,) to a move to either side, and how much room there is for one; 0 where that is little."""
-    assert trial.contract.seen is not None
-    assert trial.contract.seen.responses is not None
-    moves = trial.contract.seen.responses
+    moves = trial.responses
     for _ in range(TRIES):
         trial.pairs += 1
         answers: list[Matrix] = []
@@ -383,11 +363,6 @@ def _sample(trial: Trial, element: int, size: float) -> tuple[Matrix, float]:
         else:
             return (answers[0] + answers[1]) / 2, room
     raise _TooSmallError(f"{TRIES} episodes were over before it was moved")
-
-
-def _home(trial: Trial) -> None:
-    """Return to the start pose."""
-    trial.adapter.reset(0)
 
 
 class _Hand:

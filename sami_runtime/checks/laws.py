@@ -15,7 +15,7 @@ from sami_runtime.adapters.base import Adapter, Executed, Observation, require_c
 from sami_runtime.clock import Clock, Pace
 from sami_runtime.errors import AdapterError
 from sami_runtime.model.contract import Contract
-from sami_runtime.model.seen import ALLOWED, FACTORS, LEAST
+from sami_runtime.model.seen import ALLOWED, FACTORS, LEAST, Responses
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.signals import Signal, is_numeric
@@ -51,6 +51,13 @@ class Trial:
     """How often the robot was moved to either side."""
     unproven: str = ""
     """What the law that was checked last could not judge, and what to do about it; empty where it judged all."""
+
+    @property
+    def responses(self) -> Responses:
+        """What answered to moves in simulation, and what these were; there is no trial of moves without it."""
+        assert self.contract.seen is not None
+        assert self.contract.seen.responses is not None
+        return self.contract.seen.responses
 
     def still(self, begun: Mapping[str, NDArray[Any]] | None = None) -> Array:
         """Return what moves nothing (A,), as it was when the episode began; a robot that gives way is not followed.
@@ -125,20 +132,18 @@ def complete(trial: Trial) -> None:
             if signal.name not in observation.values:
                 names = ", ".join(observation.values) or "nothing"
                 raise AdapterError(f"read {tick} lacks {signal.name}; it gave {names}")
-            value = np.asarray(observation.values[signal.name])
+            value, gave = np.asarray(observation.values[signal.name]), f"read {tick} gave {signal.name}"
             if value.shape != (signal.size,) or not is_numeric(value):
-                raise AdapterError(
-                    f"read {tick} gave {signal.name} as {value.dtype} of shape {value.shape}, not ({signal.size},)"
-                )
+                raise AdapterError(f"{gave} as {value.dtype} of shape {value.shape}, not ({signal.size},)")
             if not np.isfinite(value).all():
-                raise AdapterError(f"read {tick} gave {signal.name} = {value.tolist()}, which is not finite")
+                raise AdapterError(f"{gave} = {value.tolist()}, which is not finite")
 
 
 def bounded(trial: Trial) -> None:
     """Refuse a number beyond the contract's bounds."""
     for tick, observation in enumerate(trial.seen):
         for signal in trial.contract.observation:
-            if beyond := _beyond(np.asarray(observation.values[signal.name], np.float64), signal):
+            if beyond := _beyond(observation.values[signal.name], signal):
                 raise AdapterError(f"read {tick} gave {signal.name}.{beyond} [{signal.unit}]; is the unit another one?")
 
 
@@ -193,7 +198,7 @@ def keeps_buffers(trial: Trial) -> None:
 def reports_executed(trial: Trial) -> None:
     """Refuse an executed action beyond the action's bounds."""
     for tick, sent in enumerate(trial.sent):
-        if beyond := _beyond(np.asarray(sent.action, np.float64), trial.contract.action):
+        if beyond := _beyond(sent.action, trial.contract.action):
             raise AdapterError(f"write {tick} says it executed {beyond} [{trial.contract.action.unit}]")
 
 
@@ -216,9 +221,11 @@ def _stamped(observation: Observation, name: str) -> str:
     return "is stamped" if observation.times is None else f"has {name} stamped"
 
 
-def _beyond(value: NDArray[np.float64], signal: Signal) -> str:
+def _beyond(values: NDArray[np.floating], signal: Signal) -> str:
     """Return the first number beyond a signal's bounds, by element and with them; empty if none is."""
-    for element, number, low, high in zip(signal.elements, value, signal.low, signal.high, strict=True):
+    for element, number, low, high in zip(
+        signal.elements, np.asarray(values, np.float64), signal.low, signal.high, strict=True
+    ):
         # As float32, in which the numbers come: 0.1 is not beyond 0.1.
         if (low is not None and number < np.float32(low)) or (high is not None and number > np.float32(high)):
             return f"{element} = {number:g}, beyond {low} to {high}"
@@ -233,7 +240,7 @@ SHOWN = 3
 """Most elements that a fault names."""
 
 
-class Stray(NamedTuple):
+class _Stray(NamedTuple):
     """A number that training never saw, nor anything near it."""
 
     signal: Signal
@@ -244,32 +251,22 @@ class Stray(NamedTuple):
     """How far beyond what training saw, in deviations."""
 
 
-def strays(contract: Contract, values: Mapping[str, NDArray[np.floating]]) -> list[Stray]:
-    """Return the number of each element that is farthest beyond what training saw, where that is too far; worst first.
-
-    Args:
-        contract: With what training saw; nothing is judged where it does not tell.
-        values: By signal, (T, size).
-    """
-    outliers = []
-    for signal in contract.observation if contract.seen else ():
-        far = _deviations(contract, signal, "signals", np.asarray(values[signal.name], np.float64))
-        for element, step in enumerate(far.argmax(axis=0)):
-            if far[step, element] > ALLOWED:
-                value = float(values[signal.name][step][element])
-                outliers.append(Stray(signal, element, int(step), value, float(far[step, element])))
-    return sorted(outliers, key=lambda stray: -stray.deviations)
-
-
 def accustomed(trial: Trial) -> str | None:
     """Refuse observations that are not such as training saw; return where the episode began elsewhere than there."""
     values = {
         signal.name: np.stack([np.asarray(observation.values[signal.name], np.float64) for observation in trial.seen])
         for signal in trial.contract.observation
     }
-    outliers = strays(trial.contract, values)
+    outliers = []
+    for signal in trial.contract.observation:
+        far = _deviations(trial.contract, signal, "signals", values[signal.name])
+        for element, step in enumerate(far.argmax(axis=0)):  # the farthest of each element
+            if far[step, element] > ALLOWED:
+                value = float(values[signal.name][step, element])
+                outliers.append(_Stray(signal, element, int(step), value, float(far[step, element])))
     if not outliers:
         return _away_from_home(trial.contract, {name: value[0] for name, value in values.items()})
+    outliers.sort(key=lambda stray: -stray.deviations)
     shown = [_sentence(stray, trial.contract) for stray in outliers[:SHOWN]]
     if len(outliers) > SHOWN:
         shown.append(f"and {len(outliers) - SHOWN} other elements")
@@ -294,27 +291,21 @@ def _deviations(contract: Contract, signal: Signal, when: When, values: NDArray[
 def _away_from_home(contract: Contract, first: Mapping[str, NDArray[np.float64]]) -> str | None:
     """Return where the first observation, (size,) by signal, lies elsewhere than the first ones of training did."""
     assert contract.seen is not None
-    away = [
-        f"{signal.name}.{name} = {value:.3g} {signal.unit} (there {low:.3g} to {high:.3g})"
-        for signal in contract.observation
-        for begin in [contract.seen.begin[signal.name]]
-        for name, value, low, high, far in zip(
-            signal.elements,
-            first[signal.name],
-            begin.lowest,
-            begin.highest,
-            _deviations(contract, signal, "begin", first[signal.name][None])[0],
-            strict=True,
-        )
-        if far > HOME
-    ]
+    away = []
+    for signal in contract.observation:
+        begin, numbers = contract.seen.begin[signal.name], first[signal.name]
+        far = _deviations(contract, signal, "begin", numbers[None])[0]
+        for at in np.flatnonzero(far > HOME):
+            low, high = begin.lowest[at], begin.highest[at]
+            name = f"{signal.name}.{signal.elements[at]}"
+            away.append(f"{name} = {numbers[at]:.3g} {signal.unit} (there {low:.3g} to {high:.3g})")
     if not away:
         return None
     home = f" Home is: {contract.sheet.home}." if contract.sheet is not None else ""
     return f"the episode began elsewhere than those of training: {', '.join(away)}.{home}"
 
 
-def _sentence(stray: Stray, contract: Contract) -> str:
+def _sentence(stray: _Stray, contract: Contract) -> str:
     assert contract.seen is not None
     signal, spread, at = stray.signal, contract.seen.signals[stray.signal.name], stray.element
     return (
@@ -324,7 +315,7 @@ def _sentence(stray: Stray, contract: Contract) -> str:
     )
 
 
-def _probably(contract: Contract, stray: Stray, value: NDArray[np.float64]) -> str:
+def _probably(contract: Contract, stray: _Stray, value: NDArray[np.float64]) -> str:
     """Return what is probably wrong with a signal that strays with its value (size,)."""
     assert contract.seen is not None
     signal, at = stray.signal, stray.element

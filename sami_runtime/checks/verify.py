@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from sami_runtime.errors import CheckFailed, ProviderError, SamiError, UnknownName
 from sami_runtime.model import artifact as files
 from sami_runtime.model.artifact import Artifact
-from sami_runtime.model.contract import ACTION, Contract
-from sami_runtime.model.golden import GoldenSteps
+from sami_runtime.model.contract import ACTION
 from sami_runtime.model.probe import PROBE
 from sami_runtime.session.admission import Admission, rehearse
 from sami_runtime.session.session import Session
@@ -96,37 +95,33 @@ def verify(
         return passed
 
     path, data = (model.path, model.model_bytes) if isinstance(model, Artifact) else (Path(model), None)
-    file = _Reading(path, admission or Admission(rehearsed=False), provider, data)
+    admission = admission or Admission(rehearsed=False)
+    file = _ModelFile(path, data, admission, tolerance, provider)
     reading = {
         "file": file.read,
-        **({"SHA-256": file.expect} if file.admission.sha256 else {}),
-        **({"signature": file.trust} if file.admission.trusted else {}),
+        **({"SHA-256": file.expect} if admission.sha256 else {}),
+        **({"signature": file.trust} if admission.trusted else {}),
         "operators": file.judge,
         "contract": file.parse,
         "weights": file.compare_hash,
         "inputs and outputs": file.compare_tensors,
         "golden": file.unpack,
-        **({"rehearsal": file.rehearse} if file.admission.rehearsed else {}),
+        **({"rehearsal": file.rehearse} if admission.rehearsed else {}),
+        "session": file.load,
     }
     if all(run(name, check) for name, check in reading.items()):
-        replay = _Replay(file.artifact, file.golden, tolerance, provider)
-        if run("session", replay.load):
-            run("golden replay", replay.golden_replay)
-            run("closed loop", replay.closed_loop)
-            run("reset", replay.reset)
-            run("batch", replay.batch)
+        run("golden replay", file.golden_replay)
+        run("closed loop", file.closed_loop)
+        run("reset", file.reset)
+        run("batch", file.batch)
     return Verification(path, tuple(checks))
 
 
-class _Reading:
-    """The checks that need no inference; each leaves behind what the next one needs."""
+class _ModelFile:
+    """The checks of a model file; each leaves behind what the next one needs."""
 
-    contract: Contract
-    artifact: Artifact
-    golden: GoldenSteps
-
-    def __init__(self, path: Path, admission: Admission, provider: str, data: bytes | None) -> None:
-        self.path, self.admission, self.provider = path, admission, provider
+    def __init__(self, path: Path, data: bytes | None, admission: Admission, tolerance: float, provider: str) -> None:
+        self.path, self.admission, self.tolerance, self.provider = path, admission, tolerance, provider
         self._unwritten = data
 
     def read(self) -> tuple[bool, str]:
@@ -168,24 +163,13 @@ class _Reading:
         self.golden = golden
         return True, f"{len(golden)} steps, episodes begin at {', '.join(map(str, golden.resets))}"
 
-
-class _Replay:
-    """The checks that run the policy over its golden steps."""
-
-    def __init__(self, artifact: Artifact, golden: GoldenSteps, tolerance: float, provider: str) -> None:
-        self.artifact = artifact
-        self.golden = golden
-        self.tolerance = tolerance
-        self.provider = provider
-
     def load(self) -> tuple[bool, str]:
         self.session = Session(self.artifact, provider=self.provider)
         return True, f"active: {', '.join(self.session.active_providers)}"
 
     def golden_replay(self) -> tuple[bool, str]:
         """Every answer equals the recorded one, when what was recorded as executed was executed."""
-        self.replayed = self._play(self.session)
-        return self._close(self.replayed, self.golden.answers)
+        return self._close(self._play(self.session), self.golden.answers)
 
     def closed_loop(self) -> tuple[bool, str]:
         """Return the same, with the session's own actions fed back wherever no limit changed what was executed."""
@@ -203,10 +187,7 @@ class _Replay:
             for name, value in used.items():
                 if not np.array_equal(value, expected[name]):
                     step = start + int(np.flatnonzero((value != expected[name]).any(axis=1))[0])
-                    return (
-                        False,
-                        f"{name} at step {step} depends on what was before the reset at step {start}",
-                    )
+                    return False, f"{name} at step {step} depends on what was before the reset at step {start}"
         return True, f"{len(bounds) - 1} episodes equal those of fresh sessions, bit for bit"
 
     def batch(self) -> tuple[bool, str]:

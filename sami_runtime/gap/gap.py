@@ -1,4 +1,9 @@
-"""The gap between simulation and reality, while it runs: what a profile does to the numbers of one episode."""
+"""The gap between simulation and reality, while it runs: what a profile does to the numbers of one episode.
+
+Runtime and training use this one machine, so that the same seed disturbs an episode alike in both. It counts ticks of
+the policy: times are rounded to the nearest whole period (half a period up), since what the world was between two ticks
+is not known. A latency of 1.5 periods delivers, at every tick, the observation of two ticks ago.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +26,18 @@ from sami_runtime.gap.profile import (
 )
 from sami_runtime.signals import Signal
 
-FIXED = ("stuck_at_s",)
-"""Keys that a smaller gap does not make smaller: a sensor that sticks does so for a shorter time."""
+Array = NDArray[np.floating]
+Float64 = NDArray[np.float64]
+Times = float | Float64
+"""When an observation was measured [s]: one time, or an array of several."""
+T = TypeVar("T")
+
+STREAM = 0x6A9
+"""Keeps a gap's randomness apart from that of an environment that gets the same seed."""
 LONGEST = 1e12
 """Stands for infinity where that is multiplied [s]."""
-
-Float64 = NDArray[np.float64]
+FOREVER = 2.0**53
+"""A tick that no episode reaches."""
 ROUNDING = 1e-6
 """Share of a period that is no difference."""
 
@@ -66,14 +77,16 @@ class Draw:
                 self._numbers[key] = {line: float(self._drawn(value.get(line, 0.0))[0]) * size for line in lines}
             else:
                 self._numbers[key] = float(self._drawn(value)[0]) * size
-        self._elements = {key: np.zeros(max(columns.stop for columns in where.values())) for key in OF_EACH_SIGNAL}
+        self.elements = {key: np.zeros(max(columns.stop for columns in where.values())) for key in OF_EACH_SIGNAL}
+        """By key, the episode's value for each number that is observed, (D,)."""
         for name, columns in where.items():
-            for key, values in self._elements.items():
+            for key, values in self.elements.items():
                 drawn = columns.stop - columns.start if key in OF_EACH_ELEMENT else 1
                 values[columns] = self._drawn(profile.of_signal(key, name), drawn)
         if size != 1.0:
-            for key in self._elements.keys() - FIXED:
-                self._elements[key] = np.minimum(self._elements[key], LONGEST) * size
+            # A sensor that sticks in a smaller gap does so for a shorter time, not earlier.
+            for key in self.elements.keys() - {"stuck_at_s"}:
+                self.elements[key] = np.minimum(self.elements[key], LONGEST) * size
         pace, limit, commit = (self._of_elements(profile, key, actions) for key in OF_ACTIONS)
         self.pace = 1.0 + (pace - 1.0) * size
         """Share of each element of an action that is executed, (A,), or (1,) where they are alike."""
@@ -87,10 +100,6 @@ class Draw:
         value = self._numbers[key]
         return value[line] if isinstance(value, dict) else value
 
-    def elements(self, key: str) -> Float64:
-        """Return the episode's value of a key for each number that is observed, (D,)."""
-        return self._elements[key]
-
     def _of_elements(self, profile: GapProfile, key: str, actions: Sequence[str]) -> Float64:
         value, default = getattr(profile, key), type(profile).model_fields[key].default
         if not isinstance(value, dict):
@@ -101,19 +110,15 @@ class Draw:
         return self._rng.uniform(*span, size) if isinstance(span, tuple) else np.full(size, span)
 
 
-FOREVER = 2.0**53
-"""A tick that no episode reaches."""
-
-
 class Sensor(Protocol):
-    """One kind of error."""
+    """One kind of error of sensors: what it does not touch stays as it is, to the last bit."""
 
     def begin(self, draw: Draw) -> None:
-        """Begin an episode."""
+        """Begin an episode with what is drawn for it."""
         ...
 
     def apply(self, values: Float64, tick: int) -> None:
-        """Change what the sensors say at a tick, (D,)."""
+        """Change what the sensors say at a tick, (D,), in place."""
         ...
 
 
@@ -121,13 +126,13 @@ class Bias:
     """A constant error within an episode: an offset and an error of gain."""
 
     def begin(self, draw: Draw) -> None:
-        """Take both from the draw."""
-        offset, gain = draw.elements("bias"), draw.elements("bias_relative")
+        """See `Sensor`."""
+        offset, gain = draw.elements["bias"], draw.elements["bias_relative"]
         self._at = np.flatnonzero((offset != 0) | (gain != 0))
         self._offset, self._gain = offset[self._at], gain[self._at]
 
     def apply(self, values: Float64, tick: int) -> None:
-        """Add the error."""
+        """See `Sensor`."""
         values[self._at] += self._gain * values[self._at] + self._offset
 
 
@@ -135,14 +140,14 @@ class Noise:
     """White normal noise, its deviation constant or a share of the value."""
 
     def begin(self, draw: Draw) -> None:
-        """Take deviations and stream from the draw."""
-        constant, share = draw.elements("noise"), draw.elements("noise_relative")
+        """See `Sensor`."""
+        constant, share = draw.elements["noise"], draw.elements["noise_relative"]
         self._at = np.flatnonzero((constant != 0) | (share != 0))
         self._constant, self._share = constant[self._at], share[self._at]
         self._stream = draw.noise
 
     def apply(self, values: Float64, tick: int) -> None:
-        """Add the noise of this tick."""
+        """See `Sensor`."""
         deviation = self._constant + self._share * np.abs(values[self._at])
         values[self._at] += deviation * self._stream.standard_normal(len(self._at))
 
@@ -151,13 +156,13 @@ class Quantisation:
     """Rounding to the nearest multiple of a step."""
 
     def begin(self, draw: Draw) -> None:
-        """Take the steps from the draw."""
-        steps = draw.elements("quantisation")
+        """See `Sensor`."""
+        steps = draw.elements["quantisation"]
         self._at = np.flatnonzero(steps)
         self._steps = steps[self._at]
 
     def apply(self, values: Float64, tick: int) -> None:
-        """Round."""
+        """See `Sensor`."""
         values[self._at] = np.round(values[self._at] / self._steps) * self._steps
 
 
@@ -172,15 +177,15 @@ class Sticking:
         self._period = period
 
     def begin(self, draw: Draw) -> None:
-        """Take from the draw when each number sticks, and for how long."""
-        first, lasts = draw.elements("stuck_at_s"), draw.elements("stuck_for_s")
+        """See `Sensor`."""
+        first, lasts = draw.elements["stuck_at_s"], draw.elements["stuck_for_s"]
         self._at = np.flatnonzero(np.isfinite(first))
-        first, end = first[self._at], first[self._at] + lasts[self._at]
-        self._first, self._end = (self._ticks(times) for times in (first, end))
+        self._first = self._ticks(first[self._at])
+        self._end = self._ticks(first[self._at] + lasts[self._at])
         self._kept = np.zeros(len(self._at))
 
     def apply(self, values: Float64, tick: int) -> None:
-        """Keep the value of the tick at which a number sticks, until it works again."""
+        """See `Sensor`."""
         if not len(self._at):
             return
         readings = values[self._at]
@@ -189,31 +194,6 @@ class Sticking:
 
     def _ticks(self, times: Float64) -> Float64:
         return np.array([whole_periods(min(time / self._period, FOREVER)) for time in times], np.float64)
-
-
-class Copies:
-    """Signals that come from another one's sensor, and say what that one says.
-
-    Args:
-        pairs: Where a signal lies, and where the one lies that it copies.
-    """
-
-    def __init__(self, pairs: Sequence[tuple[slice, slice]]) -> None:
-        self._pairs = pairs
-
-    def begin(self, draw: Draw) -> None:
-        """Nothing is drawn."""
-
-    def apply(self, values: Float64, tick: int) -> None:
-        """Copy."""
-        for target, source in self._pairs:
-            values[target] = values[source]
-
-
-Array = NDArray[np.floating]
-Times = float | Float64
-"""When an observation was measured [s]: one time, or an array of several."""
-T = TypeVar("T")
 
 
 class UnderWay(Generic[T]):
@@ -238,18 +218,21 @@ class UnderWay(Generic[T]):
 
 
 class SensorLine(Generic[T]):
-    """The line from a sensor, or from all: latency, jitter, dropout. The first message of an episode arrives at once.
+    """The line from one sensor, or from all: latency, jitter, dropout.
 
     Args:
         period: Time between two ticks [s].
         name: Of the line, see `GapProfile.line_of`.
+        signals: The numbers of its signals.
+        columns: Where these lie in what is observed.
     """
 
-    def __init__(self, period: float, name: str = "") -> None:
+    def __init__(self, period: float, name: str, signals: Sequence[int], columns: Sequence[slice]) -> None:
         self._period, self._name = period, name
+        self.signals, self.columns = np.array(signals), np.r_[tuple(columns)]
 
     def begin(self, draw: Draw) -> None:
-        """Begin an episode."""
+        """Begin an episode, whose first message arrives at once."""
         self._messages: UnderWay[T] | None = None
         self.change(draw)
 
@@ -269,70 +252,6 @@ class SensorLine(Generic[T]):
         if not lost:
             self._messages.send(message, tick + whole_periods(late))
         return self._messages.read(tick)
-
-
-class Lines:
-    """The lines of all sensors: signals that arrive together share one.
-
-    Args:
-        period: Time between two ticks [s].
-        members: Of each line by its name: the numbers of its signals, and where each of these lies in what is observed.
-    """
-
-    def __init__(self, period: float, members: Mapping[str, Mapping[int, slice]]) -> None:
-        self._lines: dict[str, SensorLine[tuple[Array, Times, int]]] = {
-            name: SensorLine(period, name) for name in members
-        }
-        self._signals = {name: np.array(list(signals)) for name, signals in members.items()}
-        self._numbers = {name: np.r_[tuple(signals.values())] for name, signals in members.items()}
-        self._count = sum(map(len, members.values()))
-
-    def begin(self, draw: Draw) -> None:
-        """Begin an episode."""
-        for line in self._lines.values():
-            line.begin(draw)
-
-    def change(self, draw: Draw) -> None:
-        """Go on as another draw has it, see `SensorLine.change`."""
-        for line in self._lines.values():
-            line.change(draw)
-
-    def carry(self, values: Array, stamps: Times, tick: int) -> tuple[Array, Times, NDArray[np.int64]]:
-        """Send what the sensors say at a tick (D,), and return what has arrived, with its stamp.
-
-        Last come the ticks at which each signal of it was sensed (S,).
-
-        With several lines there is a stamp for each signal, after that of the oldest.
-        """
-        if len(self._lines) == 1:
-            (line,) = self._lines.values()
-            delayed, stamp, at = line.carry((values, stamps, tick), tick)
-            return delayed, stamp, np.full(self._count, at)
-        count = 1 + self._count
-        measured = stamps if isinstance(stamps, np.ndarray) else np.full(count, stamps)
-        arrived, seen, sensed = values.copy(), measured.copy(), np.zeros(self._count, np.int64)
-        for name, line in self._lines.items():
-            numbers, signals = self._numbers[name], 1 + self._signals[name]
-            arrived[numbers], seen[signals], sensed[signals - 1] = line.carry(
-                (values[numbers], measured[signals], tick), tick
-            )
-        seen[0] = seen[1:].min()
-        return arrived, seen, sensed
-
-
-class Stamps:
-    """The clock that stamps observations: its skew, and its offset when an episode begins."""
-
-    def begin(self, draw: Draw) -> None:
-        """Begin an episode."""
-        self._skew, self._offset = draw.number("clock_skew"), draw.number("clock_offset_s")
-        self._began: Times | None = None
-
-    def stamp(self, time: Times) -> Times:
-        """Return what the clock shows at a time, or at several [s]; an episode begins with the first."""
-        if self._began is None:
-            self._began = time
-        return time + self._offset + self._skew * (time - self._began)
 
 
 class Actuator:
@@ -379,10 +298,6 @@ class Actuator:
         return self._made.astype(np.result_type(command, np.float32))
 
 
-STREAM = 0x6A9
-"""Keeps a gap's randomness apart from that of an environment that gets the same seed."""
-
-
 class Gap:
     """What a profile does to an episode: `begin`, then `observe` once each tick and `actuate` once each write.
 
@@ -414,13 +329,16 @@ class Gap:
         self.profile, self.period = profile, period
         ends = np.cumsum([signal.size for signal in signals]).tolist()
         self._where = {s.name: slice(end - s.size, end) for s, end in zip(signals, ends, strict=True)}
-        copies = [(self._where[name], self._where[source]) for name, source in profile.same_as.items()]
-        self._sensors: tuple[Sensor, ...] = (Bias(), Noise(), Quantisation(), Sticking(period), Copies(copies))
-        self._stamps = Stamps()
-        members: dict[str, dict[int, slice]] = {}
-        for number, (name, where) in enumerate(self._where.items()):
-            members.setdefault(profile.line_of(name), {})[number] = where
-        self._lines = Lines(period, members)
+        self._sensors: tuple[Sensor, ...] = (Bias(), Noise(), Quantisation(), Sticking(period))
+        self._copies = [(self._where[name], self._where[source]) for name, source in profile.same_as.items()]
+        members: dict[str, list[int]] = {}
+        for number, name in enumerate(self._where):
+            members.setdefault(profile.line_of(name), []).append(number)
+        columns = list(self._where.values())
+        self._lines: list[SensorLine[tuple[Array, Times, int]]] = [
+            SensorLine(period, name, numbers, [columns[number] for number in numbers])
+            for name, numbers in members.items()
+        ]
         self._actuator = Actuator(action_size, write_period or period)
         self._signals, self._action_size, self._elements = tuple(signals), action_size, tuple(elements)
         self.on_actions = profile.on_actions
@@ -448,9 +366,11 @@ class Gap:
         draw = Draw(self.profile, self._where, self._root, size, self._elements)
         for sensor in self._sensors:
             sensor.begin(draw)
-        self._stamps.begin(draw)
-        self._lines.begin(draw)
+        for line in self._lines:
+            line.begin(draw)
         self._actuator.begin(draw)
+        self._skew, self._offset = draw.number("clock_skew"), draw.number("clock_offset_s")
+        self._started: Times | None = None
         self._sent = np.zeros(self._action_size)
         self.on_actions = self.profile.on_actions
         self._tick = 0
@@ -475,7 +395,8 @@ class Gap:
             )
         assert self._root is not None, "no episode has begun"
         draw = Draw(profile, self._where, self._root, actions=self._elements)
-        self._lines.change(draw)
+        for line in self._lines:
+            line.change(draw)
         self._actuator.change(draw)
         if profile.on_actions and not self.on_actions:
             self._actuator.go_on_from(self._sent)
@@ -496,9 +417,13 @@ class Gap:
         measured = values.astype(np.float64)
         for sensor in self._sensors:
             sensor.apply(measured, tick)
-        arrived, stamp, sensed = self._lines.carry(measured.astype(values.dtype), self._stamps.stamp(time), tick)
+        for target, source in self._copies:
+            measured[target] = measured[source]
+        self._started = time if self._started is None else self._started
+        stamps = time + self._offset + self._skew * (time - self._started)  # what the clock of the sensors shows
+        arrived, stamps, sensed = self._carry(measured.astype(values.dtype), stamps, tick)
         self.late = dict(zip(self._where, (tick - sensed).tolist(), strict=True))
-        return arrived, stamp
+        return arrived, stamps
 
     def actuate(self, command: Array) -> Array:
         """Write once: the command that is sent goes in, and the action (A,) that its actuator reaches comes out."""
@@ -506,3 +431,17 @@ class Gap:
             return self._actuator.follow(command)
         self._sent = np.asarray(command, np.float64)
         return command
+
+    def _carry(self, values: Array, stamps: Times, tick: int) -> tuple[Array, Times, NDArray[np.int64]]:
+        """Send what the sensors say (D,) at a tick; return what arrived, its stamps, and when (S,) it was sensed."""
+        count = len(self._where)
+        if len(self._lines) == 1:
+            delayed, stamp, at = self._lines[0].carry((values, stamps, tick), tick)
+            return delayed, stamp, np.full(count, at)
+        measured = stamps if isinstance(stamps, np.ndarray) else np.full(1 + count, stamps)
+        arrived, seen, sensed = values.copy(), measured.copy(), np.zeros(count, np.int64)
+        for line in self._lines:
+            message = (values[line.columns], measured[1 + line.signals], tick)
+            arrived[line.columns], seen[1 + line.signals], sensed[line.signals] = line.carry(message, tick)
+        seen[0] = seen[1:].min()
+        return arrived, seen, sensed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,46 +21,21 @@ BySignal = Span | dict[str, Span]
 """One for every signal, or a table by the signal's name; of actions, for every element, or a table by its name."""
 
 
-@dataclass(frozen=True)
-class _Valid:
-    """The numbers that a key takes."""
-
-    low: float
-    high: float
-    words: str
-
-    def check(self, key: str, value: Any) -> Span:
-        """Return the value as numbers.
-
-        Raises:
-            ValueError: It is none, or out of range.
-        """
-        numbers = list(value) if isinstance(value, (list, tuple)) else [value]
-        good = all(type(number) in (int, float) and self.low <= number <= self.high for number in numbers)
-        if not good or len(numbers) > 2 or not numbers:
-            raise ValueError(f"{key} is {value!r}; it must be {self.words}, or a range [low, high] of such numbers.")
-        if isinstance(value, (list, tuple)):
-            if len(numbers) != 2 or numbers[0] > numbers[1] or math.isinf(numbers[1]):
-                raise ValueError(f"{key} is {value!r}; a range is [low, high], finite and in this order.")
-            return float(numbers[0]), float(numbers[1])
-        return float(value)
-
-
 _MOST = 1e12
-_NOT_NEGATIVE = _Valid(0.0, _MOST, "a number of at least 0")
-_ANY = _Valid(-_MOST, _MOST, "a finite number")
-_TIME = _Valid(0.0, math.inf, "a number of at least 0")
-_VALID = {
+_NOT_NEGATIVE = (0.0, _MOST, "a number of at least 0")
+_TIME = (0.0, math.inf, "a number of at least 0")
+_VALID: dict[str, tuple[float, float, str]] = {
     **dict.fromkeys(("latency_s", "jitter_s", "action_latency_s", "actuator_lag_s"), _NOT_NEGATIVE),
     **dict.fromkeys(("noise", "noise_relative", "quantisation"), _NOT_NEGATIVE),
-    **dict.fromkeys(("bias", "bias_relative", "clock_offset_s"), _ANY),
+    **dict.fromkeys(("bias", "bias_relative", "clock_offset_s"), (-_MOST, _MOST, "a finite number")),
     **dict.fromkeys(("stuck_at_s", "stuck_for_s"), _TIME),
-    "dropout": _Valid(0.0, 1.0, "a number from 0 to 1"),
-    "clock_skew": _Valid(-0.5, 0.5, "a number from -0.5 to 0.5"),
+    "dropout": (0.0, 1.0, "a number from 0 to 1"),
+    "clock_skew": (-0.5, 0.5, "a number from -0.5 to 0.5"),
     "action_pace": _NOT_NEGATIVE,
     "action_limit": _TIME,
     "action_commit_s": _NOT_NEGATIVE,
 }
+"""Lowest and highest number of each key, and what it takes in words."""
 OF_ALL_SIGNALS = (
     *("latency_s", "jitter_s", "dropout", "clock_skew", "clock_offset_s"),
     *("action_latency_s", "actuator_lag_s"),
@@ -76,6 +50,20 @@ OF_EACH_ELEMENT = ("bias", "bias_relative")
 """Those of them whose range draws a value for each of a signal's numbers."""
 OF_ACTIONS = ("action_pace", "action_limit", "action_commit_s")
 """Keys of an action's elements. Drawn last; a range without a table is drawn once, for all elements."""
+
+
+def _span(name: str, key: str, value: Any) -> Span:
+    """Return a value of a key as numbers; raise ValueError where it is none, or out of range."""
+    low, high, words = _VALID[key]
+    numbers = list(value) if isinstance(value, (list, tuple)) else [value]
+    good = all(type(number) in (int, float) and low <= number <= high for number in numbers)
+    if not good or not 1 <= len(numbers) <= 2:
+        raise ValueError(f"{name} is {value!r}; it must be {words}, or a range [low, high] of such numbers.")
+    if not isinstance(value, (list, tuple)):
+        return float(value)
+    if len(numbers) != 2 or numbers[0] > numbers[1] or math.isinf(numbers[1]):
+        raise ValueError(f"{name} is {value!r}; a range is [low, high], finite and in this order.")
+    return float(numbers[0]), float(numbers[1])
 
 
 class GapProfile(BaseModel):
@@ -133,8 +121,8 @@ class GapProfile(BaseModel):
     def _check(cls, value: Any, info: ValidationInfo) -> BySignal:
         key = str(info.field_name)
         if isinstance(value, Mapping) and key in (*OF_EACH_SIGNAL, *OF_EACH_LINE, *OF_ACTIONS):
-            return {str(name): _VALID[key].check(f"{key}.{name}", item) for name, item in value.items()}
-        return _VALID[key].check(key, value)
+            return {str(name): _span(f"{key}.{name}", key, item) for name, item in value.items()}
+        return _span(key, key, value)
 
     @model_validator(mode="after")
     def _sticks_at_some_time(self) -> GapProfile:
@@ -244,13 +232,13 @@ class GapProfile(BaseModel):
                 if name not in sizes:
                     raise UnknownName("observation signal", name, sizes, f"The gap's sensor {sensor} names it.")
         for key in (*OF_EACH_SIGNAL, *OF_EACH_LINE):
-            for name in value if isinstance(value := getattr(self, key), Mapping) else ():
+            for name in self._table(key):
                 if name not in (*sizes, *self.sensors):
                     raise UnknownName("observation signal", name, [*sizes, *self.sensors], f"The gap {key} names it.")
                 if key in OF_EACH_LINE and (line := self.line_of(name)) != name:
                     raise SamiError(f"{key}.{name}: {name} comes with {line}, at the same time; name that instead.")
         for key in OF_ACTIONS:
-            for name in value if isinstance(value := getattr(self, key), Mapping) else ():
+            for name in self._table(key):
                 if name not in elements:
                     raise UnknownName("element of the action", name, elements, f"The gap {key} names it.")
         for name, source in self.same_as.items():
@@ -282,8 +270,13 @@ class GapProfile(BaseModel):
         if name in self.sensors:
             return name
         source = self.same_as.get(name, name)
-        named = any(isinstance(table := getattr(self, key), dict) and source in table for key in OF_EACH_LINE)
+        named = any(source in self._table(key) for key in OF_EACH_LINE)
         return self._sensor(source) or (source if named else "")
+
+    def _table(self, key: str) -> Mapping[str, Span]:
+        """Return what a key says by name; nothing where it says one value for all."""
+        value = getattr(self, key)
+        return value if isinstance(value, Mapping) else {}
 
     def _sensor(self, name: str) -> str | None:
         return next((sensor for sensor, names in self.sensors.items() if name in names), None)

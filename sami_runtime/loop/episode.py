@@ -1,30 +1,98 @@
-"""An episode while it runs: ticks of read, step, gate, write, record; and what came of it."""
+"""The control loop of one episode: read, step, gate, write, record; and stop on every way out."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.adapters.base import Adapter, Observation, require_observation
+from sami_runtime.adapters.base import (
+    Adapter,
+    Observation,
+    command_delay_of,
+    require_compatible,
+    require_observation,
+    waits,
+)
 from sami_runtime.clock import ManualClock, Pace
 from sami_runtime.errors import NonFiniteError, SafetyStop, SamiError, SignalError
 from sami_runtime.loop.handover import Handover
-from sami_runtime.loop.lateness import Age, Lateness, too_old
 from sami_runtime.loop.pilot import NOTHING, Ending, Request
-from sami_runtime.loop.report import LoopReport
 from sami_runtime.loop.settings import LoopSettings
-from sami_runtime.loop.tick import STEPPED, Outcome, SectionTimes, StepRecord
+from sami_runtime.loop.stopping import stopped_after
+from sami_runtime.loop.tick import STEPPED, LoopReport, Outcome, SectionTimes, StepRecord
+from sami_runtime.model.contract import Contract
 from sami_runtime.safety.gate import Ruling, SafetyGate
-from sami_runtime.safety.watchdog.watchdog import Watchdog
+from sami_runtime.safety.watchdog import Watchdog
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
 from sami_runtime.signals import number_in
+
+Age = float | Mapping[str, float]
+"""One for all signals, or by signal [periods]."""
+DIGITS = 6
+"""Of a period; what is less is rounding."""
+
+
+class Lateness:
+    """Tells the age of observations: by their stamps and the command's own delay, which stands in no stamp.
+
+    The world of a simulator waits while nothing is written: there an observation is as old as a gap made it, whatever
+    its stamp says, which a simulator's adapter gives it when it steps, a period before it is read.
+
+    Args:
+        adapter: What observes.
+        rate_hz: Of the policy [1/s].
+        stamped: Whether stamps are of the loop's clock; if not, all counts as measured now.
+        command_delay_s: How long an action takes from its write to its effect [s]; as the adapter says if None.
+
+    Raises:
+        SamiError: That is no time.
+    """
+
+    def __init__(self, adapter: Adapter, rate_hz: float, stamped: bool, command_delay_s: float | None = None) -> None:
+        self.command_delay_s = command_delay_of(adapter) if command_delay_s is None else command_delay_s
+        if not 0.0 <= self.command_delay_s < float("inf"):
+            raise SamiError(f"command_delay_s is {self.command_delay_s}; it is a time of at least 0 s.")
+        self.waits = waits(adapter)
+        self._rate_hz, self._stamped = rate_hz, stamped
+
+    def age(self, observation: Observation, now: float) -> Age:
+        """Return how old an observation is at a time [s] of the loop's clock."""
+        if self.waits:
+            late = observation.late
+            if isinstance(late, Mapping):
+                return {name: self._in_periods(0.0, periods) for name, periods in late.items()}
+            return self._in_periods(0.0, late)
+        if not self._stamped:
+            return self._in_periods(0.0)
+        if observation.times is None:
+            return self._in_periods(now - observation.time)
+        return {name: self._in_periods(now - observation.measured(name)) for name in observation.values}
+
+    def _in_periods(self, seconds: float, periods: float = 0.0) -> float:
+        late = max(0.0, seconds) * self._rate_hz + periods
+        return round(late + self.command_delay_s * self._rate_hz, DIGITS)
+
+
+def too_old(age: Age, contract: Contract) -> str:
+    """Return why a policy that looks ahead cannot act on what is so old; empty where it can."""
+    if contract.lookahead is None:
+        return ""
+    most, changing = contract.lookahead.steps, contract.lookahead.changing
+    by_name = age if isinstance(age, Mapping) else {"the observation": age}
+    for name, periods in by_name.items():
+        if isinstance(age, Mapping) and name not in changing:
+            continue
+        if periods > most:
+            return f"age: {name} is {periods:.3g} periods old, and the policy looks {most} ahead"
+    return ""
+
 
 Array = NDArray[np.float32]
 
@@ -286,3 +354,74 @@ def latch(gate: SafetyGate, watchdog: Watchdog | None) -> None:
     """Trip the gate where the watchdog fired, or cannot."""
     if watchdog and (fault := watchdog.fault()):
         gate.trip(fault)
+
+
+def run_episode(
+    session: Session,
+    adapter: Adapter,
+    seed: int | None = None,
+    max_steps: int | None = None,
+    settings: LoopSettings | None = None,
+    *,
+    on_step: OnStep | None = None,
+    gate: SafetyGate | None = None,
+    telemetry: Telemetry | None = None,
+    handover: Handover | None = None,
+    **changes: Any,
+) -> EpisodeReport:
+    """Run one episode, and stop the adapter however it ends.
+
+    Args:
+        session: The policy, with a batch of 1.
+        adapter: What it drives.
+        seed: For the adapter's reset.
+        max_steps: Most steps; the contract's `episode_steps` if None.
+        settings: How the loop runs.
+        on_step: Called after each tick, with all that is known about it.
+        gate: Owns the write. If None, one with the default limits.
+        telemetry: Reads the contexts, for the record of each tick, and for the gate where its limits set
+            `stop_on_alarm`. If None, a new one does, where `on_step` listens or the gate heeds alarms.
+        handover: By which another session may take over between two ticks. This one drives it, and it has begun.
+        changes: Settings by their names, such as `clock=`; see `LoopSettings`.
+
+    Raises:
+        SamiError: An argument or a setting is invalid.
+        AdapterError: The policy and the adapter do not fit, or the adapter failed.
+        SignalError: An observation lacks a signal, or has one of another shape.
+        SafetyStop: The gate stopped the robot, or is latched.
+    """
+    limit = session.contract.episode_steps if max_steps is None else max_steps
+    if session.batch != 1 or limit < 1:
+        raise SamiError(
+            f"run_episode() got a session of batch {session.batch} and max_steps {limit}; "
+            "expected a batch of 1 and at least 1 step."
+        )
+    settings = replace(settings or LoopSettings(), **changes)
+    settings.period(session.contract.rate_hz)  # raises before anything moves
+    guard = gate or SafetyGate(adapter, session.contract)
+
+    def drive() -> EpisodeReport:
+        require_compatible(session.contract, adapter.observation, adapter.action, type(adapter).__name__)
+        if guard.adapter is not adapter:
+            raise SamiError("the gate writes to another adapter than the loop reads. Make it with this adapter.")
+        read = on_step is not None or guard.limits.stop_on_alarm is not None or "ood" in guard.guards
+        reader = telemetry or (Telemetry(session.contract) if read else None)
+        episode = RunningEpisode(session, adapter, guard, settings, limit, reader, on_step, handover)
+        episode.begin(seed)
+        while episode.next_tick():
+            episode.turn()
+        return episode.report()
+
+    try:
+        report = stopped_after(adapter, drive, settings.watchdog)
+    except Exception as error:
+        latch(guard, settings.watchdog)
+        dog = settings.watchdog
+        if dog and dog.fired and "the watchdog" not in str(error):
+            raise SafetyStop(f"{dog.fault()}. Then the loop ended: {type(error).__name__}: {error}") from error
+        raise
+    finally:
+        latch(guard, settings.watchdog)
+    if settings.watchdog:
+        guard.require_armed()
+    return report

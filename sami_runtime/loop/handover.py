@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future, wait
 
 from sami_runtime.adapters.base import Adapter, require_compatible
 from sami_runtime.errors import SamiError
@@ -27,7 +28,7 @@ class Handover:
         self.session = session
         """The one that drives."""
         self._waiting: Session | None = None
-        self._successor: _Successor | None = None
+        self._successor: tuple[Session, Future[Swapped]] | None = None  # what waits for the loop to take it
         self._swapped: Swapped | None = None
         self._loop: int | None = None  # the thread of the episode that runs
         self._lock = threading.Lock()  # never waited for within an episode
@@ -51,8 +52,8 @@ class Handover:
         with self._lock:
             self._loop = None
             if self._successor is not None:
-                self._waiting = self._successor.session
-                self._successor.finish(swapped_to(self._successor.session))
+                self._waiting, taken = self._successor
+                taken.set_result(swapped_to(self._waiting))
                 self._successor = None
 
     def take(self, telemetry: Telemetry | None) -> Session | None:
@@ -64,22 +65,22 @@ class Handover:
         if self._successor is None or not self._lock.acquire(blocking=False):
             return None
         try:
-            successor = self._successor
-            if successor is None:
+            if self._successor is None:
                 return None
+            session, taken = self._successor
             self._successor = self._waiting = None
             made = self.session.tick
             try:
-                successor.session.restore(self.session.state)
+                session.restore(self.session.state)
             except SamiError as error:  # the session is the caller's, who may have closed or changed it
-                successor.finish(error)
+                taken.set_exception(error)
                 return None
-            self.session = successor.session
+            self.session = session
             if telemetry:
                 telemetry.change_contract(self.session.contract)
             self._swapped = swapped_to(self.session, made)
-            successor.finish(self._swapped)
-            return self.session
+            taken.set_result(self._swapped)
+            return session
         finally:
             self._lock.release()
 
@@ -114,39 +115,20 @@ class Handover:
             if self.session is not driving:
                 raise SamiError(f"{driving.contract.name!r}, which was to be replaced, drives no more. Try again.")
             _require_same_state(session, driving)
-            self._successor = successor = _Successor(session)
+            taken = Future[Swapped]()
+            self._successor = successor = (session, taken)
         try:
-            successor.finished.wait(timeout_s)
+            wait([taken], timeout_s)
         finally:
             with self._lock:
                 if self._successor is successor:
                     self._successor = None
-        if not successor.finished.is_set():
+        if not taken.done():
             raise SamiError(
                 f"the loop did not take {session.contract.name!r} over within {timeout_s:g} s; the model that "
                 'drove still drives. Try again, or with when="episode".'
             )
-        return successor.result()
-
-
-class _Successor:
-    """A session that waits for the loop to take it, and what came of that. Touched under the handover's lock only."""
-
-    def __init__(self, session: Session) -> None:
-        self.session, self.finished = session, threading.Event()
-        self._outcome: Swapped | SamiError | None = None
-
-    def finish(self, outcome: Swapped | SamiError) -> None:
-        """Tell who waits what came of it."""
-        self._outcome = outcome
-        self.finished.set()
-
-    def result(self) -> Swapped:
-        """Return what came of it, or raise it."""
-        if isinstance(self._outcome, Swapped):
-            return self._outcome
-        assert self._outcome is not None
-        raise self._outcome
+        return taken.result()
 
 
 def swapped_to(session: Session, made: int = 0) -> Swapped:
@@ -157,12 +139,6 @@ def swapped_to(session: Session, made: int = 0) -> Swapped:
 
 def require_swap(session: Session, driving: Session, adapter: Adapter, limits: Limits) -> None:
     """Refuse a session that cannot take over, before anything changes: it must fit adapter, limits and rate.
-
-    Args:
-        session: The new one.
-        driving: The one that drives.
-        adapter: What is driven.
-        limits: Those of the gate.
 
     Raises:
         AdapterError, SamiError, UnknownName: With every difference.

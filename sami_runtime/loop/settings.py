@@ -9,7 +9,7 @@ import numpy as np
 from sami_runtime.clock import Clock
 from sami_runtime.errors import SamiError
 from sami_runtime.loop.pilot import Pilot
-from sami_runtime.safety.watchdog.watchdog import Watchdog
+from sami_runtime.safety.watchdog import Watchdog
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 from sami_runtime.adapters.base import Adapter
 from sami_runtime.errors import AdapterError
-from sami_runtime.safety.watchdog.watchdog import Watchdog
+from sami_runtime.safety.watchdog import Watchdog
 
 T = TypeVar("T")
 

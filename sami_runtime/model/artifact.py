@@ -10,6 +10,7 @@ from sami_runtime.errors import ArtifactError
 from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Contract, text_sha256
 from sami_runtime.model.graph_scan import (
     DOMAINS,
+    FLOAT,
     OPERATORS,
     MalformedError,
     ModelScan,
@@ -21,12 +22,15 @@ from sami_runtime.model.graph_scan import (
 
 MAX_MODEL_BYTES = 256 * 1024 * 1024
 """Largest file that is read. A policy of the paper has about 1 MB."""
-
 MAX_CONTRACT_CHARACTERS = 8 * 1024 * 1024
 """Longest contract that is read: pydantic takes forty bytes for each. One of the paper has 200,000."""
-
-FLOAT32 = 1
-"""ONNX's TensorProto.DataType for float32."""
+_REFUSED = {
+    "Sparse": "{} sparse tensors, where weights must be dense",
+    "Function": "{} model-local functions, where operators must be inlined",
+    "Subgraph": "{} subgraphs, where control flow is not allowed",
+    "Training": "training information, where only inference is allowed",
+}
+"""Messages that a model file must not hold."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +61,7 @@ def artifact_of(model: str | Path | Artifact) -> Artifact:
 
 
 def judge(data: bytes, path: str | Path) -> Artifact:
-    """Return a model file whose bytes were read, unless it is unsafe, damaged or not what its contract says.
-
-    Args:
-        data: The whole file.
-        path: Where it came from.
-
-    Raises:
-        ArtifactError, ContractError: See `read_artifact`.
-    """
+    """Return a model file, read from `path` as `data`; see `read_artifact`."""
     scan = scan_bytes(data, path)
     require_safe(scan, path)
     contract = read_contract(scan, path)
@@ -92,13 +88,13 @@ def read_bytes(path: str | Path) -> bytes:
     Raises:
         ArtifactError: There is no such file, it is empty, too large or cannot be read.
     """
-    if Path(path).is_dir():
-        raise ArtifactError(f"{path} is a directory, expected a model file. Give the path of its .onnx file.")
-    if Path(path).exists() and not Path(path).is_file():
-        # A pipe would keep the reader waiting, and a device has no end.
-        raise ArtifactError(f"{path} is no regular file, expected a model file. Give the path of its .onnx file.")
+    path = Path(path)
+    # A pipe would keep the reader waiting, and a device has no end.
+    if path.exists() and not path.is_file():
+        kind = "a directory" if path.is_dir() else "no regular file"
+        raise ArtifactError(f"{path} is {kind}, expected a model file. Give the path of its .onnx file.")
     try:
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             data = file.read(MAX_MODEL_BYTES + 1)
     except FileNotFoundError:
         raise ArtifactError(
@@ -117,11 +113,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def scan_bytes(data: bytes, source: str | Path) -> ModelScan:
-    """Return what is in a model file.
-
-    Raises:
-        ArtifactError: The bytes are damaged, or no ONNX model.
-    """
+    """Return what is in a model file; it raises ArtifactError where the bytes are damaged, or no ONNX model."""
     try:
         return scan_model(data)
     except MalformedError as error:
@@ -132,23 +124,14 @@ def scan_bytes(data: bytes, source: str | Path) -> ModelScan:
 
 
 def require_safe(scan: ModelScan, source: str | Path) -> None:
-    """Refuses a model that reads other files, or runs anything but the known operators.
-
-    Raises:
-        ArtifactError: With everything that is wrong.
-    """
+    """Raise ArtifactError, with all faults, where a model reads other files or runs operators that are not known."""
     faults = []
     if scan.external:
         names = ", ".join(repr(name) for name in sorted(set(scan.external))[:5])
         faults.append(f"tensors with external data ({names}), where all weights must be inside the file")
-    if scan.sparse_tensors:
-        faults.append(f"{scan.sparse_tensors} sparse tensors, where weights must be dense")
-    if scan.functions:
-        faults.append(f"{scan.functions} model-local functions, where operators must be inlined")
-    if scan.subgraphs:
-        faults.append(f"{scan.subgraphs} subgraphs, where control flow is not allowed")
-    if scan.trainings:
-        faults.append("training information, where only inference is allowed")
+    for kind, fault in _REFUSED.items():
+        if count := scan.messages[kind]:
+            faults.append(fault.format(count))
     used = {domain for domain, _ in scan.operators}
     if foreign := sorted((scan.opset_domains | used) - DOMAINS):
         faults.append(f"operator domains {', '.join(foreign)}, where only the default one is allowed")
@@ -158,7 +141,7 @@ def require_safe(scan: ModelScan, source: str | Path) -> None:
             f"operators {', '.join(name or '(unnamed)' for name in unknown)}, which are not among the "
             f"{len(OPERATORS)} allowed (sami_runtime.model.graph_scan.OPERATORS)"
         )
-    if not (scan.subgraphs or scan.functions):
+    if not (scan.messages["Subgraph"] or scan.messages["Function"]):
         try:
             divided, wild = whole_divisions(scan.graph), weights_not_finite(scan.graph)
         except MalformedError as error:
@@ -203,11 +186,7 @@ def read_contract(scan: ModelScan, source: str | Path) -> Contract:
 
 
 def require_unchanged(scan: ModelScan, contract: Contract, source: str | Path) -> str:
-    """Compare the graph with the hash in the contract, and returns the hash.
-
-    Raises:
-        ArtifactError: They differ.
-    """
+    """Return the graph's hash; raise ArtifactError where it is not the one in the contract."""
     digest = hashlib.sha256(scan.graph).hexdigest()
     if digest != contract.weights_sha256:
         raise ArtifactError(
@@ -218,11 +197,7 @@ def require_unchanged(scan: ModelScan, contract: Contract, source: str | Path) -
 
 
 def require_tensors(scan: ModelScan, contract: Contract, source: str | Path) -> None:
-    """Compare the graph's inputs and outputs with those that follow from the contract.
-
-    Raises:
-        ArtifactError: With every difference.
-    """
+    """Raise ArtifactError, with every difference, where the graph's tensors do not follow from the contract."""
     faults = _differences("input", scan.inputs, contract.inputs)
     faults += _differences("output", scan.outputs, contract.outputs)
     if faults:
@@ -238,12 +213,12 @@ def _differences(kind: str, declared: list[TensorType], expected: dict[str, tupl
     for name, dtype, shape in declared:
         if name not in expected:
             continue
-        if dtype != FLOAT32:
-            faults.append(f"{kind} {name!r} has ONNX element type {dtype}, expected {FLOAT32} (float32)")
+        if dtype != FLOAT:
+            faults.append(f"{kind} {name!r} has ONNX element type {dtype}, expected {FLOAT} (float32)")
         if not shape or isinstance(shape[0], int) or shape[1:] != expected[name]:
             faults.append(f"{kind} {name!r} has shape {_shown(shape)}, expected {_shown(('batch', *expected[name]))}")
     return faults
 
 
 def _shown(shape: tuple[int | str, ...]) -> str:
-    return "[" + ", ".join(str(axis) if axis != "" else "?" for axis in shape) + "]"
+    return "[" + ", ".join("?" if axis == "" else str(axis) for axis in shape) + "]"

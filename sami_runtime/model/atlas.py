@@ -8,22 +8,18 @@ nearest of them. What counts as far is calibrated on episodes that no Gaussian w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+from sami_runtime.signals import Count, Entry, NotNegative, Number, Positive
 
 
-class Atlas(BaseModel):
+class Atlas(Entry):
     """K known dynamics as Gaussians over mean contexts of C numbers, as they stand in a model's contract."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     tasks: tuple[dict[str, Any], ...] = Field(min_length=1)
     """(K,): the training tasks."""
@@ -33,19 +29,19 @@ class Atlas(BaseModel):
     """(K, C, C): the covariance of a window's mean within each task."""
     window: int = Field(default=1, ge=1)
     """W: how many contexts, the last ones, are averaged and placed; 1 places each by itself."""
-    step: int = Field(ge=1)
+    step: Count
     """First step of an episode, from 0, whose window counts; before it the encoder has not seen enough."""
     threshold: Positive
     """Largest distance that is no alarm."""
-    slow: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    slow: NotNegative
     """Drift |m_t - m_(t-1)| of a window's mean up to which it is at rest: the median over training episodes."""
-    fast: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    fast: NotNegative
     """Drift above which a mean that was at rest is on its way to another place."""
     false_alarm_rate: float = Field(gt=0, lt=1)
-    """Largest share of episodes in known dynamics that `threshold` gives an alarm, and that `fast` is exceeded in."""
-    episodes: int = Field(ge=1)
+    """Share of held-out training episodes beyond `threshold`, and `fast`; of fresh ones it may be more."""
+    episodes: Count
     """Episodes that mean, covariance, step and slow come from."""
-    held_out: int = Field(ge=1)
+    held_out: Count
     """Other episodes, that threshold and fast come from."""
 
     @model_validator(mode="after")
@@ -122,7 +118,3 @@ class Locator:
         nearest = int(squared.argmin())
         distance = float(squared[nearest]) ** 0.5
         return Place(nearest, distance, distance / self.atlas.threshold)
-
-    def task(self, place: Place) -> Mapping[str, Any]:
-        """Return the nearest known dynamics."""
-        return self.atlas.tasks[place.nearest]

@@ -5,17 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, ValidationError, model_validator
 
 from sami_runtime.distribution import upgrade_hint
 from sami_runtime.errors import ContractError
@@ -25,80 +17,7 @@ from sami_runtime.model.golden import Golden, GoldenSteps
 from sami_runtime.model.lookahead import AGE, HELD, Lookahead
 from sami_runtime.model.probe import Probe
 from sami_runtime.model.seen import Seen
-from sami_runtime.signals import Float32, Name, Shape, Signal, Size, _Model
-
-Number = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class Quantity(BaseModel):
-    """Numbers of one unit."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
-
-    unit: str = Field(min_length=1)
-    values: tuple[Number, ...] = Field(min_length=1)
-
-    def __str__(self) -> str:
-        return f"{', '.join(f'{value:g}' for value in self.values)} {self.unit}"
-
-
-class DataSheet(BaseModel):
-    """Frame, home pose and gains, in words and numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
-
-    frame: str = Field(min_length=1)
-    """Where positions are measured from, along which axes, and of which point."""
-    home: str = Field(min_length=1)
-    """Where an episode begins."""
-    gains: str = ""
-    """How closely the robot follows an action; empty where nobody told, and then it is not written either."""
-    numbers: dict[str, Quantity] = {}
-    """What the words mean, by name."""
-
-    @model_serializer(mode="wrap")
-    def _without_gains(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in dump(self).items() if name != "gains" or value}
-
-
-def version_of(text: str, source: str) -> Any:
-    """Return the version that a document claims, read before anything else in it is judged."""
-    try:
-        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
-        raise ContractError(f"{source} has a contract that is not JSON: {error}. Export the model again.") from error
-    if plain_strings(document, allowed="\n\t") != document:
-        raise ContractError(
-            f"{source} has a contract with characters that a terminal obeys instead of printing them. Export the model "
-            "again, under names that can be printed."
-        )
-    if not isinstance(document, dict) or "version" not in document:
-        raise ContractError(f"{source} has a contract without a version. Export the model again.")
-    return document["version"]
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def explain(error: ValidationError) -> str:
-    """Return the first few problems of a contract, each with its field and the value found there."""
-    problems = []
-    for problem in error.errors(include_url=False)[:5]:
-        field = ".".join(map(str, problem["loc"])) or "the document"
-        message = problem["msg"].removeprefix("Value error, ")
-        shown = repr(problem["input"])
-        value = f" (found {shown})" if problem["type"] != "missing" and len(shown) <= 60 else ""
-        problems.append(f"contract field {field!r}: {message}{value}")
-    if error.error_count() > len(problems):
-        problems.append(f"and {error.error_count() - len(problems)} more")
-    return "; ".join(problems)
-
-
-def text_sha256(text: str) -> str:
-    """Return the hash of a contract's JSON."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
+from sami_runtime.signals import Count, Entry, Float32, Name, Number, Positive, Shape, Signal, Size, Text
 
 CONTRACT_VERSION = 1
 """The contract version that this package writes and reads."""
@@ -106,18 +25,41 @@ METADATA_KEY = "sami.contract"
 """The key of the ONNX `metadata_props` entry that holds the contract."""
 HASH_KEY = "sami.contract.sha256"
 """The key of the entry that holds the hash of this text."""
-OPTIONAL = ("extra_outputs", "seen", "sheet", "lookahead", "probe")
-"""Entries that the first files of version 1 did not have; where they are empty, a contract is written without them."""
 PREVIOUS_ACTION = "previous_action"
 ACTION = "action"
 CONTEXT = "context"
 PRESENT = "present_"
-"""What the names of extra outputs begin with that tell what a policy takes a signal to be now; its name follows."""
+"""What the names of extra outputs begin with that estimate the present value of a signal; its name follows."""
 EXECUTED = "executed"
 """What golden steps call the action that was executed, which is no tensor of the graph."""
 
 
-class StateTensor(_Model):
+class Quantity(Entry):
+    """Numbers of one unit."""
+
+    unit: Text
+    values: tuple[Number, ...] = Field(min_length=1)
+
+    def __str__(self) -> str:
+        return f"{', '.join(f'{value:g}' for value in self.values)} {self.unit}"
+
+
+class DataSheet(Entry):
+    """What a robot must be like for a policy's numbers to mean what they meant in training, in words and numbers."""
+
+    OPTIONAL = ("gains",)
+
+    frame: Text
+    """Where positions are measured from, along which axes, and of which point."""
+    home: Text
+    """Where an episode begins."""
+    gains: str = ""
+    """How closely the robot follows an action; empty where that is not known."""
+    numbers: dict[str, Quantity] = Field(default_factory=dict)
+    """What the words mean, by name."""
+
+
+class StateTensor(Entry):
     """A recurrent tensor that a session carries from step to step without knowing what it means."""
 
     name: Name
@@ -127,7 +69,7 @@ class StateTensor(_Model):
     """What every number of it is when an episode begins."""
 
 
-class Context(_Model):
+class Context(Entry):
     """The skill context that the encoder infers."""
 
     size: Size
@@ -139,7 +81,7 @@ class Context(_Model):
         return Signal(name=CONTEXT, size=self.size, unit="1", elements=elements, low=none, high=none)
 
 
-class Contract(_Model):
+class Contract(Entry):
     """Everything that a model file says about itself.
 
     The graph's inputs and outputs are declared here and nowhere else: `signal_inputs`, `age_inputs` and `feedback` are
@@ -147,9 +89,11 @@ class Contract(_Model):
     them.
     """
 
+    OPTIONAL = ("extra_outputs", "seen", "sheet", "lookahead", "probe")
+
     version: int = CONTRACT_VERSION
-    name: str = Field(min_length=1)
-    rate_hz: float = Field(gt=0, allow_inf_nan=False)
+    name: Text
+    rate_hz: Positive
     """How often the policy was trained to act [1/s]."""
     observation: tuple[Signal, ...] = Field(min_length=1)
     action: Signal
@@ -159,20 +103,20 @@ class Contract(_Model):
     """None for a memoryless policy."""
     extra_outputs: tuple[Signal, ...] = ()
     """What the graph answers besides action and context, by the signals' names."""
-    episode_steps: int = Field(ge=1)
+    episode_steps: Count
     training: dict[str, Any]
     """How the policy was trained; for people, nothing reads it to act."""
     evaluation: dict[str, Any] | None = None
     atlas: Atlas | None = None
-    """Where the contexts of the training tasks lie; None where it was not measured."""
+    """Where the contexts of the training tasks lie; this and the entries below are None where not measured."""
     seen: Seen | None = None
-    """What training saw, element by element; None where it was not measured."""
+    """What training saw, element by element."""
     sheet: DataSheet | None = None
-    """Frame and home pose of the robot; None where nobody told."""
+    """Frame and home pose of the robot."""
     lookahead: Lookahead | None = None
-    """How the graph predicts the present from late observations; None where it takes them for the present."""
+    """How the graph predicts the present from late observations; None where it treats them as current."""
     probe: Probe | None = None
-    """What the graph reads of the physics from a context, and how well; None where it was not measured."""
+    """What the graph reads of the physics from a context, and how well."""
     golden: Golden | None = None
     weights_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the serialized graph, the bytes of the file's GraphProto."""
@@ -199,10 +143,6 @@ class Contract(_Model):
             self.probe.require_fit(self.extra_outputs)
         return self
 
-    @model_serializer(mode="wrap")
-    def _without_empty_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in dump(self).items() if value or name not in OPTIONAL}
-
     @property
     def signal_inputs(self) -> dict[str, Signal]:
         """Graph inputs that an observation fills, each with the signal by whose name `Session.step` takes it."""
@@ -216,17 +156,14 @@ class Contract(_Model):
     @property
     def feedback(self) -> dict[str, str]:
         """Graph inputs that a session feeds back, each with the output whose value it takes at the next step."""
-        return {PREVIOUS_ACTION: ACTION} | {
-            state_input(tensor.name): state_output(tensor.name) for tensor in self.state
-        }
+        states = {state_input(tensor.name): state_output(tensor.name) for tensor in self.state}
+        return {PREVIOUS_ACTION: ACTION, **states}
 
     @property
     def answers(self) -> dict[str, Signal]:
         """Graph outputs that a step answers, each with its signal: all but the next state."""
-        answers = {ACTION: self.action}
-        if self.context is not None:
-            answers[CONTEXT] = self.context.signal
-        return answers | {signal.name: signal for signal in self.extra_outputs}
+        context = {} if self.context is None else {CONTEXT: self.context.signal}
+        return {ACTION: self.action, **context, **{signal.name: signal for signal in self.extra_outputs}}
 
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:
@@ -261,8 +198,8 @@ class Contract(_Model):
         expected |= {**self.age_inputs, HELD: 1} if self.age_inputs else {}
         if sizes != expected:
             raise ContractError(
-                f"the golden steps of {self.name!r} hold {_sizes(sizes)}; its signals are "
-                f"{_sizes(expected)}. Export the model again."
+                f"the golden steps of {self.name!r} hold {_sizes(sizes)}; its signals are {_sizes(expected)}. Export "
+                "the model again."
             )
         return GoldenSteps(
             observation={signal.name: arrays[name] for name, signal in self.signal_inputs.items()},
@@ -317,16 +254,16 @@ class Contract(_Model):
         Raises:
             ContractError: The text is no JSON, has another version, or a field is wrong.
         """
-        version = version_of(text, source)
+        version = _version_of(text, source)
         if isinstance(version, int) and version > CONTRACT_VERSION:
             raise ContractError(
-                f"{source} has contract version {version}; this sami_runtime reads version "
-                f"{CONTRACT_VERSION}. Upgrade with: {upgrade_hint()}"
+                f"{source} has contract version {version}; this sami_runtime reads version {CONTRACT_VERSION}. "
+                f"Upgrade with: {upgrade_hint()}"
             )
         try:
             return cls.model_validate_json(text, strict=True)
         except ValidationError as error:
-            raise ContractError(f"{source}: {explain(error)}. Export the model again.") from error
+            raise ContractError(f"{source}: {_explain(error)}. Export the model again.") from error
 
     def __str__(self) -> str:
         """Return a table of the signals, as `sami inspect` prints it."""
@@ -340,7 +277,7 @@ class Contract(_Model):
             size = "x".join(map(str, tensor.shape))
             rows.append((f"state {tensor.name}", "", size, "", f"initially {tensor.initial:g}"))
         if self.context is not None:
-            rows.append((CONTEXT, _span(0, self.context.size), str(self.context.size), "1", ""))
+            rows.append((*_row(CONTEXT, 0, self.context.signal)[:4], ""))
         rows += [_row(f"output {signal.name}", 0, signal) for signal in self.extra_outputs]
         rows += [(name, "", str(size), "periods", "") for name, size in self.age_inputs.items()]
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
@@ -364,13 +301,48 @@ def state_output(name: str) -> str:
     return f"state.{name}.out"
 
 
+def text_sha256(text: str) -> str:
+    """Return the hash of a contract's JSON."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _version_of(text: str, source: str) -> Any:
+    """Return the version that a document claims, read before anything else in it is judged."""
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f"{source} has a contract that is not JSON: {error}. Export the model again.") from error
+    if plain_strings(document, allowed="\n\t") != document:
+        raise ContractError(
+            f"{source} has a contract with characters that a terminal obeys instead of printing them. Export the model "
+            "again, under names that can be printed."
+        )
+    if not isinstance(document, dict) or "version" not in document:
+        raise ContractError(f"{source} has a contract without a version. Export the model again.")
+    return document["version"]
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _explain(error: ValidationError) -> str:
+    """Return the first few problems of a contract, each with its field and the value found there."""
+    problems = []
+    for problem in error.errors(include_url=False)[:5]:
+        field = ".".join(map(str, problem["loc"])) or "the document"
+        message = problem["msg"].removeprefix("Value error, ")
+        shown = repr(problem["input"])
+        value = f" (found {shown})" if problem["type"] != "missing" and len(shown) <= 60 else ""
+        problems.append(f"contract field {field!r}: {message}{value}")
+    if error.error_count() > len(problems):
+        problems.append(f"and {error.error_count() - len(problems)} more")
+    return "; ".join(problems)
+
+
 def _row(label: str, start: int, signal: Signal) -> tuple[str, str, str, str, str]:
-    span = _span(start, signal.size)
+    span = str(start) if signal.size == 1 else f"{start}..{start + signal.size - 1}"
     return label, span, str(signal.size), signal.unit, ", ".join(signal.elements)
-
-
-def _span(start: int, size: int) -> str:
-    return str(start) if size == 1 else f"{start}..{start + size - 1}"
 
 
 def _sizes(sizes: Mapping[str, int]) -> str:

@@ -1,7 +1,6 @@
 """Golden steps: what a policy answered when it was exported, kept inside its own contract.
 
-They are written by the exporter from the trained network, never from the ONNX file that they are meant to
-check.
+The exporter writes them from the trained network, never from the ONNX file that they are meant to check.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import model_validator
 
 from sami_runtime.errors import ContractError
+from sami_runtime.signals import Count, Entry
 
 MAX_GOLDEN_BYTES = 64 * 1024 * 1024
 """Largest size of the decoded arrays together, so that a small hostile file cannot fill the memory."""
@@ -51,12 +51,10 @@ class GoldenSteps:
         return len(self.executed)
 
 
-class Golden(BaseModel):
-    """Golden steps as they stand in the contract's JSON."""
+class Golden(Entry):
+    """Golden steps as the contract's JSON holds them; `Contract.golden_steps` knows which arrays there are."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    steps: int = Field(ge=1)
+    steps: Count
     """How many steps there are."""
     resets: tuple[int, ...]
     """Ascending step indices before which an episode begins; the first is 0."""
@@ -72,7 +70,7 @@ class Golden(BaseModel):
 
     @classmethod
     def encode(cls, arrays: Mapping[str, ArrayLike], resets: Sequence[int] = (0,)) -> Golden:
-        """Pack golden steps; `Contract.pack_golden` knows which arrays there are.
+        """Pack golden steps.
 
         Args:
             arrays: By name, each (T, size).
@@ -91,35 +89,30 @@ class Golden(BaseModel):
         return cls(steps=steps, resets=tuple(int(reset) for reset in resets), data=data)
 
     def decode(self) -> dict[str, NDArray[np.float32]]:
-        """Unpack the arrays by name; `Contract.golden_steps` knows what they mean.
+        """Unpack the arrays by name, without pickle and with a bound on their size.
 
         Raises:
             ContractError: The data is no npz of float arrays of `steps` steps each.
         """
-        arrays = _load(self.data)
+        try:
+            packed = base64.b64decode(self.data, validate=True)
+            with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+                size = sum(entry.file_size for entry in archive.infolist())
+            if size > MAX_GOLDEN_BYTES:
+                raise ContractError(
+                    f"the golden steps unpack to {size} bytes; at most {MAX_GOLDEN_BYTES} are read. "
+                    "Export the model again with fewer golden steps."
+                )
+            with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
+                arrays = {key: np.asarray(archive[key], dtype=np.float32) for key in archive.files}
+        except _UNREADABLE as error:
+            raise ContractError(f"the golden steps cannot be unpacked: {error}. Export the model again.") from error
         _check(arrays, self.steps)
         return arrays
 
 
-def _load(data: str) -> dict[str, NDArray[np.float32]]:
-    """Return the arrays of a base64 npz, read without pickle and with a bound on their size."""
-    try:
-        packed = base64.b64decode(data, validate=True)
-        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-        if size > MAX_GOLDEN_BYTES:
-            raise ContractError(
-                f"the golden steps unpack to {size} bytes; at most {MAX_GOLDEN_BYTES} are read. "
-                "Export the model again with fewer golden steps."
-            )
-        with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
-            return {key: np.asarray(archive[key], dtype=np.float32) for key in archive.files}
-    except _UNREADABLE as error:
-        raise ContractError(f"the golden steps cannot be unpacked: {error}. Export the model again.") from error
-
-
 def _check(arrays: Mapping[str, NDArray[np.float32]], steps: int) -> None:
-    """Refuses arrays that are not (steps, size) or hold a number that is not finite."""
+    """Refuse arrays that are not (steps, size) or hold a number that is not finite."""
     for name, value in arrays.items():
         if value.ndim != 2 or len(value) != steps:
             raise ContractError(

@@ -1,16 +1,44 @@
-"""Reads what an ONNX file would make onnxruntime do, from its bytes and before onnxruntime sees them."""
+"""Reads what an ONNX file would make onnxruntime do, from its bytes and before onnxruntime sees them.
+
+A small reader of the protobuf wire format: no `onnx`, no generated code, no recursion. It follows every message in
+which a tensor, an operator or a graph can hide, and skips the rest. Where a hostile file could be read in two ways (a
+field given twice, a known field of another wire type) it refuses instead of choosing.
+
+It also follows element types through the graph. A processor answers a division of whole numbers that has no result (by
+0, and of the smallest number by -1) with a signal that ends the process, and with it the control of a robot. Floats
+have a result for everything.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+_ARITHMETIC = "Abs Add Ceil Clip Div Floor Max Mean Min Mod Mul Neg Pow Reciprocal Round Sign Sqrt Sub Sum"
+_FUNCTIONS = "Cos Erf Exp Log Sin Tan Atan"
+_ACTIVATIONS = (
+    "Celu Elu Gelu HardSigmoid HardSwish LeakyRelu LogSoftmax Mish PRelu Relu Selu Sigmoid Softmax Softplus Softsign "
+    "Tanh ThresholdedRelu"
+)
+_REDUCTIONS = "ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+_SHAPES = (
+    "Cast CastLike Concat Constant ConstantOfShape Expand Flatten Gather GatherElements Identity Range Reshape Shape "
+    "Size Slice Split Squeeze Tile Transpose Unsqueeze"
+)
+_LOGIC = "And Equal Greater GreaterOrEqual Less LessOrEqual Not Or Xor"
+_LAYERS = "Einsum Gemm MatMul GRU LSTM RNN LayerNormalization RMSNormalization Where"
+OPERATORS = frozenset(" ".join([_ARITHMETIC, _FUNCTIONS, _ACTIVATIONS, _REDUCTIONS, _SHAPES, _LOGIC, _LAYERS]).split())
+"""Operators of the default domain that a model file may use: an allow-list, because a hostile file reaches every kernel
+that onnxruntime has. Deterministic arithmetic: no control flow, files, randomness, strings or quantisation."""
+DOMAINS = frozenset({"", "ai.onnx"})
+"""The default domain, by its two names."""
+
 MAX_DEPTH = 32
 """Deepest nesting of messages; a policy without control flow has about 6."""
-
 MAX_FIELDS = 1_000_000
 """Most fields that are read of one file, so that a hostile one costs seconds and not hours."""
 
@@ -20,6 +48,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _MESSAGES: dict[str, dict[int, str]] = {
     "Model": {7: "Graph", 8: "OperatorSet", 14: "Metadata", 20: "Training", 25: "Function"},
     "Graph": {1: "Node", 5: "Tensor", 11: "Input", 12: "Output", 15: "Sparse"},
+    "Subgraph": {1: "Node", 5: "Tensor", 15: "Sparse"},
     "Node": {5: "Attribute"},
     "Attribute": {5: "Tensor", 6: "Subgraph", 10: "Tensor", 11: "Subgraph", 22: "Sparse", 23: "Sparse"},
     "Sparse": {1: "Tensor", 2: "Tensor"},
@@ -27,8 +56,6 @@ _MESSAGES: dict[str, dict[int, str]] = {
     "Function": {7: "Node", 9: "OperatorSet", 11: "Attribute"},
     "Training": {1: "Subgraph", 2: "Subgraph"},
 }
-_MESSAGES["Subgraph"] = {1: "Node", 5: "Tensor", 15: "Sparse"}
-
 # Scalar fields that are read, by message: number -> wire type.
 _SCALARS: dict[str, dict[int, int]] = {
     "OperatorSet": {1: BYTES},
@@ -36,6 +63,22 @@ _SCALARS: dict[str, dict[int, int]] = {
     "Node": {4: BYTES, 7: BYTES},
     "Tensor": {8: BYTES, 14: VARINT},
 }
+_NODE, _INITIALIZER, _INPUT = 1, 5, 11
+_INPUTS, _OUTPUTS, _OPERATOR, _ATTRIBUTE = 1, 2, 4, 5
+_ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR = 1, 3, 5
+_TENSOR_TYPE, _TENSOR_FLOATS, _TENSOR_NAME, _TENSOR_RAW = 2, 4, 8, 9
+
+FLOAT, INT64, BOOL = 1, 7, 9
+"""ONNX's TensorProto.DataType."""
+FLOATS = frozenset({FLOAT, 10, 11, 16})
+"""float32, float16, float64 and bfloat16."""
+_STORED = {FLOAT: "<f4", 10: "<f2", 11: "<f8"}
+"""How floats lie in a file, by their type."""
+_DIVIDING = frozenset({"Div", "Mod", "ReduceMean"})
+"""Operators whose kernels divide what they are given as it is."""
+_FIXED_TYPE = {**dict.fromkeys(_LOGIC.split(), BOOL), "Shape": INT64, "Size": INT64}
+"""Type of the outputs of some operators. Of others it is that of an input: mostly of the first."""
+_VALUES = {"value_float": FLOAT, "value_floats": FLOAT, "value_int": INT64, "value_ints": INT64}
 
 
 class MalformedError(ValueError):
@@ -66,10 +109,8 @@ class ModelScan:
     outputs: list[TensorType] = field(default_factory=list)
     external: list[str] = field(default_factory=list)
     """Names of the tensors whose data lies outside the file."""
-    sparse_tensors: int = 0
-    functions: int = 0
-    subgraphs: int = 0
-    trainings: int = 0
+    messages: Counter[str] = field(default_factory=Counter)
+    """How many messages there are of each kind, such as `"Function"`."""
 
 
 class Field(NamedTuple):
@@ -130,8 +171,25 @@ class Reader:
                 raise MalformedError(f"it is cut off in the field at byte {begin}")
             yield Field(number, wire, content, at, value)
 
-    def text(self, field: Field) -> str:
-        """Return the string in a BYTES field."""
+    def inner(self, entry: Field) -> Iterator[Field]:
+        """Return the fields of the message in a field."""
+        return self.fields(entry.start, entry.end)
+
+    def single(self, entry: Field) -> dict[int, Field]:
+        """Return the fields, by number, of a message none of whose fields may come twice."""
+        if entry.wire != BYTES:
+            raise MalformedError(f"a message is expected at byte {entry.start}")
+        fields: dict[int, Field] = {}
+        for inner in self.inner(entry):
+            if inner.number in fields:
+                raise MalformedError(f"field {inner.number} at byte {inner.start} comes twice")
+            fields[inner.number] = inner
+        return fields
+
+    def text(self, field: Field | None) -> str:
+        """Return the string in a BYTES field; empty where there is none."""
+        if field is None:
+            return ""
         try:
             return self.data[field.start : field.end].decode("utf-8")
         except UnicodeDecodeError as error:
@@ -164,125 +222,44 @@ def scan_model(data: bytes) -> ModelScan:
             if entry.number in scalars and entry.number in fields:
                 raise MalformedError(f"a {kind} near byte {entry.start} has field {entry.number} twice")
             fields[entry.number] = entry
-            if entry.number in children:
-                child = children[entry.number]
-                _enter(scan, reader, child, entry)
+            if child := children.get(entry.number):
+                scan.messages[child] += 1
+                if child == "Graph":
+                    scan.graph = data[entry.start : entry.end]
+                elif child == "Input":
+                    scan.inputs.append(_declared(reader, entry))
+                elif child == "Output":
+                    scan.outputs.append(_declared(reader, entry))
                 pending.append((child, entry.start, entry.end, depth + 1))
-        _leave(scan, reader, kind, fields)
+        if scan.messages["Graph"] > 1:
+            raise MalformedError("it has two graphs")
+        if kind == "OperatorSet":
+            scan.opset_domains.add(reader.text(fields.get(1)))
+        elif kind == "Metadata":
+            scan.metadata.append((reader.text(fields.get(1)), reader.text(fields.get(2))))
+        elif kind == "Node":
+            scan.operators.add((reader.text(fields.get(7)), reader.text(fields.get(4))))
+        elif kind == "Tensor" and (13 in fields or (14 in fields and fields[14].value != 0)):
+            # Any location but DEFAULT counts: readers differ in what they make of an unknown enum value.
+            scan.external.append(reader.text(fields.get(8)))
     if not scan.graph:
         raise MalformedError("it has no graph")
     return scan
 
 
-def _enter(scan: ModelScan, reader: Reader, kind: str, entry: Field) -> None:
-    """Record that a message of `kind` is there."""
-    if kind == "Graph":
-        if scan.graph:
-            raise MalformedError("it has two graphs")
-        scan.graph = reader.data[entry.start : entry.end]
-    elif kind == "Input":
-        scan.inputs.append(_tensor_type(reader, entry))
-    elif kind == "Output":
-        scan.outputs.append(_tensor_type(reader, entry))
-    elif kind == "Sparse":
-        scan.sparse_tensors += 1
-    elif kind == "Function":
-        scan.functions += 1
-    elif kind == "Subgraph":
-        scan.subgraphs += 1
-    elif kind == "Training":
-        scan.trainings += 1
-
-
-def _leave(scan: ModelScan, reader: Reader, kind: str, fields: dict[int, Field]) -> None:
-    """Record the scalars of a message that was read to its end."""
-
-    def text(number: int) -> str:
-        return reader.text(fields[number]) if number in fields else ""
-
-    if kind == "OperatorSet":
-        scan.opset_domains.add(text(1))
-    elif kind == "Metadata":
-        scan.metadata.append((text(1), text(2)))
-    elif kind == "Node":
-        scan.operators.add((text(7), text(4)))
-    elif kind == "Tensor" and (13 in fields or (14 in fields and fields[14].value != 0)):
-        # Any location but DEFAULT counts: readers differ in what they make of an unknown enum value.
-        scan.external.append(text(8))
-
-
-def _tensor_type(reader: Reader, entry: Field) -> TensorType:
+def _declared(reader: Reader, entry: Field) -> TensorType:
     """Return the name, type and shape that a ValueInfoProto declares."""
-    info = single_fields(reader, entry)
-    name = reader.text(info[1]) if 1 in info else ""
-    kind = single_fields(reader, info[2]) if 2 in info else {}
+    info = reader.single(entry)
+    name = reader.text(info.get(1))
+    kind = reader.single(info[2]) if 2 in info else {}
     if 1 not in kind:
         raise MalformedError(f"input or output {name!r} is not declared as a tensor")
-    tensor = single_fields(reader, kind[1])
+    tensor = reader.single(kind[1])
     shape: list[int | str] = []
-    if 2 in tensor:
-        for axis in reader.fields(tensor[2].start, tensor[2].end):
-            size = single_fields(reader, axis)
-            shape.append(size[1].value if 1 in size else reader.text(size[2]) if 2 in size else "")
+    for axis in reader.inner(tensor[2]) if 2 in tensor else ():
+        size = reader.single(axis)
+        shape.append(size[1].value if 1 in size else reader.text(size.get(2)))
     return TensorType(name, tensor[1].value if 1 in tensor else 0, tuple(shape))
-
-
-def single_fields(reader: Reader, entry: Field) -> dict[int, Field]:
-    """Return the fields, by number, of a message none of whose fields may come twice."""
-    if entry.wire != BYTES:
-        raise MalformedError(f"a message is expected at byte {entry.start}")
-    fields: dict[int, Field] = {}
-    for inner in reader.fields(entry.start, entry.end):
-        if inner.number in fields:
-            raise MalformedError(f"field {inner.number} at byte {inner.start} comes twice")
-        fields[inner.number] = inner
-    return fields
-
-
-_LINEAR = {"Einsum", "Gemm", "MatMul"}
-_RECURRENT = {"GRU", "LSTM", "RNN"}
-_ARITHMETIC = {"Abs", "Add", "Ceil", "Clip", "Div", "Floor", "Max", "Mean", "Min", "Mod", "Mul", "Neg", "Pow"}
-_ARITHMETIC |= {"Reciprocal", "Round", "Sign", "Sqrt", "Sub", "Sum"}
-_FUNCTIONS = {"Cos", "Erf", "Exp", "Log", "Sin", "Tan", "Atan"}
-_ACTIVATIONS = {"Celu", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "LogSoftmax", "Mish", "PRelu"}
-_ACTIVATIONS |= {"Relu", "Selu", "Sigmoid", "Softmax", "Softplus", "Softsign", "Tanh", "ThresholdedRelu"}
-_NORMALISATION = {"LayerNormalization", "RMSNormalization"}
-_REDUCTIONS = {"ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"}
-_REDUCTIONS |= {"ReduceSumSquare"}
-_SHAPES = {"Cast", "CastLike", "Concat", "Constant", "ConstantOfShape", "Expand", "Flatten", "Gather"}
-_SHAPES |= {"GatherElements", "Identity", "Range", "Reshape", "Shape", "Size", "Slice", "Split", "Squeeze"}
-_SHAPES |= {"Tile", "Transpose", "Unsqueeze"}
-_LOGIC = {"And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Where", "Xor"}
-
-OPERATORS = frozenset(
-    _LINEAR | _RECURRENT | _ARITHMETIC | _FUNCTIONS | _ACTIVATIONS | _NORMALISATION | _REDUCTIONS | _SHAPES | _LOGIC
-)
-"""Operators of the default domain that a model file may use."""
-
-DOMAINS = frozenset({"", "ai.onnx"})
-"""The default domain, by its two names."""
-
-
-FLOAT, INT64, BOOL = 1, 7, 9
-"""ONNX's TensorProto.DataType."""
-FLOATS = frozenset({FLOAT, 10, 11, 16})
-"""float32, float16, float64 and bfloat16."""
-
-DIVIDING = frozenset({"Div", "Mod", "ReduceMean"})
-"""Operators whose kernels divide what they are given as it is."""
-_BOOLEAN = _LOGIC - {"Where"}
-_OF_ITS_OWN = {**dict.fromkeys(_BOOLEAN, BOOL), "Shape": INT64, "Size": INT64}
-_OF_SECOND = {"CastLike", "Where"}
-"""Operators whose outputs are of their second input's type; all others' are of their first's."""
-_VALUES = {"value_float": FLOAT, "value_floats": FLOAT, "value_int": INT64, "value_ints": INT64}
-
-# Fields of onnx.proto.
-_NODE, _INITIALIZER, _INPUT = 1, 5, 11
-_INPUTS, _OUTPUTS, _OPERATOR, _ATTRIBUTE = 1, 2, 4, 5
-_ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR = 1, 3, 5
-_TENSOR_TYPE, _TENSOR_FLOATS, _TENSOR_NAME, _TENSOR_RAW = 2, 4, 8, 9
-_STORED = {FLOAT: "<f4", 10: "<f2", 11: "<f8"}
-"""How floats lie in a file, by their type."""
 
 
 def whole_divisions(graph: bytes) -> list[str]:
@@ -295,18 +272,20 @@ def whole_divisions(graph: bytes) -> list[str]:
         MalformedError: It is cut off, or can be read in two ways: a tensor made twice, an attribute given twice.
     """
     reader = Reader(graph)
-    nodes, types = [], {}  # type: list[Field], dict[str, int]
+    nodes: list[Field] = []
+    types: dict[str, int] = {}
     for entry in reader.fields(0, len(graph)):
         if entry.number == _NODE:
             nodes.append(entry)
-        elif entry.number == _INITIALIZER:
-            _note(types, *_tensor(reader, entry))
-        elif entry.number == _INPUT:
-            _note(types, *_input(reader, entry))
+        elif entry.number in (_INITIALIZER, _INPUT):
+            name, kind = _tensor(reader, entry) if entry.number == _INITIALIZER else _declared(reader, entry)[:2]
+            # Once as an input and once as its initial value is one tensor, and one type.
+            if types.setdefault(name, kind) != kind:
+                raise MalformedError(f"the tensor {name!r} is declared with two types")
     divisions = []
     for at, node in enumerate(nodes):
         operator, inputs, outputs, attributes = _node(reader, node)
-        if operator in DIVIDING and types.get(inputs[0] if inputs else "", 0) not in FLOATS:
+        if operator in _DIVIDING and types.get(inputs[0] if inputs else "", 0) not in FLOATS:
             divisions.append(f"{operator} of {inputs[0]!r}" if inputs else f"{operator} of nothing (node {at})")
         kind = _output_type(operator, [types.get(name, 0) for name in inputs], attributes)
         for name in filter(None, outputs):
@@ -327,21 +306,20 @@ def weights_not_finite(graph: bytes) -> list[str]:
         if entry.number == _INITIALIZER:
             tensors.append(entry)
         elif entry.number == _NODE:
-            inner = (field for field in reader.fields(entry.start, entry.end) if field.number == _ATTRIBUTE)
-            for attribute in inner:
-                parts = reader.fields(attribute.start, attribute.end)
-                tensors += [part for part in parts if part.number == _ATTRIBUTE_TENSOR]
+            for attribute in reader.inner(entry):
+                if attribute.number == _ATTRIBUTE:
+                    tensors += [part for part in reader.inner(attribute) if part.number == _ATTRIBUTE_TENSOR]
     return [_tensor(reader, tensor)[0] for tensor in tensors if not _finite(reader, tensor)]
 
 
 def _finite(reader: Reader, tensor: Field) -> bool:
-    kind = _tensor(reader, tensor)[1]
-    for part in reader.fields(tensor.start, tensor.end):
-        stored = {_TENSOR_RAW: _STORED.get(kind), _TENSOR_FLOATS: "<f4"}.get(part.number)
-        if stored is None or part.wire != BYTES:
+    stored = {_TENSOR_RAW: _STORED.get(_tensor(reader, tensor)[1]), _TENSOR_FLOATS: "<f4"}
+    for part in reader.inner(tensor):
+        kind = stored.get(part.number)
+        if kind is None or part.wire != BYTES:
             continue
-        data = reader.data[part.start : part.end]
-        numbers = np.frombuffer(data[: len(data) // np.dtype(stored).itemsize * np.dtype(stored).itemsize], stored)
+        size = np.dtype(kind).itemsize
+        numbers = np.frombuffer(reader.data, kind, (part.end - part.start) // size, part.start)
         if np.isnan(numbers).any() or (len(numbers) > 1 and np.isinf(numbers).any()):
             return False
     return True
@@ -349,29 +327,26 @@ def _finite(reader: Reader, tensor: Field) -> bool:
 
 def _output_type(operator: str, inputs: list[int], attributes: dict[str, int]) -> int:
     """Return what a node's outputs are made of; 0 where that is not known."""
-    if operator in _OF_ITS_OWN:
-        return _OF_ITS_OWN[operator]
+    if operator in _FIXED_TYPE:
+        return _FIXED_TYPE[operator]
     if operator == "Cast":
         return attributes.get("to", 0)
     if operator == "Constant":
-        kinds = {name: _VALUES.get(name, attributes[name]) for name in attributes if name.startswith("value")}
-        return next(iter(kinds.values())) if len(kinds) == 1 else 0
+        kinds = [_VALUES.get(name, kind) for name, kind in attributes.items() if name.startswith("value")]
+        return kinds[0] if len(kinds) == 1 else 0
     if operator == "ConstantOfShape":
         return attributes.get("value", FLOAT)
-    at = 1 if operator in _OF_SECOND else 0
+    at = 1 if operator in ("CastLike", "Where") else 0
     return inputs[at] if len(inputs) > at else 0
-
-
-def _note(types: dict[str, int], name: str, kind: int) -> None:
-    # Once as an input and once as its initial value is one tensor, and one type.
-    if types.setdefault(name, kind) != kind:
-        raise MalformedError(f"the tensor {name!r} is declared with two types")
 
 
 def _node(reader: Reader, node: Field) -> tuple[str, list[str], list[str], dict[str, int]]:
     """Return a node's operator, the names of its inputs and outputs, and what its attributes say of types."""
-    operator, inputs, outputs, attributes = "", [], [], {}  # type: str, list[str], list[str], dict[str, int]
-    for entry in reader.fields(node.start, node.end):
+    operator = ""
+    inputs: list[str] = []
+    outputs: list[str] = []
+    attributes: dict[str, int] = {}
+    for entry in reader.inner(node):
         if entry.number == _INPUTS:
             inputs.append(reader.text(entry))
         elif entry.number == _OUTPUTS:
@@ -388,37 +363,28 @@ def _node(reader: Reader, node: Field) -> tuple[str, list[str], list[str], dict[
 
 def _attribute(reader: Reader, entry: Field) -> tuple[str, int]:
     """Return an attribute's name, and the type that it holds or names: of its tensor, else its number."""
-    name, number, tensors = "", 0, []  # type: str, int, list[int]
-    seen = set()
-    for inner in reader.fields(entry.start, entry.end):
+    parts: dict[int, Field] = {}
+    for inner in reader.inner(entry):
         if inner.number in (_ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR):
-            if inner.number in seen:
+            if inner.number in parts:
                 raise MalformedError(f"field {inner.number} of an attribute near byte {inner.start} comes twice")
-            seen.add(inner.number)
-        if inner.number == _ATTRIBUTE_NAME:
-            name = reader.text(inner)
-        elif inner.number == _ATTRIBUTE_INT and inner.wire == VARINT:
-            number = inner.value
-        elif inner.number == _ATTRIBUTE_TENSOR:
-            tensors.append(_tensor(reader, inner)[1])
-    return name, tensors[0] if tensors else number
+            parts[inner.number] = inner
+    name = reader.text(parts.get(_ATTRIBUTE_NAME))
+    if _ATTRIBUTE_TENSOR in parts:
+        return name, _tensor(reader, parts[_ATTRIBUTE_TENSOR])[1]
+    number = parts.get(_ATTRIBUTE_INT)
+    return name, number.value if number is not None else 0
 
 
 def _tensor(reader: Reader, entry: Field) -> tuple[str, int]:
     """Return a tensor's name and element type; dimensions and data may come in pieces, these may not."""
-    name, kinds = "", []  # type: str, list[int]
-    for inner in reader.fields(entry.start, entry.end):
+    name = ""
+    kinds = []
+    for inner in reader.inner(entry):
         if inner.number == _TENSOR_NAME and inner.wire == BYTES:
             name = reader.text(inner)
         elif inner.number == _TENSOR_TYPE:
-            kinds.append(inner.value if inner.wire == VARINT else 0)
+            kinds.append(inner.value)
     if len(kinds) > 1:
         raise MalformedError(f"the tensor {name!r} has its type twice")
     return name, kinds[0] if kinds else 0
-
-
-def _input(reader: Reader, entry: Field) -> tuple[str, int]:
-    """Return an input's name and element type; the scan has refused those that are not declared as tensors."""
-    info = single_fields(reader, entry)
-    kind = single_fields(reader, single_fields(reader, info[2])[1])
-    return reader.text(info[1]) if 1 in info else "", kind[1].value if 1 in kind else 0

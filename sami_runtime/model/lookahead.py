@@ -7,13 +7,10 @@ since; a signal of age 0 reaches the policy as it came.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from sami_runtime.signals import Signal
-
-Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+from sami_runtime.signals import Count, Entry, NotNegative, Signal, Text
 
 AGE = "age"
 """The graph's input of ages [periods], one for each signal of the observation, in the contract's order."""
@@ -30,29 +27,25 @@ MOST_STEPS = 16
 """Most periods that a file may look ahead: each one is a forward model in the graph."""
 
 
-class SignalErrors(BaseModel):
+class SignalErrors(Entry):
     """How far a signal was off on held-out episodes: root of the mean square over elements, in the signal's unit."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    predicted: tuple[Error, ...]
+    predicted: tuple[NotNegative, ...]
     """(K,): when predicted by 1, 2, ... periods."""
-    standing: tuple[Error, ...]
+    standing: tuple[NotNegative, ...]
     """(K,): when it is taken for the present as it was so many periods ago."""
 
 
-class Lookahead(BaseModel):
+class Lookahead(Entry):
     """What a model file says of its forward model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: int = Field(ge=1, le=MOST_STEPS)
     """K: the largest age [periods] that was fitted. What is older is held, not guessed."""
-    fitted: str = Field(min_length=1)
+    fitted: Text
     """What it was fitted to, for people."""
-    transitions: int = Field(ge=1)
+    transitions: Count
     """How many transitions it was fitted to."""
-    held_out: int = Field(ge=1)
+    held_out: Count
     """How many others `errors` come from."""
     errors: dict[str, SignalErrors]
     """By signal of the observation."""
@@ -86,16 +79,7 @@ class Lookahead(BaseModel):
         return rows
 
     def require_fit(self, state: Mapping[str, tuple[int, ...]], action: Signal, observation: Iterable[Signal]) -> None:
-        """Refuse what belongs to another policy.
-
-        Args:
-            state: Shapes of the contract's state tensors, by name.
-            action: Of the contract.
-            observation: Of the contract.
-
-        Raises:
-            ValueError: The state has no room for K actions, or `errors` tell of other signals.
-        """
+        """Raise ValueError where a contract's state has no room for K actions, or `errors` are of other signals."""
         if state.get(PAST_ACTIONS) != (expected := (self.steps, action.size)):
             raise ValueError(f"it looks ahead, and has no state {PAST_ACTIONS!r} of shape {expected}")
         if self.errors.keys() != {signal.name for signal in observation}:

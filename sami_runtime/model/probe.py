@@ -5,32 +5,28 @@ A feature that contexts do not carry is told of here, and is no output: a number
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from sami_runtime.signals import Signal
-
-Number = Annotated[float, Field(allow_inf_nan=False)]
+from sami_runtime.signals import Count, Entry, NotNegative, Number, Signal, Text
 
 PROBE = "probe_"
 """What the names of the graph's outputs begin with that estimate a feature of the task; its name follows."""
 NODES = "probe/"
 """What the graph's names of all begin with that computes them."""
 LEAST_R2 = 0.1
-"""R2 on tasks that nothing was fitted to, below which a context does not carry a feature."""
+"""R2 on tasks that nothing was fitted to, below which a context does not identify a feature."""
 ESTIMATE = ("estimate", "low", "high")
 """The elements of an output for a number: the estimate, and the interval that holds the truth."""
 
 
-class ProbedFeature(BaseModel):
+class ProbedFeature(Entry):
     """How well contexts tell one feature, on episodes in tasks that nothing was fitted to."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str = Field(min_length=1)
-    unit: str = Field(min_length=1)
+    name: Text
+    unit: Text
     low: Number
     """Smallest value in the tasks; of parts 0, intact."""
     high: Number
@@ -41,9 +37,9 @@ class ProbedFeature(BaseModel):
     """Names of the parts that may be crippled; empty for a number."""
     r2: Number
     """Share of the variance that is explained, on the feature's scale; 0 or less where contexts tell nothing."""
-    margin: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    margin: NotNegative
     """Half the width of the interval, on the feature's scale: calibrated on other episodes than those of the fit."""
-    coverage: Annotated[float, Field(ge=0, le=1)]
+    coverage: float = Field(ge=0, le=1)
     """Share of held-out steps, each episode as a whole counting alike, whose interval holds the truth."""
 
     @property
@@ -58,41 +54,32 @@ class ProbedFeature(BaseModel):
             elements, meaning = self.parts, f"how likely each {self.name} part is; off by at most {self.margin:.2g}"
         else:
             elements, meaning = ESTIMATE, f"what {self.name} is estimated to be, by the context"
-        low, high = (self.low,) * len(elements), (self.high,) * len(elements)
-        return Signal(
-            name=PROBE + self.name,
-            size=len(elements),
-            unit=self.unit,
-            elements=elements,
-            low=low,
-            high=high,
-            meaning=meaning,
-        )
+        size = len(elements)
+        low, high = (self.low,) * size, (self.high,) * size
+        name = PROBE + self.name
+        return Signal(name=name, size=size, unit=self.unit, elements=elements, low=low, high=high, meaning=meaning)
 
     def __str__(self) -> str:
         unit = "" if self.unit == "1" else f" {self.unit}"
         within = f"{self.name}, {self.low:g} to {self.high:g}{unit}" if not self.parts else self.name
         if not self.carried:
-            return f"{within}: the context does not carry it (R2 {self.r2:.2f})"
-        # exp without importing it: intervals of ratios are told as factors.
-        margin = f"a factor of {2.718281828459045**self.margin:.2g}" if self.logarithmic else f"{self.margin:.2g}{unit}"
+            return f"{within}: the context does not identify it (R2 {self.r2:.2f})"
+        margin = f"a factor of {math.exp(self.margin):.2g}" if self.logarithmic else f"{self.margin:.2g}{unit}"
         return f"{within}: R2 {self.r2:.2f}, within {margin} in {self.coverage:.0%} of held-out cases"
 
 
-class Probe(BaseModel):
+class Probe(Entry):
     """What a model file says of its probe."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     step: int = Field(ge=0)
     """First step of an episode, from 0, from which it was fitted; before it the encoder has not seen enough."""
     rate: float = Field(gt=0, lt=1)
     """Share of intervals that are to hold the truth."""
-    fitted: int = Field(ge=1)
+    fitted: Count
     """Episodes that it was fitted to, each in a task of its own."""
-    calibrated: int = Field(ge=1)
+    calibrated: Count
     """Others, that the margins come from."""
-    held_out: int = Field(ge=1)
+    held_out: Count
     """Others, that R2 and coverage come from."""
     features: tuple[ProbedFeature, ...] = Field(min_length=1)
 
@@ -110,21 +97,13 @@ class Probe(BaseModel):
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """Features that contexts do not carry."""
+        """Features that contexts do not identify."""
         return tuple(feature.name for feature in self.features if not feature.carried)
 
     def require_fit(self, outputs: Iterable[Signal]) -> None:
-        """Refuse what belongs to another graph.
-
-        Args:
-            outputs: The contract's extra outputs.
-
-        Raises:
-            ValueError: Those that are a probe's are not of the features that are carried.
-        """
-        names, expected = (
-            [signal.name for signal in signals if is_probe(signal)] for signals in (outputs, self.signals)
-        )
+        """Raise ValueError where the probe's among a contract's extra outputs are not the features that are carried."""
+        names = [signal.name for signal in outputs if is_probe(signal)]
+        expected = [signal.name for signal in self.signals]
         if names != expected:
             raise ValueError(f"the probe tells of the outputs {expected}; the contract has {names}")
 

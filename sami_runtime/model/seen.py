@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
 from sami_runtime.errors import AdapterError
+from sami_runtime.signals import Count, Entry, NotNegative, Number, Positive, Text
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
 Numbers = tuple[Number, ...]
 Array = NDArray[np.float64]
 
@@ -41,15 +34,11 @@ FACTORS: dict[str, dict[str, float]] = {
 """By unit: others that are taken for it, each with how many of them are one, the fewest first."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
-
-
-class Spread(_Part):
+class Spread(Entry):
     """How the numbers of one signal were spread, in its unit: each (size,)."""
 
     mean: Numbers
-    deviation: Annotated[tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...], Field(min_length=1)]
+    deviation: tuple[NotNegative, ...] = Field(min_length=1)
     lowest: Numbers
     rare_low: Numbers
     """The 0.1st percentile."""
@@ -104,7 +93,7 @@ class Spread(_Part):
         )
 
 
-class Response(_Part):
+class Response(Entry):
     """How one signal answers to each element of the action, in its unit for a unit of the action: each (A, size)."""
 
     mean: tuple[Numbers, ...]
@@ -112,14 +101,14 @@ class Response(_Part):
     """From task to task and start to start."""
 
 
-class Responses(_Part):
+class Responses(Entry):
     """How observations answered to small moves of each element of the action; see `probe` for the moves."""
 
-    size: Annotated[tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...], Field(min_length=1)]
+    size: tuple[Positive, ...] = Field(min_length=1)
     """(A,): how far each element was moved from rest, in the action's unit."""
-    ticks: int = Field(ge=1)
+    ticks: Count
     """Ticks of the policy that it was moved for, to either side."""
-    settle: int = Field(ge=1)
+    settle: Count
     """Ticks at rest after each."""
     starts: int = Field(ge=2)
     """Starts, in all tasks together, that these come from."""
@@ -127,36 +116,30 @@ class Responses(_Part):
     """By the name of the observation's signal."""
 
 
-class Seen(_Part):
+class Seen(Entry):
     """What training saw, element by element."""
 
-    measured: str = Field(min_length=1)
+    OPTIONAL = ("repeats",)
+
+    measured: Text
     """How it was measured, for people."""
-    steps: int = Field(ge=1)
-    episodes: int = Field(ge=1)
+    steps: Count
+    episodes: Count
     signals: dict[str, Spread]
     """By signal, the action included: over all steps."""
     begin: dict[str, Spread]
     """By signal of the observation: over the first steps of the episodes, where the robot is at home."""
     responses: Responses | None = None
-    repeats: dict[str, Annotated[int, Field(ge=1)]] = {}
+    repeats: dict[str, Count] = Field(default_factory=dict)
     """By observation signal whose sensor had noise in training: the longest run of values that were equal to the last
     bit, 1 where none repeated. Empty where training had no noise, and in files that were exported before this entry."""
 
-    @model_serializer(mode="wrap")
-    def _without_empty_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Older files do not have the entry, and keep their bytes when they are written again.
-        return {name: value for name, value in dump(self).items() if value or name != "repeats"}
-
     def require_fit(self, sizes: dict[str, int], action: str) -> None:
-        """Refuse what belongs to other signals.
+        """Raise ValueError where an entry is not of the contract's signals.
 
         Args:
             sizes: Of the observation's signals and of the action, by name.
             action: Name of the action.
-
-        Raises:
-            ValueError: A signal is not the contract's, or has another size.
         """
         observed = {name: size for name, size in sizes.items() if name != action}
         for what, spreads, valid in (("signals", self.signals, sizes), ("begin", self.begin, observed)):

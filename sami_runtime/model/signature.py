@@ -43,16 +43,14 @@ def new_key(path: Path, owner: str) -> Path:
     public_path = path.with_suffix(".pub")
     if not owner.isprintable():
         raise SamiError(f"the owner of a key is {owner!r}; write it in one line of printable characters.")
-    key = crypto.PrivateKey.generate()
-    pem = key.private_bytes(crypto.Encoding.PEM, crypto.PrivateFormat.PKCS8, crypto.NoEncryption())
-    public = key.public_key().public_bytes(crypto.Encoding.Raw, crypto.PublicFormat.Raw).hex()
+    key = crypto.ed25519.Ed25519PrivateKey.generate()
+    formats = crypto.serialization
+    pem = key.private_bytes(formats.Encoding.PEM, formats.PrivateFormat.PKCS8, formats.NoEncryption())
+    line = f"{key.public_key().public_bytes_raw().hex()} {owner}".rstrip() + "\n"
     for file in (path, public_path):
         if os.path.lexists(file):
             raise SamiError(f"{file} exists, and a key is never replaced. Choose another name.")
-    for file, content, mode in (
-        (path, pem, 0o600),
-        (public_path, f"{public} {owner}".rstrip().encode() + b"\n", 0o644),
-    ):
+    for file, content, mode in ((path, pem, 0o600), (public_path, line.encode(), 0o644)):
         with output(file) as beside:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)  # nobody else reads it meanwhile
             with os.fdopen(descriptor, "wb") as opened:
@@ -73,16 +71,15 @@ def sign(model: Path, data: bytes, key: Path) -> Path:
     """
     crypto = _cryptography()
     try:
-        private = crypto.load_private_key(_read(key, "a private key"), None)
-    except (ValueError, TypeError, crypto.UnsupportedAlgorithm) as error:
+        private = crypto.serialization.load_pem_private_key(_read(key, "a private key"), None)
+    except (ValueError, TypeError, crypto.exceptions.UnsupportedAlgorithm) as error:
         raise SamiError(f"{key} is no private key: {error}. Make one with sami sign --new-key FILE.") from None
-    if not isinstance(private, crypto.PrivateKey):
+    if not isinstance(private, crypto.ed25519.Ed25519PrivateKey):
         raise SamiError(f"{key} is a key of another kind than Ed25519. Make one with sami sign --new-key FILE.")
-    public = private.public_key().public_bytes(crypto.Encoding.Raw, crypto.PublicFormat.Raw).hex()
     digest = hashlib.sha256(data).hexdigest()
     document = {
         "version": SIGNATURE_VERSION,
-        "key": public,
+        "key": private.public_key().public_bytes_raw().hex(),
         "sha256": digest,
         "signature": private.sign(_PURPOSE + digest.encode()).hex(),
     }
@@ -149,11 +146,9 @@ def require_signed(model: Path, data: bytes, keys: dict[str, str]) -> str:
         owners = ", ".join(sorted(owner or public_key[:12] for public_key, owner in keys.items()))
         raise ArtifactError(f"{model} is signed by key {key[:12]}..., which is not trusted; trusted are: {owners}.")
     try:
-        digest = hashlib.sha256(data).hexdigest()
-        crypto.PublicKey.from_public_bytes(bytes.fromhex(key)).verify(
-            bytes.fromhex(signature), _PURPOSE + digest.encode()
-        )
-    except (crypto.InvalidSignature, ValueError):
+        signed = _PURPOSE + hashlib.sha256(data).hexdigest().encode()
+        crypto.ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), signed)
+    except (crypto.exceptions.InvalidSignature, ValueError):
         raise ArtifactError(
             f"{model} is not what was signed by {keys[key] or key[:12]}: it, or {file.name}, was changed since. Copy "
             "both files again."
@@ -182,14 +177,4 @@ def _cryptography() -> Any:
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ModuleNotFoundError:
         raise SamiError(f"signatures need the package cryptography: {install_hint('sign')}") from None
-    return SimpleNamespace(
-        PrivateKey=ed25519.Ed25519PrivateKey,
-        PublicKey=ed25519.Ed25519PublicKey,
-        load_private_key=serialization.load_pem_private_key,
-        Encoding=serialization.Encoding,
-        PrivateFormat=serialization.PrivateFormat,
-        PublicFormat=serialization.PublicFormat,
-        NoEncryption=serialization.NoEncryption,
-        InvalidSignature=exceptions.InvalidSignature,
-        UnsupportedAlgorithm=exceptions.UnsupportedAlgorithm,
-    )
+    return SimpleNamespace(exceptions=exceptions, serialization=serialization, ed25519=ed25519)

@@ -1,53 +1,308 @@
-"""The format of a recording: its schema, its version, and both directions between a tick and its JSON."""
+"""The format of a recording: what a tick is in it follows from `StepRecord`, here and nowhere else.
+
+A new field of `StepRecord` of a type that `KINDS` lists is in `/step`, which replays read, and in its schema. A number
+or a text is in `TICK` as well: the topics, the tables and the viewer show it under that name. `signals_of` lists the
+rows of numbers that a policy's ticks hold, for the same three.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import platform
-from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
 from sami_runtime.adapters.base import Observation
-from sami_runtime.distribution import install_hint, installed_version
-from sami_runtime.errors import RecordingError
+from sami_runtime.distribution import installed_version
 from sami_runtime.loop.pilot import Ending
-from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord, Swapped
+from sami_runtime.loop.tick import Array, Outcome, SectionTimes, StepRecord, Swapped
 from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Phase, Reading
-from sami_runtime.signals import is_numeric
+from sami_runtime.signals import Signal, is_numeric, number_in
 
 RECORDING_VERSION = 2
 READABLE = (1, 2)
 """Versions that are read; the first one had no chunks, and no topic but that of the ticks."""
 TOPIC, METADATA, EPISODE, CLOSED = "/step", "sami", "sami.episode", "sami.closed"
-"""Where a recording holds its ticks, what it is one of, what came of each episode (the last that is told counts), and
-that it is complete."""
+"""Where a recording holds its ticks, the description of the run, the outcome of each episode (the last one counts), and
+the mark that it is complete."""
+TRANSFORMS = "/tf"
+"""Where the links of the robot are after each tick, where it has a scene."""
 PACKAGES = ("sami", "numpy", "onnxruntime")
+Age = float | Mapping[str, float]
+
+
+class RecordedStep(NamedTuple):
+    """One tick of a recording."""
+
+    episode: int
+    """Number of the episode in the recording, from 0."""
+    record: StepRecord
+
+
+class RecordedEpisode(NamedTuple):
+    """The outcome of an episode."""
+
+    ended: Ending
+    """What ended it."""
+    success: bool | None
+    """Whether it succeeded; None if unknown."""
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON has for a value; the text of what it has nothing for."""
+    if isinstance(value, np.ndarray | np.generic):
+        if value.dtype.kind == "f" and 0 not in np.isfinite(value).tobytes():  # a third of the time of `all`
+            return value.tolist()
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+def whole_number(value: Any) -> int:
+    """Return a count.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no count")
+    return value
+
+
+def _row(value: Any, dtype: Any = np.float32) -> Any:
+    if value is None:
+        return None
+    with np.errstate(over="ignore"):  # beyond float32 is infinite
+        array = np.array(value, dtype)  # "nan" and "inf" are read as what they say
+    if dtype is np.float32 and array.ndim != 1:  # what was observed may have any shape; the session checks it
+        raise ValueError(f"numbers of shape {array.shape} stand where there is a row of them")
+    return array
+
+
+def _age(value: Any) -> Age:
+    return {name: float(age) for name, age in value.items()} if isinstance(value, dict) else float(value)
+
+
+def _reading(value: dict[str, Any] | None) -> Reading | None:
+    if value is None:
+        return None
+    numbers = {name: value[name] for name in ("speed", "drift", "distance", "score") if value[name] is not None}
+    phase = None if value["phase"] is None else Phase(value["phase"])
+    return Reading(**{**value, **{name: float(number) for name, number in numbers.items()}, "phase": phase})
+
+
+def _plain_contract(contract: Contract) -> dict[str, Any]:
+    return contract.model_dump(mode="json", exclude={"golden", "atlas", "evaluation"})
+
+
+def _plain_swap(swapped: Swapped) -> dict[str, Any]:
+    return {**swapped._asdict(), "contract": _plain_contract(swapped.contract)}
+
+
+def _swapped(value: dict[str, Any]) -> Swapped:
+    if not (isinstance(value["path"], str) and isinstance(value["weights_sha256"], str)):
+        raise ValueError("a model that took over has no path or weights")
+    return Swapped(**{**value, "contract": Contract.model_validate(value["contract"])})
+
+
+class FieldKind(NamedTuple):
+    """How a type of `StepRecord` stands in a message."""
+
+    schema: dict[str, Any]
+    """Its JSON schema."""
+    read: Callable[[Any], Any]
+    """From JSON."""
+    write: Callable[[Any], Any] = plain
+    """To JSON."""
+
+
+NUMBERS, OBJECT = {"type": "array", "items": {"type": "number"}}, {"type": "object"}
+KINDS: dict[Any, FieldKind] = {
+    int: FieldKind({"type": "integer"}, whole_number),
+    float: FieldKind({"type": "number"}, float),
+    str: FieldKind({"type": "string"}, str),
+    Outcome: FieldKind({"type": "string"}, Outcome),
+    tuple[str, ...]: FieldKind({"type": "array", "items": {"type": "string"}}, lambda value: tuple(map(str, value))),
+    Array: FieldKind(NUMBERS, _row),
+    Array | None: FieldKind(NUMBERS, _row),
+    Age: FieldKind({"type": ["number", "object"]}, _age),
+    Mapping[str, Any]: FieldKind(OBJECT, lambda value: {**value}),
+    Mapping[str, Array]: FieldKind(OBJECT, lambda value: {name: _row(row) for name, row in value.items()}),
+    SectionTimes: FieldKind(
+        OBJECT,
+        lambda value: SectionTimes(**{name: float(seconds) for name, seconds in value.items()}),
+        SectionTimes._asdict,
+    ),
+    Reading | None: FieldKind(OBJECT, _reading, lambda reading: reading and plain(reading.plain())),
+    Swapped | None: FieldKind(OBJECT, _swapped, _plain_swap),
+}
+"""By the type of a field. A number that is not finite is the string "nan", "inf" or "-inf"."""
+TYPES = get_type_hints(StepRecord)
+FIELDS = {name: KINDS[kind] for name, kind in TYPES.items() if name != "observation"}
+"""Of a message. The observation is in three: `observation`, `measured`, and `measured_by_signal` if there are any."""
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(StepRecord)} | {"extra": {}}
+ONLY_IF_ANY = ("passed", "extra", "swapped")
+"""Fields that a message lacks where they have their default."""
+LATER = {*ONLY_IF_ANY, "age", "telemetry"}
+"""Fields that a recording of an earlier version may lack."""
 SCHEMA: dict[str, Any] = {
     "title": "sami.Step",
     "type": "object",
     "properties": {
-        **{name: {"type": "integer"} for name in ("episode", "step", "missed", "passed")},
-        **{name: {"type": "string"} for name in ("outcome", "reason", "state")},
-        **{name: {"type": "number"} for name in ("time", "lag", "measured")},
-        **{name: {"type": "array", "items": {"type": "number"}} for name in ("action", "executed", "context")},
-        "age": {"type": ["number", "object"]},
-        "limited_by": {"type": "array", "items": {"type": "string"}},
-        **{name: {"type": "object"} for name in ("observation", "measured_by_signal", "info", "times", "telemetry")},
+        **{"episode": KINDS[int].schema, "observation": OBJECT, "measured": KINDS[float].schema},
+        **{"measured_by_signal": OBJECT},
+        **{name: kind.schema for name, kind in FIELDS.items() if name not in ("extra", "swapped")},
     },
 }
-"""What a message holds. A number that is not finite is the string "nan", "inf" or "-inf"."""
+"""Of a message of any policy."""
 
 
 def schema_of(contract: Contract) -> dict[str, Any]:
     """Return the schema of a policy's messages: those of one with extra outputs also hold `extra`."""
-    extra = {"extra": {"type": "object"}} if contract.extra_outputs else {}
+    extra = {"extra": OBJECT} if contract.extra_outputs else {}
     return {**SCHEMA, "properties": {**SCHEMA["properties"], **extra}}
+
+
+def message_of(episode: int, record: StepRecord) -> dict[str, Any]:
+    """Return a tick as a message holds it; `recorded_step` is the way back."""
+    message: dict[str, Any] = {"episode": episode, "measured": None, "observation": None}
+    seen = record.observation
+    if seen is not None:
+        values = {name: value for name, value in seen.values.items() if _is_numbers(value)}
+        message |= {"measured": plain(seen.time), "observation": plain(values)}
+        if seen.times is not None:
+            message["measured_by_signal"] = plain(seen.times)
+    for name, kind in FIELDS.items():
+        value = getattr(record, name)
+        missing = seen is None if name == "age" else name in ONLY_IF_ANY and value == DEFAULTS[name]
+        if not missing:
+            message[name] = kind.write(value)
+    return message
+
+
+def recorded_step(message: dict[str, Any]) -> RecordedStep:
+    """Return a tick from its message.
+
+    Raises:
+        ValueError, LookupError, TypeError: It is none.
+    """
+    observation = None
+    if message["observation"] is not None:
+        # As wide as they were read: the session is what converts to float32, now as then.
+        values: dict[str, Any] = {name: _row(value, np.float64) for name, value in message["observation"].items()}
+        times = message.get("measured_by_signal")
+        times = None if times is None else {name: float(time) for name, time in times.items()}
+        observation = Observation(values, float(message["measured"]), times)
+    fields = {name: kind.read(message[name]) for name, kind in FIELDS.items() if name in message or name not in LATER}
+    return RecordedStep(whole_number(message["episode"]), StepRecord(observation=observation, **fields))
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether a signal's value is numbers; another kind is read by no policy, and is not recorded."""
+    try:
+        return is_numeric(np.asarray(value))
+    except ValueError:
+        return False
+
+
+SHOWN: dict[Any, str] = {
+    **{int: "uint64", float: "double", Age: "double", bool: "bool", str: "string", Outcome: "string"},
+    **{tuple[str, ...]: "string", Phase | None: "string", Mapping[str, Any] | None: "string", float | None: "?double"},
+}
+"""How tools show a type of `StepRecord`, `SectionTimes` or `Reading`, as a protobuf kind; `?`: it may be absent."""
+
+
+def _shown_of(kind: type, prefix: str = "", absent: bool = False) -> dict[str, str]:
+    kinds = {name: SHOWN[hint] for name, hint in get_type_hints(kind).items() if hint in SHOWN}
+    return {prefix + name: "?double" if absent and shown == "double" else shown for name, shown in kinds.items()}
+
+
+TICK: dict[str, str] = {
+    "episode": "uint64",
+    **_shown_of(StepRecord),
+    **_shown_of(SectionTimes, "times."),
+    **_shown_of(Reading, "telemetry.", absent=True),
+    "info.reward": "?double",
+}
+for _name in ("state", "telemetry.step"):  # of use to replays alone
+    del TICK[_name]
+"""What tools show of a tick in one number or text each, by its path in the record: seconds, and periods in `age`."""
+_NAMES = [name for name in TICK if name in TYPES]
+_OF_RECORD = attrgetter(*_NAMES)
+_TIMES = [f"times.{name}" for name in SectionTimes._fields]
+_OF_READING = {name: name.removeprefix("telemetry.") for name in TICK if name.startswith("telemetry.")}
+
+
+def tick_values(episode: int, record: StepRecord) -> dict[str, Any]:
+    """Return what tools show of a tick: a value for each key of `TICK`, but for what the tick has not."""
+    values = {"episode": episode, **dict(zip(_NAMES, _OF_RECORD(record), strict=True))}
+    values["outcome"] = record.outcome.value
+    values["limited_by"] = "; ".join(record.limited_by)
+    if isinstance(record.age, Mapping):
+        values["age"] = max(record.age.values(), default=0.0)
+    values.update(zip(_TIMES, record.times, strict=True))
+    if record.telemetry is not None:
+        for name, field in _OF_READING.items():
+            value = getattr(record.telemetry, field)
+            if value is not None:
+                values[name] = value
+        if record.telemetry.phase is not None:
+            values["telemetry.phase"] = record.telemetry.phase.value
+        if record.telemetry.nearest is not None:
+            values["telemetry.nearest"] = in_words(record.telemetry.nearest)
+    reward = number_in(record.info, "reward")
+    if reward is not None:
+        values["info.reward"] = reward
+    return values
+
+
+def in_words(values: Mapping[str, Any]) -> str:
+    """Return named values as a text.
+
+    >>> in_words({"mass": 2.0, "crippled": 1})
+    'mass 2, crippled 1'
+    """
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
+    )
+
+
+def signals_of(contract: Contract) -> dict[str, Signal]:
+    """Return the rows of numbers that a policy's ticks hold, by the name that `signal_values` has for them."""
+    signals = {f"observation.{signal.name}": signal for signal in contract.observation}
+    signals |= {"proposed": contract.action, "executed": contract.action}
+    if contract.context:
+        signals["context"] = contract.context.signal
+    return signals | {f"answer.{signal.name}": signal for signal in contract.extra_outputs}
+
+
+def signal_values(record: StepRecord) -> dict[str, Any]:
+    """Return the rows of numbers of a tick, of any shape, by name; those that it has not are missing."""
+    values: dict[str, Any] = {}
+    if record.observation is not None:
+        values = {f"observation.{name}": value for name, value in record.observation.values.items()}
+    if record.action is not None:
+        values["proposed"] = record.action
+    if record.executed is not None:
+        values["executed"] = record.executed
+    values["context"] = record.context
+    for name, value in record.extra.items():
+        values[f"answer.{name}"] = value
+    return values
 
 
 def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
@@ -64,186 +319,6 @@ def describe(session: Session, limits: Limits | None = None) -> dict[str, Any]:
         **({"atlas": contract.atlas.model_dump(mode="json", exclude={"covariance"})} if contract.atlas else {}),
         "limits": plain((limits or Limits()).model_dump()),
         "providers": list(session.active_providers),
-        "versions": {name: version_of(name) for name in PACKAGES},
+        "versions": {name: installed_version(name) or "unknown" for name in PACKAGES},
         "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
     }
-
-
-def message_of(episode: int, record: StepRecord) -> dict[str, Any]:
-    """Return a tick as a message holds it; `recorded_step` is the way back."""
-    seen = record.observation
-    return {
-        "episode": episode,
-        "step": record.step,
-        "outcome": record.outcome.value,
-        "reason": record.reason,
-        "time": record.time,
-        "measured": None if seen is None else plain(seen.time),
-        **({} if seen is None or seen.times is None else {"measured_by_signal": plain(seen.times)}),
-        **({} if seen is None else {"age": plain(record.age)}),
-        **({} if record.passed == 1 else {"passed": record.passed}),
-        "observation": None if seen is None else plain({k: v for k, v in seen.values.items() if _numbers(v)}),
-        "action": plain(record.action),
-        "executed": plain(record.executed),
-        "limited_by": list(record.limited_by),
-        "context": plain(record.context),
-        "state": record.state,
-        "lag": record.lag,
-        "missed": record.missed,
-        "times": record.times._asdict(),
-        "info": plain(record.info),
-        **({"extra": plain(record.extra)} if record.extra else {}),
-        "telemetry": record.telemetry and plain(record.telemetry.plain()),
-        **({"swapped": _plain_swap(record.swapped)} if record.swapped else {}),
-    }
-
-
-def _plain_contract(contract: Contract) -> dict[str, Any]:
-    return contract.model_dump(mode="json", exclude={"golden", "atlas", "evaluation"})
-
-
-def _plain_swap(swapped: Swapped) -> dict[str, Any]:
-    return {**swapped._asdict(), "contract": _plain_contract(swapped.contract)}
-
-
-def _swapped(value: dict[str, Any] | None) -> Swapped | None:
-    if value is not None and not (isinstance(value["path"], str) and isinstance(value["weights_sha256"], str)):
-        raise ValueError("a model that took over has no path or weights")
-    return None if value is None else Swapped(**{**value, "contract": Contract.model_validate(value["contract"])})
-
-
-def _numbers(value: Any) -> bool:
-    """Whether a signal's value is numbers; another kind is read by no policy, and is not recorded."""
-    try:
-        return is_numeric(np.asarray(value))
-    except ValueError:
-        return False
-
-
-def plain(value: Any) -> Any:
-    """Return what JSON has for a value; the text of what it has nothing for."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return str(value)
-
-
-def version_of(package: str) -> str:
-    """Return the installed version of a package, or `"unknown"`."""
-    return installed_version(package) or "unknown"
-
-
-def mcap_parts() -> Any:
-    """Return the parts of mcap that are used. Imported here, because the runtime works without it."""
-    try:
-        import lz4.frame  # mcap brings both
-        import zstandard
-        from mcap import data_stream, exceptions, records, stream_reader
-    except ModuleNotFoundError as error:
-        raise RecordingError(f"recordings need the package {error.name}: {install_hint('record')}") from None
-    kinds = "Channel Chunk ChunkIndex DataEnd Header Message MessageIndex Metadata MetadataIndex Schema Statistics"
-    return SimpleNamespace(
-        **{name: getattr(records, name) for name in kinds.split()},
-        RecordBuilder=data_stream.RecordBuilder,
-        StreamReader=stream_reader.StreamReader,
-        breakup_chunk=stream_reader.breakup_chunk,
-        lz4=lz4.frame,
-        zstandard=zstandard,
-        EndOfFile=exceptions.EndOfFile,
-        McapError=exceptions.McapError,
-        MAGIC=MAGIC,
-    )
-
-
-MAGIC = b"\x89MCAP0\r\n"
-
-
-class RecordedStep(NamedTuple):
-    """One tick of a recording."""
-
-    episode: int
-    """Number of the episode in the recording, from 0."""
-    record: StepRecord
-
-
-class RecordedEpisode(NamedTuple):
-    """What came of an episode."""
-
-    ended: Ending
-    """What ended it."""
-    success: bool | None
-    """Whether it succeeded; None where nobody told."""
-
-
-def recorded_step(message: dict[str, Any]) -> RecordedStep:
-    """Return a tick from its message."""
-    observation = None
-    if message["observation"] is not None:
-        # As wide as they were read: the session is what converts to float32, now as then.
-        values: dict[str, Any] = {name: _array(value, np.float64) for name, value in message["observation"].items()}
-        times = message.get("measured_by_signal")
-        times = None if times is None else {name: float(time) for name, time in times.items()}
-        observation = Observation(values, float(message["measured"]), times)
-    record = StepRecord(
-        step=whole_number(message["step"]),
-        outcome=Outcome(message["outcome"]),
-        observation=observation,
-        action=_array(message["action"]),
-        executed=_array(message["executed"]),
-        context=_array(message["context"]),
-        info={**message["info"]},
-        times=SectionTimes(**{name: float(value) for name, value in message["times"].items()}),
-        reason=str(message["reason"]),
-        limited_by=tuple(map(str, message["limited_by"])),
-        time=float(message["time"]),
-        age=recorded_age(message.get("age", 0.0)),
-        passed=whole_number(message.get("passed", 1)),
-        lag=float(message["lag"]),
-        missed=whole_number(message["missed"]),
-        extra={name: _array(value) for name, value in message.get("extra", {}).items()},
-        telemetry=_reading(message.get("telemetry")),
-        state=str(message["state"]),
-        swapped=_swapped(message.get("swapped")),
-    )
-    return RecordedStep(whole_number(message["episode"]), record)
-
-
-def recorded_age(value: Any) -> float | dict[str, float]:
-    """Return how old what was observed is [periods], of all signals or by signal."""
-    return {name: float(age) for name, age in value.items()} if isinstance(value, dict) else float(value)
-
-
-def whole_number(value: Any) -> int:
-    """Return a count.
-
-    Raises:
-        ValueError: It is none.
-    """
-    if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no count")
-    return value
-
-
-def _reading(value: dict[str, Any] | None) -> Reading | None:
-    if value is None:
-        return None
-    numbers = {name: value[name] for name in ("speed", "drift", "distance", "score") if value[name] is not None}
-    phase = None if value["phase"] is None else Phase(value["phase"])
-    return Reading(**{**value, **{name: float(number) for name, number in numbers.items()}, "phase": phase})
-
-
-def _array(value: Any, dtype: Any = np.float32) -> Any:
-    if value is None:
-        return None
-    with np.errstate(over="ignore"):  # beyond float32 is infinite
-        array = np.array(value, dtype)  # "nan" and "inf" are read as what they say
-    if dtype is np.float32 and array.ndim != 1:  # what was seen may have any shape; the session judges it
-        raise ValueError(f"numbers of shape {array.shape} stand where there is a row of them")
-    return array

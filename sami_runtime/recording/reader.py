@@ -22,17 +22,16 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.recording.format import (
     CLOSED,
     EPISODE,
-    MAGIC,
     METADATA,
     READABLE,
     TOPIC,
+    TRANSFORMS,
     RecordedEpisode,
     RecordedStep,
-    mcap_parts,
     recorded_step,
     whole_number,
 )
-from sami_runtime.recording.unpack import records
+from sami_runtime.recording.mcap_file import MAGIC, mcap_parts, records
 
 STEPS = (Outcome.ACTED, Outcome.PILOTED, Outcome.LATE)
 """Outcomes of ticks that are steps of an episode: the policy acted, a person drove, or the last action stood because
@@ -54,6 +53,8 @@ class Recording:
     closed: bool
     """False if the process that wrote it was killed; all whole ticks before that are there."""
     episodes: Mapping[int, RecordedEpisode] = field(default_factory=dict)
+    transforms: tuple[bytes, ...] = ()
+    """Where the links were after each step: messages of `/tf`, see `scene_topics.read_poses`; none without a scene."""
     """What came of each, by its number; one that did not end well is missing."""
 
     @property
@@ -114,6 +115,7 @@ def read_recording(path: str | Path) -> Recording:
     mcap = mcap_parts()
     about: Mapping[str, Any] | None = None
     steps: list[RecordedStep] = []
+    transforms: list[bytes] = []
     episodes: dict[int, RecordedEpisode] = {}
     closed, topics = False, dict[int, str]()
     if Path(path).exists() and not Path(path).is_file():
@@ -136,6 +138,8 @@ def read_recording(path: str | Path) -> Recording:
                         topics[record.id] = record.topic
                     elif isinstance(record, mcap.Message) and topics[record.channel_id] == TOPIC:
                         steps.append(recorded_step(_json(record.data)))
+                    elif isinstance(record, mcap.Message) and topics[record.channel_id] == TRANSFORMS:
+                        transforms.append(record.data)
                     closed = closed or _closes(record, about, mcap)
             except mcap.EndOfFile:
                 if about is None or _ends_properly(file):
@@ -156,7 +160,7 @@ def read_recording(path: str | Path) -> Recording:
         contract = Contract.model_validate(about["contract"])
     except DAMAGED as error:
         raise RecordingError(f"{path} holds no contract that can be read: {_text(error)}. Copy it again.") from error
-    return Recording(Path(path), about, contract, tuple(steps), closed, episodes)
+    return Recording(Path(path), about, contract, tuple(steps), closed, episodes, tuple(transforms))
 
 
 @contextmanager

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from sami_runtime.adapters.scene import Scene
+from sami_runtime.distribution import installed_version
 from sami_runtime.errors import RecordingError
 from sami_runtime.loop.tick import StepRecord
-from sami_runtime.recording.chunked_file import ChunkedFile
-from sami_runtime.recording.events import Event, Events
 from sami_runtime.recording.format import (
     CLOSED,
     EPISODE,
@@ -29,13 +29,13 @@ from sami_runtime.recording.format import (
     TOPIC,
     RecordedEpisode,
     describe,
-    mcap_parts,
     message_of,
     plain,
     schema_of,
-    version_of,
 )
-from sami_runtime.recording.topics import Topics
+from sami_runtime.recording.mcap_file import ChunkedFile, mcap_parts
+from sami_runtime.recording.scene_topics import SceneTopics, plain_scene
+from sami_runtime.recording.topics import Event, Events, Topics
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 
@@ -55,32 +55,40 @@ class Recorder:
         session: The policy that is recorded, to say at the beginning which one it is.
         limits: Those of the gate, for the reader.
         facts: What else a reader should know, such as the environment and the seed.
+        scene: What the robot looks like; where its links are is recorded after each tick.
 
     Raises:
         RecordingError: The file exists or cannot be written, or the package mcap or protobuf is missing.
     """
 
     def __init__(
-        self, path: str | Path, session: Session, limits: Limits | None = None, facts: Mapping[str, Any] | None = None
+        self,
+        path: str | Path,
+        session: Session,
+        limits: Limits | None = None,
+        facts: Mapping[str, Any] | None = None,
+        scene: Scene | None = None,
     ) -> None:
         self.path = Path(path)
         self._episode = self._sequence = -1
         if self.path.suffix != ".mcap":
             raise RecordingError(f"cannot record to {path}; a recording is NAME.mcap.")
         mcap = mcap_parts()
-        described = json.dumps({**plain(facts or {}), **describe(session, limits)})
+        looks = {"scene": plain_scene(scene)} if scene else {}
+        described = json.dumps({**plain(facts or {}), **looks, **describe(session, limits)})
         try:
             self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
         except FileExistsError:
             raise RecordingError(f"{path} exists; a recording never replaces one. Choose another name.") from None
         except OSError as error:
             raise RecordingError(f"cannot record to {path}: {error.strerror}. Choose another place.") from error
-        self._chunks = ChunkedFile(self._file, mcap, f"sami {version_of('sami')}")
-        self._chunks.tell(METADATA, {"about": described})
+        self._chunks = ChunkedFile(self._file, mcap, f"sami {installed_version('sami') or 'unknown'}")
+        self._chunks.add_metadata(METADATA, {"about": described})
         schema = schema_of(session.contract)
         data = json.dumps(schema).encode()
         self._step = self._chunks.channel(TOPIC, schema["title"], ("jsonschema", "json"), data, {})
         self._topics, self._events = Topics(self._chunks, session.contract), Events()
+        self._scene = SceneTopics(self._chunks, scene) if scene else None
         self._time, self._began, self._offset_ns = 0.0, 0.0, 0
         self._period = 1.0 / session.contract.rate_hz
 
@@ -105,11 +113,14 @@ class Recorder:
         if record.swapped and record.swapped.contract != self._topics.contract:
             self._topics = Topics(self._chunks, record.swapped.contract)
         self._topics.add(self._episode, record, self._events.of(self._episode, record), log_time, now)
+        if self._scene:
+            self._scene.add(record.step == 0, log_time, now)
         if record.executed is None or self._chunks.filled > CHUNK_BYTES or time.monotonic() - self._began >= CHUNK_S:
-            self._hand_over()
+            self._chunks.end_chunk()
+            self._began = time.monotonic()
 
     def conclude(self, came: RecordedEpisode) -> None:
-        """Write what came of the episode whose ticks were written last; told again, the last one counts.
+        """Write the outcome of the episode whose ticks were written last; called again, the last one counts.
 
         Raises:
             RecordingError: The file cannot be written.
@@ -122,8 +133,9 @@ class Recorder:
         ended = Event("INFO", f"episode {self._episode} ended: {came.ended.value}{text}")
         self._topics.log(ended, self._log_time(self._time), now)
         outcome = {"episode": self._episode, "ended": came.ended.value, "success": came.success}
-        self._hand_over()
-        self._chunks.tell(f"{EPISODE}.{self._episode}", {name: json.dumps(value) for name, value in outcome.items()})
+        self._chunks.add_metadata(
+            f"{EPISODE}.{self._episode}", {name: json.dumps(value) for name, value in outcome.items()}
+        )
 
     def close(self) -> None:
         """Completes the file, or removes it if no tick was recorded. Does nothing the second time.
@@ -136,7 +148,7 @@ class Recorder:
         try:
             try:
                 self._chunks.end_chunk()
-                self._chunks.tell(CLOSED, {})
+                self._chunks.add_metadata(CLOSED, {})
                 self._chunks.close()
             finally:
                 self._file.close()
@@ -156,16 +168,10 @@ class Recorder:
         """Return a time of the loop's clock, laid on the machine's when the recording began; it never goes back."""
         if self._sequence <= 0:
             self._offset_ns = time.time_ns() - round(1e9 * at)
-        elif (
-            begins
-        ):  # a loop without a clock counts each episode from 0, one that stands still gives two ticks one time
+        elif begins:  # a loop without a clock counts each episode from 0; one that stands still repeats a time
             self._offset_ns += max(0, round(1e9 * (self._time + self._period - at)))
         self._time = at
         return self._offset_ns + round(1e9 * at)
-
-    def _hand_over(self) -> None:
-        self._chunks.end_chunk()
-        self._began = time.monotonic()
 
     def _require_writable(self) -> None:
         if error := self._chunks.error or (ValueError("it is closed") if self._file.closed else None):

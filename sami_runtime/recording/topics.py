@@ -2,11 +2,13 @@
 
     /observation/NAME   as it was read            /pose/NAME   foxglove.PoseInFrame, of positions: x, y, z in m
     /action/proposed    by the policy             /joints      foxglove.JointStates, of angles by joint
-    /action/executed    after every limit         /log         foxglove.Log: what a person would want to be told
+    /action/executed    after every limit         /log         foxglove.Log: events, in words
     /context            of the encoder            /tick        all of this, with outcome, times and telemetry
-    /answer/NAME        what else it answered
+    /answer/NAME        other outputs
 
-All are protobuf, which Foxglove and Rerun show as numbers; JSON they show as text.
+All are protobuf, which Foxglove and Rerun show as numbers; JSON they show as text. A protobuf message brings its own
+description, so that tools plot its fields by name. Those of Foxglove have the fields and numbers that
+https://docs.foxglove.dev/docs/sdk/schemas publishes.
 """
 
 from __future__ import annotations
@@ -15,17 +17,43 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sami_runtime.loop.tick import StepRecord
+from sami_runtime.distribution import install_hint
+from sami_runtime.errors import RecordingError
+from sami_runtime.loop.tick import Outcome, StepRecord
 from sami_runtime.model.contract import Contract
-from sami_runtime.recording.chunked_file import ChunkedFile
-from sami_runtime.recording.events import Event
-from sami_runtime.recording.schemas import FOXGLOVE, LEVELS, Schemas, field_names
-from sami_runtime.signals import Signal, number_in
+from sami_runtime.recording.format import TICK, signal_values, signals_of, tick_values
+from sami_runtime.recording.mcap_file import ChunkedFile
+from sami_runtime.session.telemetry import Phase
+from sami_runtime.signals import Signal
 
+SCALARS = {"double": 1, "int64": 3, "uint64": 4, "int32": 5, "fixed32": 7, "bool": 8, "string": 9}
+"""Kinds of a field that are no message, with protobuf's numbers for them."""
+MESSAGE, ENUM, ONE, MANY = 11, 14, 1, 3
+TIMESTAMP = "google.protobuf.Timestamp"
+LEVELS = ("UNKNOWN", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL")
+"""Of a `foxglove.Log`, by number."""
+Fields = Mapping[str, str]
+"""Kind of each field by its name, in the order of the numbers: one of `SCALARS`, or the full name of a message; `*`
+before it means many, `?` that it may be absent even where 0 is not."""
+FOXGLOVE: dict[str, Fields] = {
+    "foxglove.Vector3": dict.fromkeys("xyz", "double"),
+    "foxglove.Quaternion": dict.fromkeys("xyzw", "double"),
+    "foxglove.Pose": {"position": "foxglove.Vector3", "orientation": "foxglove.Quaternion"},
+    "foxglove.PoseInFrame": {"timestamp": TIMESTAMP, "frame_id": "string", "pose": "foxglove.Pose"},
+    "foxglove.JointState": {
+        "name": "string",
+        **dict.fromkeys(("position", "velocity", "acceleration", "effort"), "?double"),
+    },
+    "foxglove.JointStates": {"timestamp": TIMESTAMP, "joints": "*foxglove.JointState"},
+    "foxglove.Log": {
+        **{"timestamp": TIMESTAMP, "level": "foxglove.Log.Level", "message": "string", "name": "string"},
+        **{"file": "string", "line": "fixed32"},
+    },
+}
 FRAME = "world"
 """What positions are told in; the model's data sheet says in words where it lies."""
 XYZ, RPY, WXYZ = ("x", "y", "z"), ("roll", "pitch", "yaw"), ("w", "x", "y", "z")
@@ -37,21 +65,155 @@ NO_PLACES = re.compile(
     r"frame of the (tip|hand|gripper|tool|flange|end|camera|sensor|body|torso))"
 )
 """Words in a name or a meaning of what is no place in the world: differences, and frames that move along."""
-TICK = {
-    **dict.fromkeys(("episode", "step", "missed", "passed"), "uint64"),
-    **dict.fromkeys(("outcome", "reason"), "string"),
-    "limited_by": "*string",
-    **dict.fromkeys(("time", "lag", "age"), "double"),
-    **dict.fromkeys(("observe", "infer", "gate", "write"), "double"),
-    **dict.fromkeys(("phase", "nearest"), "string"),
-    **dict.fromkeys(("speed", "drift", "distance", "score", "reward"), "?double"),
-    "alarm": "bool",
-}
-"""Fields of a `sami.Tick` besides the signals': seconds, and periods of the policy in `age`."""
+TOPICS = {"proposed": "/action/proposed", "executed": "/action/executed", "context": "/context"}
+"""Where a row of numbers is shown, if its name does not say it."""
+SHORT = {name: name.rpartition(".")[2] for name in TICK}
+TICK_FIELDS = {SHORT[name]: kind for name, kind in TICK.items()}
+"""Of a `sami.Tick`, besides the signals'."""
+QUIET = (Outcome.ACTED, Outcome.STANDING)
+"""Outcomes that are no event, unless another one ends."""
+
+
+class Event(NamedTuple):
+    """One line, and how much it matters."""
+
+    level: str
+    """`INFO`, `WARNING` or `ERROR`, as in a log."""
+    text: str
+
+
+class Events:
+    """Finds the events in ticks, one after the other: what a person wants to know, where something changes."""
+
+    def __init__(self) -> None:
+        self._outcome: tuple[Outcome, str] = (Outcome.ACTED, "")
+        self._limited: tuple[str, ...] = ()
+        self._phase: Phase | None = None
+        self._alarm = False
+
+    def of(self, episode: int, record: StepRecord) -> list[Event]:
+        """Return the events of the next tick."""
+        events: list[Event] = []
+        if record.step == 0:
+            self._outcome, self._limited, self._phase, self._alarm = (Outcome.ACTED, ""), (), None, False
+            events.append(Event("INFO", f"episode {episode} begins"))
+        if record.swapped:
+            events.append(Event("INFO", f"model {record.swapped.contract.name} takes over"))
+        if record.missed:
+            events.append(Event("WARNING", f"{record.missed} tick{'s' * (record.missed > 1)} passed without a turn"))
+        kind = record.reason.partition(":")[0]
+        if (record.outcome, kind) != self._outcome and record.outcome not in QUIET:
+            events.append(Event("WARNING", f"{record.outcome.value}: {record.reason}".removesuffix(": ")))
+        elif self._outcome[0] not in QUIET and record.outcome is Outcome.ACTED:
+            events.append(Event("INFO", "the policy acts again"))
+        if record.outcome is not Outcome.STANDING:
+            self._outcome = (record.outcome, kind)
+        stopped = "stop" in record.limited_by
+        if stopped or (record.limited_by and not self._limited):
+            text = f"the gate stopped the robot: {record.reason}" if stopped else ", ".join(record.limited_by)
+            events.append(Event("ERROR", text) if stopped else Event("INFO", f"limited: {text}"))
+        self._limited = record.limited_by
+        return events + self._adaptation(record)
+
+    def _adaptation(self, record: StepRecord) -> list[Event]:
+        now, events = record.telemetry, list[Event]()
+        if now is None:
+            return events
+        if now.phase is not self._phase and now.phase is not None:
+            events.append(Event("INFO", now.phase.value))
+        if now.alarm and not self._alarm:
+            events.append(Event("WARNING", f"out of distribution: score {now.score:.2f} is above 1"))
+        self._phase, self._alarm = now.phase, now.alarm
+        return events
+
+
+class Schemas:
+    """Messages by their full name, each declared once, after those that it holds.
+
+    Raises:
+        RecordingError: The package protobuf is missing.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
+        except ModuleNotFoundError as error:
+            raise RecordingError(f"recordings need the package protobuf: {install_hint('record')}") from error
+        self._files, self._class_of = descriptor_pb2, message_factory.GetMessageClass
+        self._pool = descriptor_pool.DescriptorPool()
+        self._declared: dict[str, Any] = {}
+        self._add(TIMESTAMP, descriptor_pb2.FileDescriptorProto.FromString(timestamp_pb2.DESCRIPTOR.serialized_pb))
+        for name, fields in FOXGLOVE.items():
+            self.declare(name, fields)
+
+    def declare(self, name: str, fields: Fields) -> Any:
+        """Declare a message `PACKAGE.NAME`, and return the class that makes it."""
+        package, _, short_name = name.rpartition(".")
+        file = self._files.FileDescriptorProto(name=name.replace(".", "/") + ".proto", package=package, syntax="proto3")
+        message = file.message_type.add(name=short_name)
+        for number, (field, kind) in enumerate(fields.items(), 1):
+            label, plain = MANY if kind.startswith("*") else ONE, kind.lstrip("*?")
+            added = message.field.add(name=field, number=number, label=label)
+            if plain in SCALARS:
+                added.type = SCALARS[plain]
+            else:
+                added.type, added.type_name = ENUM if plain.startswith(f"{name}.") else MESSAGE, f".{plain}"
+                if plain in self._declared and (needed := self._declared[plain].name) not in file.dependency:
+                    file.dependency.append(needed)
+            if kind.startswith("?"):
+                added.proto3_optional, added.oneof_index = True, len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{field}")
+        if name == "foxglove.Log":
+            levels = message.enum_type.add(name="Level")
+            for number, level in enumerate(LEVELS):
+                levels.value.add(name=level, number=number)
+        self._add(name, file)
+        return self.message(name)
+
+    def message(self, name: str) -> Any:
+        """Return the class that makes a message that was declared."""
+        return self._class_of(self._pool.FindMessageTypeByName(name))
+
+    def described(self, name: str) -> bytes:
+        """Return what a file says of a message: a `FileDescriptorSet` of it and of all that it holds."""
+        files, by_path = dict[str, Any](), {file.name: file for file in self._declared.values()}
+
+        def collect(file: Any) -> None:
+            for needed in file.dependency:
+                collect(by_path[needed])
+            files[file.name] = file
+
+        collect(self._declared[name])
+        described: bytes = self._files.FileDescriptorSet(file=files.values()).SerializeToString(deterministic=True)
+        return described
+
+    def _add(self, name: str, file: Any) -> None:
+        self._declared[name] = file
+        self._pool.Add(file)
+
+
+def field_names(elements: Iterable[str]) -> tuple[str, ...]:
+    """Return names that protobuf takes for fields, one for each element and no two alike.
+
+    >>> field_names(("x", "joint 1", "joint-1", "0"))
+    ('x', 'joint_1', 'joint_1_2', 'n0')
+    """
+    names: list[str] = []
+    for number, element in enumerate(elements):
+        name = re.sub(r"[^A-Za-z0-9_]", "_", element) or "n"
+        name = name if name[0].isalpha() else f"n{name}"
+        names.append(f"{name}_{number}" if name in names else name)
+    return tuple(names)
 
 
 class _Row:
-    """A topic whose messages are one number for each element of a signal."""
+    """A topic whose messages are one number for each element of a signal.
+
+    Args:
+        number: Of its channel.
+        fields: Names of the numbers.
+        at: Number of the field that holds the message in another one; 0 where none does.
+    """
 
     def __init__(self, number: int, fields: tuple[str, ...], at: int) -> None:
         self.number, self.size = number, len(fields)
@@ -59,8 +221,8 @@ class _Row:
         self._values = slice(1, None, 2)
         self._row = [part for tag in tags for part in (tag, 0.0)]
         self._pack = struct.Struct("<" + "".join(f"{len(tag)}sd" for tag in tags)).pack
-        self.nested = _varint(8 * at + 2) + _varint(sum(len(tag) + 8 for tag in tags))
-        """What stands before the message where it is field number `at` of another one."""
+        self.prefix = _varint(8 * at + 2) + _varint(sum(len(tag) + 8 for tag in tags))
+        """Bytes before the message where another one holds it."""
 
     def encode(self, value: Any) -> bytes | None:
         """Return the message; None where the value is not of the signal's size, which is in `/step` alone."""
@@ -77,63 +239,47 @@ class Topics:
     def __init__(self, file: ChunkedFile, contract: Contract) -> None:
         self.contract = contract
         self._file, self._schemas = file, Schemas()
-        self._observation = {
-            signal.name: self._row(f"/observation/{signal.name}", f"sami.observation.{signal.name}", signal, at)
-            for at, signal in enumerate(contract.observation, 1)
-        }
-        action = contract.action
-        self._answers = {
-            "proposed": self._row("/action/proposed", "sami.action.Proposed", action),
-            "executed": self._row("/action/executed", "sami.action.Executed", action),
-        }
-        if contract.context:
-            self._answers["context"] = self._row("/context", "sami.Context", contract.context.signal)
-        self._extra = {
-            signal.name: self._row(f"/answer/{signal.name}", f"sami.answer.{signal.name}", signal)
-            for signal in contract.extra_outputs
-        }
-        self._poses = dict(self._find_poses())
-        self._joints = self._find_joints()
-        self._pose = {name: self._well_known(f"/pose/{name}", "PoseInFrame") for name in self._poses}
-        self._joint_states = self._well_known("/joints", "JointStates") if self._joints else 0
-        self._log = self._well_known("/log", "Log")
-        names = [f"sami.observation.{signal_name}" for signal_name in self._observation]
-        self._schemas.declare("sami.Observation", dict(zip(self._observation, names, strict=True)))
-        parts = {
-            "observation": "sami.Observation",
-            "proposed": "sami.action.Proposed",
-            "executed": "sami.action.Executed",
-        }
-        if contract.context:
-            parts["context"] = "sami.Context"
         self._made = {name: self._schemas.message(name) for name in FOXGLOVE}
-        self._tick_message = self._schemas.declare("sami.Tick", {**TICK, **parts})
-        self._parts = {name: _varint(8 * at + 2) for at, name in enumerate((*TICK, *parts), 1) if name in parts}
+        self._rows, observation, parts = dict[str, _Row](), dict[str, str](), {"observation": "sami.Observation"}
+        for name, signal in signals_of(contract).items():
+            topic = TOPICS.get(name, "/" + name.replace(".", "/", 1))
+            kind, _, signal_name = name.partition(".")
+            message, at = f"sami{topic.replace('/', '.')}", 0
+            if kind == "observation":
+                observation[signal_name] = message
+                at = len(observation)
+            elif kind != "answer":
+                parts[name] = message
+                at = len(TICK) + len(parts)
+            fields = field_names(signal.elements)
+            self._schemas.declare(message, dict.fromkeys(fields, "double"))
+            about = {"unit": signal.unit, "meaning": signal.meaning}
+            self._rows[name] = _Row(self._channel(topic, message, about), fields, at)
+        self._poses, self._joints = dict(self._find_poses()), self._find_joints()
+        self._pose = {name: self._channel(f"/pose/{name}", "foxglove.PoseInFrame") for name in self._poses}
+        self._joint_states = self._channel("/joints", "foxglove.JointStates") if self._joints else 0
+        self._log = self._channel("/log", "foxglove.Log")
+        self._schemas.declare("sami.Observation", observation)
+        self._tick_message = self._schemas.declare("sami.Tick", {**TICK_FIELDS, **parts})
         self._tick = self._channel("/tick", "sami.Tick")
 
     def add(self, episode: int, record: StepRecord, events: Iterable[Event], log_time: int, publish_time: int) -> None:
         """Add the messages of a tick."""
-        add, stamp = self._file.add, _stamp(log_time)
+        add, stamp = self._file.add, stamp_of(log_time)
+        observed, parts, values = b"", b"", signal_values(record)
+        for name, row in self._rows.items():
+            if name not in values or not (data := row.encode(values[name])):
+                continue
+            add(row.number, data, log_time, publish_time)
+            if name.startswith("observation."):
+                observed += row.prefix + data
+            elif not name.startswith("answer."):
+                parts += row.prefix + data
+        if observed:
+            parts = _varint(8 * (len(TICK) + 1) + 2) + _varint(len(observed)) + observed + parts
+        fields = {SHORT[name]: value for name, value in tick_values(episode, record).items()}
+        add(self._tick, self._tick_message(**fields).SerializeToString() + parts, log_time, publish_time)
         measured = {} if record.observation is None else record.observation.values
-        parts: dict[str, bytes] = {}
-        observed = b""
-        for name, row in self._observation.items():
-            if name in measured and (data := row.encode(measured[name])):
-                add(row.number, data, log_time, publish_time)
-                observed += row.nested + data
-        if measured:
-            parts["observation"] = observed
-        answered = {"proposed": record.action, "executed": record.executed, "context": record.context}
-        for name, answer in self._answers.items():
-            if answered[name] is not None and (data := answer.encode(answered[name])):
-                parts[name] = data
-                add(answer.number, data, log_time, publish_time)
-        for name, value in record.extra.items():
-            if name in self._extra and (data := self._extra[name].encode(value)):
-                add(self._extra[name].number, data, log_time, publish_time)
-        message = self._tick_fields(episode, record)
-        nested = b"".join(self._parts[name] + _sized(data) for name, data in parts.items())
-        add(self._tick, message.SerializeToString() + nested, log_time, publish_time)
         for name, data in self._placed(measured, stamp):
             add(self._pose[name], data, log_time, publish_time)
         if self._joints and self._joints[0].name in measured:
@@ -144,35 +290,8 @@ class Topics:
     def log(self, event: Event, log_time: int, publish_time: int) -> None:
         """Add a line to `/log`."""
         level, name = LEVELS.index(event.level), self.contract.name
-        line = self._made["foxglove.Log"](timestamp=_stamp(log_time), level=level, message=event.text, name=name)
+        line = self._made["foxglove.Log"](timestamp=stamp_of(log_time), level=level, message=event.text, name=name)
         self._file.add(self._log, line.SerializeToString(), log_time, publish_time)
-
-    def _tick_fields(self, episode: int, record: StepRecord) -> Any:
-        """Return what a tick is besides its signals."""
-        age = record.age if isinstance(record.age, float | int) else max(record.age.values(), default=0.0)
-        message = self._tick_message(
-            episode=episode,
-            step=record.step,
-            missed=record.missed,
-            passed=record.passed,
-            outcome=record.outcome.value,
-            reason=record.reason,
-            limited_by=record.limited_by,
-            time=record.time,
-            lag=record.lag,
-            age=age,
-            **record.times._asdict(),
-        )
-        reward, now = number_in(record.info, "reward"), record.telemetry
-        if reward is not None:
-            message.reward = reward
-        if now is not None:
-            message.speed, message.alarm = now.speed, now.alarm
-            message.phase = now.phase.value if now.phase else ""
-            if now.nearest is not None and now.drift is not None and now.distance is not None and now.score is not None:
-                message.nearest = ", ".join(f"{name} {value}" for name, value in now.nearest.items())
-                message.drift, message.distance, message.score = now.drift, now.distance, now.score
-        return message
 
     def _placed(self, measured: Mapping[str, Any], stamp: Any) -> Iterator[tuple[str, bytes]]:
         make = self._made
@@ -186,9 +305,9 @@ class Topics:
             yield name, framed.SerializeToString()
 
     def _jointed(self, angle: Signal, rate: Signal | None, measured: Mapping[str, Any], stamp: Any) -> bytes:
-        columns = {"position": measured[angle.name]} | (
-            {"velocity": measured[rate.name]} if rate and rate.name in measured else {}
-        )
+        columns = {"position": measured[angle.name]}
+        if rate and rate.name in measured:
+            columns["velocity"] = measured[rate.name]
         rows = {name: np.asarray(value, np.float64).ravel().tolist() for name, value in columns.items()}
         joint = self._made["foxglove.JointState"]
         joints = [
@@ -197,14 +316,6 @@ class Topics:
         ]
         data: bytes = self._made["foxglove.JointStates"](timestamp=stamp, joints=joints).SerializeToString()
         return data
-
-    def _row(self, topic: str, name: str, signal: Signal, at: int = 0) -> _Row:
-        fields = field_names(signal.elements)
-        self._schemas.declare(name, dict.fromkeys(fields, "double"))
-        return _Row(self._channel(topic, name, {"unit": signal.unit, "meaning": signal.meaning}), fields, at)
-
-    def _well_known(self, topic: str, name: str) -> int:
-        return self._channel(topic, f"foxglove.{name}")
 
     def _channel(self, topic: str, name: str, about: Mapping[str, str] | None = None) -> int:
         return self._file.channel(topic, name, ("protobuf", "protobuf"), self._schemas.described(name), about or {})
@@ -255,12 +366,9 @@ def _xyzw(signal: Signal | None, value: Any) -> tuple[float, float, float, float
     )
 
 
-def _stamp(time_ns: int) -> dict[str, int]:
+def stamp_of(time_ns: int) -> dict[str, int]:
+    """Return a time [ns] as the fields of a timestamp."""
     return {"seconds": time_ns // 10**9, "nanos": time_ns % 10**9}
-
-
-def _sized(data: bytes) -> bytes:
-    return _varint(len(data)) + data
 
 
 def _varint(number: int) -> bytes:

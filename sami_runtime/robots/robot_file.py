@@ -89,7 +89,7 @@ class RunKeys(BaseModel):
             return cls.model_validate(dict(values))
         except ValidationError as error:
             raise SamiError(
-                f"{where}: {faults_of(error)}. Correct what is named; docs/drive.md lists the keys."
+                f"{where}: {faults_of(error)}. Correct what is named; docs/reference/robot-file.md lists the keys."
             ) from None
 
     def recording(self, now: datetime | None = None) -> Path | None:

@@ -1,9 +1,14 @@
-"""The safety gate: the only one that writes to an adapter. A policy proposes; the gate limits, holds, or stops."""
+"""The safety gate: the only one that writes to an adapter. A policy proposes; the gate limits, holds, or stops.
+
+A fallback `Controller` acts where the policy does not.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +16,114 @@ from numpy.typing import NDArray
 from sami_runtime.adapters.base import Adapter, Executed, Observation, require_executed
 from sami_runtime.errors import SafetyStop, SamiError
 from sami_runtime.model.contract import Contract
-from sami_runtime.safety.controller import Controller, ask, require_action, require_time
-from sami_runtime.safety.limiter import Limiter, Shaped, named
-from sami_runtime.safety.limits import Limits
-from sami_runtime.safety.ruling import GateEpisode, Ruling
+from sami_runtime.safety.limiter import Limiter, Workspace, named
+from sami_runtime.safety.limits import Limits, Then
 from sami_runtime.safety.watch import ROUNDING, Rest, Watch
-from sami_runtime.safety.workspace import Workspace
 from sami_runtime.session.telemetry import Reading
-from sami_runtime.signals import all_finite, require_finite
+from sami_runtime.signals import Signal, all_finite, require_finite
 
 Array = NDArray[np.float32]
+
+
+class Controller(Protocol):
+    """Drives in the policy's place: a retreat, a hover, a controller that needs fewer sensors."""
+
+    def reset(self) -> None:
+        """Begin an episode."""
+        ...
+
+    def act(self, observation: Observation, now: float) -> Array:
+        """Return the action (A,), in the unit of the model's action. It must not block, and write into nothing.
+
+        Args:
+            observation: The newest one, as it is: it may be old, frozen or not finite, because that is why the policy
+                is not asked. Whoever acts on it judges by itself what of it can be used.
+            now: The time [s], by the loop's clock.
+        """
+        ...
+
+
+def ask(controller: Controller, observation: Observation | None, now: float, signal: Signal) -> Array:
+    """Return what a controller wants, (A,): a copy.
+
+    Raises:
+        SamiError: It failed, or wants what is no action; in one sentence, without its period.
+    """
+    name = f"the fallback {type(controller).__name__}"
+    if observation is None:
+        raise SamiError(f"{name} has nothing to act on, because no observation was given to fault()")
+    try:
+        action = controller.act(observation, now)
+    except Exception as error:
+        raise SamiError(f"{name} failed: {type(error).__name__}: {str(error).rstrip('.')}") from error
+    return require_action(action, signal, f"what {name} wants")
+
+
+def require_action(value: object, signal: Signal, what: str) -> Array:
+    """Return a copy, (A,), of what should be an action.
+
+    Args:
+        value: What should be one.
+        signal: The action's.
+        what: What it is, for the message.
+
+    Raises:
+        SamiError: It has another shape, or is not finite; in one sentence, without its period.
+    """
+    try:
+        action = np.array(value, np.float32)
+    except (TypeError, ValueError):
+        action = np.empty(0, np.float32)
+    if action.shape != (signal.size,) or not all_finite(action):
+        raise SamiError(
+            f"{what} is {value}, expected {signal.size} finite numbers [{signal.unit}] ({', '.join(signal.elements)})"
+        )
+    return action
+
+
+class Ruling(NamedTuple):
+    """What the gate lets through at one tick."""
+
+    action: Array | None
+    """(A,), or None: nothing is written, because no action has been executed yet that could stand, or to stop."""
+    limited_by: tuple[str, ...]
+    """Every limit that changed the proposal, as `"rate dx"`; `"blend-in"`, `"rest"`, `"stop"` concern all elements."""
+    time: float
+    """When it was ruled [s]."""
+    reason: str = ""
+    """Why nothing is to be written any more, its kind first, where the ruling itself found out; empty otherwise."""
+    fallback: bool = False
+    """Whether the action is that of the fallback."""
+
+
+@dataclass
+class GateEpisode:
+    """What a gate remembers of an episode."""
+
+    watch: Watch
+    """Judges its observations."""
+    rest: Rest
+    """The action that moves nothing, where one is known."""
+    workspace: Workspace
+    """What its actions do not lead out of."""
+    limiter: Limiter
+    """Shapes its actions."""
+    trips: int
+    """How often the gate had tripped when the episode began."""
+    target: Array | None = None
+    """(A,): what the action is on its way to; None while the last one is held."""
+    written: Array | None = None
+    """(A,): written last, which stands while it is held."""
+    then: Then = "hold"
+    """What is to happen after the last observation, where it must not be acted on."""
+    held: int = 0
+    """Ticks of the policy without a new action, in a row."""
+    ruled_at: float = math.inf
+    """When it was ruled last [s]; before the first ruling, no time can be too long ago."""
+    observation: Observation | None = None
+    """What was read last, good or not."""
+    taken_over: bool = False
+    """Whether another one than the policy drove last."""
 
 
 class SafetyGate:
@@ -55,8 +158,12 @@ class SafetyGate:
         self.limits = limits or Limits()
         self.limits.require_fit(contract)
         self.fallback = fallback
-        if fallback is not None:
-            require_time(self.limits)
+        if fallback is not None and self.limits.stop_after <= self.limits.hold_ticks + 1:
+            raise SamiError(
+                f"the fallback would never act: it takes over after {self.limits.hold_ticks} ticks (hold_ticks), and "
+                f"at {self.limits.stop_after} the robot is stopped (stop_after). Raise stop_after to how long it may "
+                "act."
+            )
         self.tripped: str | None = None
         """Why the gate is latched; None while it is armed."""
         self._trips, self._why = 0, ""
@@ -159,7 +266,7 @@ class SafetyGate:
         episode.limiter.blend_in.begin(episode.written if episode.taken_over else None)
         episode.taken_over = False
         episode.target = np.array(action, np.float32)
-        return _ruling(episode.limiter.shape(episode.target, now), now)
+        return Ruling(*episode.limiter.shape(episode.target, now), now)
 
     def command(self, action: Array, now: float) -> Ruling:
         """Rule on an action (A,) of a person, who drives instead of the policy: all limits but the blend-in hold.
@@ -195,7 +302,7 @@ class SafetyGate:
             return stop
         if self._episode.target is None:
             return self._standing(now)
-        return _ruling(self._episode.limiter.shape(self._episode.target, now), now)
+        return Ruling(*self._episode.limiter.shape(self._episode.target, now), now)
 
     def hold(self, reason: str, now: float, ticks: int = 1) -> Ruling:
         """Rule on a tick at which there is no new action: the last one stands, then the fallback acts, or it rests.
@@ -301,7 +408,7 @@ class SafetyGate:
         episode = self._episode
         episode.target, episode.taken_over = action, True
         episode.limiter.blend_in.reset()
-        return _ruling(episode.limiter.shape(action, now), now)
+        return Ruling(*episode.limiter.shape(action, now), now)
 
     def _fresh(self, period: float) -> GateEpisode:
         rest = Rest(self.limits, self._action)
@@ -314,8 +421,4 @@ class SafetyGate:
         written = self._episode.written
         if written is None:
             return Ruling(None, (), now)
-        return _ruling(self._episode.limiter.brake(written, now), now)
-
-
-def _ruling(shaped: Shaped, now: float) -> Ruling:
-    return Ruling(shaped.action, shaped.limited_by, now)
+        return Ruling(*self._episode.limiter.brake(written, now), now)

@@ -8,19 +8,113 @@ A step goes from what was written last, whatever the adapter reports that it exe
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sami_runtime.adapters.base import Observation
 from sami_runtime.errors import SamiError
+from sami_runtime.model.contract import Contract
 from sami_runtime.safety.limits import Limits, by_element
 from sami_runtime.safety.watch import ROUNDING, Rest
-from sami_runtime.safety.workspace import Workspace
 from sami_runtime.signals import Signal
 
 Array = NDArray[np.float32]
 Float64 = NDArray[np.float64]
+
+
+class Workspace:
+    """Elements of observations stay in their ranges, as far as it is known how the actions move them.
+
+    Where an element is, is what the last good observation said, and on from there what was executed since. An action is
+    allowed to move it as far as the end of its range within one period of the policy, and where the action's rate is
+    limited, no faster than it can still come to rest there. Outside, it may move back or stand still.
+
+    Args:
+        limits: What is allowed.
+        contract: Of the model that proposes.
+    """
+
+    def __init__(self, limits: Limits, contract: Contract) -> None:
+        elements, moved = contract.action.elements, limits.moved(contract)
+        movers = [name for name in elements if name in moved and moved[name].element in limits.workspace]
+        self._movers = np.array([elements.index(name) for name in movers], np.intp)
+        self._elements = [moved[name].element for name in movers]
+        self._scale = np.array([moved[name].scale for name in movers])
+        self._range = np.array([limits.workspace[element] for element in self._elements]).reshape(-1, 2)
+        self._places = [_place(contract, element) for element in self._elements]
+        self._period = 1.0 / contract.rate_hz
+        self._change = by_element(limits.rate, contract.action, math.inf)[self._movers] * self._period
+        self._seen: Float64 | None = None
+        self._since = np.zeros(len(movers))
+        self._last: Float64 = np.zeros(len(movers))
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to keep."""
+        return len(self._movers) > 0
+
+    def learn(self, observation: Observation) -> None:
+        """Take over where the elements are; those that are missing or not finite go on as they were moved."""
+        positions = np.array([_number(observation, *place) for place in self._places])
+        known = self._since * self._scale + (np.nan if self._seen is None else self._seen)
+        self._seen = np.where(np.isfinite(positions), positions, known)
+        self._since, self._last = np.zeros_like(self._since), np.zeros_like(self._last)
+
+    def cut(self, action: Array, elapsed: float) -> Array:
+        """Limit an action (A,), `elapsed` seconds after the last write; one that leads nowhere out is not touched.
+
+        Raises:
+            SamiError: It is not known where an element is.
+        """
+        if self._seen is None or not np.isfinite(self._seen).all():
+            raise SamiError(
+                f"no good value of {', '.join(self._elements)} was seen, whose workspace is limited. Give each "
+                "observation to fault() before its action to propose()."
+            )
+        at = self._seen + self._scale * (self._since + self._last * elapsed / self._period)
+        down, up = np.maximum(at - self._range[:, 0], 0.0), np.maximum(self._range[:, 1] - at, 0.0)
+        ahead = np.where(self._scale > 0, up, down) / np.abs(self._scale)
+        behind = np.where(self._scale > 0, down, up) / np.abs(self._scale)
+        wanted = action[self._movers].astype(np.float64)
+        allowed = wanted.clip(-self._slow(behind), self._slow(ahead))
+        if (allowed == wanted).all():
+            return action
+        cut = action.copy()
+        cut[self._movers] = allowed
+        return cut
+
+    def executed(self, action: Array, elapsed: float) -> None:
+        """Learn what was executed (A,), `elapsed` seconds after what was executed before it."""
+        self._since = self._since + self._last * elapsed / self._period
+        self._last = action[self._movers].astype(np.float64)
+
+    def _slow(self, way: Float64) -> Float64:
+        """Return the largest action from which the rate still allows coming to rest within a way.
+
+        The way is told in actions of one period. From an action a it takes n = ceil(a / c) periods in which it falls by
+        c each: a + (a - c) + ... = n a - c n (n - 1) / 2.
+        """
+        braked = np.isfinite(self._change) & np.isfinite(way)
+        change, rest = np.where(braked, self._change, 1.0), np.where(braked, way, 0.0)
+        periods = np.maximum(np.ceil((np.sqrt(1 + 8 * rest / change) - 1) / 2), 1)
+        return np.where(braked, rest / periods + change * (periods - 1) / 2, way)
+
+
+def _place(contract: Contract, element: str) -> tuple[str, int]:
+    """Return the signal of an element, and its index in it."""
+    name, _, inner = element.partition(".")
+    signal = next(signal for signal in contract.observation if signal.name == name)
+    return name, signal.elements.index(inner)
+
+
+def _number(observation: Observation, signal: str, at: int) -> float:
+    """Return a number of an observation; NaN where there is none."""
+    try:
+        return float(np.asarray(observation.values[signal]).reshape(-1)[at])
+    except (LookupError, TypeError, ValueError):
+        return math.nan
+
 
 PAUSE_PERIODS = 2
 """Periods after which a tick counts as one after a pause: it allows no more than these."""
@@ -57,30 +151,6 @@ class Move(NamedTuple):
     """dt, the time since the last write [s]."""
 
 
-class ActionLimit(Protocol):
-    """What an action may be."""
-
-    def limit(self, action: Array, elapsed: float) -> Shaped:
-        """Limit an action (A,).
-
-        Args:
-            action: What is wanted, (A,).
-            elapsed: Time since the last write [s]; 0 where nothing was written yet.
-        """
-        ...
-
-
-class StepLimit(Protocol):
-    """How fast an action may change."""
-
-    name: str
-    """What it is called in `limited_by`."""
-
-    def limit(self, step: Float64, move: Move) -> Float64:
-        """Return as much of a step (A,) as it allows; equal to it, to the last bit, where it allows all."""
-        ...
-
-
 class BlendIn:
     """The policy's actions are gone over to: from rest, as it was when that began, or from what another one did.
 
@@ -108,7 +178,7 @@ class BlendIn:
         self._origin, self._blended = None, 0.0
 
     def limit(self, action: Array, elapsed: float) -> Shaped:
-        """Mix an action with the one that it went out from, by the time that has passed."""
+        """Mix an action with the one that it went out from, by the time [s] since the last write (0: none yet)."""
         if self._origin is None or self._blended >= self._duration:
             return Shaped(action, ())
         self._blended += elapsed
@@ -131,7 +201,7 @@ class Bounds:
     def __init__(self, low: Array, high: Array, elements: tuple[str, ...]) -> None:
         self._low, self._high, self._elements = low, high, elements
 
-    def limit(self, action: Array, elapsed: float) -> Shaped:
+    def limit(self, action: Array) -> Shaped:
         """Cut an action at the bounds, and name where."""
         bounded = self.cut(action)
         if bounded.tobytes() == action.tobytes():  # half the time of comparing short arrays
@@ -167,15 +237,13 @@ class Rate:
         rate: (A,) [unit/s]; infinite where there is no limit.
     """
 
-    name = "rate"
-
     def __init__(self, rate: Float64) -> None:
         limited = np.isfinite(rate)
         self._rate = np.where(limited, rate, 0.0)
         self._free = np.where(limited, 0.0, np.inf)  # infinity times no time is not a number
 
     def limit(self, step: Float64, move: Move) -> Float64:
-        """Cut a step at the rate."""
+        """Return as much of a step (A,) as the rate allows; equal to it, to the last bit, where it allows all."""
         longest = self._rate * move.elapsed + self._free
         return step.clip(-longest, longest)
 
@@ -183,39 +251,24 @@ class Rate:
 class Acceleration:
     """An action's rate changes at most so fast, and the action can still come to rest at its target.
 
+    The speed from which the rest of the way allows braking, v^2 / (2 a) + v dt / 2 = |way|, keeps the action from
+    overshooting a target that stands still, where dt stays the same; where it varies, it overshoots by little.
+
     Args:
         acceleration: (A,) [unit/s^2]; infinite where there is no limit.
     """
-
-    name = "acceleration"
 
     def __init__(self, acceleration: Float64) -> None:
         self._limited = acceleration < UNLIMITED
         self._acceleration = np.where(self._limited, acceleration, 0.0)
 
     def limit(self, step: Float64, move: Move) -> Float64:
-        """Ease a step."""
-        return np.where(self._limited, ease(step, move, self._acceleration), step)
-
-
-def ease(step: Float64, move: Move, acceleration: Float64) -> Float64:
-    """Limit a step by acceleration, so that it can still come to rest at its target.
-
-    The speed from which the rest of the way allows braking, v^2 / (2 a) + v dt / 2 = |way|, keeps the action from
-    overshooting a target that stands still, where dt stays the same; where it varies, it overshoots by little.
-
-    Args:
-        step: (A,) what else is allowed of the way, in the action's unit.
-        move: What it is a part of.
-        acceleration: (A,) largest change of speed [unit/s^2], finite.
-
-    Returns:
-        (A,) the step within the acceleration.
-    """
-    change = acceleration * move.elapsed
-    brake = np.sqrt((change / 2) ** 2 + 2 * acceleration * np.abs(move.way)) - change / 2
-    longest = brake * move.elapsed
-    return step.clip(-longest, longest).clip((move.speed - change) * move.elapsed, (move.speed + change) * move.elapsed)
+        """Return as much of a step (A,) as it allows; equal to the step, to the last bit, where it allows all."""
+        change = self._acceleration * move.elapsed
+        brake = np.sqrt((change / 2) ** 2 + 2 * self._acceleration * np.abs(move.way)) - change / 2
+        longest = brake * move.elapsed
+        slowest, fastest = (move.speed - change) * move.elapsed, (move.speed + change) * move.elapsed
+        return np.where(self._limited, step.clip(-longest, longest).clip(slowest, fastest), step)
 
 
 def named(limit: str, where: NDArray[np.bool_], elements: tuple[str, ...]) -> tuple[str, ...]:
@@ -258,8 +311,7 @@ class Limiter:
         self._accelerates = bool((acceleration < UNLIMITED).any())
         self._free = ~(np.isfinite(rate) | (acceleration < UNLIMITED))
         # What limits nothing is left out, because a loop may run a thousand times a second.
-        self._on_targets: list[ActionLimit] = [self.blend_in] if limits.blend_in_s else []
-        self._on_targets.append(self._bounds)
+        self._blends = bool(limits.blend_in_s)
         self._rate = Rate(rate) if np.isfinite(rate).any() else None
         self._written: Array | None = None
         self._written_at = 0.0
@@ -276,9 +328,10 @@ class Limiter:
             self._require_start()
         elapsed = self._elapsed(now)
         action, limited_by = target, ()  # type: Array, tuple[str, ...]
-        for on_target in self._on_targets:
-            action, names = on_target.limit(action, 0.0 if self._written is None else elapsed)
-            limited_by += names
+        if self._blends:
+            action, limited_by = self.blend_in.limit(action, 0.0 if self._written is None else elapsed)
+        action, names = self._bounds.limit(action)
+        limited_by += names
         if self._workspace is not None:
             action, names = self._kept(action, elapsed)
             limited_by += names
@@ -322,7 +375,7 @@ class Limiter:
         step, names = way, ()  # type: Float64, tuple[str, ...]
         if self._accelerates:
             step = self._acceleration.limit(way, move)
-            names = named(self._acceleration.name, step != way, self._elements)
+            names = named("acceleration", step != way, self._elements)
             if names and self._workspace is not None:
                 eased = self._bounds.cut_step((start + step).astype(np.float32), start)
                 inside, more = self._kept(eased, move.elapsed)
@@ -330,7 +383,7 @@ class Limiter:
                 names += tuple(name for name in more if name not in limited_by)
         if self._rate is not None:
             eased_step, step = step, self._rate.limit(step, move)
-            names += named(self._rate.name, step != eased_step, self._elements)
+            names += named("rate", step != eased_step, self._elements)
         if not names:
             return Shaped(target, limited_by)
         cut = step != way

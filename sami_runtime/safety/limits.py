@@ -5,28 +5,135 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.files import read_document
 from sami_runtime.model.contract import Contract
-from sami_runtime.safety.world_limits import (
-    Alarm,
-    Beyond,
-    ByElement,
-    Inside,
-    Jump,
-    Known,
-    Number,
-    Positive,
-    Range,
-    elements_of,
-)
 from sami_runtime.signals import Moves, Signal
+
+V = TypeVar("V")
+
+
+def _number(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError("must be a number")
+    return value
+
+
+Number = Annotated[float, AfterValidator(_number)]
+Positive = Annotated[float, Field(gt=0)]
+Then = Literal["hold", "rest", "stop"]
+"""What happens: `hold` lets the action that was written last stand, as for any observation that is not acted on; `rest`
+falls back to rest at once; `stop` stops the robot."""
+Beyond = Literal["hold", "rest", "stop", "act"]
+"""The same, or `act`: nothing."""
+THENS: tuple[Then, ...] = ("stop", "rest", "hold")
+"""The same, the strictest first."""
+
+
+def _ordered(value: tuple[float, float]) -> tuple[float, float]:
+    if value[0] > value[1]:
+        raise ValueError("must be [lowest, highest]")
+    return value
+
+
+def _pair(value: Any) -> Any:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ValueError("must be [lowest, highest]")
+    return tuple(value)
+
+
+Range = Annotated[tuple[Number, Number], BeforeValidator(_pair), AfterValidator(_ordered)]
+"""Lowest and highest, in the element's unit."""
+
+
+class _Entry(BaseModel):
+    """A value, written alone or as a table that says as well what happens then."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _alone(cls, value: Any) -> Any:
+        return value if isinstance(value, Mapping | BaseModel) else {next(iter(cls.model_fields)): value}
+
+
+class Inside(_Entry):
+    """Where an element of an observation stays."""
+
+    range: Range
+    then: Then = "hold"
+
+
+class Jump(_Entry):
+    """How far an element of an observation moves from one tick of the policy to the next."""
+
+    most: Positive
+    then: Then = "hold"
+
+
+class Alarm(_Entry):
+    """For how many steps in a row the dynamics may be unknown."""
+
+    steps: Annotated[int, Field(ge=1)]
+    """So many in a row with an out-of-distribution score above `score` are too many."""
+    then: Then = "stop"
+    score: Annotated[Positive, Field(allow_inf_nan=False)] = 1.0
+    """Above this a step counts; 1 is the model's own alarm."""
+
+
+GUARDS: dict[str, str] = {
+    "ranges": "observations far outside what training saw are held, then the robot is stopped",
+    "ood": "a context that stays far from all training tasks stops the robot",
+    "frozen": "a sensor that repeats itself, whose noise in training says that it cannot, is held",
+}
+"""What judges observations of a robot by default, with the model's own numbers; see docs/reference/guards.md."""
+DEFAULT_ALARM = Alarm(steps=30, score=2.0)
+"""Of the guard `ood`, where the limits set no `stop_on_alarm`. benchmarks/guard_rates.py prints how often it stops a
+policy in its own simulator."""
+FROZEN_LEAST = 5
+"""Of the guard `frozen`: least number of equal values in a row that mean a stuck sensor. Where values repeated in
+training, through lost messages, it is at least twice the longest run there and one."""
+
+
+class Known(_Entry):
+    """What an element of an observation is after a reset, while the robot rests at home."""
+
+    value: Annotated[Number, Field(allow_inf_nan=False)]
+    """In its unit."""
+    most: Positive = 0.05
+    """Largest misreading that is taken for a constant bias of the sensor, in its unit."""
+    still: Positive = 0.005
+    """How far it may drift while it is measured, and how sure its mean must be, in its unit."""
+
+
+def _flat(value: Any) -> Any:
+    """Return a table by `SIGNAL.ELEMENT`, which TOML nests where the key is not quoted."""
+    if not isinstance(value, Mapping):
+        return value
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        nested = inner if "." not in str(key) and isinstance(inner, Mapping) else {}
+        for name, entry in {f"{key}.{element}": entry for element, entry in nested.items()}.items() or [(key, inner)]:
+            if name in flat:
+                raise ValueError(f"must name {name} once")
+            flat[name] = entry
+    return flat
+
+
+ByElement = Annotated[dict[str, V], BeforeValidator(_flat)]
+"""By `SIGNAL.ELEMENT` of the observation, such as `ee_position.z`."""
+
+
+def elements_of(signals: tuple[Signal, ...]) -> list[str]:
+    """Return every element of some signals, as `SIGNAL.ELEMENT`."""
+    return [f"{signal.name}.{element}" for signal in signals for element in signal.elements]
+
 
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -176,7 +283,10 @@ class Limits(BaseModel):
                 f"{high[at]:g} [{action.unit}], the contract's bounds included. Correct low or high."
             )
         self._require_rest(contract.action, signals, low, high)
-        _require_plausible(self, contract)
+        # What cannot be meant is refused; infinite limits limit nothing on purpose.
+        _require_times(self, 1.0 / contract.rate_hz)
+        _require_actions(self, contract)
+        _require_observations(self, contract)
 
     def max_pause(self, contract: Contract) -> float:
         """Return the time [s] that may pass between two ticks: `max_pause_s`, or `stop_after` ticks of the policy."""
@@ -315,17 +425,6 @@ def _explain(error: ValidationError) -> str:
     return f"{key} is {problem['input']!r}; it {message}. Correct it, or leave it out."
 
 
-def _require_plausible(limits: Limits, contract: Contract) -> None:
-    """Refuse limits that cannot be meant; infinite ones limit nothing on purpose.
-
-    Raises:
-        SamiError: One is an order of magnitude beyond what it limits.
-    """
-    _require_times(limits, 1.0 / contract.rate_hz)
-    _require_actions(limits, contract)
-    _require_observations(limits, contract)
-
-
 def _require_times(limits: Limits, period: float) -> None:
     for name, periods in PERIODS.items():
         value = getattr(limits, name)
@@ -390,12 +489,11 @@ def _require_observations(limits: Limits, contract: Contract) -> None:
 
 def _observed(limits: Limits) -> Iterator[tuple[str, tuple[float, ...]]]:
     """Yield the limits on elements of observations, and their values in the element's unit."""
-    entries: dict[str, Mapping[str, Any]] = {name: getattr(limits, name) for name in ("inside", "jump", "workspace")}
-    for element, inside in entries["inside"].items():
+    for element, inside in limits.inside.items():
         yield f"inside.{element}", inside.range
-    for element, jump in entries["jump"].items():
+    for element, jump in limits.jump.items():
         yield f"jump.{element}", (jump.most,)
-    for element, ends in entries["workspace"].items():
+    for element, ends in limits.workspace.items():
         yield f"workspace.{element}", ends
 
 

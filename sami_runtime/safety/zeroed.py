@@ -12,7 +12,7 @@ from sami_runtime.adapters.around import Around
 from sami_runtime.adapters.base import Adapter, Executed, Observation
 from sami_runtime.clock import Clock
 from sami_runtime.errors import AdapterError, UnknownName
-from sami_runtime.safety.world_limits import Known, elements_of
+from sami_runtime.safety.limits import Known, elements_of
 from sami_runtime.signals import Signal
 
 Float64 = NDArray[np.float64]

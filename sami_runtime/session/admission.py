@@ -18,10 +18,10 @@ import numpy as np
 
 from sami_runtime.child import python_command
 from sami_runtime.distribution import is_shipped
-from sami_runtime.errors import ArtifactError, ProviderError, SamiError, UnknownName
+from sami_runtime.errors import ArtifactError, ProviderError, SamiError
 from sami_runtime.model.artifact import Artifact, judge, read_bytes
 from sami_runtime.model.signature import require_signed, trusted_keys
-from sami_runtime.session.inference import full_name
+from sami_runtime.session.inference import full_name, import_onnxruntime
 from sami_runtime.session.session import Session
 
 
@@ -147,7 +147,9 @@ def rehearse(artifact: Artifact, provider: str = "cpu", cpu_s: int = LOAD_CPU_S)
     if code == -getattr(signal, "SIGXCPU", 24):
         raise _refused(artifact, f"took more than {cpu_s} s of a processor")
     if code < 0:
-        raise _refused(artifact, f"was ended by {_name(-code)}, as the process that drives would have been")
+        known = [number.name for number in signal.Signals if number == -code]
+        name = known[0] if known else f"signal {-code}"
+        raise _refused(artifact, f"was ended by {name}, as the process that drives would have been")
     with suppress(ValueError, KeyError, TypeError):
         document = json.loads(answer[-MAX_ANSWER:])
         if (kind := document["refused"]) is None and code == 0:
@@ -164,13 +166,6 @@ def _refused(artifact: Artifact, what: str) -> ArtifactError:
     )
 
 
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def main(path: str, provider: str, cpu_s: int) -> None:
     """Read a model file from stdin, load and step it within limits, and say on stdout what was wrong with it."""
     data = sys.stdin.buffer.read()
@@ -181,13 +176,11 @@ def main(path: str, provider: str, cpu_s: int) -> None:
             _limit_memory()
         _limit_time(cpu_s)
         _try(artifact, provider)
-    except (SamiError, UnknownName) as error:
+    except SamiError as error:
         verdict = {"refused": type(error).__name__, "why": str(error)}
     except MemoryError:
-        verdict = {
-            "refused": "ArtifactError",
-            "why": f"{path} is refused: it takes more than {MEMORY} bytes of memory.",
-        }
+        why = f"{path} is refused: it takes more than {MEMORY} bytes of memory."
+        verdict = {"refused": "ArtifactError", "why": why}
     os.write(1, json.dumps(verdict).encode())
     os._exit(0)  # without what a library might still do
 
@@ -220,8 +213,6 @@ def _limit_memory() -> None:
     with suppress(ImportError, OSError, ValueError):
         import resource
 
-        from sami_runtime.session.inference import import_onnxruntime
-
         import_onnxruntime()
         with open("/proc/self/statm", "rb") as file:
             mapped = int(file.read().split()[0]) * resource.getpagesize()
@@ -232,8 +223,7 @@ def _limit_time(cpu_s: int) -> None:
     with suppress(ImportError, OSError, ValueError):
         import resource
 
-        used = int(time.process_time()) + 1
-        _lower(resource.RLIMIT_CPU, used + cpu_s)
+        _lower(resource.RLIMIT_CPU, int(time.process_time()) + 1 + cpu_s)
         _lower(resource.RLIMIT_CORE, 0)
         _lower(resource.RLIMIT_FSIZE, 0)
 

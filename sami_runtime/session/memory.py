@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,13 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 from sami_runtime.errors import SignalError
 from sami_runtime.model.contract import ACTION, CONTEXT, PREVIOUS_ACTION, Contract, state_output
 from sami_runtime.model.lookahead import AGE, PAST_ACTIONS
-from sami_runtime.signals import fill, finite_check, require_finite, wrong_names
+from sami_runtime.signals import fill, require_finite, wrong_names
 
 Array = NDArray[np.float32]
+Age = ArrayLike | Mapping[str, ArrayLike]
+"""How old what was observed is [periods]: one number for all signals or one for each, by the signal's name."""
 
 ALIGNMENT = 64
 """Each tensor begins at a multiple of this [bytes], as those that onnxruntime allocates itself: kernels then take the
 same path through them, and results are equal to the bit."""
+ROUNDING = 1e-6
+"""Of a period, that is no difference."""
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -42,23 +47,51 @@ class SessionState:
     extra: Mapping[str, Array] = field(default_factory=dict)
     """By the graph's output, each (N, size): what was answered last besides action and context."""
 
+    def by_name(self) -> dict[str, Array]:
+        """Return the numbers by unique names: a recurrent tensor may have any name, also `context`."""
+        states = {f"state.{name}": value for name, value in self.tensors.items()}
+        return {PREVIOUS_ACTION: self.previous_action, CONTEXT: self.context, **self.extra, **states}
+
     def with_rows(self, rows: NDArray[np.bool_], other: SessionState) -> SessionState:
         """Return the same with the rows of a mask (N,) as another state of this session has them."""
 
-        def mixed(these: Mapping[str, Array], others: Mapping[str, Array]) -> dict[str, Array]:
-            return {name: _mixed(rows, others[name], value) for name, value in these.items()}
+        def mixed(value: Array, elsewhere: Array) -> Array:
+            return np.where(rows.reshape(-1, *[1] * (value.ndim - 1)), elsewhere, value)
 
         return replace(
             self,
-            previous_action=_mixed(rows, other.previous_action, self.previous_action),
-            context=_mixed(rows, other.context, self.context),
-            tensors=mixed(self.tensors, other.tensors),
-            extra=mixed(self.extra, other.extra),
+            previous_action=mixed(self.previous_action, other.previous_action),
+            context=mixed(self.context, other.context),
+            tensors={name: mixed(value, other.tensors[name]) for name, value in self.tensors.items()},
+            extra={name: mixed(value, other.extra[name]) for name, value in self.extra.items()},
         )
 
 
-def _mixed(rows: NDArray[np.bool_], where: Array, elsewhere: Array) -> Array:
-    return np.where(rows.reshape(-1, *[1] * (where.ndim - 1)), where, elsewhere)
+class ExtraAnswers(Mapping[str, Array]):
+    """What a step answered besides action and context, by the graph's output: views of one copy, made when asked for.
+
+    Args:
+        numbers: The copy.
+        places: By output, where it lies there, and its shape.
+    """
+
+    __slots__ = ("_numbers", "_places")
+
+    def __init__(self, numbers: Array, places: Mapping[str, tuple[slice, tuple[int, ...]]]) -> None:
+        self._numbers, self._places = numbers, places
+
+    def __getitem__(self, name: str) -> Array:
+        place, shape = self._places[name]
+        return self._numbers[place].reshape(shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 class TensorBlock:
@@ -66,22 +99,41 @@ class TensorBlock:
 
     Args:
         shapes: By name, each tensor's shape.
+        numbers: Aligned memory to begin in; new memory if None.
     """
 
-    def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        step = ALIGNMENT // 4
-        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-        room = {name: -(-size // step) * step for name, size in sizes.items()}
-        whole = np.zeros(sum(room.values()) + step, np.float32)
-        start = -whole.ctypes.data % ALIGNMENT // 4
-        self.numbers: Array = whole[start : start + sum(room.values())]
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]], numbers: Array | None = None) -> None:
+        room = self.room(shapes)
+        self.numbers: Array = _aligned(room) if numbers is None else numbers[:room]
         """All numbers; the gaps between the tensors are zero and stay it."""
         self.tensors: dict[str, Array] = {}
         """By name, views."""
+        self.places: dict[str, slice] = {}
+        """By name, where it lies among the numbers."""
         begin = 0
         for name, shape in shapes.items():
-            self.tensors[name] = self.numbers[begin : begin + sizes[name]].reshape(shape)
-            begin += room[name]
+            self.places[name] = place = slice(begin, begin + math.prod(shape))
+            self.tensors[name] = self.numbers[place].reshape(shape)
+            begin += self.room({name: shape})
+
+    @staticmethod
+    def room(shapes: Mapping[str, tuple[int, ...]]) -> int:
+        """Return how many numbers such a block takes, gaps included."""
+        step = ALIGNMENT // 4
+        return sum(-(-math.prod(shape) // step) * step for shape in shapes.values())
+
+    @classmethod
+    def adjacent(cls, *tables: Mapping[str, tuple[int, ...]]) -> tuple[Array, list[TensorBlock]]:
+        """Return one piece of memory, and the blocks that follow each other in it."""
+        ends = np.cumsum([cls.room(shapes) for shapes in tables])
+        whole = _aligned(int(ends[-1]))
+        return whole, [cls(shapes, whole[end - cls.room(shapes) :]) for shapes, end in zip(tables, ends, strict=True)]
+
+
+def _aligned(count: int) -> Array:
+    whole = np.zeros(count + ALIGNMENT // 4, np.float32)
+    start = -whole.ctypes.data % ALIGNMENT // 4
+    return whole[start : start + count]
 
 
 class EpisodeMemory:
@@ -92,13 +144,14 @@ class EpisodeMemory:
     Args:
         contract: Names, shapes and initial values.
         batch: N.
+        block: Where its tensors lie, of `shapes`; new ones if None.
     """
 
-    def __init__(self, contract: Contract, batch: int) -> None:
+    def __init__(self, contract: Contract, batch: int, block: TensorBlock | None = None) -> None:
         self._tensors = contract.state
-        block = TensorBlock({name: (batch, *shape) for name, shape in contract.outputs.items()})
+        block = block or TensorBlock(self.shapes(contract, batch))
         self.numbers = block.numbers
-        """All that is in it, to look for NaN in one pass."""
+        """All that is in it."""
         self.outputs = block.tensors
         """By the graph's output that writes it."""
         self.inputs = {name: self.outputs[output] for name, output in contract.feedback.items()}
@@ -112,10 +165,16 @@ class EpisodeMemory:
         row: Any = 0 if batch == 1 else ...
         self.action_row, self.context_row = self.action[row], self.context[row]
         """Action and context in the shapes that callers get: without the axis of the batch for one episode."""
-        self.extra_rows = {name: value[row] for name, value in self.extra.items()}
-        """The other answers, in those shapes."""
-        self.all_finite = finite_check(self.numbers)
-        """Whether every number in it is finite."""
+        # The extra outputs follow each other, so that one copy takes them all.
+        places = [block.places[name] for name in self.extra]
+        begin, end = (places[0].start, places[-1].stop) if places else (0, 0)
+        self.extra_numbers = self.numbers[begin:end]
+        """The numbers of the other answers."""
+        self.extra_places = {
+            name: (slice(place.start - begin, place.stop - begin), self.extra[name][row].shape)
+            for name, place in zip(self.extra, places, strict=True)
+        }
+        """Where each of them lies there, and its shape as callers get it."""
         self.state: dict[str, Array] = {
             tensor.name: self.outputs[state_output(tensor.name)] for tensor in self._tensors
         }
@@ -125,15 +184,19 @@ class EpisodeMemory:
         self._past = None if contract.lookahead is None else self.state[PAST_ACTIONS]
         self.begin()
 
+    @staticmethod
+    def shapes(contract: Contract, batch: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of its tensors, by the graph's output."""
+        return {name: (batch, *shape) for name, shape in contract.outputs.items()}
+
     def begin(self, rows: Any = ...) -> None:
         """Give the rows (all if left out) the values that an episode begins with."""
         for value in self.outputs.values():
             value[rows] = 0.0
         for tensor in self._tensors:
             self.state[tensor.name][rows] = tensor.initial
-        acted = self.acted.copy()
-        acted[rows] = False
-        self.acted = acted
+        self.acted = self.acted.copy()
+        self.acted[rows] = False
 
     def elapse(self, periods: int, rows: Any = ...) -> None:
         """Let periods pass in the rows (all if left out) in which the action executed last stood."""
@@ -143,9 +206,29 @@ class EpisodeMemory:
             self._past[rows] = np.concatenate([self.action[rows][:, None], self._past[rows][:, :-1]], 1)
 
     def take(self, other: EpisodeMemory) -> None:
-        """Becomes equal to another one of the same contract and batch."""
+        """Become equal to another one of the same contract and batch."""
         np.copyto(self.numbers, other.numbers)
         self.acted = other.acted
+
+    def snapshot(self, weights_sha256: str, tick: int) -> SessionState:
+        """Return a copy."""
+        return SessionState(
+            weights_sha256=weights_sha256,
+            previous_action=self.action.copy(),
+            tensors={name: value.copy() for name, value in self.state.items()},
+            context=self.context.copy(),
+            acted=self.acted.copy(),
+            tick=tick,
+            extra={name: value.copy() for name, value in self.extra.items()},
+        )
+
+    def load(self, state: SessionState) -> None:
+        """Take the numbers of a state of the same shapes."""
+        self.action[...], self.context[...] = state.previous_action, state.context
+        for values, others in ((self.state, state.tensors), (self.extra, state.extra)):
+            for name, value in values.items():
+                value[...] = others[name]
+        self.acted = np.array(state.acted, np.bool_)
 
     def digest(self) -> str:
         """Return a short hash of the numbers that a step reads: equal where every bit is."""
@@ -153,36 +236,38 @@ class EpisodeMemory:
         return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[:16]
 
 
-def by_name(action: Array, context: Array, state: Mapping[str, Array], extra: Mapping[str, Array]) -> dict[str, Array]:
-    """Name the parts of a state, for messages: a recurrent tensor may have any name, also `context`."""
-    states = {f"state.{name}": value for name, value in state.items()}
-    return {PREVIOUS_ACTION: action, CONTEXT: context, **extra, **states}
-
-
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-
-
-class Senses:
-    """The observation of N episodes, in memory that is allocated once.
+class StepInputs:
+    """The observation of N episodes and its age, in memory that is allocated once.
 
     Args:
         contract: Names and sizes of the signals.
         batch: N.
+        block: Where the observation lies, of `shapes`; new memory if None.
     """
 
-    def __init__(self, contract: Contract, batch: int) -> None:
-        signals = contract.signal_inputs
-        block = TensorBlock({name: (batch, signal.size) for name, signal in signals.items()})
-        self.inputs = block.tensors
+    def __init__(self, contract: Contract, batch: int, block: TensorBlock | None = None) -> None:
+        block = block or TensorBlock(self.shapes(contract, batch))
+        ages = {name: np.zeros((batch, size), np.float32) for name, size in contract.age_inputs.items()}
+        self.inputs: dict[str, Array] = block.tensors | ages
         """By the graph's input that reads it, each (N, size)."""
-        self._all_finite, self._signals = finite_check(block.numbers), tuple(signals.values())
-        self._shares = {signal.name: self.inputs[name] for name, signal in signals.items()}
+        self._age = ages.get(AGE)
+        self._most = 0.0 if contract.lookahead is None else contract.lookahead.steps + ROUNDING
+        changing = frozenset[str]() if contract.lookahead is None else contract.lookahead.changing
+        self._aged, self._batch = [signal.name for signal in contract.observation], batch
+        self._counts = np.array([name in changing for name in self._aged])
+        self._signals = tuple(contract.signal_inputs.values())
+        self._shares = {signal.name: self.inputs[name] for name, signal in contract.signal_inputs.items()}
         # Where each signal goes, in the shape that callers give.
         self._targets = [(name, share[0] if batch == 1 else share) for name, share in self._shares.items()]
         # Writing into a view copies an array of exactly this type and shape, and raises for everything else.
         self._views = [(name, target.data) for name, target in self._targets] if batch == 1 else None
         self.nothing = {name: np.zeros_like(target) for name, target in self._targets}
         """An observation of zeros."""
+
+    @staticmethod
+    def shapes(contract: Contract, batch: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the observation's tensors, by the graph's input."""
+        return {name: (batch, signal.size) for name, signal in contract.signal_inputs.items()}
 
     def observe(self, observation: Mapping[str, ArrayLike], tick: int) -> None:
         """Copy an observation to where the graph reads it.
@@ -192,66 +277,25 @@ class Senses:
             tick: Of the session, for messages.
 
         Raises:
-            SignalError: A signal is missing, unknown, misshapen or not finite.
+            SignalError: A signal is missing, unknown or misshapen; see `require_finite` for its numbers.
         """
         if self._views is None or len(observation) != len(self._views):
             self._convert(observation, f"tick {tick}:")
-        else:
-            try:
-                for name, view in self._views:
-                    view[:] = observation[name]  # type: ignore[assignment]  # any buffer, not bytes alone
-            except Exception:
-                self._convert(observation, f"tick {tick}:")
-        if not self._all_finite():
-            blame = "The adapter's read() produced it."
-            for signal, share in zip(self._signals, self._shares.values(), strict=True):
-                require_finite(share, signal.name, signal.elements, f"tick {tick}: observation", blame)
+            return
+        try:
+            for name, view in self._views:
+                view[:] = observation[name]  # type: ignore[assignment]  # any buffer, not bytes alone
+        except Exception:
+            self._convert(observation, f"tick {tick}:")
 
-    def _convert(self, observation: Mapping[str, ArrayLike], where: str) -> None:
-        """Copy an observation of any type of numbers, or say what is wrong with it."""
-        if len(observation) != len(self._targets):
-            raise wrong_names(observation, self._shares, where)
-        # A number beyond float32 becomes infinity, which is refused afterwards.
-        with np.errstate(over="ignore"):
-            for at, (name, target) in enumerate(self._targets):
-                try:
-                    value = observation[name]
-                except KeyError:
-                    raise wrong_names(observation, self._shares, where) from None
-                # The common cases, without the checks that only other types and shapes need.
-                if type(value) is np.ndarray and value.shape == target.shape and value.dtype in _FLOATS:
-                    target[...] = value
-                else:
-                    fill(self._shares[name], value, self._signals[at], f"{where} observation")
+    def require_finite(self, tick: int) -> None:
+        """Raise NonFiniteError where the observation holds NaN or infinity."""
+        blame = "The adapter's read() produced it."
+        for signal, share in zip(self._signals, self._shares.values(), strict=True):
+            require_finite(share, signal.name, signal.elements, f"tick {tick}: observation", blame)
 
-
-Age = ArrayLike | Mapping[str, ArrayLike]
-"""How old what was observed is [periods]: one number for all signals or one for each, by the signal's name."""
-ROUNDING = 1e-6
-"""Of a period, that is no difference."""
-
-
-class Ages:
-    """The ages (N, S) that a step is told; nothing at all where the contract does not look ahead.
-
-    Args:
-        contract: Of the policy.
-        batch: N.
-    """
-
-    def __init__(self, contract: Contract, batch: int) -> None:
-        self.inputs: dict[str, Array] = {
-            name: np.zeros((batch, size), np.float32) for name, size in contract.age_inputs.items()
-        }
-        """By the graph's input that reads it."""
-        self._signals = [signal.name for signal in contract.observation]
-        self._most = 0.0 if contract.lookahead is None else contract.lookahead.steps + ROUNDING
-        changing = frozenset[str]() if contract.lookahead is None else contract.lookahead.changing
-        self._counts = np.array([name in changing for name in self._signals])
-        self._batch = batch
-
-    def tell(self, age: Age, tick: int) -> None:
-        """Take the ages of a step.
+    def observe_age(self, age: Age, tick: int) -> None:
+        """Take the ages of a step, where the contract looks ahead.
 
         Args:
             age: A number for all, (N,) or (N, S), or either of the first two by signal.
@@ -261,26 +305,43 @@ class Ages:
             SignalError: An age is no number from 0 to the largest that was fitted, or a signal has none. Of signals
                 that never change any will do.
         """
-        for target in self.inputs.values():
-            if type(age) is float and 0.0 <= age <= self._most:
-                target[...] = age  # the common case
-                continue
-            if isinstance(age, Mapping):
-                if missing := [name for name in self._signals if name not in age]:
-                    raise SignalError(
-                        f"tick {tick}: nobody told the age of {', '.join(missing)}. Tell one of each.", AGE
-                    )
-                numbers = np.stack([np.broadcast_to(age[name], self._batch) for name in self._signals], 1)
-            else:
-                numbers = np.asarray(age, np.float64)
-                numbers = numbers[:, None] if numbers.shape == (self._batch,) and self._batch > 1 else numbers
-            ages = np.broadcast_to(numbers, target.shape)
-            wrong = np.argwhere(self._counts & ~((ages >= 0.0) & (ages <= self._most)))
-            if len(wrong):
-                row, column = wrong[0]
-                raise SignalError(
-                    f"tick {tick}: {self._signals[column]} is {ages[row, column]:.3g} periods old, and the file was "
-                    f"fitted for 0 to {int(self._most)}. Hold the last action, or export with a larger --lookahead.",
-                    AGE,
-                )
-            target[...] = np.where(self._counts, ages, 0.0)
+        target = self._age
+        if target is None:
+            return
+        if type(age) is float and 0.0 <= age <= self._most:
+            target[...] = age  # the common case
+            return
+        if isinstance(age, Mapping):
+            if missing := [name for name in self._aged if name not in age]:
+                raise SignalError(f"tick {tick}: nobody told the age of {', '.join(missing)}. Tell one of each.", AGE)
+            numbers = np.stack([np.broadcast_to(age[name], self._batch) for name in self._aged], 1)
+        else:
+            numbers = np.asarray(age, np.float64)
+            numbers = numbers[:, None] if numbers.shape == (self._batch,) and self._batch > 1 else numbers
+        ages = np.broadcast_to(numbers, target.shape)
+        wrong = np.argwhere(self._counts & ~((ages >= 0.0) & (ages <= self._most)))
+        if len(wrong):
+            row, column = wrong[0]
+            raise SignalError(
+                f"tick {tick}: {self._aged[column]} is {ages[row, column]:.3g} periods old, and the file was "
+                f"fitted for 0 to {int(self._most)}. Hold the last action, or export with a larger --lookahead.",
+                AGE,
+            )
+        target[...] = np.where(self._counts, ages, 0.0)
+
+    def _convert(self, observation: Mapping[str, ArrayLike], where: str) -> None:
+        """Copy an observation of any type of numbers, or say what is wrong with it."""
+        if len(observation) != len(self._targets):
+            raise wrong_names(observation, self._shares, where)
+        # A number beyond float32 becomes infinity, which is refused afterwards.
+        with np.errstate(over="ignore"):
+            for signal, (name, target) in zip(self._signals, self._targets, strict=True):
+                try:
+                    value = observation[name]
+                except KeyError:
+                    raise wrong_names(observation, self._shares, where) from None
+                # The common cases, without the checks that only other types and shapes need.
+                if type(value) is np.ndarray and value.shape == target.shape and value.dtype in _FLOATS:
+                    target[...] = value
+                else:
+                    fill(self._shares[name], value, signal, f"{where} observation")

@@ -14,8 +14,8 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact, read_artifact
 from sami_runtime.model.contract import ACTION, CONTEXT, Contract
 from sami_runtime.session.inference import build, is_failure, require_shapes, runner
-from sami_runtime.session.memory import Age, Ages, Array, EpisodeMemory, Senses, SessionState, by_name
-from sami_runtime.signals import all_finite, fill, require_finite, row_mask
+from sami_runtime.session.memory import Age, Array, EpisodeMemory, ExtraAnswers, SessionState, StepInputs, TensorBlock
+from sami_runtime.signals import all_finite, fill, finite_check, require_finite, row_mask
 
 _UNCHANGED = "The policy produced it; the state was not advanced. Check the observation's units and ranges."
 
@@ -70,19 +70,26 @@ class Session:
         self.tick = 0
         """Number of steps since the last reset of all rows; the number of the step that comes next."""
         self._onnx = build(artifact, provider)
-        self._senses, self._ages = Senses(self.contract, batch), Ages(self.contract, batch)
-        inputs = self._senses.inputs | self._ages.inputs
+        # The observation lies between the two memories, so that one look finds what is not finite in it and in the
+        # memory that a step wrote.
+        outputs, observation = EpisodeMemory.shapes(self.contract, batch), StepInputs.shapes(self.contract, batch)
+        numbers, (first, between, second) = TensorBlock.adjacent(outputs, observation, outputs)
+        self._inputs = StepInputs(self.contract, batch, between)
+        inputs = self._inputs.inputs
+        self._looks_ahead = self.contract.lookahead is not None
         self._everyone = np.ones(batch, np.bool_)  # never written into
         self._applied = np.zeros((batch, self.contract.action.size), np.float32)
         # A step reads one memory and writes the other. Which of them counts changes in one assignment, so that neither
         # an error nor an interruption leaves half a step.
-        self._memories = (EpisodeMemory(self.contract, batch), EpisodeMemory(self.contract, batch))
+        self._memories = (EpisodeMemory(self.contract, batch, first), EpisodeMemory(self.contract, batch, second))
         self._now = 0
         self._undoable = False  # whether the memory that does not count is the one before the last step
         self._runs = tuple(
             runner(self._onnx, inputs | read.inputs, written.outputs)
             for read, written in (self._memories, self._memories[::-1])
         )
+        size = len(first.numbers)
+        self._all_finite = finite_check(numbers[size:]), finite_check(numbers[:-size])
         require_shapes(self._onnx, artifact, batch, inputs | self._memories[0].inputs)
         # On copies, so that nothing leaks into a live step.
         copies = {name: value.copy() for name, value in (inputs | self._memories[0].inputs).items()}
@@ -110,9 +117,9 @@ class Session:
             SamiError: onnxruntime failed.
         """
         try:
-            self._senses.observe(self._senses.nothing, self.tick)
+            self._inputs.observe(self._inputs.nothing, self.tick)
             self._rehearse()
-            self._rehearsed.all_finite()
+            self._all_finite[self._now]()
             self._answer(self._rehearsed, 0.0)
         except Exception as error:
             raise SamiError(f"{self._where} inference failed while warming up: {error}. Stop the robot.") from error
@@ -151,9 +158,9 @@ class Session:
                 finite.
             SamiError: onnxruntime failed.
         """
-        self._senses.observe(observation, self.tick)
-        if self._ages.inputs:
-            self._ages.tell(age, self.tick)
+        self._inputs.observe(observation, self.tick)
+        if self._looks_ahead:
+            self._inputs.observe_age(age, self.tick)
         self._undoable = False  # from here on the memory before the last step is written over
         start = time.perf_counter()
         try:
@@ -161,12 +168,14 @@ class Session:
         except Exception as error:
             if not is_failure(error):  # a signal's handler raised it, which came while the graph ran
                 raise
+            self._inputs.require_finite(self.tick)
             raise SamiError(
                 f"tick {self.tick}: inference failed: {error}. The state was not advanced; stop, or hold and try again."
             ) from error
         inference_s = time.perf_counter() - start
         answer = self._memories[1 - self._now]
-        if not answer.all_finite():
+        if not self._all_finite[self._now]():
+            self._inputs.require_finite(self.tick)
             answers = self.contract.answers
             for name, value in answer.outputs.items():
                 elements = answers[name].elements if name in answers else ()
@@ -252,16 +261,7 @@ class Session:
     @property
     def state(self) -> SessionState:
         """A copy of all that the session remembers."""
-        memory = self._memories[self._now]
-        return SessionState(
-            weights_sha256=self.artifact.graph_sha256,
-            previous_action=memory.action.copy(),
-            tensors={name: value.copy() for name, value in memory.state.items()},
-            context=memory.context.copy(),
-            acted=memory.acted.copy(),
-            tick=self.tick,
-            extra={name: value.copy() for name, value in memory.extra.items()},
-        )
+        return self._memories[self._now].snapshot(self.artifact.graph_sha256, self.tick)
 
     def restore(self, state: SessionState) -> None:
         """Goes on from a state that a session of the same weights and batch had.
@@ -277,13 +277,10 @@ class Session:
                 "A state moves only between files of the same weights; call reset() instead."
             )
         spare = self._memories[1 - self._now]
-        spare_values = by_name(spare.action, spare.context, spare.state, spare.extra)
-        restored = by_name(state.previous_action, state.context, state.tensors, state.extra)
-        values = {name: np.asarray(value, np.float32) for name, value in restored.items()}
-        acted = np.array(state.acted, np.bool_)
+        values = {name: np.asarray(value, np.float32) for name, value in state.by_name().items()}
         shapes = {name: value.shape for name, value in values.items()}
-        expected = {name: value.shape for name, value in spare_values.items()}
-        if shapes != expected or acted.shape != spare.acted.shape:
+        expected = {name: value.shape for name, value in self.state.by_name().items()}
+        if shapes != expected or np.shape(state.acted) != spare.acted.shape:
             raise SamiError(
                 f"the state has shapes {shapes}, expected {expected} for a batch of {self.batch}. "
                 "Restore it into a session of the batch that it was taken from."
@@ -291,13 +288,11 @@ class Session:
         for name, value in values.items():
             require_finite(value, name, (), self._where, "It was given to restore().")
         self._undoable = False
-        for name, value in values.items():
-            np.copyto(spare_values[name], value)
-        spare.acted = acted
+        spare.load(state)
         self._now, self.tick = 1 - self._now, state.tick
 
     def _answer(self, memory: EpisodeMemory, inference_s: float) -> Step:
-        extra = {name: value.copy() for name, value in memory.extra_rows.items()} if memory.extra_rows else _NOTHING
+        extra = ExtraAnswers(memory.extra_numbers.copy(), memory.extra_places) if memory.extra else _NOTHING
         # Without the method that a NamedTuple puts in front, which takes as long as a copy.
         return _new(Step, (memory.action_row.copy(), memory.context_row.copy(), inference_s, extra))
 

@@ -2,14 +2,14 @@
 
 Phases, with the numbers of the model's atlas (see `Atlas`), of the mean over its window of the last contexts:
 
-- `exploring`, from a reset on;
-- `adapted`, once the atlas counts (`step`), the mean is at rest (drift at most `slow`) and among known dynamics (no
-  alarm);
-- `re-adapting`, when an adapted mean leaves: it is quicker than `fast`, or there is an alarm. It ends as exploring
+- `identifying`, from a reset on;
+- `settled`, once the atlas counts (`step`), the mean is at rest (drift at most `slow`) and in distribution (no alarm).
+  That the context identifies the dynamics does not follow: a readout measures it;
+- `re-adapting`, when a settled mean leaves: it is quicker than `fast`, or there is an alarm. It ends as identifying
   does.
 
 Between `slow` and `fast` the phase stays as it is, so that it does not flicker. A policy that has not learned (its
-contract tells of 0 updates) explores for ever: a random context at rest has adapted to nothing.
+contract tells of 0 updates) never settles: a random context at rest has identified nothing.
 """
 
 from __future__ import annotations
@@ -27,11 +27,16 @@ from sami_runtime.model.probe import PROBE
 
 
 class Phase(str, Enum):
-    """How far an episode's adaptation is."""
+    """Whether the context still moves."""
 
-    EXPLORING = "exploring"
-    ADAPTED = "adapted"
+    IDENTIFYING = "identifying"
+    SETTLED = "settled"
     READAPTING = "re-adapting"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Phase | None:
+        """Read the words of older recordings."""
+        return {"exploring": cls.IDENTIFYING, "adapted": cls.SETTLED}.get(str(value))
 
 
 class Reading(NamedTuple):
@@ -99,10 +104,10 @@ class Telemetry:
 
     def reset(self) -> None:
         """Forgets the episode."""
-        self.now = Reading(-1, 0.0, None if self._locate is None else Phase.EXPLORING)
+        self.now = Reading(-1, 0.0, None if self._locate is None else Phase.IDENTIFYING)
         """The last reading."""
         self.adapted_at: int | None = None
-        """Step at which the policy had adapted for the first time."""
+        """Step at which the context settled for the first time."""
         self.alarm_at: int | None = None
         """Step of the first alarm."""
         self.readapted = 0
@@ -158,13 +163,13 @@ class Telemetry:
         self._recent[step % len(self._recent)] = context
         drift = _move(self._mean, self._recent.mean(axis=0))
         if step < self.atlas.step:
-            self.now = Reading(step, speed, Phase.EXPLORING)
+            self.now = Reading(step, speed, Phase.IDENTIFYING)
         else:
             place = self._locate(self._mean)
             alarm = place.score > 1.0
             phase = self._phase(drift, alarm)
             self._note(step, phase, alarm, place.score)
-            nearest = self._locate.task(place)
+            nearest = self.atlas.tasks[place.nearest]
             self.now = Reading(step, speed, phase, drift, nearest, place.distance, place.score, alarm)
         return self.now
 
@@ -187,15 +192,15 @@ class Telemetry:
         assert self.atlas is not None
         assert self.now.phase is not None
         if not self._learned:
-            return Phase.EXPLORING
+            return Phase.IDENTIFYING
         if alarm or drift > self.atlas.fast:
-            return Phase.EXPLORING if self.now.phase is Phase.EXPLORING else Phase.READAPTING
-        return Phase.ADAPTED if drift <= self.atlas.slow else self.now.phase
+            return Phase.IDENTIFYING if self.now.phase is Phase.IDENTIFYING else Phase.READAPTING
+        return Phase.SETTLED if drift <= self.atlas.slow else self.now.phase
 
     def _note(self, step: int, phase: Phase, alarm: bool, score: float) -> None:
         if alarm and self.alarm_at is None:
             self.alarm_at = step
-        if phase is Phase.ADAPTED and self.adapted_at is None:
+        if phase is Phase.SETTLED and self.adapted_at is None:
             self.adapted_at = step
         self.readapted += phase is Phase.READAPTING and self.now.phase is not Phase.READAPTING
         self.highest = max(score, self.highest or 0.0)

@@ -2,55 +2,107 @@
 
 from __future__ import annotations
 
+import json
+import math
+import zipfile
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
+import gymnasium as gym
 import numpy as np
+import safetensors.torch
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.utils import check_for_correct_spaces
+from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import Tensor
 
-from sami_train.agent import requirements
-from sami_train.agent.contrast import Contrast
-from sami_train.agent.contrast_record import ContrastRecord
-from sami_train.agent.features import feature_layout
+from sami_runtime.errors import SamiError
+from sami_train.agent.contrast import Contrast, ContrastRecord
 from sami_train.agent.learner import Learner
+from sami_train.agent.networks import TaskReadout
 from sami_train.agent.policy import ContextPolicy
-from sami_train.agent.requirements import horizon, single_envs
-from sami_train.agent.saved import (
-    COUNTED,
-    DYNAMICS,
-    FIRST,
-    SavedAgent,
-    optimizers_of,
-    plain_space,
-    read_agent,
-    write_agent,
-)
-from sami_train.config.resolve import resolve
+from sami_train.config.resolve import from_dict, resolve
 from sami_train.config.schema import PRESET, TrainConfig
+from sami_train.config.weights import Weights, WeightsHeader, flat_signals
 from sami_train.envs.catalog import environment, is_found, spec_of
 from sami_train.envs.layout import flat_size
 from sami_train.envs.measure import SUCCESS
-from sami_train.envs.spec import EnvironmentSpec
-from sami_train.episodes.buffer import EpisodeBuffer
+from sami_train.envs.task_numbers import TaskCode, standardised
+from sami_train.envs.tasks import Crippled, Feature, Task
+from sami_train.episodes.buffer import EpisodeBuffer, WindowPlan
 from sami_train.episodes.collectors import Source, make_source
-from sami_train.episodes.episode import Episode
+from sami_train.episodes.episode import Episode, TaskRecord
 from sami_train.episodes.numpy_policy import NumpyPolicy
-from sami_train.episodes.rollout import with_states
-from sami_train.episodes.task_record import TaskRecord
-from sami_train.episodes.windows import WindowPlan
+from sami_train.episodes.rollout import tasks_of, with_states
 from sami_train.methods.methods import method
 
 Self = TypeVar("Self", bound="ContextSAC")
 
 MAX_BACKLOG = 500
 """Updates that the learner may owe before collectors have to wait for it."""
+TARGETS = {"momentum_encoder": "encoder", "critic_target": "critic"}
+"""Networks that follow another one: what a file of weights does not hold begins as a copy of it."""
+SAVED_VERSION = 1
+COUNTED = ("num_timesteps", "_total_timesteps", "_n_updates", "_updates_before", "_began_at", "_episode_num")
+"""What an agent has counted, by its attribute."""
+FIRST = "first_actor."
+"""What the names of the tensors begin with that the actor is anchored to."""
+DYNAMICS = "dynamics."
+"""What those of the loss begin with by which contexts learn to carry the task."""
+PARTS = ("agent.json", "policy.safetensors", "optimizers.safetensors")
+FIRST_DAY = (1980, 1, 1, 0, 0, 0)
+"""The date of every part: the same agent gives the same bytes."""
+
+
+class SavedAgent(NamedTuple):
+    """What a file keeps of an agent: all but its buffer, see `ContextSAC.save`."""
+
+    facts: Mapping[str, Any]
+    policy: Mapping[str, Tensor]
+    moments: Mapping[str, Tensor]
+
+
+def read_agent(path: str | Path) -> SavedAgent:
+    """Return what `ContextSAC.save` wrote; refuse other versions."""
+    with zipfile.ZipFile(_zip_file(path)) as file:
+        if missing := sorted(set(PARTS) - set(file.namelist())):
+            raise SamiError(
+                f"it lacks {', '.join(missing)}. Agents of earlier versions are pickles, which are never loaded: "
+                "export such a run by the version that trained it, and start from its model file by --init"
+            )
+        document, policy, moments = (file.read(name) for name in PARTS)
+    facts = json.loads(document)
+    if facts["version"] != SAVED_VERSION:
+        raise SamiError(f"it is of version {facts['version']}; this sami reads version {SAVED_VERSION}")
+    return SavedAgent(facts, safetensors.torch.load(policy), safetensors.torch.load(moments))
+
+
+def _plain_space(space: spaces.Space) -> dict[str, Any]:
+    """Return a space as JSON has it."""
+    if isinstance(space, spaces.Dict):
+        return {"entries": {name: _plain_space(entry) for name, entry in space.spaces.items()}}
+    if isinstance(space, spaces.Box):
+        return {"low": space.low.tolist(), "high": space.high.tolist(), "dtype": str(space.dtype)}
+    raise SamiError(f"the space {space} cannot be saved; it must be a Box or a dictionary of them.")
+
+
+def _space(plain: Mapping[str, Any]) -> spaces.Space:
+    """Return the space that `_plain_space` wrote."""
+    if "entries" in plain:
+        return spaces.Dict({name: _space(entry) for name, entry in plain["entries"].items()})
+    dtype = np.dtype(plain["dtype"])
+    return spaces.Box(np.array(plain["low"], dtype), np.array(plain["high"], dtype), dtype=dtype.type)
+
+
+def _zip_file(path: str | Path) -> Path:
+    """Return a path that has an ending, `.zip` where it had none, as stable-baselines3 does it."""
+    path = Path(path)
+    return path if path.suffix else path.with_suffix(".zip")
 
 
 class ContextSAC(BaseAlgorithm):
@@ -64,7 +116,7 @@ class ContextSAC(BaseAlgorithm):
         env: a Gymnasium environment (or its id, or a `DummyVecEnv` of several) with flat or goal observations.
         config: hyperparameters, the default preset's if None; `env`, `steps`, `preset` and `device` in it are for
             whoever starts runs: not read here.
-        tensorboard_log, verbose, seed, device: as in stable-baselines3; `seed` defaults to the config's.
+        seed: the config's if None. The other arguments are those of stable-baselines3.
     """
 
     policy_aliases = {"ContextPolicy": ContextPolicy}  # noqa: RUF012 (declared so by the base class)
@@ -108,54 +160,111 @@ class ContextSAC(BaseAlgorithm):
         self.set_random_seed(self.seed)
         self.rng = self.rng or np.random.default_rng(self.seed)
         self.method = method(self.config.method)
-        actions = requirements.unit_box(self.action_space)
-        self.environment = self._find_environment()
+        actions = self.action_space
+        if not isinstance(actions, spaces.Box) or not (np.all(actions.low == -1.0) and np.all(actions.high == 1.0)):
+            raise SamiError(f"the action space is {actions}; ContextSAC needs a Box from -1 to 1 (RescaleAction).")
         if self.env is not None:
-            requirements.require_tasks(single_envs(self.env)[0], self.method)
-        net, behind = self.config.network, self.config.behind_gap
-        layout = feature_layout(
-            flat_size(self.observation_space),
-            self.environment.goal if self.environment else None,
-            encoder_reads_goal=net.encoder_reads_goal,
-            relative_goal=net.relative_goal,
-            normalize=net.normalize,
-        )
+            self.environment = spec_of(self._envs[0])
+            if (tasks := len(self._learned_tasks())) < self.method.least_tasks:
+                raise SamiError(
+                    f"{self.method.title} compares tasks with one another, and this environment draws from {tasks}; it "
+                    f"needs at least {self.method.least_tasks}. Give it more tasks, or take another --method, e.g. "
+                    "satesac."
+                )
+        else:  # of the file that it was loaded from
+            self.environment = getattr(self, "environment", None)
+        behind = self.config.behind_gap
         policy_class = cast(type[ContextPolicy], self.policy_class)
         self.policy = policy_class(
             self.observation_space,
             actions,
-            layout=layout,
+            network=self.config.network,
+            goal=self.environment.goal if self.environment else None,
             encoder=self.method.encoder,
-            hidden_size=net.hidden_size,
-            encoder_units=net.encoder_units,
-            context_size=net.context_size,
-            history_steps=net.history_steps,
-            task_input=requirements.task_code(self.env, self.config, self.environment) if self.method.is_told else None,
-            net_arch=net.net_arch,
-            layer_norm=net.layer_norm,
+            task_input=self._task_code() if self.method.is_told else None,
             initial_temperature=self.config.learning.initial_temperature,
-            estimated=requirements.estimated(self.environment, self.observation_space) if behind.estimate > 0 else None,
+            estimated=self._estimated(),
             critic_actions=behind.critic_actions,
             true_critic=behind.true_critic,
-            resting=requirements.resting(self.env, self.config, self.environment),
+            resting=self._resting(),
         ).to(self.device)
         estimator = None if self.config.init.keep_encoder else self.method.estimator
         contrast = Contrast(self.policy, estimator, self.config.contrast) if estimator else None
-        readout = requirements.readout(self.env, self.config, self.environment, self.policy)
-        self.learner = Learner(self.policy, self.config.learning, contrast, self.config.init, behind, readout)
+        self.learner = Learner(self.policy, self.config, contrast, self._task_readout())
         self.buffer: EpisodeBuffer | None = None
 
-    def _find_environment(self) -> EnvironmentSpec | None:
-        if self.env is None:
-            return getattr(self, "environment", None)  # of the file that it was loaded from
-        return spec_of(single_envs(self.env)[0])
+    @property
+    def _envs(self) -> list[gym.Env]:
+        """The environments, which are stepped one by one."""
+        if not isinstance(self.env, DummyVecEnv):
+            raise SamiError(
+                f"env is a {type(self.env).__name__}; ContextSAC takes a Gymnasium environment or a DummyVecEnv of "
+                "several. For collection in parallel set collection.collectors to the number of processes."
+            )
+        return self.env.envs
+
+    @property
+    def _horizon(self) -> int:
+        """The longest episode, in steps."""
+        spec = self._envs[0].spec
+        if spec is None or spec.max_episode_steps is None:
+            raise SamiError(
+                "the environment has no time limit; register it with max_episode_steps, or wrap it in TimeLimit."
+            )
+        return spec.max_episode_steps
+
+    def _learned_tasks(self) -> Sequence[Task]:
+        return self.config.training_tasks() if self.env is None else tasks_of(self._envs[0])
+
+    def _task_features(self, tasks: Sequence[Task]) -> Sequence[Feature | Crippled]:
+        """Return what tasks name; numbers, where nothing is known of the environment."""
+        spec = self.environment
+        return spec.tasks.features if spec else [Feature(name, "1", low=-math.inf) for name in tasks[0]]
+
+    def _task_code(self) -> TaskCode:
+        """Return how a policy is told its task: by the extremes of the tasks that it learns from."""
+        if self.env is None and self.environment is None:
+            raise SamiError("an oracle of an environment that is not in the catalogue is loaded with it: env=...")
+        tasks = self._learned_tasks()
+        if self.environment is not None and not any(tasks):  # each episode has a new one
+            tasks = self.environment.tasks.sets["training"]
+        features = self._task_features(tasks)
+        if not features:
+            raise SamiError(
+                "the oracle is told the task, and this environment's tasks name nothing to tell. Declare the features "
+                "that change from task to task, or take another --method."
+            )
+        return TaskCode.of(features, tasks)
+
+    def _estimated(self) -> list[list[int]] | None:
+        """Return the numbers of the flat observation whose present is estimated, by signal; all where none is known."""
+        if self.config.behind_gap.estimate == 0:
+            return None
+        if self.environment is None:
+            return [list(range(flat_size(self.observation_space)))]
+        return [self.environment.layout.numbers(signal.name) for signal in self.environment.estimated]
+
+    def _resting(self) -> list[int]:
+        """Return the motors that obey in no task that it learns from, by their numbers in the action."""
+        if self.environment is None or not (tasks := self._learned_tasks()):
+            return []
+        silent = [set(self.environment.tasks.silent(task)) for task in tasks]
+        return sorted(set.intersection(*silent))
+
+    def _task_readout(self) -> TaskReadout | None:
+        """Return what reads the task from contexts while training, see `LearningConfig.aux_dynamics`."""
+        if not self.config.learning.aux_dynamics:
+            return None
+        tasks = self._learned_tasks()
+        truth = torch.from_numpy(standardised(self._task_features(tasks), tasks))
+        return TaskReadout(self.policy.encoder.size, truth).to(self.policy.device)
 
     def make_buffer(self) -> EpisodeBuffer:
         """Make the episode buffer, or return it where it is made: acting needs none."""
         if self.buffer is None:
             self.buffer = EpisodeBuffer(
                 self.config.learning.buffer_episodes,
-                horizon(single_envs(self.env)[0]),
+                self._horizon,
                 flat_size(self.observation_space),
                 self.policy.action_size,
                 self.environment.goal if self.environment else None,
@@ -169,7 +278,7 @@ class ContextSAC(BaseAlgorithm):
         if cfg.window:
             return WindowPlan(cfg.window, cfg.burn_in, state)
         # Whole episodes begin with a state of zeros, but for those whose policy is told something at their start.
-        return None if self.policy.task_input is None else WindowPlan(horizon(single_envs(self.env)[0]), 0, state)
+        return None if self.policy.task_input is None else WindowPlan(self._horizon, 0, state)
 
     def learn(
         self: Self,
@@ -180,15 +289,10 @@ class ContextSAC(BaseAlgorithm):
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
     ) -> Self:
-        """Collect and learn for a number of environment steps.
+        """Collect and learn for `total_timesteps` more environment steps; arguments as in stable-baselines3.
 
-        Args:
-            total_timesteps: environment steps to add.
-            callback: stable-baselines3 callbacks; `on_step` is called after each look for new episodes.
-            log_interval: environment steps, at whose multiples a line of the log is due.
-            tb_log_name: folder for TensorBoard.
-            reset_num_timesteps: False continues a run.
-            progress_bar: show stable-baselines3's progress bar.
+        Callbacks' `on_step` is called after each look for new episodes; a line of the log is due at multiples of
+        `log_interval` environment steps.
 
         Raises:
             CollectorError: a collector process failed.
@@ -231,7 +335,7 @@ class ContextSAC(BaseAlgorithm):
     def _source(self) -> Source:
         collection, plan = self.config.collection, self._window_plan()
         return make_source(
-            single_envs(self.env),
+            self._envs,
             self.policy.numpy_weights,
             int(self.seed or 0),
             self.config.exploration,
@@ -286,18 +390,18 @@ class ContextSAC(BaseAlgorithm):
         """Write a line of the log."""
         self.logged_at = self.num_timesteps
         assert self.ep_info_buffer is not None
-        record = self.logger.record
         judged = (spec.measure, spec.outcomes) if (spec := self.environment) else (SUCCESS, {})
-        for name, value in self.task_record.scalars(*judged).items():
-            record(name, value)
-        record("rollout/ep_rew_mean", float(np.mean([info["r"] for info in self.ep_info_buffer])))
-        record("rollout/ep_len_mean", float(np.mean([info["l"] for info in self.ep_info_buffer])))
-        record("time/updates", self._n_updates)
-        record("time/total_timesteps", self.num_timesteps)
-        for name, scalar in self._last_scalars.items():
-            record(f"train/{name}", float(scalar))
-        for name, value in self.contrast_record.scalars().items():
-            record(name, value)
+        scalars = {
+            **self.task_record.scalars(*judged),
+            "rollout/ep_rew_mean": float(np.mean([info["r"] for info in self.ep_info_buffer])),
+            "rollout/ep_len_mean": float(np.mean([info["l"] for info in self.ep_info_buffer])),
+            "time/updates": self._n_updates,
+            "time/total_timesteps": self.num_timesteps,
+            **{f"train/{name}": float(scalar) for name, scalar in self._last_scalars.items()},
+            **self.contrast_record.scalars(),
+        }
+        for name, value in scalars.items():
+            self.logger.record(name, value)
         self.logger.dump(self.num_timesteps)
 
     @property
@@ -305,43 +409,41 @@ class ContextSAC(BaseAlgorithm):
         """Whether the steps that `learn` was last asked for are done, and every update that they owe."""
         return self.num_timesteps >= self._total_timesteps and self._due() < 1
 
-    def save_buffer(self, path: Path) -> None:
-        """Write the stored episodes (`.npz`)."""
-        self.make_buffer().save(path)
+    def weights(self, model: str = "", *, targets: bool = True) -> Weights:
+        """Return the weights, as `--init` takes them; the agent was trained in an environment of the catalogue.
 
-    def load_buffer(self, path: Path) -> None:
-        """Read back what `save_buffer` wrote."""
-        self.make_buffer().restore(path)
+        Args:
+            model: hash of the weights of the model file that is made of them, if one is.
+            targets: with the networks that follow others; without, a fine-tuning begins them as copies.
+        """
+        config, policy = self.config, self.policy
+        header = WeightsHeader(
+            env=config.env,
+            method=config.method,
+            observation=flat_signals(self.environment or environment(config.env)),
+            actions=policy.action_size,
+            network=config.network.model_dump(mode="json"),
+            temperature=float(policy.log_temperature.detach().exp()),
+            steps=self.num_timesteps,
+            model=model,
+        )
+        tensors = {
+            name: tensor.detach().cpu().numpy()
+            for name, tensor in policy.state_dict().items()
+            if targets or name.split(".")[0] not in TARGETS
+        }
+        return Weights(header, tensors)
 
     def save(self, path: str | Path) -> None:  # type: ignore[override] # a pickle's options mean nothing here
-        """Write the agent without its buffer, see `saved`; `.zip` is added to a name without an ending."""
-        write_agent(Path(path), self._saved())
+        """Write the agent without its buffer; `.zip` is added to a name without an ending.
 
-    @classmethod
-    def load(  # type: ignore[override]
-        cls: type[Self], path: str | Path, env: GymEnv | None = None, device: torch.device | str = "auto"
-    ) -> Self:
-        """Return the agent that `save` wrote; to go on learning it needs an environment, to act it needs none.
-
-        Raises:
-            ValueError: the environment has other spaces than the agent.
+        No part is a pickle: agent.json has what is counted and drawn so far, configuration and spaces;
+        policy.safetensors every network and the normaliser by the policy's own names; optimizers.safetensors Adam's
+        moments by OPTIMIZER.PARAMETER.NAME.
         """
-        saved = read_agent(Path(path))
-        agent = cls("ContextPolicy", env, saved.config, None, 0, saved.facts["seed"], device, False)
-        observation, action = saved.spaces
-        if agent.env is not None:
-            check_for_correct_spaces(agent.env, observation, action)
-        elif (name := saved.facts["environment"]) is not None:
-            agent.environment = environment(name)
-        agent.observation_space, agent.action_space = observation, action
-        agent._setup_model()
-        agent._restore(saved)
-        return agent
-
-    def _saved(self) -> SavedAgent:
-        """Return what a file keeps of this agent."""
         assert self.rng is not None
         facts = {
+            "version": SAVED_VERSION,
             "config": self.config.to_dict(),
             "environment": self.environment.name if self.environment and is_found(self.environment) else None,
             "seed": self.seed,
@@ -353,30 +455,66 @@ class ContextSAC(BaseAlgorithm):
             "successes": list(self.ep_success_buffer or ()),
             "task_record": self.task_record.to_dict(),
             "contrast_record": self.contrast_record.to_dict(),
-            "observation_space": plain_space(self.observation_space),
-            "action_space": plain_space(self.action_space),
+            "observation_space": _plain_space(self.observation_space),
+            "action_space": _plain_space(self.action_space),
+        }
+        policy = {
+            start + name: tensor.detach().cpu().contiguous()
+            for start, module in {"": self.policy, **self._extra_modules()}.items()
+            for name, tensor in module.state_dict().items()
         }
         moments = {
             f"{name}.{parameter}.{moment}": value.detach().cpu().contiguous()
-            for name, optimizer in optimizers_of(self.learner).items()
+            for name, optimizer in self._optimizers().items()
             for parameter, state in optimizer.state_dict()["state"].items()
             for moment, value in state.items()
         }
-        policy = {name: tensor.detach().cpu().contiguous() for name, tensor in self.policy.state_dict().items()}
-        if (actor := self.learner.first_actor) is not None:
-            policy |= {FIRST + name: tensor.cpu().contiguous() for name, tensor in actor.state_dict().items()}
-        if (dynamics := self.learner.dynamics) is not None:
-            policy |= {DYNAMICS + name: tensor.cpu().contiguous() for name, tensor in dynamics.state_dict().items()}
-        return SavedAgent(facts, policy, moments)
+        contents = (json.dumps(facts).encode(), safetensors.torch.save(policy), safetensors.torch.save(moments))
+        with zipfile.ZipFile(_zip_file(path), "w") as file:
+            for name, content in zip(PARTS, contents, strict=True):
+                file.writestr(zipfile.ZipInfo(name, FIRST_DAY), content)
+
+    @classmethod
+    def load(  # type: ignore[override]
+        cls: type[Self], path: str | Path, env: GymEnv | None = None, device: torch.device | str = "auto"
+    ) -> Self:
+        """Return the agent that `save` wrote; to go on learning it needs an environment, to act it needs none.
+
+        Raises:
+            ValueError: the environment has other spaces than the agent.
+        """
+        saved = read_agent(path)
+        facts = saved.facts
+        agent = cls("ContextPolicy", env, from_dict(facts["config"]), None, 0, facts["seed"], device, False)
+        observation, action = _space(facts["observation_space"]), cast(spaces.Box, _space(facts["action_space"]))
+        if agent.env is not None:
+            check_for_correct_spaces(agent.env, observation, action)
+        elif facts["environment"] is not None:
+            agent.environment = environment(facts["environment"])
+        agent.observation_space, agent.action_space = observation, action
+        agent._setup_model()
+        agent._restore(saved)
+        return agent
+
+    def _extra_modules(self) -> dict[str, torch.nn.Module]:
+        """Return whose tensors a file keeps beside the policy's, by what their names begin with there."""
+        extra = {FIRST: self.learner.first_actor, DYNAMICS: self.learner.dynamics}
+        return {start: module for start, module in extra.items() if module is not None}
+
+    def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """Return the learner's optimisers by its attribute."""
+        return {name: value for name, value in vars(self.learner).items() if isinstance(value, torch.optim.Optimizer)}
 
     def _restore(self, saved: SavedAgent) -> None:
         """Bring this agent, which has the configuration and the spaces of a saved one, to where that one was."""
-        tensors = {n: value for n, value in saved.policy.items() if not n.startswith((FIRST, DYNAMICS))}
-        self.policy.load_state_dict(tensors)
-        self.learner.anchor(saved.tensors_of(FIRST) or None)
-        if self.learner.dynamics is not None:
-            self.learner.dynamics.load_state_dict(saved.tensors_of(DYNAMICS))
-        for name, optimizer in optimizers_of(self.learner).items():
+        policy = {name: tensor for name, tensor in saved.policy.items() if not name.startswith((FIRST, DYNAMICS))}
+        self.policy.load_state_dict(policy)
+        self.learner.anchor()
+        for start, module in self._extra_modules().items():
+            tensors = {n.removeprefix(start): tensor for n, tensor in saved.policy.items() if n.startswith(start)}
+            if tensors or start != FIRST:
+                module.load_state_dict(tensors)
+        for name, optimizer in self._optimizers().items():
             state: dict[int, dict[str, Tensor]] = {}
             for key, value in saved.moments.items():
                 owner, parameter, moment = key.split(".")
@@ -396,4 +534,4 @@ class ContextSAC(BaseAlgorithm):
         self.contrast_record = ContrastRecord.from_dict(facts["contrast_record"], self.config.contrast.patience)
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
-        return ["policy", *[f"learner.{name}" for name in optimizers_of(self.learner)]], []
+        return ["policy", *[f"learner.{name}" for name in self._optimizers()]], []

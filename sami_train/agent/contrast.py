@@ -1,6 +1,10 @@
-"""The contrastive loss of a method: draw trajectories, embed them, compare them."""
+"""The contrastive loss of a method: draw trajectories, embed them, compare them; and the record of what it reached."""
 
 from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,11 +13,15 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.schema import ContrastConfig
-from sami_train.episodes.buffer import EpisodeBuffer
-from sami_train.episodes.windows import SequenceBatch
-from sami_train.methods.estimators import Estimator
+from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch
 from sami_train.methods.losses import ContrastiveLoss, contrastive_loss
-from sami_train.methods.ranking import rank_by
+from sami_train.methods.methods import Estimator
+from sami_train.methods.sampling import rank_by
+
+WINDOW = 100
+"""Losses that are averaged over: the bound of a single batch says little."""
+NOTHING = 0.01
+"""A mean bound up to this says that the loss learns nothing [nats]; a constant encoder has 0."""
 
 
 class Contrast:
@@ -21,12 +29,7 @@ class Contrast:
 
     With keys of psi* (the paper's) no gradient reaches the negatives: a step pulls the queries towards good skills, and
     takes bad ones, which the same network reads, along. Alone on a buffer, that learns and forgets in turn
-    (docs/contrast.md). With keys of psi itself both sides move apart.
-
-    Args:
-        policy: whose encoders these are.
-        estimator: which trajectories are compared.
-        config: hyperparameters.
+    (docs/results/contrast.md). With keys of psi itself both sides move apart. The estimator chooses the trajectories.
     """
 
     def __init__(self, policy: ContextPolicy, estimator: Estimator, config: ContrastConfig) -> None:
@@ -35,9 +38,8 @@ class Contrast:
     def loss(self, buffer: EpisodeBuffer, rng: np.random.Generator) -> ContrastiveLoss | None:
         """Return the loss on newly drawn trajectories; its gradient reaches psi alone.
 
-        Returns:
-            None while the buffer holds nothing to compare: a single task for InfoNCE; for SaNCE only equal scores, or
-            in the draw a single one above the others.
+        None while the buffer holds nothing to compare: a single task for InfoNCE; for SaNCE only equal scores, or in
+        the draw a single one above the others.
         """
         config = self.config
 
@@ -81,15 +83,8 @@ class Contrast:
         """Return the critics' mean value of what each trajectory did, (B,)."""
         policy = self.policy
         contexts, corrections, _ = policy.momentum_encoder.heads(*policy.sequence_input(sequences))
-        observations, true, recent, actions = (
-            torch.from_numpy(array).to(policy.device)
-            for array in (
-                sequences.observations,
-                sequences.true_observations,
-                sequences.recent_actions,
-                sequences.actions,
-            )
-        )
+        arrays = sequences.observations, sequences.true_observations, sequences.recent_actions, sequences.actions
+        observations, true, recent, actions = (torch.from_numpy(array).to(policy.device) for array in arrays)
         state = policy.critic_state(policy.features(policy.believed(observations, corrections)), true, contexts, recent)
         done = torch.from_numpy(np.arange(actions.shape[1]) < sequences.lengths[:, None]).to(policy.device)  # (B, L)
         q1, q2 = policy.critic_target(torch.cat([state[:, :-1], actions], -1))
@@ -102,8 +97,8 @@ def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.r
     Args:
         contexts: (B, L + 1, C), of episodes padded to L steps.
         lengths: (B,) steps of each.
-        pairing: "last": the whole trajectory, one embedding (B, C). "prefix": the first steps of each, as many as
-            chance says, (B, C). "all_steps": every prefix of every trajectory, (sum of lengths, C).
+        pairing: "last": the whole trajectory, (B, C). "prefix": the first steps of each, as many as chance says,
+            (B, C). "all_steps": every prefix of every trajectory, (sum of lengths, C).
         rng: draws the prefixes.
     """
     if pairing == "all_steps":
@@ -111,3 +106,75 @@ def embeddings_of(contexts: Tensor, lengths: np.ndarray, pairing: str, rng: np.r
         return contexts[torch.from_numpy((steps > 0) & (steps <= lengths[:, None])).to(contexts.device)]
     steps = lengths if pairing == "last" else rng.integers(1, lengths + 1)
     return contexts[np.arange(len(lengths)), torch.from_numpy(steps)]
+
+
+class ContrastRecord:
+    """A window over the last losses, and the share of the last attempts that had one.
+
+    After `patience` losses in a row that taught nothing the contrast has ended; 0 is without end.
+    """
+
+    def __init__(self, patience: int = 0) -> None:
+        self.patience = patience
+        self.in_vain = 0
+        """Losses in a row, up to the last, around which the mean bound was at most `NOTHING`."""
+        self._bounds: deque[float] = deque(maxlen=WINDOW)
+        self._log_k: deque[float] = deque(maxlen=WINDOW)
+        self._attempts: deque[bool] = deque(maxlen=WINDOW)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the loss taught nothing for so long that there is no more of it."""
+        return 0 < self.patience <= self.in_vain
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the windows, and what was in vain, as JSON has them."""
+        windows: dict[str, Iterable[float]] = {"bounds": self._bounds, "log_k": self._log_k, "attempts": self._attempts}
+        return {name: list(window) for name, window in windows.items()} | {"in_vain": self.in_vain}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], patience: int = 0) -> ContrastRecord:
+        """Return the record that `to_dict` wrote."""
+        record = cls(patience)
+        record.in_vain = plain.get("in_vain", 0)
+        record._bounds.extend(plain["bounds"])
+        record._log_k.extend(plain["log_k"])
+        record._attempts.extend(map(bool, plain["attempts"]))
+        return record
+
+    def add(self, scalars: Mapping[str, Tensor | float]) -> None:
+        """Take what an update with a contrastive loss returned; nothing in it where there was nothing to compare."""
+        self._attempts.append("contrast_bound" in scalars)
+        if self._attempts[-1]:
+            self._bounds.append(float(scalars["contrast_bound"]))
+            self._log_k.append(float(scalars["contrast_log_k"]))
+            self.in_vain = self.in_vain + 1 if self._teaches_nothing else 0
+
+    @property
+    def _teaches_nothing(self) -> bool:
+        return len(self._bounds) == WINDOW and float(np.mean(self._bounds)) <= NOTHING
+
+    def scalars(self) -> dict[str, float]:
+        """Return what a log keeps, means over the last attempts; or `contrast/ended`.
+
+        `contrast/bound` is the estimator's mean [nats], `contrast/k` that of the number of samples K that a loss
+        compared, and `contrast/share` the share of attempts that had something to compare.
+        """
+        if self.ended:
+            return {"contrast/ended": 1.0}
+        windows = {"bound": list(self._bounds), "k": list(np.exp(self._log_k)), "share": list(self._attempts)}
+        return {f"contrast/{name}": float(np.mean(window)) for name, window in windows.items() if window}
+
+    def summary(self) -> str:
+        """Return a short text for the progress line; empty before the first attempt."""
+        if self.ended:
+            return f"contrast ended: {self.patience} losses taught nothing"
+        means = self.scalars()
+        share = means.get("contrast/share")
+        if share is None:
+            return ""
+        if share == 0.0:
+            return "contrast: nothing to compare yet"
+        few = f", {1.0 - share:.0%} had nothing to compare" if share < 0.95 else ""
+        verdict = " (learns nothing)" if self._teaches_nothing else ""
+        return f"contrast {means['contrast/bound']:.2f} nats of {np.log(means['contrast/k']):.2f}{verdict}{few}"

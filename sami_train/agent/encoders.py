@@ -69,12 +69,8 @@ class _Encoder(nn.Module):
 class LSTMEncoder(_Encoder):
     """LSTM, then one linear layer (paper, appendix "Encoder architecture"); a second one may estimate the present.
 
-    Args:
-        features: how many of the input's first columns are features; the others are the previous action.
-        actions: size of the action.
-        hidden_size: LSTM units (paper: 128).
-        context_size: embedding size (paper: 6).
-        corrections: how many numbers of the present it estimates, E; 0 has no such layer.
+    The first columns of the input are `features` (so many), the others the previous action. The paper has 128 LSTM
+    units and contexts of 6 numbers. `corrections` is how many numbers of the present it estimates, E.
     """
 
     kind: ClassVar[EncoderKind] = "lstm"
@@ -91,14 +87,11 @@ class LSTMEncoder(_Encoder):
             nn.init.zeros_(self.correction.bias)
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Encode sequences.
+        """Return the contexts (B, T, C) of sequences, and the state after the last step.
 
         Args:
             x: (B, T, features + A), features at t with the action executed at t - 1.
             state: from the step before; None at the start of an episode.
-
-        Returns:
-            Contexts (B, T, C), and the state after the last step.
         """
         contexts, _, state = self.heads(x, state)
         return contexts, state
@@ -124,11 +117,7 @@ class GaussianEncoder(_Encoder):
 
     q(z | tau_0:t) is proportional to N(z; 0, 1) times N(z; mu(s, a, s'), sigma(s, a, s')^2) of every transition so
     far: the order of transitions does not matter, and before the first one the posterior is the prior. It acts on the
-    posterior's mean; critics learn from samples.
-
-    Args:
-        features, actions, context_size: as `LSTMEncoder`.
-        units: of the hidden layers of the MLP (mu, sigma).
+    posterior's mean; critics learn from samples. `units` are those of the hidden layers of the MLP (mu, sigma).
     """
 
     kind: ClassVar[EncoderKind] = "gaussians"
@@ -200,11 +189,7 @@ class NoEncoder(_Encoder):
 class HistoryEncoder(_Encoder):
     """The last k steps as they were, end to end and the newest last; zeros before the first (Mnih et al. 2015).
 
-    A step is what every encoder reads at it: features of the observation, and the action executed before.
-
-    Args:
-        features, actions: as `LSTMEncoder`.
-        steps: k, at least 2.
+    A step is what every encoder reads at it: features of the observation, and the action executed before; k >= 2.
     """
 
     kind: ClassVar[EncoderKind] = "history"
@@ -225,11 +210,7 @@ class HistoryEncoder(_Encoder):
 
 
 class ToldEncoder(_Encoder):
-    """The task itself, which the state holds from an episode's start to its end: an oracle, as no robot has one.
-
-    Args:
-        size: how many numbers tell a task, see `TaskCode`.
-    """
+    """The task itself, in `TaskCode`'s numbers, which the state holds for the whole episode: an oracle."""
 
     kind: ClassVar[EncoderKind] = "told"
 

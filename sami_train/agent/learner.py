@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -16,11 +15,8 @@ from sami_train.agent.contrast import Contrast
 from sami_train.agent.encoders import Inference
 from sami_train.agent.networks import Actor, TaskReadout, descend, soft_update
 from sami_train.agent.policy import ContextPolicy
-from sami_train.config.schema import LearningConfig
-from sami_train.config.warm_start.init import InitConfig
-from sami_train.episodes.behind_gap import BehindGap
-from sami_train.episodes.buffer import EpisodeBuffer
-from sami_train.episodes.windows import SequenceBatch, Windows
+from sami_train.config.schema import TrainConfig
+from sami_train.episodes.buffer import EpisodeBuffer, SequenceBatch, Windows
 from sami_train.methods.losses import ContrastiveLoss
 
 
@@ -59,28 +55,14 @@ _Auxiliary = tuple[Tensor, dict[str, Tensor]]
 
 
 class Learner:
-    """Owns the optimisers and the losses; changes the policy in place.
-
-    Args:
-        policy: what is trained.
-        learning: hyperparameters.
-        contrast: the method's contrastive loss, if it has one.
-        init: what stays near what it was at first, where the policy was trained before.
-        behind: how much the estimate of the present weighs; it is not learned if None.
-        dynamics: what reads the task from contexts, where they are to carry it.
-    """
+    """Owns the optimisers and the losses; changes the policy in place."""
 
     def __init__(
-        self,
-        policy: ContextPolicy,
-        learning: LearningConfig,
-        contrast: Contrast | None,
-        init: InitConfig,
-        behind: BehindGap | None = None,
-        dynamics: TaskReadout | None = None,
+        self, policy: ContextPolicy, config: TrainConfig, contrast: Contrast | None, dynamics: TaskReadout | None
     ) -> None:
-        self.policy, self.learning, self.contrast, self.init = policy, learning, contrast, init
-        self.behind, self.dynamics = behind or BehindGap(), dynamics
+        self.policy, self.contrast, self.dynamics = policy, contrast, dynamics
+        self.learning, self.init, self.behind = config.learning, config.init, config.behind_gap
+        learning = self.learning
         self.first_actor: Actor | None = None
         """What the actor is anchored to, see `InitConfig.anchor`; None where nothing is."""
         self.device = policy.device
@@ -95,9 +77,8 @@ class Learner:
             ],
             fused=fused,
         )
-        self.temperature_optimizer = torch.optim.Adam(
-            [policy.log_temperature], lr=learning.temperature_rate, fused=fused
-        )
+        temperature = [policy.log_temperature]
+        self.temperature_optimizer = torch.optim.Adam(temperature, lr=learning.temperature_rate, fused=fused)
         self.contrast_optimizer = (
             torch.optim.Adam(policy.encoder.parameters(), lr=contrast.config.rate, fused=fused)
             if contrast is not None and contrast.config.rate > 0
@@ -105,11 +86,10 @@ class Learner:
         )
         """Of the contrastive loss alone; None where it has none, or shares the critics' step."""
 
-    def anchor(self, actor: Mapping[str, Tensor] | None = None) -> None:
-        """Anchor the actor where the configuration says so: to these weights, or to what it is now."""
+    def anchor(self) -> None:
+        """Anchor the actor to what it is now, where the configuration says so."""
         if self.init.anchor > 0:
             self.first_actor = copy.deepcopy(self.policy.actor).requires_grad_(False)
-            self.first_actor.load_state_dict(actor or self.policy.actor.state_dict())
 
     def set_progress(self, done: float) -> None:
         """Set the learning rates for a share `done` of the run in [0, 1]."""
@@ -144,8 +124,9 @@ class Learner:
         Returns:
             Scalars for the log, of the last step.
         """
+        cfg = self.learning
         self.noise.manual_seed(int(rng.integers(2**63)))
-        windows = buffer.windows(buffer.sample(self.learning.batch_episodes, rng), rng)
+        windows = buffer.windows(buffer.sample(cfg.batch_episodes, rng), rng)
         sequences = buffer.sequences(windows)
         x, state = self.policy.sequence_input(sequences)
         inference = self.policy.encoder.infer(x, state, self.noise)
@@ -156,8 +137,9 @@ class Learner:
         if only_critics or self.init.keep_encoder:
             inference = inference.detached()
         auxiliary = self._auxiliary(buffer, windows, sequences, inference)
-        for _ in range(self.learning.steps_per_draw):
-            batch = self._transitions(buffer, windows, rng)
+        for _ in range(cfg.steps_per_draw):
+            transitions = buffer.transitions(windows, cfg.batch_transitions or None, cfg.hindsight, rng)
+            batch = _Batch(*(torch.from_numpy(array).to(self.device) for array in transitions))
             contrastive = self.contrast.loss(buffer, rng) if self.contrast is not None and shared else None
             scalars |= self._step(batch, inference, target_contexts, contrastive, auxiliary, only_critics)
             # The encoder has learned from these windows; the steps that follow take its contexts as data.
@@ -167,7 +149,7 @@ class Learner:
             if contrastive is not None:
                 descend(self.contrast_optimizer, contrastive.loss)
                 scalars |= _contrast_scalars(contrastive)
-        soft_update(self.policy.momentum_encoder, self.policy.encoder, self.learning.momentum_rate)
+        soft_update(self.policy.momentum_encoder, self.policy.encoder, cfg.momentum_rate)
         return scalars
 
     def _auxiliary(
@@ -186,11 +168,6 @@ class Learner:
             losses.append(self.learning.aux_dynamics * loss)
             errors |= {"dynamics_error": loss.detach()}
         return (torch.stack(losses).sum(), errors) if losses else None
-
-    def _transitions(self, buffer: EpisodeBuffer, windows: Windows, rng: np.random.Generator) -> _Batch:
-        cfg = self.learning
-        batch = buffer.transitions(windows, cfg.batch_transitions or None, cfg.hindsight, rng)
-        return _Batch(*(torch.from_numpy(array).to(self.device) for array in batch))
 
     def _step(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,19 +12,61 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the name that torch's users know)
 
-from sami_train.agent.features import FeatureLayout
+from sami_train.config.schema import NetworkConfig
+from sami_train.envs.measure import Goal
 from sami_train.episodes.numpy_policy import LOG_STD_MAX, LOG_STD_MIN
 
 CLIP = 5.0
 """Features are clipped to this many standard deviations."""
+GOAL_SCALE = 10.0
+"""Goal features are multiplied by this: 10 cm become 1."""
+
+
+@dataclass(frozen=True)
+class FeatureLayout:
+    """A linear map from the flat observation (D,) to features (F,); the encoder's columns come first."""
+
+    projection: np.ndarray
+    """(D, F) float32."""
+    scale: np.ndarray
+    """(F,) float32: initial factor of each column; replaced where the column is normalised."""
+    normalized: list[int]
+    """Columns that running statistics normalise."""
+    encoder_columns: int
+    """How many of the first columns the encoder reads."""
+
+
+def feature_layout(size: int, goal: Goal | None, network: NetworkConfig) -> FeatureLayout:
+    """Lay out the features of a flat observation of `size` numbers, as `network` says.
+
+    The dynamics do not depend on the goal, and an encoder that does not see it gives one context for every goal that
+    hindsight asks about. A relative goal is (goal - achieved) and the goal, both times 10.
+    """
+    identity = np.eye(size, dtype=np.float32)
+    if goal is None:
+        plain, goals = identity, np.zeros((size, 0), np.float32)
+    else:
+        in_goal = np.zeros(size, bool)
+        in_goal[goal.achieved] = in_goal[goal.desired] = True
+        plain = identity[:, ~in_goal]
+        achieved, desired = identity[:, goal.achieved], identity[:, goal.desired]
+        goals = np.concatenate([desired - achieved, desired] if network.relative_goal else [achieved, desired], axis=1)
+    projection = np.concatenate([plain, goals], axis=1)
+    plain_columns, all_columns = plain.shape[1], projection.shape[1]
+    scale = np.ones(all_columns, np.float32)
+    if network.relative_goal:
+        scale[plain_columns:] = GOAL_SCALE
+    columns = range(plain_columns if network.relative_goal else all_columns)
+    return FeatureLayout(
+        projection=projection,
+        scale=scale,
+        normalized=list(columns) if network.normalize else [],
+        encoder_columns=all_columns if network.encoder_reads_goal else plain_columns,
+    )
 
 
 class Features(nn.Module):
-    """Affine, clipped features of the flat observation: `clip((o P - mean) * scale, -5, 5)`.
-
-    Args:
-        layout: the projection P (D, F) and which columns are normalised by running statistics.
-    """
+    """Affine, clipped features of the flat observation: `clip((o P - mean) * scale, -5, 5)`, P of the layout."""
 
     projection: Tensor
     mean: Tensor
@@ -79,11 +122,8 @@ class EstimateLoss(NamedTuple):
 class Present(nn.Module):
     """Between what arrived and the present that an encoder estimates, both flat observations.
 
-    A correction is told in deviations of its number, as the running statistics have them, so that all weigh alike.
-
-    Args:
-        features: whose statistics these are.
-        signals: numbers of the flat observation that are estimated, by signal.
+    A correction is in deviations of its number, as the running statistics have them, so that all weigh alike.
+    `signals` are the numbers of the flat observation that are estimated, by signal.
     """
 
     numbers: Tensor
@@ -109,16 +149,13 @@ class Present(nn.Module):
         """Return what 1 stands for in a correction, (E,), in the signals' units."""
         return 1.0 / features.scale[self.columns]
 
-    def needed(self, features: Features, arrived: Tensor, true: Tensor) -> Tensor:
-        """Return the corrections (..., E) from what arrived to the truth, both (..., D); clipped as features are."""
-        return ((true - arrived)[..., self.numbers] / self.unit(features)).clamp(-CLIP, CLIP)
-
     def loss(
         self, features: Features, corrections: Tensor, arrived: Tensor, true: Tensor, lengths: Tensor
     ) -> EstimateLoss:
         """Return the loss of corrections (B, L + 1, E) over windows (B, L + 1, D) of so many steps, (B,)."""
         within = torch.arange(arrived.shape[1], device=arrived.device) <= lengths[:, None]
-        needed = self.needed(features, arrived, true)[within]
+        # From what arrived to the truth, clipped as features are.
+        needed = ((true - arrived)[..., self.numbers] / self.unit(features)).clamp(-CLIP, CLIP)[within]
         return EstimateLoss(F.mse_loss(corrections[within], needed), (needed**2).mean())
 
     def estimate(self, features: Features, arrived: Tensor, corrections: Tensor) -> tuple[Tensor, ...]:
@@ -134,9 +171,7 @@ class Present(nn.Module):
 class TaskReadout(nn.Module):
     """Reads the task from the context, in training alone: what makes a context carry it, no policy acts on it.
 
-    Args:
-        context_size: C.
-        task_inputs: what tells the training tasks apart, (K, M), see `envs.scales.standardised`.
+    What tells the training tasks apart is `task_inputs` (K, M), see `envs.scales.standardised`.
     """
 
     def __init__(self, context_size: int, task_inputs: Tensor) -> None:
@@ -150,13 +185,9 @@ class TaskReadout(nn.Module):
         return self.get_buffer("told")
 
     def loss(self, contexts: Tensor, tasks: Tensor, begins: Tensor, lengths: Tensor) -> Tensor:
-        """Return the mean square error over windows, in variances: 1 for contexts that carry nothing.
+        """Return the mean square error over windows (B, L + 1, C), in variances: 1 for contexts that carry nothing.
 
-        Args:
-            contexts: (B, L + 1, C).
-            tasks: (B,) which training task each window is of; others, as of recordings, do not count.
-            begins: (B,) first step that counts.
-            lengths: (B,) last step that counts.
+        Training tasks, first and last step that count are of each window, (B,); other tasks, as of recordings, do not.
         """
         steps = torch.arange(contexts.shape[1], device=contexts.device)
         known = ((tasks >= 0) & (tasks < len(self.task_inputs)))[:, None]
@@ -181,12 +212,8 @@ def mlp(sizes: Sequence[int], layer_norm: bool = False) -> nn.Sequential:
 class Actor(nn.Module):
     """Squashed Gaussian policy pi(a | s, c) (SAC).
 
-    Args:
-        input_size: F + C.
-        action_size: A.
-        hidden: units of the hidden layers.
-        resting: numbers of the motors that obey in no training task. Their mean stays 0: learned, it would follow the
-            critics' errors from one end to the other, and so would the robot where such a motor obeys after all.
+    The mean stays 0 for the `resting` motors, which obey in no training task: learned, it would follow the critics'
+    errors from one end to the other, and so would the robot where such a motor obeys after all.
     """
 
     def __init__(self, input_size: int, action_size: int, hidden: Sequence[int], resting: Sequence[int] = ()) -> None:

@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from sami_runtime.errors import SamiError
 from sami_train.agent.encoders import GaussianEncoder, HistoryEncoder, LSTMEncoder, NoEncoder, State, ToldEncoder
-from sami_train.agent.features import FeatureLayout
-from sami_train.agent.networks import CLIP, Actor, EstimateLoss, Features, Present, TwinCritic
-from sami_train.envs.layout import flatten
+from sami_train.agent.networks import CLIP, Actor, EstimateLoss, Features, Present, TwinCritic, feature_layout
+from sami_train.config.schema import NetworkConfig
+from sami_train.envs.layout import flat_size, flatten
+from sami_train.envs.measure import Goal
+from sami_train.envs.task_numbers import TaskCode
+from sami_train.episodes.buffer import SequenceBatch
 from sami_train.episodes.numpy_policy import EncoderKind, NumpyWeights
-from sami_train.episodes.task_code import TaskCode
-from sami_train.episodes.windows import SequenceBatch
 
 AnyEncoder = LSTMEncoder | GaussianEncoder | NoEncoder | HistoryEncoder | ToldEncoder
 
@@ -28,16 +29,10 @@ class ContextPolicy(BasePolicy):
 
     Args:
         observation_space, action_space: of the environment.
-        lr_schedule: unused here (the agent owns the optimisers); part of stable-baselines3's signature.
-        layout: features of the flat observation.
+        network: shapes of the networks.
+        goal: where the goal lies in the flat observation; None where there is none.
         encoder: which kind (see `encoders`).
-        hidden_size: of the LSTM.
-        encoder_units: of the hidden layers of PEARL's encoder.
-        context_size: of an encoder that learns one.
-        history_steps: that a policy with a history reads.
         task_input: how the task becomes an input, for a policy that gets it (the oracle).
-        net_arch: units of the MLPs' hidden layers.
-        layer_norm: LayerNorm in the critics.
         initial_temperature: SAC's alpha at the start.
         estimated: numbers of the flat observation whose present the encoder estimates, by signal; the actor then acts
             on the estimate. None estimates nothing.
@@ -49,17 +44,11 @@ class ContextPolicy(BasePolicy):
         self,
         observation_space: spaces.Space,
         action_space: spaces.Box,
-        lr_schedule: Any = None,
         *,
-        layout: FeatureLayout,
+        network: NetworkConfig,
+        goal: Goal | None = None,
         encoder: EncoderKind = "lstm",
-        hidden_size: int = 128,
-        encoder_units: Sequence[int] = (200, 200, 200),
-        context_size: int = 6,
-        history_steps: int = 10,
         task_input: TaskCode | None = None,
-        net_arch: Sequence[int] = (256, 256),
-        layer_norm: bool = True,
         initial_temperature: float = 1.0,
         estimated: Sequence[Sequence[int]] | None = None,
         critic_actions: int = 0,
@@ -68,32 +57,34 @@ class ContextPolicy(BasePolicy):
     ) -> None:
         super().__init__(observation_space, action_space, squash_output=True)
         actions = int(np.prod(action_space.shape))
-        self.layout, self.action_size, self._history_steps = layout, actions, history_steps
+        self.layout = feature_layout(flat_size(observation_space), goal, network)
+        self.action_size, self._history_steps = actions, network.history_steps
         self.task_input = task_input
-        self.features, self.true_critic = Features(layout), true_critic
+        self.features, self.true_critic = Features(self.layout), true_critic
         self.present = None if estimated is None else Present(self.features, estimated)
 
         def make_encoder() -> AnyEncoder:
-            columns = layout.encoder_columns
+            columns = self.layout.encoder_columns
             if encoder == "gaussians":
-                return GaussianEncoder(columns, actions, context_size, tuple(encoder_units))
+                return GaussianEncoder(columns, actions, network.context_size, network.encoder_units)
             if encoder == "none":
                 return NoEncoder()
             if encoder == "history":
-                return HistoryEncoder(columns, actions, history_steps)
+                return HistoryEncoder(columns, actions, network.history_steps)
             if encoder == "told":
                 assert task_input is not None
                 return ToldEncoder(task_input.size)
-            return LSTMEncoder(columns, actions, hidden_size, context_size, self.present.size if self.present else 0)
+            corrections = self.present.size if self.present else 0
+            return LSTMEncoder(columns, actions, network.hidden_size, network.context_size, corrections)
 
         self.encoder, self.momentum_encoder = make_encoder(), make_encoder()
         self.context_size = self.encoder.size if self.encoder.infers else 0
         """C of the context that it answers; 0 where it infers none."""
         inputs = self.features.size + self.encoder.size
-        self.actor = Actor(inputs, actions, net_arch, resting)
+        self.actor = Actor(inputs, actions, network.net_arch, resting)
         critic_inputs = inputs + actions * (critic_actions + 1)
-        self.critic = TwinCritic(critic_inputs, net_arch, layer_norm)
-        self.critic_target = TwinCritic(critic_inputs, net_arch, layer_norm)
+        self.critic = TwinCritic(critic_inputs, network.net_arch, network.layer_norm)
+        self.critic_target = TwinCritic(critic_inputs, network.net_arch, network.layer_norm)
         self.log_temperature = nn.Parameter(torch.tensor(float(np.log(initial_temperature))))
         self.momentum_encoder.load_state_dict(self.encoder.state_dict())
         self.critic_target.load_state_dict(self.critic.state_dict())
@@ -115,12 +106,7 @@ class ContextPolicy(BasePolicy):
         return x, tuple(tensor(part) for part in sequences.state) or None
 
     def step(self, observation: Tensor, previous_action: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        """Take one deterministic step, as it is exported.
-
-        Args:
-            observation: flat, (B, D).
-            previous_action: (B, A).
-            state: of the encoder, (B, ...) each.
+        """Take one deterministic step, as it is exported: observation (B, D), action (B, A), encoder's state (B, ...).
 
         Returns:
             Action (B, A), context (B, C) unless it infers none, what it estimates each signal to be now, then the
@@ -143,13 +129,9 @@ class ContextPolicy(BasePolicy):
         return self.present.loss(self.features, corrections, *(torch.from_numpy(a).to(self.device) for a in arrays))
 
     def critic_state(self, believed: Tensor, true: Tensor, contexts: Tensor, recent_actions: Tensor) -> Tensor:
-        """Return what the critics read beside the action.
+        """Return what the critics read beside the action: features, contexts (..., C), recent actions (..., K A).
 
-        Args:
-            believed: features of what the actor acts on, (..., F).
-            true: flat observation of the world as it is, (..., D).
-            contexts: (..., C).
-            recent_actions: executed before, (..., K A).
+        The features are of what the actor believes (..., F), or of the true flat observation (..., D).
         """
         features = self.features(true) if self.true_critic else believed
         return torch.cat([features, contexts, recent_actions], -1)
@@ -200,7 +182,10 @@ class ContextPolicy(BasePolicy):
                 "an oracle is told the task, which predict() does not know. Evaluate it with sami eval --run RUN, or "
                 "give predict() the state: what task_input.tell(tasks) returns, then a previous action of zeros."
             )
-        flat, batched = self._flat(observation)
+        flat = flatten(observation)
+        batched = flat.ndim == 2
+        if not batched:
+            flat = flat[None]
         n = len(flat)
         if state is None:
             shapes = (*self.encoder.state.values(), (self.action_size,))
@@ -217,22 +202,12 @@ class ContextPolicy(BasePolicy):
         scaled = self.unscale_action(action)
         return (scaled if batched else scaled[0]), state
 
-    def _flat(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[np.ndarray, bool]:
-        flat = flatten(observation)
-        return (flat, True) if flat.ndim == 2 else (flat[None], False)
-
     def numpy_weights(self) -> NumpyWeights:
         """Copy what `NumpyPolicy` needs; it shares no memory with the module."""
         linears = [module for module in self.actor.body.modules() if isinstance(module, nn.Linear)]
-        tensors: dict[str, Any] = {
-            "features.projection": self.features.projection,
-            "features.mean": self.features.mean,
-            "features.scale": self.features.scale,
-            "actor.mean.weight": self.actor.mean.weight,
-            "actor.mean.bias": self.actor.mean.bias,
-            "actor.log_std.weight": self.actor.log_std.weight,
-            "actor.log_std.bias": self.actor.log_std.bias,
-        }
+        tensors: dict[str, Any] = {f"features.{n}": getattr(self.features, n) for n in ("projection", "mean", "scale")}
+        for name, head in (("mean", self.actor.mean), ("log_std", self.actor.log_std)):
+            tensors |= {f"actor.{name}.weight": head.weight, f"actor.{name}.bias": head.bias}
         tensors |= {f"encoder.{name}": tensor for name, tensor in self.encoder.arrays().items()}
         if self.present is not None:
             tensors["present.place"] = self.present.unit(self.features)[:, None] * self.present.place

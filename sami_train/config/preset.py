@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from sami_runtime.errors import UnknownName
-from sami_train.config.conditions import CONDITIONS, tell
 from sami_train.envs.spec import EnvironmentSpec
 
 if sys.version_info >= (3, 11):
@@ -16,9 +15,41 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+
 _PRESETS = files("sami_train.config").joinpath("presets")
 _FORESIGHT = (10, 100)
 """Fewest and most steps that a discount looks ahead."""
+SHORT = 200
+"""Steps of the longest episode that counts as short. A gradient step on whole episodes of 200 steps costs what one on
+windows does, and needs no stored state; on those of 400 steps it takes 1.6 times as long: docs/reference/presets.md."""
+
+
+class Condition(NamedTuple):
+    """Something that is so in an environment, or not; never its name, so that presets suit a user's own as well."""
+
+    holds: Callable[[EnvironmentSpec], bool]
+    wording: str
+    """How it is said of an environment; may name fields of the spec in braces."""
+
+
+CONDITIONS = {
+    "goal": Condition(lambda spec: spec.goal is not None, "a goal"),
+    "no goal": Condition(lambda spec: spec.goal is None, "no goal"),
+    "short episodes": Condition(lambda spec: spec.episode_steps <= SHORT, "{episode_steps} steps an episode"),
+    "long episodes": Condition(lambda spec: spec.episode_steps > SHORT, "{episode_steps} steps an episode"),
+    "ends early": Condition(lambda spec: spec.ends_early, "episodes that may end early"),
+    "scripted reach": Condition(lambda spec: spec.reach is not None, "a scripted reach"),
+    "ends on a fall": Condition(lambda spec: "end_on_fall" in spec.training_options, "episodes that a fall may end"),
+    "native batch": Condition(lambda spec: spec.batch_entry_point is not None, "a native batch"),
+    "no native batch": Condition(lambda spec: spec.batch_entry_point is None, "no native batch"),
+}
+"""By the name that presets use."""
+
+
+def tell(spec: EnvironmentSpec, *names: str) -> str:
+    """Say some conditions of an environment, e.g. `a goal, 50 steps an episode`; without names, all that hold."""
+    chosen = names or [name for name, condition in CONDITIONS.items() if condition.holds(spec)]
+    return ", ".join(CONDITIONS[name].wording.format(episode_steps=f"{spec.episode_steps:,}") for name in chosen)
 
 
 class Follows(NamedTuple):
@@ -41,14 +72,8 @@ def load_preset(
 ) -> tuple[dict[str, Any], list[Follows]]:
     """Return the values of a preset for an environment by dotted key, and those that follow from the environment.
 
-    Args:
-        name: of the preset.
-        spec: the environment.
-        episode_steps: as `CollectionConfig.episode_steps`, if it is not to be the preset's; how many episodes a buffer
-            holds follows from it.
-
-    Raises:
-        UnknownName: there is no such preset; lists those that there are.
+    How many episodes a buffer holds follows from `episode_steps`, a `CollectionConfig.episode_steps` if it is not to be
+    the preset's. Presets that do not exist are refused with the list of those that do.
     """
     if name not in presets():
         raise UnknownName("preset", name, presets())
@@ -80,19 +105,13 @@ def load_preset(
 def _worked_out(
     inputs: Mapping[str, Any], spec: EnvironmentSpec, learned_steps: int, compared: int
 ) -> Iterator[Follows]:
-    """Work out what follows from numbers of an environment.
+    """Work out what follows from numbers of an environment, by the preset's `follows`.
 
-    Args:
-        inputs: the preset's `follows`, by key.
-        spec: the environment.
-        learned_steps: of an episode that is learned from; the spec's are those that policies are judged on.
-        compared: trajectories that a contrastive loss compares.
+    Episodes are learned from for `learned_steps` and judged for the spec's; a loss compares so many trajectories.
     """
     transitions, entropy = inputs["follows.buffer_transitions"], inputs["follows.entropy_per_motor"]
-    episodes, why = (
-        max(1, transitions // learned_steps),
-        f"{transitions:,} transitions, {learned_steps:,} steps an episode",
-    )
+    episodes = max(1, transitions // learned_steps)
+    why = f"{transitions:,} transitions, {learned_steps:,} steps an episode"
     tasks = len(spec.tasks.sets["training"])
     if tasks > 1 and episodes < tasks * compared:
         episodes, why = tasks * compared, f"{compared} trajectories of each of {tasks} tasks, for a contrast to compare"

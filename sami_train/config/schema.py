@@ -6,26 +6,33 @@ A key that every preset sets has no default here: its value is written in one pl
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic.functional_validators import ModelWrapValidatorHandler
 
+from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
-from sami_train.config.refusal import ConfigError, explained, keys_of
-from sami_train.config.warm_start.init import InitConfig
 from sami_train.envs.catalog import environment
-from sami_train.envs.scales import standardised
 from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.task_numbers import standardised
 from sami_train.envs.tasks import Task, label
-from sami_train.episodes.behind_gap import BehindGap
-from sami_train.episodes.exploration import Exploration
+from sami_train.episodes.exploration import BehindGap, Exploration
 from sami_train.methods.methods import method
 from sami_train.settings import Count, Layers, Natural, NotNegative, Numbers, Positive, Settings, Share, Texts, Whole
 
 ENV, METHOD, PRESET = "panda", "satesac", "fast-cpu"
 """What is trained where nothing else is asked for."""
+
+
+FORMER_KEYS = {"behind_gap.spared": "behind_gap.clean_share"}
+"""What keys are called today, by their names in older configurations, which stay readable."""
+
+
+class ConfigError(SamiError):
+    """A configuration that cannot be used."""
 
 
 class NetworkConfig(Settings):
@@ -205,6 +212,29 @@ class CollectionConfig(Settings):
     """End an episode when the cube has fallen off the table (in training only)."""
 
 
+class InitConfig(Settings):
+    """What a run starts from, if not from nothing; see `resolve.fine_tuned`."""
+
+    source: str = ""
+    """A run, a checkpoint, a file of weights or a model, as `--init` names it; empty starts from nothing."""
+    sha256: str = ""
+    """Of the file that is meant."""
+    critic_updates: Natural = 0
+    """First updates that train the critics alone: where these begin anew, they would teach the actor nonsense."""
+    keep_encoder: bool = False
+    """Leave the encoder as it was for the whole run: contexts mean what they meant. There is no contrastive loss."""
+    anchor: NotNegative = 0.0
+    """What the actor pays for the squared distance between its action and the one it would have taken at first: without
+    it an actor is soon no better than what its critics have learned in the meantime."""
+    keep_statistics: bool = True
+    """Leave the statistics that normalise observations as they were: moving them changes what a trained policy does."""
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """Whether observations change no statistics."""
+        return bool(self.source) and self.keep_statistics
+
+
 class TrainConfig(Settings):
     """One training run, resolved."""
 
@@ -234,12 +264,12 @@ class TrainConfig(Settings):
         try:
             return handler(values)
         except ValidationError as error:
-            raise explained(error, values, TrainConfig) from None
+            raise explained(error, values) from None
 
     @model_validator(mode="after")
     def _suit_the_environment(self) -> TrainConfig:
         spec = environment(self.env)
-        if problem := misfit(self, spec):
+        if problem := next(misfits(self, spec), None):
             raise ConfigError(problem)
         if self.gap_profile is not None:
             self.gap_profile.require_fit(spec.signals, spec.action.elements)
@@ -304,22 +334,54 @@ class TrainConfig(Settings):
         return {key: functools.reduce(getattr, key.split("."), self) for key in keys()}
 
 
+def _fields(table: Any, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in table.model_fields.items():
+        if hasattr(field.annotation, "model_fields"):
+            yield from _fields(field.annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name, field
+
+
 def keys() -> list[str]:
     """Return every dotted key of the configuration."""
-    return keys_of(TrainConfig)
+    return [key for key, _ in _fields(TrainConfig)]
 
 
 def defaults() -> dict[str, Any]:
     """Return the values of the keys that no preset needs to set, by dotted key."""
-    values: dict[str, Any] = {}
-    for key in keys():
-        *tables, name = key.split(".")
-        table: Any = TrainConfig
-        for part in tables:
-            table = table.model_fields[part].annotation
-        if not table.model_fields[name].is_required():
-            values[key] = table.model_fields[name].default
-    return values
+    return {key: field.default for key, field in _fields(TrainConfig) if not field.is_required()}
+
+
+def explained(error: ValidationError, values: Mapping[str, Any]) -> SamiError:
+    """Return what is wrong with a configuration: its first wrong key, the value there, and what would be valid."""
+    problem = error.errors(include_url=False)[0]
+    # Numbers in it count within a list, which is shown as a whole.
+    names = [name for name in problem["loc"] if isinstance(name, str)]
+    key = ".".join(names)
+    fields = FORMER_KEYS.get(key, key).split(".")
+    if problem["type"] == "extra_forbidden":
+        return UnknownName("config key", key, keys())
+    if problem["type"] == "missing" and problem["loc"][-1] == names[-1]:
+        return ConfigError(
+            f"{key} is missing; a configuration that is written by hand holds every key that presets set. Begin with "
+            "a preset: sami_train.config.resolve(PRESET, {KEY: VALUE})."
+        )
+    kind: Any = TrainConfig
+    value: Any = values
+    valid = ""
+    for name, current in zip(names, fields, strict=False):
+        field = kind.model_fields[current]
+        kind, value, valid = field.annotation, value[name], field.description
+    if problem["type"] == "literal_error":
+        return UnknownName(key, str(value), get_args(kind))
+    if hasattr(kind, "model_fields"):
+        valid = "be a table of values"
+    elif problem["type"].endswith("_type"):
+        of = "texts" if get_args(kind)[:1] == (str,) else "whole numbers"
+        valid = f"be a list of {of}" if get_origin(kind) is tuple else f"be of type {kind.__name__}"
+    elif kind is float:
+        value = float(value)  # out of range, as it would have been held
+    return ConfigError(f"{key or 'the configuration'} is {value!r}; it must {valid}.")
 
 
 LEAST_COMPARED = 4
@@ -328,31 +390,32 @@ LONGER = 10
 """How many times as long as the environment's own an episode to learn from may be: a slow robot takes its time."""
 
 
-def misfit(config: TrainConfig, spec: EnvironmentSpec) -> str | None:
-    """Return the first thing in a configuration that does not suit its environment, in a sentence; None if all does."""
-    env, collection, learning = config.env, config.collection, config.learning
-    if config.new_tasks and (chosen := method(config.method)).estimator is not None:
-        return (
+def misfits(config: TrainConfig, spec: EnvironmentSpec) -> Iterator[str]:
+    """Yield what in a configuration does not suit its environment; later checks count on the earlier ones."""
+    env, collection, learning, behind = config.env, config.collection, config.learning, config.behind_gap
+    chosen = method(config.method)
+    if config.new_tasks and chosen.estimator is not None:
+        yield (
             f"collection.draws is 0, and {chosen.title} compares episodes of one task with one another: give it "
             "a number of tasks to learn from, or take a method without a contrastive loss, e.g. tesac."
         )
     known = () if config.new_tasks else spec.tasks.training_tasks(collection.draws, config.seed)
     if len(set(collection.tasks)) < len(collection.tasks) or not set(collection.tasks) <= set(range(len(known))):
         numbered = ", ".join(f"{number} ({label(task)})" for number, task in enumerate(known))
-        return (
+        yield (
             f"collection.tasks is {list(collection.tasks)}; it must list training tasks of {env} by number, "
             f"each once. There are {numbered or 'none, since each episode draws a new one'}."
         )
     tasks = 0 if config.new_tasks else len(config.training_tasks())
-    if method(config.method).estimator is not None and learning.buffer_episodes < LEAST_COMPARED * tasks:
-        return (
+    if chosen.estimator is not None and learning.buffer_episodes < LEAST_COMPARED * tasks:
+        yield (
             f"learning.buffer_episodes is {learning.buffer_episodes}, and {env} has {tasks} training tasks: with fewer "
             f"than {LEAST_COMPARED} episodes of each, {config.method} has nothing to compare. Set "
             f"learning.buffer_episodes to at least {LEAST_COMPARED * tasks} (contrast.trajectories in full need "
             f"{config.contrast.trajectories * tasks}), or take fewer tasks by collection.tasks."
         )
     if collection.episode_steps > (most := LONGER * spec.episode_steps):
-        return (
+        yield (
             f"collection.episode_steps is {collection.episode_steps}; an episode of {env} has "
             f"{spec.episode_steps} steps, so give one from 1 to {most}, or 0 for all of them."
         )
@@ -363,66 +426,54 @@ def misfit(config: TrainConfig, spec: EnvironmentSpec) -> str | None:
             "collection.end_on_fall": collection.end_on_fall,
         }
         if wrong := [key for key, on in cost_to_go.items() if on]:
-            return (
+            yield (
                 f"{', '.join(wrong)}: for environments with goals, and {env} has none. "
                 "Leave them as its presets have them: 0, false and false."
             )
     elif collection.end_on_fall and "end_on_fall" not in spec.training_options:
-        return (
+        yield (
             f"collection.end_on_fall is true, and {env} has no fall that could end an episode. "
             "Set collection.end_on_fall=false."
         )
     if config.exploration.reach_episodes and spec.reach is None:
-        return (
+        yield (
             f"exploration.reach_episodes is {config.exploration.reach_episodes}, and {env} has no scripted "
             "reach. Set exploration.reach_episodes=0."
         )
     if learning.reward_offset and spec.ends_early:
-        return (
+        yield (
             f"learning.reward_offset is {learning.reward_offset}, and episodes of {env} end early: it would "
             "change what is worth ending them for. Set learning.reward_offset=0."
         )
-    return _misfit_dynamics(config, spec) or _misfit_behind_gap(config, spec)
-
-
-def _misfit_dynamics(config: TrainConfig, spec: EnvironmentSpec) -> str | None:
-    weight, chosen = config.learning.aux_dynamics, method(config.method)
-    if not weight:
-        return None
-    if chosen.encoder not in ("lstm", "gaussians"):
-        return (
-            f"learning.aux_dynamics is {weight}, and {chosen.title} infers no context that could carry the task. Set "
-            "it to 0, or take another --method, e.g. satesac."
-        )
-    if config.new_tasks:
-        return (
-            f"learning.aux_dynamics is {weight} and collection.draws 0: it learns from a number of training tasks. "
-            "Give collection.draws one."
-        )
-    if not standardised(spec.tasks.features, config.training_tasks()).size:
-        return (
-            f"learning.aux_dynamics is {weight}, and the training tasks of {config.env} do not differ by any feature "
-            "that a context could carry. Set it to 0."
-        )
-    return None
-
-
-def _misfit_behind_gap(config: TrainConfig, spec: EnvironmentSpec) -> str | None:
-    behind, chosen = config.behind_gap, method(config.method)
+    if weight := learning.aux_dynamics:
+        if chosen.encoder not in ("lstm", "gaussians"):
+            yield (
+                f"learning.aux_dynamics is {weight}, and {chosen.title} infers no context that could carry the task. "
+                "Set it to 0, or take another --method, e.g. satesac."
+            )
+        if config.new_tasks:
+            yield (
+                f"learning.aux_dynamics is {weight} and collection.draws 0: it learns from a number of training tasks. "
+                "Give collection.draws one."
+            )
+        if not standardised(spec.tasks.features, config.training_tasks()).size:
+            yield (
+                f"learning.aux_dynamics is {weight}, and the training tasks of {env} do not differ by any feature "
+                "that a context could carry. Set it to 0."
+            )
     if behind.true_goals and spec.goal is None:
-        return f"behind_gap.true_goals is true, and {config.env} has no goal; leave it false."
+        yield f"behind_gap.true_goals is true, and {env} has no goal; leave it false."
     if behind.estimate > 0 and chosen.encoder != "lstm":
-        return (
+        yield (
             f"behind_gap.estimate is {behind.estimate}, and only an LSTM encoder estimates the present, which "
             f"{chosen.title} has not. Set behind_gap.estimate=0, or take another --method, e.g. satesac."
         )
     if behind.full_from and not config.gap:
-        return f"behind_gap.full_from is {behind.full_from}, and there is no gap that could grow. Give one by --gap."
+        yield f"behind_gap.full_from is {behind.full_from}, and there is no gap that could grow. Give one by --gap."
     if behind.clean_share and not config.gap:
-        return f"behind_gap.clean_share is {behind.clean_share}, and there is no gap to leave out. Give one by --gap."
-    if behind.keeps_truth and config.collection.recordings:
-        return (
+        yield f"behind_gap.clean_share is {behind.clean_share}, and there is no gap to leave out. Give one by --gap."
+    if behind.keeps_truth and collection.recordings:
+        yield (
             "collection.recordings do not tell the true state, which behind_gap.true_goals, true_critic and estimate "
             "learn from. Leave the recordings or these switches out."
         )
-    return None

@@ -1,12 +1,10 @@
 """Environments: those that come along, registered with Gymnasium on import, and what users make their own of."""
 
 from sami_train.envs.catalog import ENVIRONMENTS, environment, make_known
-from sami_train.envs.goals import Goal
-from sami_train.envs.layout import Layout
-from sami_train.envs.own.ranges import Range, task_space
-from sami_train.envs.own.signals import signal
+from sami_train.envs.layout import Layout, signal
+from sami_train.envs.measure import Goal
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Feature, TaskSpace
+from sami_train.envs.tasks import Feature, Range, TaskSpace, task_space
 
 for _spec in ENVIRONMENTS.values():
     make_known(_spec)

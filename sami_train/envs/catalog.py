@@ -13,7 +13,7 @@ from gymnasium.envs.registration import registry
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.factories import load_named, require_named
-from sami_train.envs.mujoco.entries import MUJOCO
+from sami_train.envs.mujoco.table import MUJOCO
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda_mujoco.entry import PANDA_BOTH, PANDA_MUJOCO
 from sami_train.envs.spec import EnvironmentSpec
@@ -25,7 +25,7 @@ GROUP = "sami.environments"
 OWN = "Your own: MODULE:SPEC, e.g. my_robots:ARM, or the .toml file of a robot."
 
 _of_users: dict[tuple[str, ...], EnvironmentSpec] = {}
-"""Those of users that were found, by name and by what else decides what that is."""
+"""Those of users that were found, by name and what else decides what that is: the folder, and when it was written."""
 
 
 def environment(name: str) -> EnvironmentSpec:
@@ -46,7 +46,9 @@ def environment(name: str) -> EnvironmentSpec:
             return spec
     if is_code(name):
         require_named(name, "environment")
-    key = (name, *_where(name))
+    path = Path(name)
+    written = str(path.stat().st_mtime_ns) if path.suffix == ".toml" and path.is_file() else ""
+    key = (name, str(Path.cwd()), written)
     if key not in _of_users:
         spec = dataclasses.replace(_find(name), name=name)
         if spec.plain is not None:  # whose id is only that of what it is made of
@@ -87,16 +89,9 @@ def spec_of(env: Any) -> EnvironmentSpec | None:
     return None
 
 
-def _where(name: str) -> tuple[str, ...]:
-    """Return what a user's name depends on besides itself: the folder, and when its file was written."""
-    path = Path(name)
-    written = str(path.stat().st_mtime_ns) if path.suffix == ".toml" and path.is_file() else ""
-    return str(Path.cwd()), written
-
-
 def _find(name: str) -> EnvironmentSpec:
     if name.endswith(".toml"):
-        from sami_train.envs.mjcf.load import load_robot
+        from sami_train.envs.mjcf.robot import load_robot
 
         return load_robot(Path(name))
     installed: dict[str, EntryPoint] = {point.name: point for point in entry_points(group=GROUP)}
@@ -108,10 +103,7 @@ def _find(name: str) -> EnvironmentSpec:
 
 
 def _spec(thing: Any, name: str) -> EnvironmentSpec:
-    """Return what was found under a name, if it is an environment.
-
-    Only a specification is: a model file names its environment, and what a file names must not be called.
-    """
+    """Return a specification: a model file names its environment, and what a file names must not be called."""
     if not isinstance(thing, EnvironmentSpec):
         raise SamiError(
             f"{name} is a {type(thing).__name__}; it must be an EnvironmentSpec, e.g. what "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,8 +14,40 @@ from sami_runtime.adapters.gymnasium_adapter import SignalSource
 from sami_runtime.errors import SamiError
 from sami_runtime.signals import Signal
 
+UNIT = "1"
+"""Of what nobody gave a unit."""
 FLAT_KEYS = ("observation", "achieved_goal", "desired_goal")
 """Entries of a dictionary that are laid into one flat vector before all others, in this order: Gymnasium's goals."""
+
+
+def signal(
+    name: str,
+    unit: str = UNIT,
+    elements: int | Sequence[str] = 1,
+    bounds: tuple[float, float] | None = None,
+    **fields: Any,
+) -> Signal:
+    """Return a signal: a named group of numbers of an observation or an action.
+
+    >>> signal("angle", "rad").elements
+    ('angle',)
+    >>> signal("position", "m", "x y z".split()).size
+    3
+
+    Args:
+        name: letters, digits and underscores.
+        unit: of each number.
+        elements: their names; or how many there are, and then they are numbered.
+        bounds: smallest and largest value of each; what the environment's space says, if None.
+        **fields: `meaning` and `moves`, see `Signal`.
+    """
+    if isinstance(elements, int):
+        elements = (name,) if elements == 1 else tuple(map(str, range(elements)))
+    size = len(elements)
+    low, high = (None, None) if bounds is None else bounds
+    return Signal(
+        name=name, size=size, unit=unit, elements=tuple(elements), low=(low,) * size, high=(high,) * size, **fields
+    )
 
 
 def keys_in_order(keys: Iterable[str]) -> list[str]:
@@ -60,6 +92,12 @@ class Layout:
 
     sources: tuple[SignalSource, ...]
     """In the contract's order; together they are the whole observation."""
+
+    @classmethod
+    def of(cls, signals: Sequence[Signal]) -> Layout:
+        """Return the layout of signals that lie one after the other in one vector."""
+        starts = np.cumsum([0, *(signal.size for signal in signals[:-1])]).tolist()
+        return cls(tuple(SignalSource(signal, start=start) for signal, start in zip(signals, starts, strict=True)))
 
     @property
     def signals(self) -> tuple[Signal, ...]:

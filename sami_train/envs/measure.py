@@ -1,11 +1,61 @@
-"""What policies are judged by: success where an environment has goals, the return elsewhere."""
+"""What episodes are judged by: success or return, the goals that they reach and the skills that they show."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from sami_runtime.errors import UnknownName
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Where goals lie in the flat observation, and when one is reached."""
+
+    achieved: slice
+    """Columns of the achieved goal (the cube's position, [m])."""
+    desired: slice
+    """Columns of the desired goal [m]."""
+    threshold: float
+    """A goal is reached when the distance to it is below this [m]."""
+    height: float | None = None
+    """Third coordinate of every goal [m], where all have the same: the paper's goals lie on the table."""
+    lowest: float | None = None
+    """Below this third coordinate [m] the cube has fallen: its position is no goal. None where every one is."""
+
+    def reached(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """Whether `achieved` (..., G) is at `desired` (..., G): bool (...)."""
+        distance = np.linalg.norm(achieved.astype(np.float64) - desired, axis=-1)
+        return distance < self.threshold
+
+
+@dataclass(frozen=True)
+class Skill:
+    """One way to solve a task, as the environment's `info["skill"]` labels each step."""
+
+    name: str
+    """The label."""
+    column: str | None = None
+    """What evaluations call the share of episodes with this skill at any step; None where they do not tell it."""
+
+
+def episode_skill(shown: Collection[str], skills: Sequence[Skill]) -> str | None:
+    """Return the skill that an episode is named after: the first of the environment's that it shows at any step.
+
+    >>> episode_skill({"other", "push"}, (Skill("pick_and_place"), Skill("push"), Skill("other")))
+    'push'
+
+    Args:
+        shown: labels of its steps.
+        skills: of the environment, see `EnvironmentSpec.skills`.
+
+    Returns:
+        Its name; None where it shows none of them.
+    """
+    return next((skill.name for skill in skills if skill.name in shown), None)
 
 
 @dataclass(frozen=True)
@@ -29,13 +79,7 @@ class Measure:
         return measure, (self.name,)
 
     def show(self, value: float | None, coarse: bool = False, sign: bool = False) -> str:
-        """Short text for a value, or a dash for None and NaN.
-
-        Args:
-            value: a mean.
-            coarse: one digit less, where few episodes stand behind it.
-            sign: show the sign of positive values too.
-        """
+        """Short text for a mean, or a dash for None and NaN; `coarse` has a digit less, `sign` shows a plus too."""
         if value is None or value != value:
             return "-"
         return f"{value:{'+' if sign else ''},.{max(0, self.digits - coarse)}f}"
@@ -51,11 +95,7 @@ RETURN = Measure("return", "ret", "set", "rollout/ep_rew_mean", 0)
 
 
 def measure(name: str) -> Measure:
-    """Look a measure up by its name, `"success"` or `"return"`.
-
-    Raises:
-        UnknownName: there is none.
-    """
+    """Look a measure up by its name, `"success"` or `"return"`; raises `UnknownName` for another."""
     known = {kind.name: kind for kind in (SUCCESS, RETURN)}
     if name not in known:
         raise UnknownName("measure", name, known)

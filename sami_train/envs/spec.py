@@ -15,15 +15,21 @@ from gymnasium.envs.registration import EnvSpec
 from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import DataSheet
 from sami_runtime.signals import Signal
-from sami_train.envs.goals import Goal
 from sami_train.envs.layout import Layout
-from sami_train.envs.measure import Measure
-from sami_train.envs.own.facts import goal_of, measure_of, rate_of, steps_of, time_limit
-from sami_train.envs.own.plain import PlainEnvironment, SetTask, bare
-from sami_train.envs.own.ranges import TaskSet, task_space
-from sami_train.envs.own.signals import SignalNames, acted, observed
-from sami_train.envs.skills import Skill
-from sami_train.envs.tasks import TaskSpace
+from sami_train.envs.measure import Goal, Measure, Skill
+from sami_train.envs.plain import (
+    PlainEnvironment,
+    SetTask,
+    SignalNames,
+    acted,
+    bare,
+    goal_of,
+    measure_of,
+    observed,
+    rate_of,
+    steps_of,
+)
+from sami_train.envs.tasks import TaskSet, TaskSpace, task_space
 
 Reach = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 """Scripted exploration: flat observation (D,) -> action (A,)."""
@@ -152,12 +158,12 @@ class EnvironmentSpec:
             return cls(
                 name=name,
                 id=f"sami/{re.sub(r'[^A-Za-z0-9]+', '-', name).strip('-') or 'own'}-v0",
-                entry_point="sami_train.envs.own.env:UserEnv",
+                entry_point="sami_train.envs.user_env:UserEnv",
                 tasks=space,
                 layout=layout,
                 action=acted(env.action_space, action, name),
                 rate_hz=rate_of(rate_hz, env, name),
-                episode_steps=steps_of(episode_steps, time_limit(plain, opened), name),
+                episode_steps=steps_of(episode_steps, plain, opened, name),
                 measure=measure_of(measure, known_goal),
                 ends_early=ends_early,
                 goal=known_goal,
@@ -171,11 +177,7 @@ class EnvironmentSpec:
             env.close()
 
     def require_changes(self) -> None:
-        """Refuse to change the dynamics within an episode where that is not possible.
-
-        Raises:
-            SamiError: it is not.
-        """
+        """Raise a `SamiError` where the dynamics cannot change within an episode."""
         if not self.tasks.features:
             raise SamiError(f"environment {self.name!r} has no tasks, so there are no dynamics that could change.")
         if not self.can_change:

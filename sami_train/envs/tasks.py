@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sami_runtime.errors import SamiError, UnknownName
+from sami_train import seeds
 
 Task = Mapping[str, Any]
 """Values by environmental feature, e.g. ``{"mass": 1.5, "crippled": [3]}``: numbers, and lists of parts."""
@@ -48,6 +51,10 @@ class Feature:
         if not self.low <= number <= self.high or not math.isfinite(number) or (self.low_open and number == self.low):
             raise TaskError(f"{self.name} is {value!r}; it must be a number{self._bounds()}.")
         return number
+
+    def of(self, task: Task) -> float:
+        """Return its value in a task, checked; its default where the task does not name it."""
+        return self.check(task.get(self.name, self.default))
 
     def _bounds(self) -> str:
         relation = "greater than" if self.low_open else "at least"
@@ -89,6 +96,10 @@ class Crippled:
             )
         return numbers
 
+    def of(self, task: Task) -> list[int]:
+        """Return the parts that are crippled in a task, checked."""
+        return self.check(task.get(self.name, self.default))
+
 
 @dataclass(frozen=True)
 class TaskSpace:
@@ -101,10 +112,8 @@ class TaskSpace:
     """What to do where parts cannot be crippled."""
     drawn: Mapping[str, Callable[[np.random.Generator], Task]] = field(default_factory=dict)
     """What draws a task of those sets that have no end; `sets` holds so many of each, always the same."""
-    impossible: tuple[Task, ...] = ()
-    """Tasks of the sets that the robot cannot do, whatever its policy: physics forbids them."""
-    why_impossible: str = ""
-    """By which forces, as a sentence."""
+    remark: str = ""
+    """What a reader of results by task should know, as a sentence."""
 
     def training_tasks(self, count: int, seed: int) -> tuple[Task, ...]:
         """Return what a run learns from: the training set, or so many tasks drawn from it by the run's seed.
@@ -150,7 +159,7 @@ class TaskSpace:
         missing = [name for name in needed if name not in task]
         if missing:
             raise TaskError(f"task {dict(task)!r} lacks {', '.join(missing)}; a task needs: {', '.join(needed)}.")
-        return {feature.name: feature.check(task.get(feature.name, feature.default)) for feature in self.features}
+        return {feature.name: feature.of(task) for feature in self.features}
 
     def resolve(self, tasks: str | Task | Sequence[Task]) -> tuple[Task, ...]:
         """Return the tasks that a caller names: a set's name, one task, or several.
@@ -185,3 +194,164 @@ def shown(value: Any) -> str:
 def label(task: Task) -> str:
     """Short text for a task, e.g. ``mass 10, friction 0.1``."""
     return ", ".join(f"{name} {shown(value)}" for name, value in task.items()) or "the one task"
+
+
+DRAWS = 20
+"""Tasks that stand for a set without end wherever tasks are counted: in evaluations, atlases and runs."""
+SEED = seeds.TASK_RANGES
+"""Of these draws; with the set's name, so that two sets of the same ranges do not hold the same tasks."""
+DIGITS = 6
+"""Significant digits of a value that is drawn: all that a table shows, so that what it shows is the task."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values from `low` to `high`, any of them as likely; with `log`, any ratio.
+
+    >>> Range(0.5, 2.0).draw(np.random.default_rng(0))
+    1.45544
+
+    Raises:
+        TaskError: it holds no number, or `log` where it does not begin above 0.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise TaskError(f"Range({self.low}, {self.high}) holds no value; give a low end below its high end.")
+        if self.log and self.low <= 0.0:
+            raise TaskError(f"Range({self.low}, {self.high}, log=True) must begin above 0; leave out log=True.")
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """Draw a value."""
+        if self.log:
+            value = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+        else:
+            value = float(rng.uniform(self.low, self.high))
+        return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
+
+
+Choices = Mapping[str, "Range | Sequence[float | Range]"]
+"""Values by feature: a grid of lists, or ranges (also several in one list) to draw from."""
+TaskSet = Sequence[Task] | Choices | Callable[[np.random.Generator], Task]
+"""A set as a user writes it."""
+
+
+def task_space(sets: Mapping[str, TaskSet] | TaskSpace | None) -> TaskSpace:
+    """Return the space of some sets of tasks, its features and their bounds taken from the sets themselves.
+
+    >>> task_space({"training": {"mass": [1.0, 2.0], "length": [0.5]}}).sets["training"]
+    ({'mass': 1.0, 'length': 0.5}, {'mass': 2.0, 'length': 0.5})
+
+    Args:
+        sets: by name; `"training"` must be there. A sequence of tasks; a mapping from features to lists of values,
+            which is their grid, or to a `Range` (or a list that holds some), which is drawn from; or a function
+            from a generator of random numbers to a task. None is one task without features.
+
+    Raises:
+        TaskError: there is no training set, a set is empty, its tasks differ in their features, or a value is no
+            number.
+    """
+    if isinstance(sets, TaskSpace):
+        return sets
+    if sets is None:
+        return TaskSpace((), {"training": ({},)})
+    if "training" not in sets:
+        raise TaskError(f"the task sets are {', '.join(sets) or 'none'}; one of them must be called training.")
+    listed: dict[str, tuple[Task, ...]] = {}
+    drawn: dict[str, Callable[[np.random.Generator], Task]] = {}
+    for name, tasks in sets.items():
+        if callable(tasks):
+            drawn[name] = _FromFunction(tasks, name)
+        elif not isinstance(tasks, Mapping):
+            listed[name] = tuple({key: _number(value) for key, value in task.items()} for task in tasks)
+        else:
+            choices = {feature: _choices(values) for feature, values in tasks.items()}
+            if any(isinstance(value, Range) for values in choices.values() for value in values):
+                drawn[name] = _FromRanges(choices)
+            else:
+                rows = itertools.product(*(map(_number, values) for values in choices.values()))
+                listed[name] = tuple(dict(zip(choices, row, strict=True)) for row in rows)
+        if name in drawn:
+            rng = np.random.default_rng((SEED, zlib.crc32(name.encode())))
+            listed[name] = tuple(drawn[name](rng) for _ in range(DRAWS))
+        if not listed[name]:
+            raise TaskError(f"task set {name!r} holds no task; give at least one.")
+    features = tuple(_feature(name, sets, listed) for name in _names(listed))
+    return TaskSpace(features, listed, drawn=drawn)
+
+
+@dataclass(frozen=True)
+class _FromRanges:
+    """Draws a task from ranges."""
+
+    choices: Mapping[str, Sequence[float | Range]]
+
+    def __call__(self, rng: np.random.Generator) -> Task:
+        task = {}
+        for name, values in self.choices.items():
+            value = values[int(rng.integers(len(values)))] if len(values) > 1 else values[0]
+            task[name] = value.draw(rng) if isinstance(value, Range) else _number(value)
+        return task
+
+
+@dataclass(frozen=True)
+class _FromFunction:
+    """A user's function, whose tasks are checked; a class, so that it crosses processes."""
+
+    function: Callable[[np.random.Generator], Task]
+    name: str
+
+    def __call__(self, rng: np.random.Generator) -> Task:
+        task = self.function(rng)
+        if not isinstance(task, Mapping):
+            raise TaskError(
+                f"the function of task set {self.name!r} returned {task!r}; it must return numbers by feature, a dict."
+            )
+        return {key: _number(value) for key, value in task.items()}
+
+
+def _choices(values: Range | Sequence[float | Range]) -> Sequence[Any]:
+    if isinstance(values, (Range, int, float)):
+        return (values,)
+    if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)) or not len(values):
+        raise TaskError(f"a feature's values are {values!r}; give a list of numbers, or a Range(low, high).")
+    return tuple(values)
+
+
+def _number(value: Any) -> float:
+    try:
+        number = math.nan if isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise TaskError(f"a task has the value {value!r}; each feature of a task is one finite number.")
+    return number
+
+
+def _names(sets: Mapping[str, Sequence[Task]]) -> list[str]:
+    """Return the features of the tasks; raises a `TaskError` where they are not the same in all."""
+    names = list(sets["training"][0])
+    for name, tasks in sets.items():
+        for task in tasks:
+            if set(task) != set(names):
+                raise TaskError(
+                    f"a training task has the features {', '.join(names) or 'none'}, and one of {name} has "
+                    f"{', '.join(task) or 'none'}; all tasks must have the same."
+                )
+    return names
+
+
+def _feature(name: str, sets: Mapping[str, TaskSet], listed: Mapping[str, Sequence[Task]]) -> Feature:
+    """Return a feature that takes whatever lies between the ends of its sets, and anything where a function draws."""
+    ends: list[float] = []
+    for set_name, tasks in sets.items():
+        if callable(tasks):
+            return Feature(name, "", -math.inf)
+        ends += [task[name] for task in listed[set_name]]
+        for value in _choices(tasks[name]) if isinstance(tasks, Mapping) else ():
+            ends += [value.low, value.high] if isinstance(value, Range) else []
+    return Feature(name, "", min(ends), high=max(ends))

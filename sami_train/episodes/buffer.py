@@ -1,18 +1,82 @@
-"""Episode buffer: whole episodes by task, sampled as sequences and as transitions with hindsight."""
+"""Episode buffer: whole episodes by task, sampled as windows of sequences and as transitions with hindsight."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_train.envs.goals import Goal
-from sami_train.episodes.behind_gap import BehindGap
+from sami_train.envs.measure import Goal
 from sami_train.episodes.episode import Episode
-from sami_train.episodes.windows import SequenceBatch, WindowPlan, Windows, whole
+from sami_train.episodes.exploration import BehindGap
+
+
+class Windows(NamedTuple):
+    """B stretches of stored episodes: whole episodes, or parts of them."""
+
+    episodes: np.ndarray
+    """(B,) positions in the buffer."""
+    starts: np.ndarray
+    """(B,) first step."""
+    lengths: np.ndarray
+    """(B,) steps."""
+    burn_in: np.ndarray
+    """(B,) how many of the first steps are not learned from."""
+
+
+class SequenceBatch(NamedTuple):
+    """What an encoder runs over: B windows, padded at the end to the longest of them, L steps."""
+
+    observations: np.ndarray
+    """(B, L + 1, D): one more than actions, since the last state is the last step's successor."""
+    actions: np.ndarray
+    """(B, L, A)"""
+    previous_action: np.ndarray
+    """(B, A) executed before the first observation; zero at the start of an episode."""
+    state: tuple[np.ndarray, ...]
+    """The encoder's state before the first observation, (B, ...) each; empty where all are starts of episodes."""
+    lengths: np.ndarray
+    """(B,) steps of each window; what lies beyond is padding."""
+    true_observations: np.ndarray
+    """(B, L + 1, D) without a gap; those that were observed, where the buffer keeps no others."""
+    recent_actions: np.ndarray
+    """(B, L + 1, K A): the K actions before each observation, the newest last; zeros before the episode began."""
+
+
+def whole(episodes: np.ndarray, lengths: np.ndarray) -> Windows:
+    """Take episodes from their first step to their last; arguments as `WindowPlan.draw`."""
+    nothing = np.zeros_like(lengths)
+    return Windows(episodes, nothing, lengths, nothing)
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """Long episodes are learned from in windows, whose encoder state was stored while they were collected."""
+
+    steps: int
+    """Longest window."""
+    burn_in: int
+    """First steps of a window that are not learned from: they bring the stored state up to today's weights
+    (Kapturowski et al. 2019). Windows begin at its multiples; the first of an episode needs none."""
+    state: Mapping[str, tuple[int, ...]]
+    """Shapes of the encoder's state, see `encoders`."""
+
+    @property
+    def stride(self) -> int:
+        """Steps between two beginnings of windows."""
+        return self.burn_in or self.steps
+
+    def draw(self, episodes: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> Windows:
+        """Draw one window of each episode, (B,) positions and (B,) lengths, every possible beginning as likely."""
+        # The last beginning leaves at least one step to learn from after its burn-in.
+        beginnings = np.maximum(1, -(-(lengths - self.burn_in) // self.stride))
+        starts = (rng.random(len(episodes)) * beginnings).astype(np.int64) * self.stride
+        burn_in = np.where(starts > 0, self.burn_in, 0)
+        return Windows(episodes, starts, np.minimum(lengths - starts, self.steps), burn_in)
 
 
 class ReplayError(SamiError):
@@ -27,9 +91,8 @@ class TransitionBatch(NamedTuple):
     steps: np.ndarray
     """(N,) step t of the window; the successor is t + 1."""
     observations: np.ndarray
-    """(N, D)"""
+    """(N, D), as `next_observations`, `true_observations` and `next_true_observations`; see `SequenceBatch`."""
     next_observations: np.ndarray
-    """(N, D)"""
     actions: np.ndarray
     """(N, A)"""
     rewards: np.ndarray
@@ -39,13 +102,10 @@ class TransitionBatch(NamedTuple):
     lost: np.ndarray
     """(N,) bool: terminated by a failure from which the goal can never be reached."""
     true_observations: np.ndarray
-    """(N, D), as in `SequenceBatch`."""
     next_true_observations: np.ndarray
-    """(N, D)"""
     recent_actions: np.ndarray
-    """(N, K A), as in `SequenceBatch`."""
+    """(N, K A), as `next_recent_actions`; see `SequenceBatch`."""
     next_recent_actions: np.ndarray
-    """(N, K A)"""
 
 
 class EpisodeBuffer:
@@ -138,8 +198,9 @@ class EpisodeBuffer:
         _, _, observation_size = self.observations.shape
         action_size = self.actions.shape[2]
         part = EpisodeBuffer(len(where), self.horizon, observation_size, action_size, self.goal, self.plan, self.behind)
-        for (_, copied), (_, array) in zip(part._arrays(), self._arrays(), strict=True):
-            copied[:] = array[where]
+        arrays = self._arrays()
+        for name, copied in part._arrays().items():
+            copied[:] = arrays[name][where]
         part.added = len(where)
         return part
 
@@ -220,7 +281,9 @@ class EpisodeBuffer:
         keep = np.ones(len(flat), bool)
 
         if hindsight > 0:
-            goal = self._goal()
+            goal = self.goal
+            if goal is None:
+                raise ReplayError("hindsight needs an environment with goals; set learning.hindsight to 0.")
             later = steps + 1 + (rng.random(len(flat)) * (self.lengths[slots] - steps)).astype(np.int64)
             # What a goal is judged by: the world, or what was seen of it.
             judged, judged_following = (true, true_following) if self.behind.true_goals else (observations, following)
@@ -241,49 +304,26 @@ class EpisodeBuffer:
             if not keep.any():
                 return self.transitions(windows, count, 0.0, rng)
 
+        recent, next_recent = self._recent_actions(slots, steps), self._recent_actions(slots, steps + 1)
+        actions = self.actions[slots, steps]
+        columns = (rows, within, observations, following, actions, rewards, terminated, lost)
         chosen = np.flatnonzero(keep)[:count]
-        return TransitionBatch(
-            rows[chosen],
-            within[chosen],
-            observations[chosen],
-            following[chosen],
-            self.actions[slots, steps][chosen],
-            rewards[chosen],
-            terminated[chosen],
-            lost[chosen],
-            true[chosen],
-            true_following[chosen],
-            self._recent_actions(slots, steps)[chosen],
-            self._recent_actions(slots, steps + 1)[chosen],
-        )
+        return TransitionBatch(*(part[chosen] for part in (*columns, true, true_following, recent, next_recent)))
 
-    def _goal(self) -> Goal:
-        if self.goal is None:
-            raise ReplayError("hindsight needs an environment with goals; set learning.hindsight to 0.")
-        return self.goal
-
-    def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
-        for name in (
-            "observations",
-            "actions",
-            "rewards",
-            "lengths",
-            "terminated",
-            "success",
-            "tasks",
-            "returns",
-        ):
-            yield name, getattr(self, name)
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Return what is stored of each episode, by its name in a file."""
+        names = ("observations", "actions", "rewards", "lengths", "terminated", "success", "tasks", "returns")
+        arrays = {name: getattr(self, name) for name in names}
         if self.behind.keeps_truth:
-            yield "true_observations", self.true_observations
-        if self.plan:
-            yield from zip((f"state.{name}" for name in self.plan.state), self.states, strict=True)
+            arrays["true_observations"] = self.true_observations
+        for name, array in zip(self.plan.state if self.plan else (), self.states, strict=True):
+            arrays[f"state.{name}"] = array
+        return arrays
 
     def save(self, path: Path) -> None:
         """Write the stored episodes to an .npz file."""
-        np.savez(
-            path, allow_pickle=False, added=self.added, **{name: array[: len(self)] for name, array in self._arrays()}
-        )
+        arrays = {name: array[: len(self)] for name, array in self._arrays().items()}
+        np.savez(path, allow_pickle=False, added=self.added, **arrays)
 
     def restore(self, path: Path) -> None:
         """Read back what `save` wrote, into a buffer of the same shape.
@@ -294,7 +334,7 @@ class EpisodeBuffer:
         # np.load leaves a file open that it cannot read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             size = min(int(stored["added"]), self.capacity)
-            for name, array in self._arrays():
+            for name, array in self._arrays().items():
                 if name not in stored:
                     raise ReplayError(f"{path} holds no {name}; it was written with another encoder or window.")
                 if stored[name].shape != array[:size].shape:

@@ -13,19 +13,17 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
 import numpy as np
 
 from sami_runtime.errors import SamiError
-from sami_train.cores import one_thread
-from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.episode import Episode
-from sami_train.episodes.exploration import Exploration, Reach
+from sami_train.episodes.exploration import BehindGap, Exploration, Reach
 from sami_train.episodes.numpy_policy import NumpyPolicy, NumpyWeights
 from sami_train.episodes.rollout import Rollout
+from sami_train.machine import one_thread
 
 QUEUE_ROUNDS = 8
 """Rounds that wait for the learner before a collector waits too."""
@@ -41,8 +39,7 @@ class CollectorError(SamiError):
     """A collector failed; the error's cause holds its traceback."""
 
 
-@dataclass(frozen=True)
-class _Failure:
+class _Failure(NamedTuple):
     """What a collector sends in place of episodes when it cannot go on."""
 
     summary: str
@@ -170,7 +167,10 @@ class Processes:
         self._processes: list[Any] = []
         self._readers: list[threading.Thread] = []
         self._heard: dict[str, float] = {}
-        what = (_without_monitor(spec), envs, seed, exploration, reach, state_every, behind)
+        # Without stable-baselines3's Monitor, which a spec cannot make again.
+        wrappers = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
+        spec = dataclasses.replace(spec, additional_wrappers=wrappers)
+        what = (spec, envs, seed, exploration, reach, state_every, behind)
         with one_thread():
             for i in range(collectors):
                 ours, theirs = context.Pipe(duplex=False)
@@ -250,10 +250,8 @@ class Processes:
                 )
             if time.monotonic() - self._heard[process.name] > self.patience_s:
                 self._heard[process.name] = math.inf  # once
-                print(
-                    f"{process.name} brought nothing for {self.patience_s:g} s: it is stopped, or hangs.",
-                    file=sys.stderr,
-                )
+                message = f"{process.name} brought nothing for {self.patience_s:g} s: it is stopped, or hangs."
+                print(message, file=sys.stderr)
 
 
 def make_source(
@@ -280,14 +278,8 @@ def make_source(
     return Processes(spec, envs_each, collectors, newest(), seed, exploration, reach, next_index, state_every, behind)
 
 
-def _without_monitor(spec: Any) -> Any:
-    """Return the spec of an environment without stable-baselines3's Monitor, which a spec cannot make again."""
-    others = tuple(wrapper for wrapper in spec.additional_wrappers if wrapper.name != "Monitor")
-    return dataclasses.replace(spec, additional_wrappers=others)
-
-
 def _collect(
-    what: tuple[Any, int, int, Exploration, Reach | None, int, BehindGap | None],
+    what: tuple[Any, ...],
     indices: range,
     weights: SharedWeights,
     steps: Any,

@@ -1,12 +1,16 @@
-"""One episode, as it is collected, stored and ranked."""
+"""One episode, and how training goes in each task over its last ones."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from sami_train.envs.tasks import Task
+from sami_train.envs.measure import SUCCESS, Measure
+from sami_train.envs.tasks import Task, shown
 
 DRAWN = -1
 """Position of a task that no other episode has."""
@@ -44,3 +48,72 @@ class Episode:
     def ret(self) -> float:
         """Undiscounted return, the sum of rewards: what the paper ranks trajectories by (section 4.3)."""
         return float(self.rewards.sum())
+
+
+WINDOW = 50
+"""Episodes of each task that are averaged over."""
+RETURN_WINDOW = 4
+"""The same for returns: where these count, tasks are many and episodes long."""
+
+
+class TaskRecord:
+    """Windows over the last episodes, by task: whether each succeeded, which skills it showed, and its return."""
+
+    def __init__(self) -> None:
+        self._success: dict[str, deque[float]] = {}
+        self._skills: dict[str, deque[frozenset[str]]] = {}
+        self._returns: dict[str, deque[float]] = {}
+
+    def add(self, episode: Episode) -> None:
+        """Take an episode into its task's windows."""
+        named = [] if episode.task_index == DRAWN else episode.task.items()
+        name = " ".join(f"{feature}={shown(value)}" for feature, value in named) or "all"
+        self._success.setdefault(name, deque(maxlen=WINDOW)).append(float(episode.success))
+        self._skills.setdefault(name, deque(maxlen=WINDOW)).append(episode.skills)
+        self._returns.setdefault(name, deque(maxlen=RETURN_WINDOW)).append(episode.ret)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the windows as JSON has them."""
+        return {
+            "success": {name: list(window) for name, window in self._success.items()},
+            "skills": {name: [sorted(seen) for seen in window] for name, window in self._skills.items()},
+            "returns": {name: list(window) for name, window in self._returns.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> TaskRecord:
+        """Return the record that `to_dict` wrote."""
+        record = cls()
+        record._success = {name: deque(window, WINDOW) for name, window in plain["success"].items()}
+        record._skills = {name: deque(map(frozenset, window), WINDOW) for name, window in plain["skills"].items()}
+        record._returns = {name: deque(window, RETURN_WINDOW) for name, window in plain["returns"].items()}
+        return record
+
+    def by_task(self, measure: Measure) -> dict[str, float]:
+        """Return what counts, mean over each task's last episodes."""
+        windows = self._success if measure is SUCCESS else self._returns
+        return {name: float(np.mean(window)) for name, window in sorted(windows.items())}
+
+    def mean(self, measure: Measure) -> float | None:
+        """Return what counts, mean over tasks; None before the first episode."""
+        values = list(self.by_task(measure).values())
+        return float(np.mean(values)) if values else None
+
+    def scalars(self, measure: Measure, outcomes: Mapping[str, str]) -> dict[str, float]:
+        """Return what a log keeps where policies are judged so.
+
+        Args:
+            measure: what they are judged by.
+            outcomes: what else is told of their episodes, see `EnvironmentSpec.outcomes`.
+        """
+        by_task = self.by_task(measure).items()
+        if measure is not SUCCESS:
+            return {f"return/{name}": value for name, value in by_task}
+        scalars = {
+            "rollout/success": self.mean(measure) or 0.0,
+            **{f"success/{name}": share for name, share in by_task},
+        }
+        for column, skill in outcomes.items():
+            for name, window in sorted(self._skills.items()):
+                scalars[f"{column}/{name}"] = float(np.mean([skill in skills for skills in window]))
+        return scalars

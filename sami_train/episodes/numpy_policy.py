@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from sami_runtime.errors import SamiError
+from sami_train.envs.task_numbers import TaskCode
 from sami_train.envs.tasks import Task
-from sami_train.episodes.task_code import TaskCode
 
 EncoderKind = Literal["lstm", "gaussians", "none", "history", "told"]
 """The LSTM of the paper, PEARL's product of Gaussians; or what baselines have in its place: nothing, the last steps as
@@ -53,11 +53,11 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return 0.5 * (np.tanh(0.5 * x) + 1.0)
 
 
-class LSTM:
+class _LSTM:
     """`encoders.LSTMEncoder` in numpy, for n episodes at once.
 
-    Args:
-        weights: the policy's.
+    `start` returns the state of n episodes that begin; `step` the context (n, C) and the next state for features
+    (n, F), previous action (n, A) and state. All encoders here have both.
     """
 
     def __init__(self, weights: NumpyWeights) -> None:
@@ -71,11 +71,9 @@ class LSTM:
         self._correction_bias = arrays.get("encoder.correction.bias")
 
     def start(self, rows: int) -> State:
-        """Return the state of n episodes that begin."""
         return tuple(np.zeros((2, rows, 1, len(self._bias) // 4), np.float32))
 
     def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
-        """Return context (n, C) and next state for features (n, F), previous action (n, A) and state."""
         hidden, cell = state[0][:, 0], state[1][:, 0]
         gates = np.concatenate([features, action, hidden], axis=1) @ self._gates + self._bias
         i, f, g, o = np.split(gates, 4, axis=1)
@@ -89,20 +87,18 @@ class LSTM:
         return state[0][:, 0] @ self._correction + self._correction_bias
 
 
-class Gaussians:
-    """`encoders.GaussianEncoder` in numpy, for n episodes at once; arguments and methods as those of `LSTM`."""
+class _Gaussians:
+    """`encoders.GaussianEncoder` in numpy: the context is the posterior's mean."""
 
     def __init__(self, weights: NumpyWeights) -> None:
         self._layers = _layers(weights.arrays, "encoder.factor")
         self._features = weights.encoder_columns
 
     def start(self, rows: int) -> State:
-        """Return the state before any transition or observation."""
         size = len(self._layers[-1][1]) // 2
         return tuple(np.zeros((rows, n), np.float32) for n in (size, size, self._features, 1))
 
     def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
-        """Return the posterior's mean (n, C), and next state."""
         precision, weighted, previous, begun = state
         x = _mlp(np.concatenate([previous, features, action], axis=1), self._layers)
         mean, spread = np.split(x, 2, axis=1)
@@ -111,61 +107,54 @@ class Gaussians:
         return weighted / (1.0 + precision), (precision, weighted, features, np.ones_like(begun))
 
 
-class Nothing:
-    """`encoders.NoEncoder` in numpy; arguments and methods as those of `LSTM`."""
+class _Nothing:
+    """`encoders.NoEncoder` in numpy: no state, and a context without numbers, (n, 0)."""
 
     def __init__(self, weights: NumpyWeights) -> None:
         pass
 
     def start(self, rows: int) -> State:
-        """Return no state."""
         return ()
 
     def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
-        """Return a context without numbers, (n, 0)."""
         return features[:, :0], ()
 
 
-class History:
-    """`encoders.HistoryEncoder` in numpy, for n episodes at once; arguments and methods as those of `LSTM`."""
+class _History:
+    """`encoders.HistoryEncoder` in numpy: the context is the last steps end to end, the newest last."""
 
     def __init__(self, weights: NumpyWeights) -> None:
         self._shape = (weights.history_steps - 1, weights.encoder_columns + weights.actions)
 
     def start(self, rows: int) -> State:
-        """Return a history of zeros."""
         return (np.zeros((rows, *self._shape), np.float32),)
 
     def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
-        """Return the last steps end to end, the newest last, and the history without its oldest step."""
         newest = np.concatenate([features, action], axis=1)[:, None]
         steps = np.concatenate([state[0], newest], axis=1)
         return steps.reshape(len(steps), -1), (steps[:, 1:],)
 
 
-class Told:
-    """`encoders.ToldEncoder` in numpy, for n episodes at once; arguments and methods as those of `LSTM`."""
+class _TaskInput:
+    """`encoders.ToldEncoder` in numpy: state and context are the task, which `NumpyPolicy.reset` puts there."""
 
     def __init__(self, weights: NumpyWeights) -> None:
         assert weights.task_input is not None
         self._size = weights.task_input.size
 
     def start(self, rows: int) -> State:
-        """Return the state of those who were told nothing yet; `NumpyPolicy.reset` tells them."""
         return (np.zeros((rows, self._size), np.float32),)
 
     def step(self, features: np.ndarray, action: np.ndarray, state: State) -> tuple[np.ndarray, State]:
-        """Return the task as the context, and as the state."""
         return state[0], state
 
 
-Encoder = LSTM | Gaussians | Nothing | History | Told
-ENCODERS: Mapping[EncoderKind, type[Encoder]] = {
-    "lstm": LSTM,
-    "gaussians": Gaussians,
-    "none": Nothing,
-    "history": History,
-    "told": Told,
+_ENCODERS: Mapping[EncoderKind, type[_LSTM | _Gaussians | _Nothing | _History | _TaskInput]] = {
+    "lstm": _LSTM,
+    "gaussians": _Gaussians,
+    "none": _Nothing,
+    "history": _History,
+    "told": _TaskInput,
 }
 
 
@@ -202,7 +191,7 @@ class NumpyPolicy:
     def load(self, weights: NumpyWeights) -> None:
         """Take new weights; the recurrent state stays."""
         self._w = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights.arrays.items()}
-        self._encoder = ENCODERS[weights.encoder](replace(weights, arrays=self._w))
+        self._encoder = _ENCODERS[weights.encoder](replace(weights, arrays=self._w))
         self._encoder_columns, self._clip, self._task_input = weights.encoder_columns, weights.clip, weights.task_input
         self._actor = _layers(self._w, "actor")
         self.action_size = weights.actions
@@ -244,7 +233,7 @@ class NumpyPolicy:
         encoder_features = features[:, : self._encoder_columns]
         context, self.state = self._encoder.step(encoder_features, self.previous_action, self.state)
         if "present.place" in w:
-            assert isinstance(self._encoder, LSTM)
+            assert isinstance(self._encoder, _LSTM)
             features = self._features(observation + self._encoder.corrections(self.state) @ w["present.place"])
         x = np.maximum(_mlp(np.concatenate([features, context], axis=1), self._actor), 0.0)
         action = x @ w["actor.mean.weight"].T + w["actor.mean.bias"]

@@ -9,18 +9,17 @@ No torch here: collectors run this in processes of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
 
-from sami_train.envs.gapped_env import GAP_SIZE, TRUE_OBSERVATION
 from sami_train.envs.layout import flatten
+from sami_train.envs.make import GAP_SIZE, TRUE_OBSERVATION
 from sami_train.envs.tasks import Task
-from sami_train.episodes.behind_gap import BehindGap
 from sami_train.episodes.episode import DRAWN, Episode
-from sami_train.episodes.exploration import Exploration, Reach, _Explorer
+from sami_train.episodes.exploration import BehindGap, Exploration, Reach, _Explorer
 
 
 class Policy(Protocol):
@@ -135,34 +134,30 @@ class Rollout:
             self._high,
             self._reach,
         )
-        recorder = _Recorder(index, task, task_index, explorer, [flatten(observation)], info.get("task", task))
-        recorder.true_observations = [recorder.true(info)] if self.behind.keeps_truth else None
+        recorder = _Recorder(index, task, task_index, info.get("task", task), explorer, [flatten(observation)])
+        if self.behind.keeps_truth:
+            recorder.true_observations = [recorder.true(info)]
         return recorder
 
 
+@dataclass
 class _Recorder:
     """What an episode has seen and done so far."""
 
-    def __init__(
-        self,
-        index: int,
-        task: Task,
-        task_index: int,
-        explorer: _Explorer,
-        observations: list[np.ndarray],
-        truth: Task,
-    ) -> None:
-        self.index, self.task, self.task_index = index, task, task_index
-        self.truth = truth
-        """The task that the environment says it is in: that of `task`, with every feature, where it draws none."""
-        self.explorer, self.observations = explorer, observations
-        self.actions: list[np.ndarray] = []
-        self.rewards: list[float] = []
-        self.skills: set[str] = set()
-        self.terminated = False
-        self.info: dict[str, Any] = {}
-        self.states: list[tuple[np.ndarray, ...]] = []
-        self.true_observations: list[np.ndarray] | None = None
+    index: int
+    task: Task
+    task_index: int
+    truth: Task
+    """The task that the environment says it is in: that of `task`, with every feature, where it draws none."""
+    explorer: _Explorer
+    observations: list[np.ndarray]
+    true_observations: list[np.ndarray] | None = None
+    actions: list[np.ndarray] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    skills: set[str] = field(default_factory=set)
+    states: list[tuple[np.ndarray, ...]] = field(default_factory=list)
+    terminated: bool = False
+    info: dict[str, Any] = field(default_factory=dict)
 
     def true(self, info: dict[str, Any]) -> np.ndarray:
         """Return what would have been observed last without a gap; where there is none, that is what was observed."""

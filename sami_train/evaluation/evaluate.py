@@ -6,64 +6,50 @@ An environment's measure says where episodes are counted (`Measure.per`), and th
 episodes  in each task; the k-th begins alike in every task  in each set; its tasks come in turn
 cores     so many processes, which share the tasks           so many threads of a simulation that has a batch; else,
                                                              and behind a gap, processes, which share the episodes
+
+The paper runs 100 episodes on each set, not on each task: a set has up to 240 tasks, and an episode up to 2000 steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain, groupby
 from pathlib import Path
+
+import numpy as np
 
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
+from sami_train.envs.make import GappedEnv, make
+from sami_train.envs.measure import episode_skill
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.evaluation.by_set import evaluate_sets
-from sami_train.evaluation.by_task import evaluate_tasks, measure_tasks
-from sami_train.evaluation.kept import KeptResults
-from sami_train.evaluation.model_policy import Source
-from sami_train.evaluation.play import Gaps
-from sami_train.evaluation.results import Evaluation, OnTask
+from sami_train.episodes.episode import Episode
+from sami_train.episodes.rollout import Rollout
+from sami_train.evaluation.kept import KeptResults, Piece
+from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
+from sami_train.evaluation.play import (
+    ROWS,
+    SEED,
+    Gaps,
+    Play,
+    playing,
+    playing_in_processes,
+    plays_in_batch,
+    sharing,
+    side_by_side,
+)
+from sami_train.evaluation.results import Evaluation, OnTask, TaskResult
 
 
 def count_results(spec: EnvironmentSpec, task_sets: Sequence[str], episodes: int) -> int:
     """Return how many tasks an evaluation tells of."""
     counts = [len(spec.tasks.resolve(name)) for name in task_sets]
     return sum(counts if spec.measure.per == "task" else (min(count, episodes) for count in counts))
-
-
-@dataclass(frozen=True)
-class Piece:
-    """What is measured as a whole, and kept so."""
-
-    gap: GapProfile | None
-    task_set: str
-    task: Task | None
-    """None for all tasks of the set, where episodes are counted by set."""
-
-
-def pieces(spec: EnvironmentSpec, task_sets: Sequence[str], gaps: Gaps) -> list[Piece]:
-    """Return what an evaluation behind some gaps consists of."""
-    by_task = spec.measure.per == "task"
-    return [
-        Piece(gap, task_set, task)
-        for gap in gaps
-        for task_set in task_sets
-        for task in (spec.tasks.resolve(task_set) if by_task else (None,))
-    ]
-
-
-def measure_pieces(
-    source: Source, spec: EnvironmentSpec, wanted: Sequence[Piece], episodes: int, store: KeptResults
-) -> None:
-    """Measure those of some pieces that are not kept yet, one after the other on one core, and keep them."""
-    left = [piece for piece in wanted if store.results_of(piece.gap, piece.task_set, piece.task) is None]
-    places = [(piece.gap, piece.task_set, piece.task) for piece in left if piece.task is not None]
-    for where, result in zip(places, measure_tasks(source, spec, places, episodes) if places else (), strict=True):
-        store.add([result], *where)
-    for piece in left:
-        if piece.task is None:
-            evaluate_sets(source, spec, [piece.task_set], [piece.gap], episodes, 1, None, store)
 
 
 def evaluate(
@@ -76,18 +62,7 @@ def evaluate(
     gap: GapProfile | None = None,
     keep: Path | None = None,
 ) -> Evaluation:
-    """Run a policy on some sets of tasks.
-
-    Args:
-        source: the policy.
-        env: name of the environment.
-        task_sets: names of sets.
-        episodes: in each task or in each set, see above.
-        cores: most that are used, see above; the results do not depend on it.
-        on_task: called with each task's result as it arrives, in any order.
-        gap: to reality, that lies between; None for none.
-        keep: see `evaluate_gaps`.
-    """
+    """Run a policy on some sets of tasks, behind one gap or none; arguments as those of `evaluate_gaps`."""
     return evaluate_gaps(source, env, task_sets, [gap], episodes, cores, on_task, keep)[0]
 
 
@@ -108,14 +83,161 @@ def evaluate_gaps(
         env: name of the environment.
         task_sets: names of sets.
         gaps: what lies between; None where nothing does.
-        episodes: see `evaluate`.
-        cores: see `evaluate`.
-        on_task: see `evaluate`.
+        episodes: in each task or in each set, see above.
+        cores: most that are used, see above; the results do not depend on it.
+        on_task: called with each task's result as it arrives, in any order.
         keep: the file that the caller will write the results to. What is finished is kept beside it meanwhile, so that
             the same call goes on after a cut; call it within `keeping(keep)`. None keeps nothing.
     """
     spec = environment(env)
     store = KeptResults(keep, source, spec, episodes)
-    evaluate_each = evaluate_tasks if spec.measure.per == "task" else evaluate_sets
-    by_gap = evaluate_each(source, spec, task_sets, gaps, episodes, cores, on_task, store)
-    return [Evaluation(env, results, gap, spec.engine) for results, gap in zip(by_gap, gaps, strict=True)]
+    measure_pieces(source, spec, pieces(spec, task_sets, gaps), episodes, store, cores, on_task)
+    evaluations = []
+    for gap in gaps:
+        results = [store.results_of(piece) or [] for piece in pieces(spec, task_sets, [gap])]
+        evaluations.append(Evaluation(env, tuple(chain.from_iterable(results)), gap, spec.engine))
+    return evaluations
+
+
+def pieces(spec: EnvironmentSpec, task_sets: Sequence[str], gaps: Gaps) -> list[Piece]:
+    """Return what an evaluation behind some gaps consists of."""
+    by_task = spec.measure.per == "task"
+    return [
+        Piece(gap, task_set, task)
+        for gap in gaps
+        for task_set in task_sets
+        for task in (spec.tasks.resolve(task_set) if by_task else (None,))
+    ]
+
+
+def measure_pieces(
+    source: Source,
+    spec: EnvironmentSpec,
+    wanted: Sequence[Piece],
+    episodes: int,
+    store: KeptResults,
+    cores: int = 1,
+    on_task: OnTask | None = None,
+) -> None:
+    """Measure those of some pieces that are not kept yet, and keep them; arguments as those of `evaluate_gaps`."""
+
+    def report(results: Iterable[TaskResult]) -> None:
+        if on_task is not None:
+            for result in results:
+                on_task(result)
+
+    for piece in wanted:
+        report(store.results_of(piece) or ())
+    left = [piece for piece in wanted if store.results_of(piece) is None]
+    measure = _measure_tasks if spec.measure.per == "task" else _measure_sets
+    for piece, results in measure(source, spec, left, episodes, cores):
+        store.add(piece, results)
+        report(results)
+
+
+Measured = Iterator[tuple[Piece, list[TaskResult]]]
+
+
+def _measure_tasks(source: Source, spec: EnvironmentSpec, left: list[Piece], episodes: int, cores: int) -> Measured:
+    if left:
+        with sharing(_Worker, (source, spec, episodes), min(cores, len(left))) as run:
+            yield from run(left)
+
+
+class _Worker:
+    """What a process keeps between tasks."""
+
+    def __init__(self, source: Source, spec: EnvironmentSpec, episodes: int) -> None:
+        self.spec, self.episodes = spec, episodes
+        rows = side_by_side(episodes)
+        self.policy = policy_of(source, spec, rows)
+        self.envs = [make(spec) for _ in range(rows)]
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
+    def run(self, piece: Piece) -> list[TaskResult]:
+        """Play the episodes of one task behind one gap."""
+        assert piece.task is not None
+        envs = self.envs
+        if piece.gap is not None:
+            envs = [GappedEnv(env, self.spec, piece.gap, _among(piece.task)) for env in envs]
+        tell_ages(self.policy, envs, piece.gap)
+        rollout = Rollout(envs, self.policy, SEED, tasks=(piece.task,))
+        played: list[Episode] = []
+        for first in range(0, self.episodes, len(envs)):
+            played += rollout.round(range(first, first + len(envs)))
+        return [_result(self.spec, piece.task_set, piece.task, played[: self.episodes])]
+
+
+def _among(task: Task) -> int:
+    """Return what sets a task's draws of a gap apart from those of other tasks, whatever is measured beside it."""
+    return zlib.crc32(json.dumps(dict(task), sort_keys=True).encode())
+
+
+def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence[Episode]) -> TaskResult:
+    def share(happened: Iterable[bool]) -> float:
+        return float(np.mean(list(happened)))
+
+    goal, starts = spec.goal, [episode.observations[0] for episode in episodes]
+    at_goal = (goal is not None and bool(goal.reached(start[goal.achieved], start[goal.desired])) for start in starts)
+    shares = {column: share(skill in episode.skills for episode in episodes) for column, skill in spec.outcomes.items()}
+    skills = [episode_skill(episode.skills, spec.skills) for episode in episodes]
+    return TaskResult(
+        task_set=task_set,
+        task=dict(task),
+        episodes=len(episodes),
+        steps=float(np.mean([len(episode) for episode in episodes])),
+        success=share(episode.success for episode in episodes),
+        solved_at_start=share(at_goal),
+        shares=shares,
+        skills={skill.name: share(shown == skill.name for shown in skills) for skill in spec.skills},
+        ret=float(np.mean([episode.ret for episode in episodes])),
+        successes=tuple(episode.success for episode in episodes),
+    )
+
+
+def _measure_sets(source: Source, spec: EnvironmentSpec, left: list[Piece], episodes: int, cores: int) -> Measured:
+    for gap, behind_it in groupby(left, key=lambda piece: piece.gap):
+        with _stage(source, spec, episodes, cores, gap) as play:
+            for piece in behind_it:
+                tasks = spec.tasks.resolve(piece.task_set)
+                yield piece, list(_measure_returns(play, piece.task_set, tasks, episodes))
+
+
+@contextmanager
+def _stage(source: Source, spec: EnvironmentSpec, episodes: int, cores: int, gap: GapProfile | None) -> Iterator[Play]:
+    """Set the fastest stage that the environment has."""
+    if cores > 1 and episodes > ROWS and not plays_in_batch(spec, gap):
+        with playing_in_processes(source, spec, episodes, cores, gap) as play:
+            yield play
+    else:
+        with playing(spec, partial(policy_of, source, spec), episodes, cores, gap) as (play, _):
+            yield play
+
+
+def in_turn(count: int, episodes: int, seed: int) -> np.ndarray:
+    """Which of `count` tasks each episode is in, (episodes,): every task once, in random order, before any comes again.
+
+    Where a set has more tasks than there are episodes, these are a random sample of it.
+    """
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.permutation(count) for _ in range(-(-episodes // count))])[:episodes]
+
+
+def _measure_returns(play: Play, task_set: str, tasks: Sequence[Task], episodes: int) -> Iterator[TaskResult]:
+    """Run episodes over a set of tasks, and yield what came of each task that came up, in the order of the set."""
+    turns = in_turn(len(tasks), episodes, SEED)
+    returns, steps = play([tasks[turn] for turn in turns], SEED)
+    for index, task in enumerate(tasks):
+        in_task = turns == index
+        if in_task.any():
+            yield TaskResult(
+                task_set=task_set,
+                task=dict(task),
+                episodes=int(in_task.sum()),
+                steps=float(steps[in_task].mean()),
+                ret=float(returns[in_task].mean()),
+                returns=tuple(returns[in_task].tolist()),
+            )

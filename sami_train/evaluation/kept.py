@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,25 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.results import TaskResult
-from sami_train.files import append, read_json_lines, write_json_lines, writing
-from sami_train.locks import locked
+from sami_train.files import append, locked, read_json_lines, write_json_lines, writing
 
 ENDING = ".unfinished.jsonl"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What is measured as a whole, and kept so."""
+
+    gap: GapProfile | None
+    task_set: str
+    task: Task | None = None
+    """None for all tasks of the set, where episodes are counted by set."""
+
+    @property
+    def key(self) -> str:
+        """What it is in a file."""
+        gap, task = self.gap, self.task
+        return json.dumps([None if gap is None else gap.dumps(), self.task_set, None if task is None else dict(task)])
 
 
 class KeptResults:
@@ -66,9 +82,9 @@ class KeptResults:
         except (KeyError, TypeError, ValueError) as error:
             raise SamiError(f"{self.path} is damaged: {error!r}. Remove it, and all is measured anew.") from error
 
-    def results_of(self, gap: GapProfile | None, task_set: str, task: Task | None = None) -> list[TaskResult] | None:
-        """Return what was measured behind a gap in a set, or in one task of it; None where nothing was yet."""
-        return self._rows.get(_key(gap, task_set, task))
+    def results_of(self, piece: Piece) -> list[TaskResult] | None:
+        """Return what was measured of a piece; None where nothing was yet."""
+        return self._rows.get(piece.key)
 
     def take(self, other: KeptResults) -> list[TaskResult]:
         """Keep what another file has of the same measurement, and return what is new of it."""
@@ -77,15 +93,9 @@ class KeptResults:
             self._keep(key, results)
         return [result for results in new.values() for result in results]
 
-    def add(
-        self, results: Sequence[TaskResult], gap: GapProfile | None, task_set: str, task: Task | None = None
-    ) -> None:
-        """Keep what was measured.
-
-        Raises:
-            SamiError: the disk is full or must not be written to.
-        """
-        self._keep(_key(gap, task_set, task), results)
+    def add(self, piece: Piece, results: Sequence[TaskResult]) -> None:
+        """Keep what was measured of a piece; raises a `SamiError` where the disk is full or must not be written to."""
+        self._keep(piece.key, results)
 
     def _keep(self, key: str, results: Sequence[TaskResult]) -> None:
         self._rows[key] = list(results)
@@ -126,21 +136,11 @@ def discard_all(beside: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _key(gap: GapProfile | None, task_set: str, task: Task | None) -> str:
-    return json.dumps([None if gap is None else gap.dumps(), task_set, None if task is None else dict(task)])
-
-
 def _digest(source: Source) -> str:
     digest = hashlib.sha256()
-    for part in _parts(source):
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def _parts(source: Source) -> Iterable[bytes]:
     if isinstance(source, Path):
-        yield source.read_bytes()
-        return
-    for name, array in sorted(source.arrays.items()):
-        yield name.encode() + str(array.shape).encode()
-        yield array.tobytes()
+        digest.update(source.read_bytes())
+    else:
+        for name, array in sorted(source.arrays.items()):
+            digest.update(name.encode() + str(array.shape).encode() + array.tobytes())
+    return digest.hexdigest()

@@ -145,7 +145,7 @@ class RecordedPolicy:
     def episodes(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return observations (T, D), actions (T, A) and contexts (T, C) of each row of each round.
 
-        The steps after an episode's end are included, as rows of a round are stepped until the last one ends.
+        Rows of a round are stepped until the last one ends, so that steps after an episode's end are included.
         """
         episodes = []
         for steps in self.rounds:

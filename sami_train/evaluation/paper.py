@@ -32,8 +32,9 @@ def reported(env: str, title: str, task_set: str) -> Reported | None:
 
 def reported_p(env: str, x: str, y: str, task_set: str) -> float | None:
     """Return the paper's p of a paired t-test of x - y, by titles; None where it reports none."""
-    cells = _P_VALUES.get(env, {}).get((x, y))
-    return cells[SETS.index(task_set)] if cells and task_set in SETS else None
+    if env not in _P_VALUES or (x, y) not in _P_PAIRS or task_set not in SETS:
+        return None
+    return _P_VALUES[env][_P_PAIRS.index((x, y))][SETS.index(task_set)]
 
 
 _RESULTS: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {
@@ -116,49 +117,18 @@ _RESULTS: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {
     },
 }
 
-_P_VALUES: dict[str, dict[tuple[str, str], tuple[float, ...]]] = {
-    "panda": {
-        ("SaTESAC", "TESAC"): (0.000260, 0.000160, 0.001310),
-        ("SaCCM", "CCM"): (0.000230, 0.002190, 0.001390),
-    },
-    "crippled-ant": {
-        ("SaTESAC", "TESAC"): (0.121, 0.109, 9.54e-07),
-        ("SaCCM", "CCM"): (0.913, 0.108, 0.008),
-    },
-    "crippled-half-cheetah": {
-        ("SaTESAC", "TESAC"): (0.154, 0.0024, 0.0889),
-        ("SaCCM", "CCM"): (0.04, 0.307, 0.106),
-    },
-    "ant": {
-        ("SaTESAC", "TESAC"): (0.136, 0.034, 0.021),
-        ("SaCCM", "CCM"): (0.138, 0.275, 0.163),
-    },
-    "half-cheetah": {
-        ("SaTESAC", "TESAC"): (0.346, 0.224, 0.004),
-        ("SaCCM", "CCM"): (0.73, 0.791, 0.005),
-    },
-    "slim-humanoid": {
-        ("SaTESAC", "TESAC"): (0.139, 0.456, 0.006),
-        ("SaCCM", "CCM"): (0.113, 0.059, 0.008),
-    },
-    "humanoid-standup": {
-        ("SaTESAC", "TESAC"): (0.037, 0.129, 0.003),
-        ("SaCCM", "CCM"): (0.048, 0.027, 0.01),
-    },
-    "hopper": {
-        ("SaTESAC", "TESAC"): (0.747, 0.089, 0.707),
-        ("SaCCM", "CCM"): (0.52, 0.599, 0.969),
-    },
-    "crippled-hopper": {
-        ("SaTESAC", "TESAC"): (0.459, 0.69, 0.088),
-        ("SaCCM", "CCM"): (0.967, 0.897, 0.0002),
-    },
-    "walker": {
-        ("SaTESAC", "TESAC"): (0.312, 0.082, 0.003),
-        ("SaCCM", "CCM"): (0.55, 0.541, 0.022),
-    },
-    "crippled-walker": {
-        ("SaTESAC", "TESAC"): (0.223, 0.048, 0.028),
-        ("SaCCM", "CCM"): (0.794, 0.079, 0.011),
-    },
+_P_PAIRS = (("SaTESAC", "TESAC"), ("SaCCM", "CCM"))
+_P_VALUES: dict[str, tuple[tuple[float, ...], ...]] = {
+    "panda": ((0.000260, 0.000160, 0.001310), (0.000230, 0.002190, 0.001390)),
+    "crippled-ant": ((0.121, 0.109, 9.54e-07), (0.913, 0.108, 0.008)),
+    "crippled-half-cheetah": ((0.154, 0.0024, 0.0889), (0.04, 0.307, 0.106)),
+    "ant": ((0.136, 0.034, 0.021), (0.138, 0.275, 0.163)),
+    "half-cheetah": ((0.346, 0.224, 0.004), (0.73, 0.791, 0.005)),
+    "slim-humanoid": ((0.139, 0.456, 0.006), (0.113, 0.059, 0.008)),
+    "humanoid-standup": ((0.037, 0.129, 0.003), (0.048, 0.027, 0.01)),
+    "hopper": ((0.747, 0.089, 0.707), (0.52, 0.599, 0.969)),
+    "crippled-hopper": ((0.459, 0.69, 0.088), (0.967, 0.897, 0.0002)),
+    "walker": ((0.312, 0.082, 0.003), (0.55, 0.541, 0.022)),
+    "crippled-walker": ((0.223, 0.048, 0.028), (0.794, 0.079, 0.011)),
 }
+"""By pair of titles and set."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing as mp
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import TypeVar
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
-import gymnasium as gym
 import numpy as np
 
 from sami_runtime.gap.profile import GapProfile
@@ -14,10 +15,10 @@ from sami_train import seeds
 from sami_train.envs.make import Batch, make, make_batch
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
-from sami_train.episodes.behind_gap import BehindGap
+from sami_train.episodes.exploration import BehindGap
 from sami_train.episodes.rollout import Policy, Rollout, beginning
 from sami_train.evaluation.model_policy import Source, policy_of, tell_ages
-from sami_train.evaluation.processes import sharing
+from sami_train.machine import one_thread
 
 SEED = seeds.EVALUATION
 Gaps = Sequence[GapProfile | None]
@@ -33,6 +34,64 @@ lengths, (len(tasks),) each."""
 OnRound = Callable[[int], None]
 """Called after each round with the number of episodes in it."""
 P = TypeVar("P", bound=Policy)
+
+
+class Worker(Protocol):
+    """What a process keeps between jobs, until its end."""
+
+    def run(self, job: Any) -> Any:
+        """Do a job."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+Jobs = Callable[[Sequence[Any]], Iterator[tuple[Any, Any]]]
+"""Does jobs, and yields each with its result."""
+
+
+@contextmanager
+def sharing(
+    make_worker: Callable[..., Worker], arguments: tuple[Any, ...], processes: int, in_order: bool = False
+) -> Iterator[Jobs]:
+    """Start processes that share jobs, and end them afterwards.
+
+    Args:
+        make_worker: makes a process's worker when its first job comes; it and the jobs can be pickled.
+        arguments: of `make_worker`.
+        processes: how many; with 1 or less it is this one.
+        in_order: yield results in the order of the jobs, and not as they arrive.
+    """
+    if processes <= 1:
+        with closing(make_worker(*arguments)) as worker:
+            yield _alone(worker)
+        return
+    with one_thread(), mp.get_context("spawn").Pool(processes, _begin_process, (make_worker, arguments)) as pool:
+        arriving: Any = pool.imap if in_order else pool.imap_unordered
+        yield lambda jobs: arriving(_run, jobs)
+
+
+def _alone(worker: Worker) -> Jobs:
+    """Do jobs in this process."""
+    return lambda jobs: ((job, worker.run(job)) for job in jobs)
+
+
+_make_worker: Callable[[], Worker]
+_worker: Worker | None = None
+"""Of this process, where it is a pool's."""
+
+
+def _begin_process(make_worker: Callable[..., Worker], arguments: tuple[Any, ...]) -> None:
+    global _make_worker, _worker
+    _make_worker, _worker = partial(make_worker, *arguments), None
+
+
+def _run(job: Any) -> tuple[Any, Any]:
+    global _worker
+    if _worker is None:
+        # Not in the pool's initializer: an error there respawns workers for ever, here it reaches the caller.
+        _worker = _make_worker()
+    return job, _worker.run(job)
 
 
 def side_by_side(episodes: int, most: int = ROWS) -> int:
@@ -69,44 +128,13 @@ def playing(
     in_batch = plays_in_batch(spec, gap)
     rows = side_by_side(episodes, BATCH_ROWS if in_batch else ROWS)
     policy = make_policy(rows)
+    stage: Worker
     if in_batch:
-        yield _in_batch(make_batch(spec, rows, threads), policy, on_round), policy
-        return
-    with ExitStack() as closing:
-        envs = [make(spec, gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
-        for env in envs:
-            closing.callback(env.close)
-        tell_ages(policy, envs, gap)
-        yield _in_envs(envs, policy, on_round, BehindGap(clean_share=clean_share)), policy
-
-
-def _rounds(count: int, rows: int, on_round: OnRound | None) -> Iterator[range]:
-    """Numbers of episodes; what the last round runs beyond the count is left out by the caller."""
-    for first in range(0, count, rows):
-        yield range(first, first + rows)
-        if on_round is not None:
-            on_round(min(rows, count - first))
-
-
-def _in_batch(batch: Batch, policy: Policy, on_round: OnRound | None) -> Play:
-    def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
-        played = [
-            _round(batch, policy, [tasks[k % len(tasks)] for k in numbers], [beginning(seed, k)[0] for k in numbers])
-            for numbers in _rounds(len(tasks), batch.rows, on_round)
-        ]
-        return np.concatenate(played)[: len(tasks)], np.full(len(tasks), batch.episode_steps)
-
-    return play
-
-
-def _in_envs(envs: Sequence[gym.Env], policy: Policy, on_round: OnRound | None, behind: BehindGap) -> Play:
-    def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
-        rollout = Rollout(envs, policy, seed, tasks=tasks, behind=behind)
-        rounds = _rounds(len(tasks), len(envs), on_round)
-        played = [episode for numbers in rounds for episode in rollout.round(numbers)][: len(tasks)]
-        return np.array([episode.ret for episode in played]), np.array([len(episode) for episode in played])
-
-    return play
+        stage = _BatchStage(make_batch(spec, rows, threads), policy)
+    else:
+        stage = _EnvStage(spec, policy, rows, gap, clean_share)
+    with closing(stage):
+        yield _play_by(_alone(stage), rows, on_round), policy
 
 
 @contextmanager
@@ -123,43 +151,70 @@ def playing_in_processes(
         gap: to reality.
     """
     rows = side_by_side(episodes)
-    with sharing(_RoundWorker, (source, spec, gap, rows), min(processes, -(-episodes // rows)), in_order=True) as run:
-
-        def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
-            jobs = [(list(tasks), seed, first) for first in range(0, len(tasks), rows)]
-            played = [episode for _, several in run(jobs) for episode in several][: len(tasks)]
-            return np.array([ret for ret, _ in played]), np.array([length for _, length in played])
-
-        yield play
+    with sharing(_stage_of, (source, spec, rows, gap), min(processes, -(-episodes // rows)), in_order=True) as run:
+        yield _play_by(run, rows, None)
 
 
-class _RoundWorker:
-    """A process's environments and its policy."""
+Round = tuple[Sequence[Task], int, int]
+"""A round as a job: the tasks of all episodes, the seed, and the number of the round's first episode."""
 
-    def __init__(self, source: Source, spec: EnvironmentSpec, gap: GapProfile | None, rows: int) -> None:
+
+def _play_by(run: Jobs, rows: int, on_round: OnRound | None) -> Play:
+    def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
+        played: list[tuple[float, int]] = []
+        for (_, _, first), of_round in run([(list(tasks), seed, first) for first in range(0, len(tasks), rows)]):
+            played += of_round
+            if on_round is not None:
+                on_round(min(rows, len(tasks) - first))
+        # The last round may run more episodes than are asked for.
+        returns, lengths = zip(*played[: len(tasks)], strict=True)
+        return np.array(returns), np.array(lengths)
+
+    return play
+
+
+class _EnvStage:
+    """Single environments, stepped side by side: a round is the return and the length of one episode in each."""
+
+    def __init__(
+        self, spec: EnvironmentSpec, policy: Policy, rows: int, gap: GapProfile | None, clean_share: float = 0.0
+    ) -> None:
         self.envs = [make(spec, gap, max_episode_steps=spec.episode_steps) for _ in range(rows)]
-        self.policy = policy_of(source, spec, rows)
-        tell_ages(self.policy, self.envs, gap)
+        self.policy, self.behind = policy, BehindGap(clean_share=clean_share)
+        tell_ages(policy, self.envs, gap)
 
     def close(self) -> None:
-        """Give the simulators back."""
         for env in self.envs:
             env.close()
 
-    def run(self, job: tuple[Sequence[Task], int, int]) -> list[tuple[float, int]]:
-        """Play one round, and return the return and the length of each episode."""
+    def run(self, job: Round) -> list[tuple[float, int]]:
         tasks, seed, first = job
-        played = Rollout(self.envs, self.policy, seed, tasks=tasks).round(range(first, first + len(self.envs)))
-        return [(episode.ret, len(episode)) for episode in played]
+        rollout = Rollout(self.envs, self.policy, seed, tasks=tasks, behind=self.behind)
+        return [(episode.ret, len(episode)) for episode in rollout.round(range(first, first + len(self.envs)))]
 
 
-def _round(batch: Batch, policy: Policy, tasks: Sequence[Task], seeds: Sequence[int]) -> np.ndarray:
-    """Return the returns (n,) of one episode in each row; all end together, by time."""
-    observations = batch.reset(seeds, tasks)
-    policy.reset(tasks)
-    rewards = np.empty((batch.rows, batch.episode_steps), np.float32)
-    for step in range(batch.episode_steps):
-        actions, _ = policy.step(observations)
-        policy.previous_action = actions
-        observations, rewards[:, step] = batch.step(actions)
-    return np.array([row.sum() for row in rewards], np.float64)
+def _stage_of(source: Source, spec: EnvironmentSpec, rows: int, gap: GapProfile | None) -> _EnvStage:
+    return _EnvStage(spec, policy_of(source, spec, rows), rows, gap)
+
+
+class _BatchStage:
+    """Environments that native threads step together; all episodes end together, by time."""
+
+    def __init__(self, batch: Batch, policy: Policy) -> None:
+        self.batch, self.policy = batch, policy
+
+    def close(self) -> None:
+        pass
+
+    def run(self, job: Round) -> list[tuple[float, int]]:
+        tasks, seed, first = job
+        batch, numbers = self.batch, range(first, first + self.batch.rows)
+        of_rows = [tasks[k % len(tasks)] for k in numbers]
+        observations = batch.reset([beginning(seed, k)[0] for k in numbers], of_rows)
+        self.policy.reset(of_rows)
+        rewards = np.empty((batch.rows, batch.episode_steps), np.float32)
+        for step in range(batch.episode_steps):
+            actions, _ = self.policy.step(observations)
+            self.policy.previous_action = actions
+            observations, rewards[:, step] = batch.step(actions)
+        return [(float(row.sum()), batch.episode_steps) for row in rewards]

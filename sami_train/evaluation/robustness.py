@@ -89,7 +89,7 @@ class RobustnessPoint:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        sets: dict[str, Any] = {}
+        sets = {}
         for name in self.evaluation.sets:
             value, interval = self.score(name)
             sets[name] = {
@@ -141,10 +141,9 @@ def parts_of(gap: GapProfile) -> list[Kind]:
         alone["stuck_at_s"]["stuck_for_s"] = whole["stuck_for_s"]
     if not alone:
         raise SamiError("the gap is empty: nothing lies between, so there is nothing to measure.")
-    parts = {
-        "the whole gap": whole,
-        **({f"{key} alone": part for key, part in alone.items()} if len(alone) > 1 else {}),
-    }
+    parts = {"the whole gap": whole}
+    if len(alone) > 1:
+        parts |= {f"{key} alone": part for key, part in alone.items()}
     return [_part(name, {**shared, **part}) for name, part in parts.items()]
 
 
@@ -173,15 +172,8 @@ def sweep(
 ) -> list[RobustnessPoint]:
     """Measure a policy in the world as it is, then behind each severity of some kinds of gap.
 
-    Args:
-        source: the policy.
-        env: name of the environment.
-        task_sets: names of sets.
-        chosen: kinds of gap.
-        episodes: see `evaluate`; the same starts for every point. What a gap draws differs by start and by task.
-        cores: see `evaluate`.
-        on_task: see `evaluate`.
-        keep: see `evaluate_gaps`.
+    The starts are the same for every point; what a gap draws differs by start and by task. Arguments but `chosen`, the
+    kinds of gap, are those of `evaluate_gaps`.
     """
     spec = environment(env)
     points = _points(spec, chosen)

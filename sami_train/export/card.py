@@ -11,24 +11,25 @@ from sami_runtime.model.contract import Contract
 from sami_runtime.model.lookahead import Lookahead
 from sami_runtime.model.probe import Probe
 from sami_train.envs.catalog import by_name, environment
-from sami_train.envs.measure import SUCCESS
+from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.tasks import label
 from sami_train.evaluation.paper import reported
 from sami_train.evaluation.results import Evaluation, TaskResult
-from sami_train.export.training_figure import draw_training
 from sami_train.files import unfinished
-from sami_train.runs.record import RealisedContrast, RunRecord
+from sami_train.runs.folder import RealisedContrast, RunRecord
 
+LEAST_LEARNED = 0.5
+"""Bound in nats below which the contrast hardly taught the encoder."""
 MOST_LISTED = 30
 """Most tasks of a set that a card lists one by one."""
 
 
-def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
-    """Write NAME.md beside the model, and NAME.png where matplotlib is installed.
+MOST_NAMED = 9
+"""Most tasks whose curves a plot names; of more, only the mean is."""
 
-    Returns:
-        The files written.
-    """
+
+def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
+    """Write NAME.md beside the model, and NAME.png where matplotlib is installed; return the files written."""
     training = contract.training
     steps_per_draw = training["config"]["learning"].get("steps_per_draw", 1)
     named = by_name(str(training["env"]))
@@ -74,10 +75,7 @@ def write_card(run: RunRecord, contract: Contract, model: Path) -> list[Path]:
         lines += _probe(contract.probe)
     if contract.evaluation is not None:
         lines += _results(Evaluation.from_dict(contract.evaluation), str(training["method"]))
-    lines += [
-        f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.",
-        "",
-    ]
+    lines += [f"Versions: {', '.join(f'{name} {number}' for name, number in training['versions'].items())}.", ""]
     with unfinished(written[0]) as beside:
         beside.write_text("\n".join(lines), encoding="utf-8")
     return written
@@ -94,14 +92,15 @@ def _trained_in(run: RunRecord) -> str:
 
 def _contrast(contrast: RealisedContrast, config: Mapping[str, Any]) -> str:
     what = "mean over the run, averaged over many losses" if contrast.averaged else "mean over single logged losses"
+    idle = contrast.bound is not None and contrast.bound < LEAST_LEARNED
     return (
         f"Contrast: {contrast} ({what}; a constant encoder has 0). Ranked by {config['ranking']}, keys of the "
         f"{config.get('keys', 'momentum')}, {config['trajectories']} trajectories."
+        f"{' The encoder learned from the critics, hardly from the contrast.' * idle}"
     )
 
 
 def _lookahead(contract: Contract, ahead: Lookahead) -> list[str]:
-    """Return how good the forward model is, signal by signal."""
     periods = " | ".join(str(k) for k in range(1, ahead.steps + 1))
     return [
         f"Lookahead: {ahead.summary()}. Its error on what was held out, by periods ahead, and in brackets that of "
@@ -115,15 +114,14 @@ def _lookahead(contract: Contract, ahead: Lookahead) -> list[str]:
 
 
 def _probe(probe: Probe) -> list[str]:
-    """Return what contexts tell of the physics, feature by feature."""
     head, *features = probe.lines()
     return [f"{head[0].upper()}{head[1:]}:", "", *(f"- {line.strip()}" for line in features), ""]
 
 
 def _options(contract: Contract) -> str:
     atlas, ahead = contract.atlas, contract.lookahead
-    looking = (f" --lookahead {ahead.steps}" if ahead else "") + " --probe" * (contract.probe is not None)
-    return f"{looking} --atlas-episodes {(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
+    looking = (f" --lookahead {ahead.steps}" if ahead else "") + " --set probe=true" * (contract.probe is not None)
+    return f"{looking} --set atlas_episodes={(atlas.episodes + atlas.held_out) // len(atlas.tasks) if atlas else 0}"
 
 
 def _results(result: Evaluation, title: str) -> list[str]:
@@ -189,3 +187,29 @@ def _successes(result: Evaluation, title: str) -> list[str]:
         numbers = [f"{row.success:.2f}", show(row.above_floor, coarse=True), *shares, f"{row.steps:.1f}"]
         lines.append(f"| {row.task_set} | {label(row.task)} | {' | '.join(numbers)} |")
     return [*lines, ""]
+
+
+def draw_training(run: RunRecord, measure: Measure, path: Path) -> bool:
+    """Draw what counts while exploring over minutes; False where matplotlib is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        return False
+    rows = [row for row in run.metrics if "time/seconds" in row and measure.exploring in row]
+    figure = Figure(figsize=(7, 3.5), layout="constrained")
+    axes = figure.subplots()
+    minutes = [row["time/seconds"] / 60 for row in rows]
+    prefix = f"{measure.name}/"
+    names = sorted({key for row in rows for key in row if key.startswith(prefix)})
+    for name in names:
+        task = name.removeprefix(prefix) if len(names) <= MOST_NAMED else "_"
+        axes.plot(minutes, [row.get(name, float("nan")) for row in rows], lw=1, alpha=0.6, label=task)
+    axes.plot(minutes, [row[measure.exploring] for row in rows], "k", lw=2, label="mean")
+    shorter = run.train_config().collection.episode_steps
+    label = f"{measure.name} while exploring" + (f",\nepisodes of {shorter} steps" if shorter else "")
+    axes.set(xlabel="minutes", ylabel=label, ylim=measure.bounds)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7, loc="lower right")
+    with unfinished(path) as beside:
+        figure.savefig(beside, dpi=110, format="png")
+    return True

@@ -13,39 +13,25 @@ from typing import Any
 
 from sami_runtime.errors import CheckFailed, SamiError
 from sami_runtime.model.artifact import Artifact
-from sami_runtime.model.contract import Contract
+from sami_runtime.model.contract import PRESENT, Context, Contract, StateTensor
 from sami_runtime.session.session import Session
+from sami_runtime.signals import Signal
 from sami_train.agent.context_sac import ContextSAC
+from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.layout import flat_size
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
-from sami_train.export.fill_contract import fill_contract
-from sami_train.export.fit_atlas import require_enough
-from sami_train.export.graph import Exportable, trace_graph
-from sami_train.export.known import known_tasks
-from sami_train.export.make_atlas import measure
-from sami_train.export.make_seen import measure_seen
-from sami_train.export.model_file import compose_verified, recompose, write
-from sami_train.export.parity import closed_loop_errors, record
+from sami_train.export.atlas import measure, require_enough
+from sami_train.export.graph import Exportable, closed_loop_errors, record, trace_graph
+from sami_train.export.model_file import compose_verified, recompose
+from sami_train.export.seen import known_tasks, measure_seen
 
 TOLERANCE = 1e-5
 """Largest difference from torch that is accepted, in any output at any step."""
 ROUNDINGS = 3.0
 """How many times what torch itself rounds off is accepted in closed loop, where that is more."""
-
-
-def export(
-    agent: ContextSAC,
-    path: Path,
-    training: Mapping[str, Any],
-    evaluation: Mapping[str, Any] | None,
-    atlas_episodes: int = 0,
-    on_round: OnRound | None = None,
-    spec: EnvironmentSpec | None = None,
-    seen_episodes: int = 0,
-) -> Contract:
-    """Compose a trained agent's model file, see `compose_model`, and write it."""
-    return write(compose_model(agent, path, training, evaluation, atlas_episodes, on_round, spec, seen_episodes))
+NO_GRAPH = "0" * 64
+"""The hash of the weights in a contract that has no graph yet."""
 
 
 def compose_model(
@@ -108,16 +94,12 @@ def compose_model(
 
 
 def _fitting(agent: ContextSAC, spec: EnvironmentSpec | None) -> EnvironmentSpec:
-    """Return what is known of the agent's environment.
-
-    Raises:
-        SamiError: nothing is, or it is another environment by its sizes.
-    """
+    """Return what is known of the agent's environment; refuse another one, by its sizes."""
     spec = spec or agent.environment
     if spec is None:
         raise SamiError(
             "the agent was trained in an environment that is not in the catalogue, so the names, units and rate of its "
-            "signals are not known. Give export() their EnvironmentSpec: spec=..."
+            "signals are not known. Give compose_model() their EnvironmentSpec: spec=..."
         )
     sizes = flat_size(agent.observation_space), agent.policy.action_size
     if (expected := (spec.layout.size, spec.action.size)) != sizes:
@@ -126,3 +108,34 @@ def _fitting(agent: ContextSAC, spec: EnvironmentSpec | None) -> EnvironmentSpec
             f"{expected[0]} and {expected[1]}. Give the EnvironmentSpec of the environment that it was trained in."
         )
     return spec
+
+
+def fill_contract(
+    name: str,
+    policy: ContextPolicy,
+    spec: EnvironmentSpec,
+    training: Mapping[str, Any],
+    evaluation: Mapping[str, Any] | None,
+) -> Contract:
+    """Return the contract of a policy that has no graph yet: without golden steps, and its hash stands for none."""
+    return Contract(
+        name=name,
+        rate_hz=spec.rate_hz,
+        observation=spec.signals,
+        action=spec.action,
+        state=tuple(StateTensor(name=name, shape=shape) for name, shape in policy.encoder.state.items()),
+        context=Context(size=policy.context_size) if policy.context_size else None,
+        extra_outputs=() if policy.present is None else tuple(map(present_signal, spec.estimated)),
+        episode_steps=spec.episode_steps,
+        training={**training, "env": spec.name},
+        evaluation=None if evaluation is None else dict(evaluation),
+        sheet=spec.sheet,
+        weights_sha256=NO_GRAPH,
+    )
+
+
+def present_signal(signal: Signal) -> Signal:
+    """Return the output that tells what a policy estimates a signal to be now, beside what arrived of it."""
+    free = (None,) * signal.size
+    changes = {"name": f"{PRESENT}{signal.name}", "low": free, "high": free, "moves": None}
+    return signal.model_copy(update={**changes, "meaning": f"what {signal.name} is estimated to be now"})

@@ -11,19 +11,17 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import Contract
 from sami_train.agent.context_sac import ContextSAC
+from sami_train.config.weights import write_weights
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.results import Evaluation
+from sami_train.export.atlas import least_episodes
 from sami_train.export.card import write_card
 from sami_train.export.export import compose_model
-from sami_train.export.fill_contract import training_facts
-from sami_train.export.fit_atlas import least_episodes
-from sami_train.export.known import known_tasks
 from sami_train.export.model_file import write
+from sami_train.export.seen import known_tasks
 from sami_train.files import read_json, unfinished
-from sami_train.runs.folder import RunFolder
-from sami_train.runs.record import RunRecord
+from sami_train.runs.folder import RunFolder, RunRecord
 from sami_train.runs.train import load_agent
-from sami_train.runs.weights import keep_weights
 
 ATLAS_EPISODES = 20
 """Of each training task, where they are not too few for an atlas."""
@@ -71,9 +69,8 @@ def export_run(
         on_round: shows the progress of atlas and training ranges.
 
     Raises:
-        SamiError: the run has no agent, its policy has not learned, or its evaluation cannot be read; see also
-            `compose_model`. Nothing is written then.
-        CheckFailed: the file would differ from torch. Nothing is written then.
+        SamiError, CheckFailed: the run has no agent, its policy has not learned, or its evaluation cannot be read; see
+            also `compose_model`. Nothing is written then.
     """
     agent = load_agent(run)
     facts = training_facts(run, agent)
@@ -100,18 +97,35 @@ def export_run(
     weights = out.with_suffix(".safetensors")
     # The weights are made before the model appears: an error leaves neither without the other.
     with unfinished(weights) as beside:
-        keep_weights(beside, agent, artifact.contract.weights_sha256, targets=False)
+        write_weights(beside, agent.weights(artifact.contract.weights_sha256, targets=False))
         contract = write(artifact)
     pages = write_card(RunRecord.of_folder(run.path), contract, out) if card else ()
     return Exported(contract, weights, tuple(pages))
 
 
-def evaluation_of(run: RunFolder, agent: ContextSAC) -> dict[str, Any] | None:
-    """Return a run's evaluation; None if there is none of this agent.
+def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
+    """Return what the contract tells of the training."""
+    config, facts = agent.config, run.facts()
+    return {
+        "method": agent.method.title,
+        "env": config.env,
+        **({"engine": facts["engine"]} if "engine" in facts else {}),
+        "preset": config.preset,
+        "steps": agent.num_timesteps,
+        "updates": agent._n_updates,
+        "seed": config.seed,
+        "minutes": round(float(facts["seconds"]) / 60, 1),
+        "cpus": facts["machine"]["cpus"],
+        "commit": facts["git"].get("commit", "unknown"),
+        "dirty": facts["git"].get("dirty"),
+        "versions": facts["versions"],
+        "tasks": [dict(task) for task in config.training_tasks()] if agent.environment else [],
+        "config": config.to_dict(),
+    }
 
-    Raises:
-        SamiError: the file of the evaluation cannot be read.
-    """
+
+def evaluation_of(run: RunFolder, agent: ContextSAC) -> dict[str, Any] | None:
+    """Return a run's evaluation; None if there is none of this agent."""
     if not run.evaluation.is_file():
         return None
     try:

@@ -1,30 +1,41 @@
-"""The graph of a policy: one step, from observation and state to action, context and state."""
+"""The graph of a policy, one step from observation and state to action, context and state; its parity with torch."""
 
 from __future__ import annotations
 
+import copy
 import io
+import itertools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import onnx
 import torch
 from torch import Tensor, nn
 
-from sami_runtime.model.contract import Contract
+from sami_runtime.model.contract import ACTION, Contract, state_output
+from sami_runtime.model.golden import GoldenSteps
+from sami_runtime.session.session import Session
 from sami_train.agent.policy import ContextPolicy
+from sami_train.envs.layout import flatten
+from sami_train.envs.make import make
 from sami_train.envs.spec import EnvironmentSpec
 
 OPSET = 17
+GOLDEN_STEPS = 64
+GOLDEN_RESET = 31
+"""Step of the golden steps at which a new episode begins."""
+CLOSED_LOOP_STEPS = 300
+TRIES = 20
+"""Episodes that are tried for one that is long enough; where episodes are shorter, several take its place."""
+
+Row = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]
+"""One step: the flat observation (D,), the executed action (A,), the answers by output."""
 
 
 class Exportable(nn.Module):
-    """One deterministic step with the contract's signals as inputs.
-
-    Args:
-        policy: trained.
-        spec: layout of the environment's flat observation.
-    """
+    """One deterministic step with the contract's signals as inputs."""
 
     permutation: Tensor
 
@@ -60,27 +71,136 @@ def trace_graph(module: Exportable, contract: Contract) -> onnx.ModelProto:
             dynamo=False,
         )
     model = onnx.load_from_string(buffer.getvalue())
-    _declare_inputs(model, inputs)
-    _fix_shapes(model, outputs)
-    model.graph.name = contract.name
-    model.producer_name = "sami"
-    onnx.checker.check_model(model, full_check=True)
-    return model
-
-
-def _declare_inputs(model: onnx.ModelProto, inputs: Mapping[str, tuple[int, ...]]) -> None:
-    """Declare every input in its order: tracing leaves out one that nothing reads, as a memoryless policy's action."""
+    # Every input in its order: tracing leaves out one that nothing reads, as a memoryless policy's action.
     traced = {value.name: value for value in model.graph.input}
     for name, shape in inputs.items():
         if name not in traced:
             traced[name] = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", *shape])
     del model.graph.input[:]
     model.graph.input.extend(traced[name] for name in inputs)
-
-
-def _fix_shapes(model: onnx.ModelProto, outputs: Mapping[str, tuple[int, ...]]) -> None:
-    """Declare the outputs' shapes: tracing leaves some of their static dimensions unnamed."""
-    for output in model.graph.output:
-        shape = output.type.tensor_type.shape
+    for output in model.graph.output:  # tracing leaves some of their static dimensions unnamed
         for axis, size in enumerate(outputs[output.name], start=1):
-            shape.dim[axis].dim_value = size
+            output.type.tensor_type.shape.dim[axis].dim_value = size
+    model.graph.name = contract.name
+    model.producer_name = "sami"
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+class TorchSession:
+    """The trained policy in torch, stepped as a session is: the reference that files are compared with.
+
+    In float64 it answers what its weights mean, and a file differs by its own rounding alone.
+    """
+
+    def __init__(self, policy: ContextPolicy, contract: Contract) -> None:
+        self.policy, self.contract = policy, contract
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin an episode."""
+        kind = self.policy.log_temperature.dtype
+        self.state = tuple(torch.full((1, *tensor.shape), tensor.initial, dtype=kind) for tensor in self.contract.state)
+        self.previous_action = np.zeros(self.contract.action.size, np.float32)
+
+    @torch.no_grad()
+    def step(self, observation: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the answers, by the contract's outputs, (size,) each, to a flat observation (D,).
+
+        The action counts as executed; set `previous_action` to what was, where that is another one.
+        """
+        kind = self.policy.log_temperature.dtype
+        seen, before = (torch.as_tensor(array, dtype=kind)[None] for array in (observation, self.previous_action))
+        answered = self.policy.step(seen, before, *self.state)
+        outputs = dict(zip(self.contract.outputs, answered, strict=True))
+        self.state = tuple(outputs[state_output(tensor.name)] for tensor in self.contract.state)
+        answers = {name: outputs[name][0].numpy() for name in self.contract.answers}
+        self.previous_action = answers[ACTION]
+        return answers
+
+
+def record(policy: ContextPolicy, spec: EnvironmentSpec, contract: Contract, seed: int = 0) -> GoldenSteps:
+    """Record golden steps: two beginnings of episodes, or more where these end early, at random every other step.
+
+    Random actions keep the episodes from ending early, and make executed and proposed actions differ.
+    """
+    env = make(spec)
+    rng = np.random.default_rng(seed)
+    session, seeds = TorchSession(policy, contract), itertools.count(seed + 1)
+    rows: list[Row] = []
+    resets: list[int] = []
+    for length in (GOLDEN_RESET, GOLDEN_STEPS - GOLDEN_RESET):
+        for steps in _lasting(env, session, length, rng, seeds):
+            resets.append(len(rows))
+            rows += steps
+    env.close()
+    seen, executed, answers = zip(*rows, strict=True)
+    return GoldenSteps(
+        observation=spec.layout.by_name(np.stack(seen)),
+        executed=np.stack(executed).astype(np.float32),
+        answers={name: np.stack([row[name] for row in answers]) for name in contract.answers},
+        resets=tuple(resets),
+    )
+
+
+def _lasting(
+    env: Any, session: TorchSession, length: int, rng: np.random.Generator, seeds: Iterator[int]
+) -> list[list[Row]]:
+    """Return one episode of so many steps; where none lasts so long, the longest of some, so many steps together."""
+    shorter: list[list[Row]] = []
+    while len(shorter) < TRIES or sum(map(len, shorter)) < length:
+        steps = _steps(env, session, length, rng, next(seeds))
+        if len(steps) == length:
+            return [steps]
+        shorter.append(steps)
+    taken: list[list[Row]] = []
+    for steps in sorted(shorter, key=len, reverse=True):
+        if left := length - sum(map(len, taken)):
+            taken.append(steps[:left])
+    return taken
+
+
+def _steps(env: Any, session: TorchSession, length: int, rng: np.random.Generator, seed: int) -> list[Row]:
+    observation, _ = env.reset(seed=seed)
+    session.reset()
+    rows: list[Row] = []
+    while len(rows) < length:
+        flat = flatten(observation)
+        answers = session.step(flat)
+        action = answers[ACTION]
+        executed = action if rng.random() < 0.5 else rng.uniform(-1, 1, len(action)).astype(np.float32)
+        session.previous_action = executed
+        rows.append((flat, executed, answers))
+        observation, _, terminated, truncated, _ = env.step(executed)
+        if terminated or truncated:
+            break
+    return rows
+
+
+def closed_loop_errors(session: Session, policy: ContextPolicy, spec: EnvironmentSpec) -> tuple[float, float]:
+    """Return the largest difference in any answer of a file, and of torch itself, from torch in float64.
+
+    The file drives episodes, and torch follows on its own state. What torch in float32 differs by is rounding alone,
+    which a policy that amplifies small differences makes larger.
+    """
+    env = make(spec)
+    exact, rounded = (TorchSession(stepper, session.contract) for stepper in (copy.deepcopy(policy).double(), policy))
+    worst, over, seed = np.zeros(2), True, 0
+    for _ in range(CLOSED_LOOP_STEPS):
+        if over:
+            observation, _ = env.reset(seed=seed)
+            for stepper in (session, exact, rounded):
+                stepper.reset()
+            seed += 1
+        flat = flatten(observation)
+        step = session.step(spec.layout.by_name(flat))
+        answers = exact.step(flat), step.answers, rounded.step(flat)
+        errors = [
+            max(np.abs(answer[name] - value).max() for name, value in answers[0].items()) for answer in answers[1:]
+        ]
+        worst = np.maximum(worst, np.where(np.isfinite(errors), errors, (np.inf, 0.0)))
+        exact.previous_action = rounded.previous_action = step.action
+        observation, _, terminated, truncated, _ = env.step(step.action)
+        over = terminated or truncated
+    env.close()
+    return float(worst[0]), float(worst[1])

@@ -23,7 +23,7 @@ def compose(path: Path, graph: onnx.ModelProto, contract: Contract) -> Artifact:
     """Return a graph and its contract as the file that they make; nothing is written.
 
     Raises:
-        ArtifactError, ContractError: the file would not be valid.
+        ArtifactError, ContractError: the file would not be valid; so do all functions here.
     """
     onnx.helper.set_model_props(graph, contract.metadata())
     return judge(graph.SerializeToString(), path)
@@ -36,7 +36,6 @@ def compose_verified(
 
     Raises:
         CheckFailed: the graph does not reproduce them.
-        ArtifactError, ContractError: as of `compose`.
     """
     digest = graph_sha256(graph.SerializeToString())
     contract = contract.model_copy(update={"golden": contract.pack_golden(golden), "weights_sha256": digest})
@@ -46,14 +45,9 @@ def compose_verified(
 
 
 def recompose(artifact: Artifact, changes: Mapping[str, Any]) -> Artifact:
-    """Return a model file with another contract; graph, weights and golden steps stay as they are, to the bit.
+    """Return a model file, perhaps not written yet, with other values of some of its contract's fields.
 
-    Args:
-        artifact: the file, which may not be written yet.
-        changes: new values of the contract's fields.
-
-    Raises:
-        ArtifactError, ContractError: the file would not be valid.
+    Graph, weights and golden steps stay as they are, to the bit; so do all changes here.
     """
     graph = onnx.load_from_string(artifact.model_bytes)
     return compose(artifact.path, graph, artifact.contract.model_copy(update=changes))
@@ -67,31 +61,15 @@ def write(artifact: Artifact) -> Contract:
     return artifact.contract
 
 
-def write_model(path: Path, graph: onnx.ModelProto, contract: Contract) -> Contract:
-    """Write a graph and its contract as one file, and return the contract as it is read back.
-
-    Raises:
-        ArtifactError, ContractError: the file would not be valid; then none is written, or what was there stays.
-    """
-    return write(compose(path, graph, contract))
-
-
 def attach(model: Path, atlas: Atlas | None) -> Contract:
-    """Put an atlas into a model file; its graph, weights and golden steps stay as they are, to the bit.
-
-    Raises:
-        ArtifactError, ContractError: the file, or what would become of it, is not valid.
-    """
+    """Put an atlas into a model file."""
     return write(recompose(read_artifact(model), {"atlas": atlas}))
 
 
 def describe(model: Path, spec: EnvironmentSpec, seen: Seen) -> Contract:
     """Put what training saw into a model file, and what its environment tells of signals, frame and home pose.
 
-    Graph, weights and golden steps stay as they are, to the bit; so do names, sizes, units and bounds of the signals.
-
-    Raises:
-        ArtifactError, ContractError: the file, or what would become of it, is not valid.
+    Names, sizes, units and bounds of the signals stay.
     """
     artifact = read_artifact(model)
     contract = artifact.contract

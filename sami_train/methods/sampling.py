@@ -8,11 +8,54 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from sami_train.episodes.buffer import EpisodeBuffer
+
+RIDGE = 1e-3
+"""Keeps the regression defined where drawn starts or goals are alike; in units of its normalised columns."""
+
+
+def rank_by(kind: str, buffer: EpisodeBuffer, where: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the scores (n,) of a buffer's episodes at these positions (n,), all of one task; higher is better.
+
+    Kinds: "return" is what an episode was paid (paper, section 4.3), "advantage" the return less what the start, the
+    goal and the policy's age explain. Two controls know nothing of skills: "shuffled" is chance, "recency" the policy's
+    age alone.
+    """
+    if kind == "shuffled":
+        return rng.random(len(where))
+    if kind == "recency":
+        return buffer.numbers(where).astype(np.float64)
+    returns = buffer.returns[where]
+    return unexplained(returns, _circumstances(buffer, where)) if kind == "advantage" else returns
+
+
+def unexplained(values: np.ndarray, causes: np.ndarray) -> np.ndarray:
+    """Return the residuals (n,) of a ridge regression of values (n,) on causes (n, C); equal values stay equal.
+
+    Values that are all alike have no better and no worse, and noise must not make any.
+    """
+    if np.ptp(values) == 0.0:
+        return np.zeros_like(values)
+    spread = causes.std(0)
+    design = np.column_stack([np.ones(len(values)), (causes - causes.mean(0)) / np.where(spread > 0, spread, 1.0)])
+    penalty = RIDGE * len(values) * np.eye(design.shape[1])
+    penalty[0, 0] = 0.0
+    return values - design @ np.linalg.solve(design.T @ design + penalty, design.T @ values)
+
+
+def _circumstances(buffer: EpisodeBuffer, where: np.ndarray) -> np.ndarray:
+    """Return what an episode owes to luck and to its policy's age, (n, C): age; start, goal, and how far apart."""
+    causes = [buffer.numbers(where)[:, None].astype(np.float64)]
+    if buffer.goal is not None:
+        start = buffer.observations[where, 0]
+        achieved, desired = start[:, buffer.goal.achieved], start[:, buffer.goal.desired]
+        distance = np.linalg.norm(desired - achieved, axis=1, keepdims=True)
+        causes += [distance, distance**2, achieved, desired]
+    return np.concatenate(causes, 1)
 
 
 class Trajectories(NamedTuple):
@@ -28,21 +71,10 @@ Score = Callable[[np.ndarray], np.ndarray]
 """Buffer positions (n,) to what ranks them (n,), higher is better."""
 
 
-class Strategy(Protocol):
-    """Which trajectories are compared."""
-
-    def __call__(
-        self, buffer: EpisodeBuffer, count: int, rng: np.random.Generator, score: Score, stretch: int = 0
-    ) -> Trajectories | None:
-        """Draw up to `count` trajectories; None where there are none to compare yet.
-
-        Args:
-            buffer: where they are.
-            count: of both sides together.
-            rng: source of randomness.
-            score: what ranks them.
-            stretch: how many of a task's episodes, collected one after the other, they are drawn from; 0 is all.
-        """
+Strategy = Callable[[EpisodeBuffer, int, np.random.Generator, Score, int], Trajectories | None]
+"""Draws up to so many trajectories, of both sides together; None where there are none to compare yet. The score ranks
+them, and the last argument is a stretch: how many of a task's episodes, collected one after the other, they are drawn
+from; 0 is all."""
 
 
 def same_task(

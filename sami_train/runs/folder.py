@@ -13,25 +13,34 @@ lock              held by the process that trains here
 
 from __future__ import annotations
 
+import itertools
 import platform
+import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from sami_runtime.distribution import installed_version
 from sami_runtime.errors import SamiError
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
-from sami_train.config.warm_start.find import WEIGHTS_FILE
-from sami_train.cores import usable_cores
-from sami_train.files import read_json, remove, unfinished, write_json, writing
-from sami_train.locks import holder, locked
-from sami_train.runs.provenance import git_state, versions
+from sami_train.config.weights import WEIGHTS_FILE, write_weights
+from sami_train.envs.catalog import by_name
+from sami_train.files import holder, locked, read_json, read_json_lines, remove, unfinished, write_json, writing
+from sami_train.machine import usable_cores
 
 RUN_VERSION = 1
+PACKAGES = (
+    *("sami", "torch", "stable-baselines3", "gymnasium", "panda-gym", "pybullet", "mujoco", "numpy", "onnx"),
+    "onnxruntime",
+)
 LOCK = "lock"
 BUFFERS_KEPT = 2
 """Newest checkpoints that keep their buffers, which are large: a run resumes from the newest, or, where that was
@@ -43,30 +52,26 @@ class RunError(SamiError):
 
 
 class RunFolder:
-    """One run's folder.
-
-    Args:
-        path: the folder; see `create` and `open`.
-    """
+    """One run's folder, see `create` and `open`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.metrics = path / "metrics.jsonl"
+        self.evaluation = path / "evaluation.json"
+        """Of the newest agent."""
+        self.agent = path / "agent.zip"
+        self.weights = path / WEIGHTS_FILE
 
     @classmethod
     def create(cls, path: Path, config: TrainConfig, command: list[str]) -> RunFolder:
-        """Make a new run folder.
-
-        Raises:
-            RunError: something is there already, or another process trains there.
-            SamiError: the disk is full or must not be written to.
-        """
+        """Make a new run folder; refuse a path where something is already, or where another process trains."""
         run = cls(path)
         run._refuse_taken()
         facts = {
             "version": RUN_VERSION,
             "state": "running",
             "command": command,
-            "started": _now(),
+            "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "versions": versions(),
             "git": git_state(),
             "machine": {"cpus": usable_cores(), "processor": platform.processor() or platform.machine()},
@@ -97,11 +102,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """Open an existing run folder.
-
-        Raises:
-            RunError: it is none, or of another version.
-        """
+        """Open an existing run folder; refuse one of another version."""
         if not path.is_dir():
             raise RunError(f"there is no run folder {path}; `sami train --out {path}` makes one.")
         for name in ("run.json", "config.json"):
@@ -126,37 +127,15 @@ class RunFolder:
         """Change some of run.json's facts."""
         write_json(self.path / "run.json", {**self.facts(), **facts})
 
-    @property
-    def metrics(self) -> Path:
-        """The metrics file."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def evaluation(self) -> Path:
-        """The evaluation of the newest agent."""
-        return self.path / "evaluation.json"
-
     def keep_evaluation(self, result: dict[str, Any], agent_steps: int) -> None:
         """Write the evaluation of all task sets, beside the steps that its agent had trained for."""
         write_json(self.evaluation, result | {"agent_steps": agent_steps})
 
-    @property
-    def weights(self) -> Path:
-        """The trained agent's weights."""
-        return self.path / WEIGHTS_FILE
-
-    @property
-    def agent(self) -> Path:
-        """The trained agent."""
-        return self.path / "agent.zip"
-
     def finish(self, agent: Any) -> None:
         """Write the trained agent: a last checkpoint, which more steps could go on from, and the agent itself."""
-        from sami_train.runs.weights import keep_weights
-
         self.checkpoint(agent.num_timesteps, agent)
         with unfinished(self.weights) as beside:
-            keep_weights(beside, agent)
+            write_weights(beside, agent.weights())
         with unfinished(self.agent) as beside:
             agent.save(beside)
 
@@ -170,11 +149,7 @@ class RunFolder:
         write_json(self.path / "config.json", config.to_dict())  # last: with its agent, it would be finished
 
     def newest_agent(self) -> Path:
-        """Return the trained agent, or the newest checkpoint's.
-
-        Raises:
-            RunError: there is neither.
-        """
+        """Return the trained agent, or the newest checkpoint's."""
         if self.agent.is_file():
             return self.agent
         checkpoint = self.newest_checkpoint()
@@ -183,11 +158,7 @@ class RunFolder:
         return checkpoint / "agent.zip"
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other processes from training in this folder.
-
-        Raises:
-            RunError: another process does; the message says which.
-        """
+        """Keep other processes from training in this folder, or say which one does."""
         return locked(self.path / LOCK, self._busy)
 
     def newest_checkpoint(self) -> Path | None:
@@ -208,12 +179,9 @@ class RunFolder:
                     remove(path)
 
     def newest_whole_checkpoint(self) -> Path | None:
-        """Return the newest checkpoint of which no bit is damaged; those after it are set aside as N.damaged.
+        """Return the newest checkpoint of which no bit is damaged, if there is any; for whoever holds the lock.
 
-        For whoever holds the lock. None where there is no checkpoint.
-
-        Raises:
-            RunError: all of them are damaged.
+        Those after it are set aside as N.damaged; where all are damaged, the run is refused.
         """
         damaged: dict[Path, str] = {}
         for checkpoint in self.checkpoints():
@@ -229,14 +197,10 @@ class RunFolder:
         return None
 
     def checkpoint(self, steps: int, agent: Any) -> Path:
-        """Write a checkpoint. It appears under its name only once it is complete; older buffers go, but for the last.
+        """Write a checkpoint of a `ContextSAC` after so many environment steps.
 
-        Args:
-            steps: environment steps done.
-            agent: a `ContextSAC`.
+        It appears under its name only once it is complete; older buffers go, but for the last.
         """
-        from sami_train.runs.weights import keep_weights  # torch, which readers of a run need not have
-
         folder = self.path / "checkpoints"
         target = folder / str(steps)
         with writing(folder):
@@ -244,8 +208,8 @@ class RunFolder:
         with unfinished(target) as beside:
             beside.mkdir()
             agent.save(beside / "agent.zip")
-            keep_weights(beside / WEIGHTS_FILE, agent)
-            agent.save_buffer(beside / "buffer.npz")
+            write_weights(beside / WEIGHTS_FILE, agent.weights())
+            agent.make_buffer().save(beside / "buffer.npz")
         for other in self.checkpoints()[BUFFERS_KEPT:]:
             (other / "buffer.npz").unlink(missing_ok=True)
         return target
@@ -253,7 +217,7 @@ class RunFolder:
 
 def _damage(checkpoint: Path) -> str:
     """Return what of a checkpoint is damaged, by the sums in its zip files; empty where nothing is."""
-    from sami_train.agent.saved import read_agent  # torch, which readers of a run need not have
+    from sami_train.agent.context_sac import read_agent  # torch, which readers of a run need not have
 
     for name in ("agent.zip", "buffer.npz"):
         path = checkpoint / name
@@ -261,10 +225,9 @@ def _damage(checkpoint: Path) -> str:
             continue
         try:
             with zipfile.ZipFile(path) as file:
-                if packed := [
-                    member.filename for member in file.infolist() if member.compress_type != zipfile.ZIP_STORED
-                ]:
-                    raise ValueError(f"{packed[0]} is packed, which no run does")
+                for member in file.infolist():
+                    if member.compress_type != zipfile.ZIP_STORED:
+                        raise ValueError(f"{member.filename} is packed, which no run does")
                 if wrong := file.testzip():
                     raise ValueError(f"{wrong} is not what was written")
             if name == "agent.zip":
@@ -275,19 +238,140 @@ def _damage(checkpoint: Path) -> str:
 
 
 def check_version(run: Path | str, facts: Mapping[str, Any]) -> None:
-    """Refuse facts of another version.
-
-    Args:
-        run: what a message calls the run.
-        facts: what run.json holds.
-
-    Raises:
-        RunError: they are of another version.
-    """
+    """Refuse facts, as run.json holds them, of another version; `run` is what a message calls the run."""
     version = facts.get("version")
     if version != RUN_VERSION:
         raise RunError(f"{run} is of run version {version}; this sami reads version {RUN_VERSION}.")
 
 
-def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that a result depends on."""
+    installed = {package: version for package in PACKAGES if (version := installed_version(package)) is not None}
+    return {"python": platform.python_version(), **installed}
+
+
+def git_state() -> dict[str, Any]:
+    """Commit of the checkout that this package runs from, and whether it has changes; empty outside one."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        result = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
+        return result.stdout.strip()
+
+    try:
+        # An installed copy may lie inside some other repository; only files that git knows are a checkout.
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+
+
+class RealisedContrast(NamedTuple):
+    """What a run's contrastive loss reached; means over the lines of its log."""
+
+    bound: float | None
+    """Mean of the estimator [nats]; None where there was never anything to compare."""
+    log_k: float | None
+    """log K [nats], which no bound passes."""
+    share: float | None
+    """Share of the attempts that had something to compare; None in logs that do not tell it."""
+    averaged: bool
+    """Whether each line is a mean over many losses; of old logs it is a single one's."""
+    ended: int | None = None
+    """Environment steps after which it ended by itself, having taught nothing for long; None where it did not."""
+
+    def __str__(self) -> str:
+        if self.bound is None or self.log_k is None:
+            return "nothing to compare"
+        text = f"{self.bound:.2f} nats of {self.log_k:.2f}"
+        if self.share is not None and self.share < 0.995:
+            text += f", in {self.share:.0%} of attempts"
+        return text + (f", ended after {self.ended:,} steps, as it taught nothing" if self.ended else "")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run's files hold: config.json, run.json (facts), evaluation.json if it has one, lines of metrics.jsonl."""
+
+    folder: Path
+    """The run folder; of a line, the folder beside its file that has the run's name, there or not."""
+    study: Path | None
+    """The file that the run is a line of; None where the folder was read."""
+    config: dict[str, Any]
+    facts: dict[str, Any]
+    evaluation: dict[str, Any] | None
+    metrics: list[dict[str, Any]]
+
+    @classmethod
+    def of_folder(cls, path: Path) -> RunRecord:
+        """Read a run folder; refuse one that `RunFolder.open` refuses, or of which a file is damaged."""
+        folder = RunFolder.open(path)
+        try:
+            evaluation = read_json(folder.evaluation) if folder.evaluation.is_file() else None
+            config, facts = read_json(path / "config.json"), folder.facts()
+        except SamiError as error:
+            raise RunError(str(error)) from error
+        return cls(path, None, config, facts, evaluation, read_metrics(folder.metrics))
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, which is the run's in a study."""
+        return self.folder.resolve().name if self.study is None else self.folder.name
+
+    @property
+    def address(self) -> str:
+        """What finds the run again, see `study.find_runs`: its folder, or FILE:NAME."""
+        return self.folder.as_posix() if self.study is None else f"{self.study.as_posix()}:{self.name}"
+
+    @property
+    def title_of_evaluation(self) -> str:
+        """What a message calls the evaluation."""
+        return f"{self.folder / 'evaluation.json'}" if self.study is None else f"the evaluation of {self.address}"
+
+    @property
+    def contrast(self) -> RealisedContrast | None:
+        """What its contrastive loss reached; None where it had none."""
+
+        def mean(column: str) -> float | None:
+            values = [row[column] for row in self.metrics if column in row]
+            return float(np.mean(values)) if values else None
+
+        share, k = mean("contrast/share"), mean("contrast/k")
+        if share is not None:
+            ended = next((row["step"] for row in self.metrics if "contrast/ended" in row), None)
+            log_k = None if k is None else float(np.log(k))
+            return RealisedContrast(mean("contrast/bound"), log_k, share, True, ended)
+        bound = mean("train/contrast_bound")
+        return None if bound is None else RealisedContrast(bound, mean("train/contrast_log_k"), None, False)
+
+    def train_config(self) -> TrainConfig:
+        """Return the resolved configuration; refuse one of other versions of sami."""
+        try:
+            return from_dict(self.config)
+        except SamiError as error:
+            title = f"{self.folder / 'config.json'}" if self.study is None else f"the config of {self.address}"
+            raise RunError(f"{title}: {error}") from error
+
+    def how_to_evaluate(self, options: str = "") -> str:
+        """Return the command that evaluates the run, with some options; of a study's line, also the gathering."""
+        options += by_name(str(self.config.get("env")))
+        if self.study is None:
+            return f"sami eval --run {self.folder}{options}"
+        return (
+            f"sami eval --run RUN{options}, where RUN is the folder that {self.name} was trained in, "
+            f"and then sami gather RUN... --out {self.study} --force"
+        )
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a metrics file up to the first that no run wrote whole: numbers by name, and their `step`."""
+    return list(itertools.takewhile(is_line, read_json_lines(path)))
+
+
+def is_line(row: Any) -> bool:
+    """Whether a value is a line of metrics."""
+    if not isinstance(row, dict) or type(row.get("step")) is not int:
+        return False
+    return all(
+        value is None or type(value) is float or (type(value) is int and abs(value) < 2**63) for value in row.values()
+    )

@@ -1,20 +1,28 @@
-"""What a user watches while training: steps a second, time left, success or return by task."""
+"""What a run shows and logs: a display on the terminal, lines of metrics, TensorBoard."""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections import deque
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
+from stable_baselines3.common.logger import KVWriter, TensorBoardOutputFormat
 
 from sami_train.config.schema import TrainConfig
 from sami_train.envs.catalog import environment
-from sami_train.episodes.task_record import TaskRecord
+from sami_train.episodes.episode import TaskRecord
+from sami_train.files import append, write_json_lines, writing
+from sami_train.runs.folder import read_metrics
 
 RATE_WINDOW = 30.0
 """Seconds that the shown speed is averaged over."""
@@ -23,10 +31,7 @@ RATE_WINDOW = 30.0
 class Progress:
     """A live display on a terminal; on anything else a line every half minute.
 
-    Args:
-        config: the run.
-        done: environment steps done before.
-        show: False shows nothing.
+    Environment steps `done` before count as done; without `show` it shows nothing.
     """
 
     def __init__(self, config: TrainConfig, done: int, show: bool = True) -> None:
@@ -54,14 +59,7 @@ class Progress:
         self._live.stop()
 
     def update(self, steps: int, updates: int, record: TaskRecord, contrast: str = "") -> None:
-        """Show where the run is.
-
-        Args:
-            steps: environment steps done.
-            updates: updates done.
-            record: of the last episodes.
-            contrast: what the contrastive loss reached, in words; empty where there is none.
-        """
+        """Show where the run is: its steps, its updates, its last episodes, and in words what the contrast reached."""
         now = time.monotonic()
         self._history.append((now, steps, updates))
         while now - self._history[0][0] > RATE_WINDOW:
@@ -74,8 +72,7 @@ class Progress:
         left = f"{max(0, self._total - steps) / speed / 60:.1f} min left; " if speed > 0 else ""
         measure = self._measure
         line = (
-            f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} updates/s, "
-            f"{left}"
+            f"{speed:,.0f} steps/s, {(updates - updates_then) / elapsed:,.1f} updates/s, {left}"
             f"{measure.name} while exploring {measure.show(record.mean(measure), coarse=True)}"
             f"{'; ' * bool(contrast)}{contrast}"
         )
@@ -87,3 +84,62 @@ class Progress:
         elif now - self._last_line > RATE_WINDOW:
             self._last_line = now
             print(f"{steps:,} of {self._total:,} steps; {line}", flush=True)
+
+
+class MetricsFile(KVWriter):
+    """Writes stable-baselines3's logged numbers, one JSON object a line with its `step`.
+
+    A run that resumes writes again what came after the last line that its checkpoint knows of, at `logged_at` steps.
+    """
+
+    def __init__(self, path: Path, logged_at: int = 0) -> None:
+        rows = [row for row in read_metrics(path) if row["step"] <= logged_at]
+        write_json_lines(path, rows)
+        self._path = path
+        self._file = path.open("ab", buffering=0)
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        """Append one line."""
+        line = json.dumps({"step": step, **{k: float(v) for k, v in key_values.items()}}) + "\n"
+        with writing(self._path):
+            append(self._file, line.encode())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Dashboard(KVWriter):
+    """Writes the same to `tensorboard/` in the run's folder, as long as it can; training goes on without it."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._file: TensorBoardOutputFormat | None = None
+        try:
+            self._file = TensorBoardOutputFormat(str(run / "tensorboard"))
+        except OSError as error:
+            self._give_up(error)
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        """Write numbers; the first failure is the last try, with a warning on stderr."""
+        if self._file is None:
+            return
+        try:
+            self._file.write(key_values, key_excluded, step)
+        except Exception as error:  # TensorBoard's thread hands on whatever it met
+            self._give_up(error)
+
+    def close(self) -> None:
+        """Close the files; what their last lines say is in the metrics, too."""
+        if self._file is not None:
+            with suppress(Exception):
+                self._file.close()
+
+    def _give_up(self, error: Exception) -> None:
+        self._file = None
+        print(
+            f"warning: {self._run / 'tensorboard'} cannot be written: {error}. Training goes on; metrics.jsonl has the "
+            "same numbers.",
+            file=sys.stderr,
+            flush=True,
+        )

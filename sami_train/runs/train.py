@@ -10,25 +10,31 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger
 
 from sami_runtime.errors import SamiError, UnknownName
-from sami_train.agent.context_sac import ContextSAC
+from sami_train.agent.context_sac import TARGETS, ContextSAC
+from sami_train.config.recordings import recorded_episodes
 from sami_train.config.resolve import from_dict
 from sami_train.config.schema import TrainConfig
-from sami_train.cores import share_of_cores
+from sami_train.config.weights import load_weights, sha256_of, weights_file
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
-from sami_train.interrupts import on_signals
-from sami_train.runs.beginning import facts_of, recordings_of, start_from
+from sami_train.episodes.episode import Episode
+from sami_train.machine import on_signals, share_of_cores
 from sami_train.runs.folder import RunError, RunFolder
-from sami_train.runs.metrics import Dashboard, MetricsFile
-from sami_train.runs.progress import Progress
+from sami_train.runs.progress import Dashboard, MetricsFile, Progress
 
 LOG_EVERY = 10_000
 """Environment steps between two lines of the metrics."""
+
+
+NORMAL_ENTROPY = 0.5 * float(np.log(2.0 * np.pi * np.e))
+"""Of one number from a normal distribution of deviation 1 [nat]."""
+CRITICS_INPUTS = frozenset(f"{critic}.{q}.0.weight" for critic in ("critic", "critic_target") for q in ("q1", "q2"))
 
 
 class _Keeper(BaseCallback):
@@ -39,7 +45,6 @@ class _Keeper(BaseCallback):
         self.run, self.config, self.progress, self.before = run, config, progress, before
         self.started = time.perf_counter()
         self.stop_requested = False
-        self.measure = environment(config.env).measure
         self._next = 0
 
     def ask_to_stop(self, number: int, frame: Any) -> None:
@@ -73,16 +78,7 @@ class _Keeper(BaseCallback):
 
 
 def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[str] | None = None) -> ContextSAC:
-    """Train in a new run folder.
-
-    Args:
-        config: the run.
-        out: the folder; must not hold anything yet.
-        show: whether to draw the progress display.
-        command: what to note as the command that repeats the run; this process's own if left out.
-
-    Returns:
-        The agent, trained to the end or as far as the user let it.
+    """Train in a new run folder, which notes `command`, or this process's own, as what repeats the run.
 
     Raises:
         RunError: the folder is taken.
@@ -96,7 +92,12 @@ def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[st
         start_from(agent, config)
     agent.take_recorded(recorded)
     run = RunFolder.create(out, config, command or [Path(sys.argv[0]).name, *sys.argv[1:]])
-    run.update(**facts_of(config, recorded))
+    if engine := environment(config.env).engine:
+        run.update(engine=engine)
+    if files := config.collection.recordings:
+        digests = {name: sha256_of(Path(name)) for name in files}
+        steps = sum(len(episode) for episode in recorded)
+        run.update(recordings={"sha256": digests, "episodes": len(recorded), "steps": steps})
     with run.locked():
         return _run(run, config, agent, show)
 
@@ -104,11 +105,7 @@ def start(config: TrainConfig, out: Path, *, show: bool = True, command: list[st
 def resume(out: Path, *, steps: int | None = None, show: bool = True) -> ContextSAC:
     """Go on with a run from its newest checkpoint; buffer, optimisers and random states come back.
 
-    Args:
-        out: the run.
-        steps: how long the run is from now on; as long as it was, if left out. Learning rates fall as in a run of that
-            length from the beginning.
-        show: whether to draw the progress display.
+    With `steps` the run is that long from now on; learning rates fall as in one of that length from the beginning.
 
     Raises:
         RunError: there is no such run, it has done these steps, has no checkpoint, or is in use.
@@ -158,12 +155,11 @@ def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig) -> C
     agent.config = config
     if buffer.is_file():
         with _readable(buffer):
-            agent.load_buffer(buffer)
+            agent.make_buffer().restore(buffer)
     else:
         agent.take_recorded(recordings_of(config))
         # The buffer is empty, and the agent is not: as in a warm-up it collects before it learns.
-        agent._began_at = agent.num_timesteps
-        agent._updates_before = agent._n_updates
+        agent._began_at, agent._updates_before = agent.num_timesteps, agent._n_updates
         print(
             f"{run.path} kept no buffer: what it had collected is lost. It goes on from its agent, and learns again "
             f"after {config.exploration.warmup_steps:,} steps.",
@@ -173,11 +169,7 @@ def _agent_of(run: RunFolder, checkpoint: Path | None, config: TrainConfig) -> C
 
 
 def load_agent(run: RunFolder, env: Any = None) -> ContextSAC:
-    """Return the newest agent of a run; for acting only, unless it gets an environment.
-
-    Raises:
-        RunError: the run has none, or its file cannot be read.
-    """
+    """Return the newest agent of a run; for acting only, unless it gets an environment."""
     path = run.newest_agent()
     with _readable(path):
         return ContextSAC.load(path, env, device="cpu")
@@ -209,17 +201,14 @@ def prepare_torch(config: TrainConfig) -> None:
     except RuntimeError as error:
         raise UnknownName("device", config.device, ["auto", "cpu", "cuda"]) from error
     if needs_gpu and not torch.cuda.is_available():
-        raise RunError(f"device is {config.device!r}, and torch finds no GPU here; use --device cpu or auto.")
+        raise RunError(f"device is {config.device!r}, and torch finds no GPU here; use device=cpu or auto.")
     torch.set_flush_denormal(True)
     torch.set_num_threads(max(1, share_of_cores() - max(1, config.collection.collectors)))
     torch.set_float32_matmul_precision("high")
 
 
 def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> ContextSAC:
-    writers: list[KVWriter] = [
-        MetricsFile(run.metrics, agent.logged_at),
-        Dashboard(run.path),
-    ]
+    writers: list[KVWriter] = [MetricsFile(run.metrics, agent.logged_at), Dashboard(run.path)]
     agent.set_logger(Logger(str(run.path), writers))
     try:
         with Progress(config, agent.num_timesteps, show) as progress:
@@ -242,10 +231,81 @@ def _run(run: RunFolder, config: TrainConfig, agent: ContextSAC, show: bool) -> 
     finally:
         with suppress(OSError):  # TensorBoard's last lines on a full disk; what they say is in the metrics
             agent.logger.close()
-    run.update(
-        state="finished" if agent.finished else "stopped",
-        seconds=keeper.seconds,
-        steps=agent.num_timesteps,
-        updates=agent._n_updates,
-    )
+    state = "finished" if agent.finished else "stopped"
+    run.update(state=state, seconds=keeper.seconds, steps=agent.num_timesteps, updates=agent._n_updates)
     return agent
+
+
+def start_from(agent: ContextSAC, config: TrainConfig) -> None:
+    """Give an agent the weights that its configuration names.
+
+    Optimisers begin anew, and SAC's temperature with `learning.initial_temperature`. Critics that the file lacks stay
+    as they were made, and those that read no actions executed before begin by giving them no weight; an actor without
+    a deviation gets the one that has the target entropy.
+
+    Raises:
+        RunError: the file has changed since the configuration was resolved, or does not fit the networks.
+    """
+    path = weights_file(config.init.source)
+    weights = load_weights(path)
+    if (digest := sha256_of(path)) != config.init.sha256:
+        raise RunError(
+            f"{path} has the SHA-256 {digest[:12]}..., and init.sha256 is {config.init.sha256[:12]}...: it has changed "
+            "since. Start again with --init."
+        )
+    policy, tensors = agent.policy, {name: torch.from_numpy(np.array(a)) for name, a in weights.arrays.items()}
+    begun = policy.state_dict()
+    for target, source in TARGETS.items():
+        for name in begun:
+            if name.startswith(f"{target}."):
+                copied = source + name.removeprefix(target)
+                tensors.setdefault(name, tensors.get(copied, begun[copied]))
+    tensors["log_temperature"] = begun["log_temperature"]
+    for name in begun.keys() - tensors.keys():
+        if name.startswith("actor.log_std."):
+            entropy = config.learning.target_entropy / policy.action_size
+            value = entropy - NORMAL_ENTROPY if name.endswith("bias") else 0.0
+            tensors[name] = torch.full_like(begun[name], value)
+        elif name.startswith(("critic.", "encoder.correction.", "momentum_encoder.correction.")):
+            tensors[name] = begun[name]  # a head that has learned nothing yet takes what arrived for the present
+    for name in CRITICS_INPUTS & tensors.keys():
+        tensors[name] = _with_recent_actions(tensors[name], begun[name].shape[1], policy.action_size)
+    wrong = sorted(name for name in begun.keys() | tensors.keys() if _shape(begun, name) != _shape(tensors, name))
+    if wrong or not torch.equal(tensors["features.projection"].cpu(), begun["features.projection"].cpu()):
+        of = ", ".join(f"{name} {_shape(tensors, name)} instead of {_shape(begun, name)}" for name in wrong[:3])
+        raise RunError(
+            f"{path} does not fit the networks of this run: {of or 'the observation is laid out otherwise'}. Leave the "
+            "keys of network. out, and take an environment with the same goal."
+        )
+    policy.load_state_dict(tensors)
+    agent.learner.anchor()
+
+
+def recordings_of(config: TrainConfig) -> list[Episode]:
+    """Return the recorded episodes that a run's configuration names; errors as of `recorded_episodes`."""
+    collection, spec = config.collection, environment(config.env)
+    if collection.recordings and spec.goal is not None and collection.reward != "sparse":
+        raise RunError(
+            f"collection.reward is {collection.reward!r}, and recordings are paid -1 until the goal is reached; "
+            "set collection.reward=sparse, or leave collection.recordings out."
+        )
+    return recorded_episodes(
+        collection.recordings,
+        spec,
+        config.training_tasks(),
+        collection.episode_steps or spec.episode_steps,
+        end_on_fall=collection.end_on_fall,
+    )
+
+
+def _with_recent_actions(weight: torch.Tensor, inputs: int, actions: int) -> torch.Tensor:
+    """Return a critic's first weights (H, N) with zeros for what it reads beside: what lies before the action a_t."""
+    missing = inputs - weight.shape[1]
+    if missing <= 0 or missing % actions:
+        return weight  # of another network, which is refused with its shapes
+    state, action = weight[:, :-actions], weight[:, -actions:]
+    return torch.cat([state, weight.new_zeros(len(weight), missing), action], 1)
+
+
+def _shape(tensors: dict[str, torch.Tensor], name: str) -> list[int] | str:
+    return list(tensors[name].shape) if name in tensors else "none"

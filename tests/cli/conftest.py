@@ -68,8 +68,11 @@ def trained(tmp_path_factory):
     run, model = folder / "run", folder / "tiny.onnx"
     with pytest.MonkeyPatch.context() as patch:
         assert call(patch, "train", "--steps", 700, *settings(), "--out", run, "-q") == 0
-        assert call(patch, "eval", "--run", run, "--episodes", 1, "--workers", 1, "--json") == 0
-        assert call(patch, "export", "--run", run, "--out", model, "--atlas-episodes", 0, "--seen-episodes", 0) == 0
+        assert call(patch, "eval", "--run", run, "--episodes", 1, "--on", 1, "--json") == 0
+        assert (
+            call(patch, "export", "--run", run, "--out", model, "--set", "atlas_episodes=0", "--set", "seen_episodes=0")
+            == 0
+        )
     return Trained(run, model)
 
 

@@ -12,16 +12,16 @@ import pytest
 
 pytest.importorskip("mujoco")
 
-from sami_cli.live import LiveLine, corrected
+from sami_cli.episodes import LiveLine, corrected
 
 from sami_runtime import Observation, Telemetry, read_artifact
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.make import make
-from sami_train.export import parity
-from sami_train.export.export import export
-from sami_train.export.model_file import attach
+from sami_train.export import graph
+from sami_train.export.export import compose_model
+from sami_train.export.model_file import attach, write
 
 SHIPPED = Path(__file__).parents[2] / "models" / "panda-satesac.onnx"
 SMALL = {
@@ -41,10 +41,10 @@ def cheetah(tmp_path_factory):
         "ContextPolicy", make(ENVIRONMENTS["half-cheetah"]), resolve("fast-cpu", SMALL | {"env": "half-cheetah"})
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parity, "CLOSED_LOOP_STEPS", 1)
+        patch.setattr(graph, "CLOSED_LOOP_STEPS", 1)
         for name in ("HalfCheetah", "CrippledHalfCheetah"):
             patch.setattr(gymnasium.registry[f"sami/{name}-v0"], "max_episode_steps", 40)
-        export(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=2)
+        write(compose_model(agent, path, {"method": "untrained", "env": "half-cheetah"}, None, atlas_episodes=2))
         yield path
 
 
@@ -102,7 +102,7 @@ def test_an_atlas_is_added_once_and_counted_on_fresh_episodes(sami, cheetah, tmp
     path = Path(shutil.copy(cheetah, tmp_path / "copy.onnx"))
     refused = sami("atlas", path)
     assert (refused.code, "replace it with --force" in refused.err) == (1, True)
-    few = sami("atlas", path, "--force", "--episodes", 1)
+    few = sami("atlas", path, "--force", "--set", "episodes=1")
     assert (few.code, "at least 2 are needed" in few.err) == (1, True)
     assert path.read_bytes() == cheetah.read_bytes()
 
@@ -110,7 +110,7 @@ def test_an_atlas_is_added_once_and_counted_on_fresh_episodes(sami, cheetah, tmp
 def test_runs_tell_what_the_context_told(sami, plain):
     [row] = [json.loads(line) for line in sami("run", "--model", SHIPPED, "--episodes", 1, "--json").out.splitlines()]
     assert set(row["telemetry"]) == set(Telemetry(read_artifact(SHIPPED).contract).summary())
-    assert row["telemetry"]["phase"] in ("exploring", "adapted", "re-adapting")
+    assert row["telemetry"]["phase"] in ("identifying", "settled", "re-adapting")
     done = sami("run", "--model", SHIPPED, "--episodes", 1)
     assert "phase        score   context moves" in done.out
     assert row["telemetry"]["phase"] in done.out
@@ -138,8 +138,8 @@ def test_a_terminal_shows_the_last_reading_and_anything_else_shows_nothing():
     LiveLine(telemetry, pipe)(tick)
     drawn = screen.getvalue().split("\r\x1b[K")
     assert drawn[0] == drawn[2] == ""
-    assert drawn[1].startswith(f"step {contract.atlas.step:>3}  speed  0.00  exploring    score ")
-    assert "UNKNOWN DYNAMICS" in drawn[1]
+    assert drawn[1].startswith(f"step {contract.atlas.step:>3}  speed  0.00  identifying  score ")
+    assert "OUT OF DISTRIBUTION" in drawn[1]
     assert pipe.getvalue() == ""
 
 

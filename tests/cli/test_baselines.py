@@ -8,7 +8,8 @@ from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
-from sami_train.export.export import export
+from sami_train.export.export import compose_model
+from sami_train.export.model_file import write
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,7 @@ def memoryless(tmp_path_factory):
     path = tmp_path_factory.mktemp("memoryless") / "sac.onnx"
     config = resolve("fast-cpu", {"network.net_arch": [16, 16], "method": "sac"})
     agent = ContextSAC("ContextPolicy", make(environment("panda")), config, device="cpu")
-    export(agent, path, {"method": "SAC", "env": "panda"}, None)
+    write(compose_model(agent, path, {"method": "SAC", "env": "panda"}, None))
     return path
 
 

@@ -15,6 +15,7 @@ PANELS = {
     "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt", "report", "skills"],
     "Model file": ["export", "atlas", "probe", "describe", "inspect", "verify", "sign", "models"],
     "Robot": [
+        "demo",
         "run",
         "drive",
         "new-adapter",
@@ -54,7 +55,7 @@ def test_evaluating_all_sets_is_kept_in_the_run_and_in_the_model(sami, trained):
 
 def test_evaluating_one_set_prints_json_only_and_leaves_the_run_as_it_was(sami, trained, contents):
     before = contents(trained.run)
-    arguments = ("--episodes", 2, "--workers", 1, "--tasks", "training", "--json")
+    arguments = ("--episodes", 2, "--on", 1, "--tasks", "training", "--json")
     of_run = sami("eval", "--run", trained.run, *arguments)
     of_model = sami("eval", "--model", trained.model, *arguments)
     assert contents(trained.run) == before
@@ -68,20 +69,22 @@ def test_evaluating_one_set_prints_json_only_and_leaves_the_run_as_it_was(sami, 
 
 
 def test_evaluating_in_processes_prints_json_only(sami, trained):
-    done = sami("eval", "--model", trained.model, "--episodes", 1, "--workers", 2, "--tasks", "training", "--json")
+    done = sami("eval", "--model", trained.model, "--episodes", 1, "--on", 2, "--tasks", "training", "--json")
     assert (done.code, done.err) == (0, "")
     assert list(json.loads(done.out)["sets"]) == ["training"]
 
 
 def test_evaluation_without_json_is_a_table(sami, trained):
-    done = sami("eval", "--model", trained.model, "--episodes", 1, "--workers", 1, "--tasks", "training")
+    done = sami("eval", "--model", trained.model, "--episodes", 1, "--on", 1, "--tasks", "training")
     assert done.code == 0
     assert "training (1 episodes per task)" in done.out
     assert "above floor" in done.out
 
 
 def test_export_writes_a_card_and_says_what_it_compared(sami, trained):
-    done = sami("export", "--run", trained.run, "--out", "again.onnx", "--atlas-episodes", 0, "--seen-episodes", 0)
+    done = sami(
+        "export", "--run", trained.run, "--out", "again.onnx", "--set", "atlas_episodes=0", "--set", "seen_episodes=0"
+    )
     assert done.code == 0
     assert "parity with torch within 1e-5 over 64 steps" in done.out
     assert "again.safetensors: " in done.out
@@ -192,7 +195,7 @@ def test_help_groups_the_commands_by_what_they_are_for(sami):
             words = panels.setdefault(line.strip("╭─╮ "), [])
         elif line.startswith("│ ") and line[2] != " ":
             words.append(line.split()[1])
-    assert panels.pop("Options")[:2] == ["--debug", "--version"]
+    assert panels.pop("Options")[:3] == ["--force", "--debug", "--version"]
     assert panels == PANELS
 
 

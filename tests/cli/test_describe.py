@@ -14,7 +14,7 @@ def test_a_file_is_described_once_and_then_tells_what_training_saw(sami, trained
     said = sami("inspect", path).out
     assert "seen: not told; `sami describe` measures what training saw" in said
     assert "frame: table's frame" in said, "export tells what the environment knows"
-    done = sami("describe", path, "--episodes", 6, "--starts", 2)
+    done = sami("describe", path, "--set", "episodes=6", "--set", "starts=2")
     assert (done.code, done.err) == (0, "")
     assert "copy.onnx tells what training saw, over " in done.out
     assert done.out.endswith("steps of 6 episodes, and its frame and home pose\n")
@@ -27,13 +27,23 @@ def test_a_file_is_described_once_and_then_tells_what_training_saw(sami, trained
     assert "--force measures it anew" in refused.err
     assert path.read_bytes() == content
     # The same episodes give the same numbers.
-    assert sami("describe", path, "--episodes", 6, "--starts", 2, "--force").code == 0
+    assert sami("describe", path, "--set", "episodes=6", "--set", "starts=2", "--force").code == 0
     assert path.read_bytes() == content
 
 
 def test_export_measures_it_as_well(sami, trained):
-    arguments = ("export", "--run", trained.run, "--out", "new.onnx", "--no-card", "--atlas-episodes", 0)
-    done = sami(*arguments, "--seen-episodes", 6)
+    arguments = (
+        "export",
+        "--run",
+        trained.run,
+        "--out",
+        "new.onnx",
+        "--set",
+        "card=false",
+        "--set",
+        "atlas_episodes=0",
+    )
+    done = sami(*arguments, "--set", "seen_episodes=6")
     assert (done.code, "sami describe" in done.out) == (0, False)
     contract = read_artifact("new.onnx").contract
     assert contract.seen.episodes == 6

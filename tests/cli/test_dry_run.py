@@ -61,7 +61,17 @@ def test_a_policy_that_has_not_learned_is_exported_only_with_force_and_says_so(s
         return agent
 
     monkeypatch.setattr(ContextSAC, "load", untaught)
-    export = ("export", "--run", run_copy, "--out", "idle.onnx", "--atlas-episodes", 0, "--seen-episodes", 0)
+    export = (
+        "export",
+        "--run",
+        run_copy,
+        "--out",
+        "idle.onnx",
+        "--set",
+        "atlas_episodes=0",
+        "--set",
+        "seen_episodes=0",
+    )
     done = sami(*export)
     assert done.code == 1
     assert "has not learned: 7" in done.err

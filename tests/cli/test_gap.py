@@ -70,14 +70,14 @@ def test_a_bad_gap_is_refused_before_anything_begins(sami, trained, tmp_path, co
 
 def test_evaluation_behind_a_gap_says_so_and_leaves_the_runs_own_alone(sami, run_copy, gap):
     before = (run_copy / "evaluation.json").read_text()
-    done = sami("eval", "--run", run_copy, "--gap", gap, "--episodes", 1, "--workers", 1, "--json")
+    done = sami("eval", "--run", run_copy, "--gap", gap, "--episodes", 1, "--on", 1, "--json")
     assert done.code == 0
     assert GapProfile.loads(json.loads(done.out)["gap"]) == GapProfile.load(gap)
     assert (run_copy / "evaluation.json").read_text() == before
 
 
 def test_robustness_measures_each_severity_from_the_same_starts(sami, trained, tmp_path):
-    options = (trained.model, "--kinds", "actuator lag", "--episodes", 1, "--workers", 1, "--out", "told")
+    options = (trained.model, "--gap", "actuator lag", "--episodes", 1, "--on", 1, "--out", "told")
     done = sami("robustness", *options)
     assert done.code == 0, done.err
     assert "wrote told/robustness.png" in done.out
@@ -97,25 +97,25 @@ def test_robustness_measures_each_severity_from_the_same_starts(sami, trained, t
 
 
 def test_an_unknown_kind_of_gap_is_refused(sami, trained):
-    done = sami("robustness", trained.model, "--kinds", "latensy")
+    done = sami("robustness", trained.model, "--gap", "latensy")
     assert (done.code, done.out) == (1, "")
     assert "unknown kind of gap 'latensy'. Did you mean 'latency'?" in done.err
 
 
 @pytest.mark.parametrize("folder", ["panda-robustness", "panda-robustness-others"])
 def test_the_tables_of_the_docs_are_what_is_printed_of_the_raw_results(sami, folder):
-    done = sami("robustness", "--read", ROOT / "results" / folder)
+    done = sami("robustness", ROOT / "results" / folder)
     assert done.code == 0
-    page = (ROOT / "docs" / "gap.md").read_text()
-    assert f"sami robustness --read results/{folder}\n\n{done.out}" in page
+    page = (ROOT / "docs" / "results" / "robustness.md").read_text()
+    assert f"sami robustness results/{folder}\n\n{done.out}" in page
 
 
 def test_what_the_docs_say_of_training_behind_delays_is_what_is_printed_of_its_raw_results(sami):
-    page = (ROOT / "docs" / "gap.md").read_text()
+    page = (ROOT / "docs" / "results" / "trained-with-a-profile.md").read_text()
     folder, found = Path("results") / "panda-200k-latency", {}
     for name in ("trained-behind-delays", "trained-without"):
-        done = sami("robustness", "--read", ROOT / folder / f"{name}.json")
-        assert f"sami robustness --read {folder}/{name}.json" in page
+        done = sami("robustness", ROOT / folder / f"{name}.json")
+        assert f"sami robustness {folder}/{name}.json" in page
         rows = [line.split(" | ") for line in done.out.splitlines()[2:]]
         found[name] = [[cell.strip(" |").split(", ") for cell in row[2:]] for row in rows]
     cells = [[value for row in rows for value in row[at]] for at in (0, 1) for rows in found.values()]
@@ -124,21 +124,22 @@ def test_what_the_docs_say_of_training_behind_delays_is_what_is_printed_of_its_r
 
 
 def test_a_profile_is_measured_as_a_whole_and_key_by_key_and_read_again(sami, trained, gap):
-    done = sami("robustness", trained.model, "--gap", gap, "--episodes", 2, "--workers", 1, "--out", "told", "--json")
+    done = sami("robustness", trained.model, "--gap", gap, "--episodes", 2, "--on", 1, "--out", "told", "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
     kinds = ["", "the whole gap", "actuator_lag_s alone", "latency_s alone", "noise alone"]
     assert [point["kind"] for point in document["points"]] == kinds
     told = document["points"][1]["sets"]["training"]
     assert (told["episodes"], told["starts"], len(told["interval"])) == (12, 2, 2)
-    assert json.loads(sami("robustness", "--read", "told", "--json").out) == document
-    assert "training (12 episodes a point, 2 starts)" in sami("robustness", "--read", "told").out
+    assert json.loads(sami("robustness", "told", "--json").out) == document
+    assert "training (12 episodes a point, 2 starts)" in sami("robustness", "told").out
 
 
-def test_robustness_measures_or_reads_and_not_both(sami, trained, gap):
+def test_robustness_wants_a_model_or_what_was_measured(sami):
     assert sami("robustness").code == 2
-    assert sami("robustness", trained.model, "--read", "told").code == 2
-    assert sami("robustness", trained.model, "--gap", gap, "--kinds", "latency").code == 2
+    done = sami("robustness", "told")
+    assert (done.code, done.out) == (1, "")
+    assert "unknown model 'told'" in done.err
 
 
 @pytest.fixture
@@ -188,7 +189,7 @@ def test_a_known_value_zeroes_a_bias_in_each_episode(sami, trained, tmp_path):
 
 
 def test_what_the_docs_say_of_zeroing_is_what_its_raw_results_say():
-    page = (ROOT / "docs" / "gap.md").read_text()
+    page = " ".join((ROOT / "docs" / "how-to" / "calibrate.md").read_text().split())
     shares = {}
     for name in ("zeroed", "none"):
         raw = (ROOT / "results" / "panda-zeroing" / f"{name}.jsonl").read_text().splitlines()
@@ -201,7 +202,7 @@ def test_what_the_docs_say_of_zeroing_is_what_its_raw_results_say():
 
 
 def test_what_the_docs_say_of_a_gap_that_was_found_again_is_what_its_raw_results_say():
-    page = " ".join((ROOT / "docs" / "gap.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "how-to" / "fit-a-profile.md").read_text().split())
     folder, told = ROOT / "results" / "panda-fit-gap", []
     for name, gap in (("true", ROOT / "examples" / "gap.toml"), ("fitted", folder / "gap.toml")):
         found = Evaluation.from_dict(json.loads((folder / f"{name}.json").read_text()))

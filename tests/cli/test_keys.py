@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sami_cli.terminal import split
+from sami_cli.keyboard import split
 
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.recording.reader import read_recording

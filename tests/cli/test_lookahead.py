@@ -22,7 +22,7 @@ def call(*arguments):
         (["--lookahead", 3], "give either --run or --model"),
         (["--model", MODEL], "--model goes with --lookahead or --refit"),
         (["--model", MODEL, "--lookahead", 17], "Input should be less than or equal to 16"),
-        (["--model", MODEL, "--lookahead", 3, "--command-delay", 0.1], "--command-delay goes with --refit"),
+        (["--model", MODEL, "--lookahead", 3, "--set", "command_delay_s=0.1"], "command_delay_s goes with --refit"),
     ],
 )
 def test_what_means_nothing_is_refused_before_anything_is_computed(tmp_path, arguments, message):
@@ -40,7 +40,7 @@ def test_a_file_that_does_not_look_ahead_is_not_refitted_without_saying_how_far(
 @pytest.mark.slow
 def test_from_a_model_to_one_that_looks_ahead_to_one_that_is_fitted_to_recordings(tmp_path):
     ahead, own, recording, gap = (tmp_path / name for name in ("ahead.onnx", "own.onnx", "run.mcap", "gap.toml"))
-    done = call("export", "--model", MODEL, "--out", ahead, "--lookahead", 1, "--lookahead-episodes", 20)
+    done = call("export", "--model", MODEL, "--out", ahead, "--lookahead", 1, "--set", "lookahead_episodes=20")
     assert done.exit_code == 0, done.output
     assert "it looks ahead by up to 1 periods" in done.output
     assert "ee_position" in call("inspect", ahead).output

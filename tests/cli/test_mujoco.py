@@ -10,15 +10,16 @@ import pytest
 pytest.importorskip("mujoco")
 
 from rich.console import Console
-from sami_cli.tables import evaluation_table
+from sami_cli.commands.eval import evaluation_table
 
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.make import make
 from sami_train.evaluation.results import Evaluation
-from sami_train.export import parity
-from sami_train.export.export import export
+from sami_train.export import graph
+from sami_train.export.export import compose_model
+from sami_train.export.model_file import write
 from tests.making.made_runs import made_return_run, made_run
 
 SMALL = {"network.net_arch": [16], "network.hidden_size": 8}
@@ -41,9 +42,9 @@ def models(tmp_path_factory):
         agent = ContextSAC("ContextPolicy", make(ENVIRONMENTS[name]), config, device="cpu")
         with pytest.MonkeyPatch.context() as patch:
             if name != "half-cheetah":
-                patch.setattr(parity, "CLOSED_LOOP_STEPS", 1)
+                patch.setattr(graph, "CLOSED_LOOP_STEPS", 1)
             evaluation = {"env": name, "sets": {"training": {"ret": 4058.4}}, "tasks": []}
-            export(agent, folder / f"{name}.onnx", {"method": "untrained", "env": name}, evaluation)
+            write(compose_model(agent, folder / f"{name}.onnx", {"method": "untrained", "env": name}, evaluation))
     return folder
 
 
@@ -154,7 +155,7 @@ def test_a_robot_of_many_tasks_is_inspected_in_lines_that_can_be_read(sami):
 def test_evaluation_tells_returns(sami, models, monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(ENVIRONMENTS["hopper"], episode_steps=30))
     arguments = ("eval", "--env", "hopper", "--model", models / "hopper.onnx", "--tasks", "training", "--episodes", 11)
-    done = sami(*arguments, "--workers", 1, "--json")
+    done = sami(*arguments, "--on", 1, "--json")
     assert (done.code, done.err) == (0, "")
     result = json.loads(done.out)
     returns = np.concatenate([row["returns"] for row in result["tasks"]])
@@ -172,8 +173,8 @@ def test_evaluation_tells_returns(sami, models, monkeypatch):
 
 def test_a_model_is_measured_in_its_own_environment_if_none_is_named(sami, models, monkeypatch):
     monkeypatch.setitem(ENVIRONMENTS, "hopper", dataclasses.replace(ENVIRONMENTS["hopper"], episode_steps=30))
-    model, options = models / "hopper.onnx", ("--episodes", 2, "--workers", 1, "--json")
-    kinds = ("--kinds", "actuator lag")
+    model, options = models / "hopper.onnx", ("--episodes", 2, "--on", 1, "--json")
+    kinds = ("--gap", "actuator lag")
     for words in (("eval", "--model", model, "--tasks", "training"), ("robustness", model, *kinds)):
         done = sami(*words, *options)
         assert (done.code, done.err) == (0, "")
@@ -194,9 +195,14 @@ def test_training_a_robot_ends_in_a_card_with_returns(sami, monkeypatch):
     metrics = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     by_task = {name: value for name, value in metrics[-1].items() if name.startswith("return/")}
     assert list(by_task.values()) == [pytest.approx(metrics[-1]["rollout/ep_rew_mean"])]
-    assert sami("eval", "--run", "run", "--episodes", 2, "--workers", 1).code == 0
+    assert sami("eval", "--run", "run", "--episodes", 2, "--on", 1).code == 0
     told = json.loads(Path("run/evaluation.json").read_text())["sets"]
-    assert sami("export", "--run", "run", "--out", "hopper.onnx", "--atlas-episodes", 0, "--seen-episodes", 0).code == 0
+    assert (
+        sami(
+            "export", "--run", "run", "--out", "hopper.onnx", "--set", "atlas_episodes=0", "--set", "seen_episodes=0"
+        ).code
+        == 0
+    )
     card = Path("hopper.md").read_text()
     assert "Return, 2 episodes in each set of tasks" in card
     for name, theirs in (("training", "1,502 ± 20"), ("moderate", "1,453 ± 39"), ("extreme", "1,447 ± 14")):

@@ -19,11 +19,11 @@ MODEL = ROOT / "models/panda-satesac.onnx"
 WRITES = {
     "run.html": ["view", "run.mcap", "--no-open"],
     "page.html": ["view", "run.mcap", "--no-open", "--out", "page.html"],
-    "run.csv": ["convert", "run.mcap", "--csv", "run.csv"],
-    "run.parquet": ["convert", "run.mcap", "--parquet", "run.parquet"],
-    "set": ["convert", "run.mcap", "--lerobot", "set"],
+    "run.csv": ["convert", "run.mcap", "run.csv"],
+    "run.parquet": ["convert", "run.mcap", "run.parquet"],
+    "set": ["convert", "run.mcap", "set"],
     "golden.csv": ["inspect", "model.onnx", "--golden", "golden.csv"],
-    "my_arm.py": ["new-adapter", "--model", "model.onnx", "--out", "my_arm.py"],
+    "my_arm.py": ["new-adapter", "my_arm.py", "--model", "model.onnx"],
     "own.key": ["sign", "--new-key", "own.key"],
 }
 """Commands that write within a second, by what they write."""
@@ -32,7 +32,6 @@ REFUSES = {
     "gap.toml": ["fit-gap", "run.mcap", "--out", "gap.toml"],
     "probed.onnx": ["probe", "model.onnx", "--out", "probed.onnx"],
     "ahead.onnx": ["export", "--model", "model.onnx", "--refit", "run.mcap", "--out", "ahead.onnx"],
-    "ceiling.json": ["contrast", "run", "--out", "ceiling.json"],
     "runs.jsonl": ["gather", "run", "--out", "runs.jsonl"],
     "out/evaluation.json": ["eval", "--model", "model.onnx", "--out", "out"],
     "out/robustness.json": ["robustness", "model.onnx", "--out", "out"],
@@ -108,8 +107,8 @@ def test_force_replaces_it(sami, name):
     [
         ("view", "run.mcap", "--no-open", "--out", "run.mcap"),
         ("view", "run.mcap", "--no-open", "--out", "./same.mcap"),
-        ("convert", "run.mcap", "--csv", "run.mcap"),
-        ("convert", "run.mcap", "--csv", "one", "--parquet", "one"),
+        ("convert", "gap.csv", "gap.csv"),
+        ("convert", "run.mcap", "one.csv", "one.csv"),
         ("fit-gap", "gap.toml", "--out", "gap.toml"),
         ("inspect", "model.onnx", "--golden", "model.onnx"),
         ("probe", "model.onnx", "--out", "model.onnx"),
@@ -118,6 +117,7 @@ def test_force_replaces_it(sami, name):
 )
 def test_an_input_is_never_replaced(sami, words):
     shutil.copy("run.mcap", "gap.toml")
+    shutil.copy("run.mcap", "gap.csv")
     Path("same.mcap").symlink_to("run.mcap")
     before = {name: Path(name).read_bytes() for name in there()}
     done = sami(*words, "--force")

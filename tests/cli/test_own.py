@@ -19,8 +19,8 @@ def trained_in(folder, patch, env, steps, *more, episodes=8, **changes):
     run, model = folder / "run", folder / "own.onnx"
     options = settings(**{**SMALL, **changes})
     assert call(patch, "train", "--env", env, "--steps", steps, *options, *more, "--out", run, "-q") == 0
-    assert call(patch, "eval", "--run", run, "--env", env, "--episodes", 2, "--workers", 1, "--json") == 0
-    arguments = ("--atlas-episodes", episodes, "--seen-episodes", 6, "--no-card")
+    assert call(patch, "eval", "--run", run, "--env", env, "--episodes", 2, "--on", 1, "--json") == 0
+    arguments = ("--set", f"atlas_episodes={episodes}", "--set", "seen_episodes=6", "--set", "card=false")
     assert call(patch, "export", "--run", run, "--env", env, "--out", model, *arguments) == 0
     return Trained(run, model)
 
@@ -76,7 +76,7 @@ def test_its_dynamics_change_within_an_episode(sami, pendulum):
 def test_every_other_command_takes_it(sami, pendulum):
     model = shutil.copy(pendulum.model, Path.cwd())
     assert "alarms in 8 fresh episodes per task" in sami("atlas", model, *HERE, "--check", 8).out
-    done = sami("robustness", model, *HERE, "--kinds", "latency", "--episodes", 1, "--json")
+    done = sami("robustness", model, *HERE, "--gap", "latency", "--episodes", 1, "--json")
     assert json.loads(done.out)["env"] == PENDULUM
     again = sami("eval", "--model", model, *HERE, "--tasks", "extreme", "--episodes", 2, "--json")
     assert json.loads(again.out)["tasks"][0]["task"] == {"mass": 3.0, "length": 1.0}
@@ -94,7 +94,7 @@ def test_evaluation_does_not_depend_on_how_many_processes_share_it(sami, pendulu
             PENDULUM,
             "--episodes",
             13,
-            "--workers",
+            "--on",
             n,
             "--tasks",
             "training",
@@ -127,7 +127,7 @@ def test_no_tasks_no_changes_and_early_ends_are_fine(sami, tipping):
 
 def test_success_is_counted_by_task_where_users_tell_it(sami, tmp_path, monkeypatch):
     trained = trained_in(tmp_path, monkeypatch, STILL, 200, collection__draws=2, episodes=20)
-    done = json.loads(sami("eval", "--run", trained.run, "--env", STILL, "--episodes", 2, "--workers", 2, "--json").out)
+    done = json.loads(sami("eval", "--run", trained.run, "--env", STILL, "--episodes", 2, "--on", 2, "--json").out)
     assert len([row for row in done["tasks"] if row["task_set"] == "training"]) == 20
     assert set(done["sets"]["moderate"]) == {"success", "above_floor", "ret"}
     refused = sami("adapt", "--model", trained.model, "--env", STILL, "--change", "wind=1:2@3")
@@ -160,13 +160,13 @@ def rewritten_own(tmp_path):
     """Writes a model whose contract names another environment."""
     import onnx
 
-    from sami_train.export.model_file import write_model
+    from sami_train.export import model_file
 
     def write(model, env):
         contract = read_artifact(model).contract
         path = tmp_path / "elsewhere.onnx"
         training = {**contract.training, "env": env}
-        write_model(path, onnx.load(model), contract.model_copy(update={"training": training}))
+        model_file.write(model_file.compose(path, onnx.load(model), contract.model_copy(update={"training": training})))
         return path
 
     return write

@@ -31,11 +31,21 @@ def test_an_example_trains_and_its_policy_runs(example, sami, small):
     assert (done.code, done.err.count("Traceback")) == (0, 0), done.err
     assert json.loads(Path("run/config.json").read_text())["env"] == env
 
-    done = sami("eval", "--run", "run", "--env", env, "--episodes", 1, "--workers", 1, "--tasks", "moderate")
+    done = sami("eval", "--run", "run", "--env", env, "--episodes", 1, "--on", 1, "--tasks", "moderate")
     assert (done.code, feature in done.out) == (0, True), done.err
 
     done = sami(
-        "export", "--run", "run", "--env", env, "--out", "mine.onnx", "--atlas-episodes", 0, "--seen-episodes", 0
+        "export",
+        "--run",
+        "run",
+        "--env",
+        env,
+        "--out",
+        "mine.onnx",
+        "--set",
+        "atlas_episodes=0",
+        "--set",
+        "seen_episodes=0",
     )
     assert done.code == 0, done.err
     assert sami("verify", "mine.onnx").code == 0

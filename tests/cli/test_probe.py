@@ -36,14 +36,14 @@ def test_inspect_tells_of_the_probe_or_that_there_is_none(sami, trained, probed)
     shown = sami("inspect", probed).out
     assert "output probe_mass" in shown
     assert "mass, 1 to 10 kg: R2 0." in shown
-    assert "friction, 0.1 to 10: the context does not carry it (R2 " in shown
+    assert "friction, 0.1 to 10: the context does not identify it (R2 " in shown
     assert "probe: none; `sami probe` adds one" in sami("inspect", trained.model).out
 
 
 def test_a_run_tells_what_the_probe_reads_and_what_contexts_do_not_carry(sami, probed):
     done = sami("run", "--env", "panda", "--model", probed, "--episodes", 2)
     assert done.code == 0, done.err
-    assert "probe: the context does not carry friction, which is not estimated" in done.out
+    assert "the context does not identify friction" in done.out
     assert done.out.count("mass ") >= 2
     assert "[" in done.out
     rows = [
@@ -63,17 +63,17 @@ def test_recordings_keep_what_it_answered_and_replay(sami, probed):
 
 
 def test_export_goes_with_it_only_from_a_run(sami, trained):
-    done = sami("export", "--model", trained.model, "--lookahead", 2, "--probe", "--out", "x.onnx")
+    done = sami("export", "--model", trained.model, "--lookahead", 2, "--set", "probe=true", "--out", "x.onnx")
     assert done.code == 2
     assert "sami probe MODEL" in done.err
 
 
 def test_the_card_tells_of_it(trained, probed):
     from sami_train.export.card import write_card
-    from sami_train.runs.record import RunRecord
+    from sami_train.runs.folder import RunRecord
 
     (card, *_) = write_card(RunRecord.of_folder(trained.run), read_artifact(probed).contract, probed)
     text = card.read_text()
     assert "Probe: from step 0 on" in text
-    assert "- friction, 0.1 to 10: the context does not carry it" in text
-    assert " --probe" in text
+    assert "- friction, 0.1 to 10: the context does not identify it" in text
+    assert " --set probe=true" in text

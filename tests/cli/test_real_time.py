@@ -83,5 +83,7 @@ def test_a_priority_is_for_a_loop_that_sleeps(run):
     assert "--priority is for a loop that sleeps between its ticks; add --real-time." in done.stderr
 
 
-def test_a_priority_beyond_the_highest_is_a_usage_error(run):
-    assert run("--adapter", "arm:Arm", "--priority", 100).returncode == 2
+def test_a_priority_beyond_the_highest_is_refused(run):
+    refused = run("--adapter", "arm:Arm", "--priority", 100)
+    assert refused.returncode == 1
+    assert "less than or equal to 99, and it is 100" in refused.stderr

@@ -17,10 +17,10 @@ MODEL = REPOSITORY / "models" / "panda-satesac.onnx"
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--without", "maps,skils"], "skils"),
-        (["--change", "mass=1:10@4"], "friction"),
-        (["--film", "mass=1,frction=0.1"], "frction"),
-        (["--film", "mass=heavy,friction=0.1"], "heavy"),
+        (["--set", "without=maps,skils"], "skils"),
+        (["--set", "change=mass=1:10@4"], "friction"),
+        (["--set", "films=mass=1,frction=0.1"], "frction"),
+        (["--set", "films=mass=heavy,friction=0.1"], "heavy"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_before_anything_is_measured(sami, tmp_path, words, message):

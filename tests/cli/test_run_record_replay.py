@@ -179,7 +179,7 @@ def test_limits_from_a_file_are_kept_and_reported(sami, trained, rows):
 
 def test_the_limits_that_the_documentation_shows_fit_the_panda_policy(tmp_path):
     root, path, shown = Path(__file__).parents[2], tmp_path / "shown.toml", set()
-    for block in (root / "docs" / "runtime.md").read_text().split("```toml\n")[1:]:
+    for block in (root / "docs" / "reference" / "safety-gate.md").read_text().split("```toml\n")[1:]:
         path.write_text(block.split("```")[0])
         limits = Limits.load(path)
         limits.require_fit(read_artifact(root / "models" / "panda-satesac.onnx").contract)

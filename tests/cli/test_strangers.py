@@ -12,10 +12,9 @@ from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
-from sami_train.config.warm_start.find import WEIGHTS_FILE, weights_file
-from sami_train.config.warm_start.weights import Weights, read_weights, write_weights
+from sami_train.config.weights import WEIGHTS_FILE, Weights, read_weights, weights_file, write_weights
 from sami_train.envs.catalog import environment
-from sami_train.export.model_file import write_model
+from sami_train.export.model_file import compose, write
 from sami_train.studies.sweep.study import find_runs, write_study
 from tests.cli.conftest import call
 from tests.making.made_runs import made_run
@@ -38,7 +37,7 @@ def made(folder, env):
     for written in ('"env":"panda"', '"env": "panda"'):
         text = text.replace(written, f'"env": {json.dumps(env)}')
     assert Contract.parse(text, "text").training["env"] == env
-    write_model(folder / "model.onnx", onnx.load(SHIPPED), Contract.parse(text, "text"))
+    write(compose(folder / "model.onnx", onnx.load(SHIPPED), Contract.parse(text, "text")))
     with pytest.MonkeyPatch.context() as patch:
         options = ("--env", "panda", "--episodes", 1, "--steps", 30, "--seed", 0, "--json")
         assert call(patch, "run", "--model", folder / "model.onnx", *options, "--record", folder / "run.mcap") == 0
@@ -60,7 +59,7 @@ def made(folder, env):
 
 
 @pytest.fixture(scope="module", params=["module", "robot"])
-def strange(request, panda, tmp_path_factory):
+def strange(request, tmp_path_factory):
     """(folder of the files, the name in them, marker of its code)."""
     folder = tmp_path_factory.mktemp("strange")
     marker = folder / "it_ran"
@@ -77,7 +76,7 @@ ASKING = {
     "train": [("--init", "model.onnx", "-q"), ("--init", WEIGHTS_FILE, "-q"), ("--resume", "run", "-q")],
     "sweep": [("--resume", "sweep", "--dry-run")],
     "eval": [("--model", "model.onnx", "--episodes", 1), ("--run", "run")],
-    "robustness": [("model.onnx", "--episodes", 1), ("--read", "points.json")],
+    "robustness": [("model.onnx", "--episodes", 1), ("points.json",)],
     "compare": [("run",), ("study",)],
     "adapt": [("--model", "model.onnx", "--change", "mass=1:2@3", "--episodes", 1)],
     "report": [("model.onnx", *KEPT), ("run", *KEPT), ("study", *KEPT)],
@@ -103,11 +102,11 @@ NEVER = {
         ("--model", "model.onnx", "--expect-sha256", "0" * 64),
         ("--model", "panda-satesac", "--shadow", "model.onnx", "--episodes", 1, "--steps", 2),
     ],
-    "new-adapter": [("--model", "model.onnx", "--out", "out.py", "--force")],
+    "new-adapter": [("out.py", "--model", "model.onnx", "--force")],
     "drive": [("drive.toml", "--check"), ("drive.toml",)],
     "check-adapter": [("nowhere:arm", "--model", "model.onnx")],
     "replay": [("run.mcap", "--model", "model.onnx"), ("run.mcap",)],
-    "convert": [("run.mcap", "--csv", "out.csv")],
+    "convert": [("run.mcap", "out.csv")],
     "view": [("run.mcap", "--no-open", "--out", "out.html")],
     "bench": [("model.onnx", "--seconds", 0.05), ("model.onnx", "--run", "run", "--seconds", 0.05)],
     "doctor": [()],
@@ -133,7 +132,8 @@ def here(strange, monkeypatch, capfd):
 
 
 def test_every_command_is_tried():
-    assert {name for commands in PANELS.values() for name in commands} == {*ASKING, *NEVER}
+    without_files = {"demo"}
+    assert {name for commands in PANELS.values() for name in commands} == {*ASKING, *NEVER, *without_files}
 
 
 @pytest.mark.parametrize("command", ASKING)

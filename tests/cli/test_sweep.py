@@ -94,7 +94,7 @@ def swept(tmp_path_factory):
     taken = out / "panda-satesac-0" / "thesis.txt"
     taken.parent.mkdir(parents=True)
     taken.write_text("not to be lost")
-    with sweeping("--out", out, "--method", "tesac,satesac", *OPTIONS, "--jobs", 2, "--json") as sweep:
+    with sweeping("--out", out, "--method", "tesac,satesac", *OPTIONS, "--on", 2, "--json") as sweep:
         return out, end(sweep)
 
 
@@ -106,7 +106,7 @@ def uninterrupted(swept, tmp_path_factory):
     words[words.index("--out") + 1] = str(run)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        for arguments in (words, ["sami", "eval", "--run", str(run), "--episodes", "1", "--workers", "1", "--json"]):
+        for arguments in (words, ["sami", "eval", "--run", str(run), "--episodes", "1", "--on", "1", "--json"]):
             patch.setattr(sys, "argv", arguments)
             with pytest.raises(SystemExit, match="0"):
                 main()
@@ -234,7 +234,7 @@ def test_two_sweeps_do_not_run_in_one_folder(sami, swept):
         ),
         ("--set steps=1 --steps 2", "steps has an option of its own; give --steps instead"),
         ("--set contrast.every=1 --set contrast.every=2", "--set contrast.every=... was given twice"),
-        ("--slurm", "there is no sbatch here; --slurm needs a machine that submits to Slurm."),
+        ("--on slurm", "there is no sbatch here; --on slurm needs a machine that submits to Slurm."),
     ],
 )
 def test_a_refused_sweep_leaves_nothing_behind(sami, tmp_path, contents, arguments, message, monkeypatch):
@@ -273,7 +273,7 @@ def test_a_run_with_other_settings_in_a_cells_place_is_refused(sami, swept, tmp_
 
 @pytest.mark.parametrize(
     "arguments",
-    ["", "--out a --resume b", "--resume b --seed 1", "--resume b --set a=1", "--out a --slurm-set time=1", "--jobs 0"],
+    ["", "--out a --resume b", "--resume b --seed 1", "--resume b --set a=1", "--out a --on there", "--on 0"],
 )
 def test_wrong_usage_exits_with_2(sami, arguments):
     done = sami("sweep", *arguments.split())
@@ -286,11 +286,11 @@ def test_resuming_what_is_no_sweep_is_refused(sami, tmp_path):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_seeds_per_device_without_a_gpu_is_refused_before_anything_is_written(tmp_path):
-    with sweeping("--out", tmp_path / "sweep", "--seed", "0,1", "--seeds-per-device", 2) as sweep:
+def test_cells_on_each_gpu_without_one_is_refused_before_anything_is_written(tmp_path):
+    with sweeping("--out", tmp_path / "sweep", "--seed", "0,1", "--on", "gpu:2") as sweep:
         ended = end(sweep)
     assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert ended.err.startswith("sami: --seeds-per-device needs a GPU, and torch finds none here;")
+    assert ended.err.startswith("sami: --on gpu:2 needs a GPU, and torch finds none here;")
     assert not (tmp_path / "sweep").exists()
-    with sweeping("--out", tmp_path / "sweep", "--seeds-per-device", 2, "--jobs", 2) as sweep:
+    with sweeping("--out", tmp_path / "sweep", "--on", "gpu:0") as sweep:
         assert end(sweep).code == 2

@@ -18,12 +18,10 @@ import pytest
 
 pytest.importorskip("mcap")
 from sami_runtime.loop.episode import EpisodeReport
-from sami_runtime.loop.report import LoopReport
+from sami_runtime.loop.tick import LoopReport
+from sami_runtime.recording.live import Feed, LiveHistory
 from sami_runtime.recording.reader import read_recording
-from sami_runtime.recording.view.feed import Feed
-from sami_runtime.recording.view.page import page, run_of
-from sami_runtime.recording.view.rows import RunRows
-from sami_runtime.recording.view.server import LiveHistory
+from sami_runtime.recording.view import RunRows, page, run_of
 
 ROOT = Path(__file__).parents[2]
 OLD = ROOT / "tests/sami_runtime/recording/version-1.mcap"
@@ -56,12 +54,15 @@ def test_nothing_in_a_recording_can_end_the_script_that_it_stands_in():
 
 def test_convert_wants_to_know_what_to_write(sami):
     done = sami("convert", OLD)
-    assert done.code == 1
-    assert "--csv OUT, --parquet OUT or --lerobot OUT" in done.err
+    assert done.code == 2
+    assert "Missing argument 'OUT...'" in done.err
+    done = sami("convert", OLD, "run.txt")
+    assert (done.code, list(Path().iterdir())) == (1, [])
+    assert "run.txt ends in .txt; give NAME.csv, NAME.parquet, or a folder's name without a suffix" in done.err
 
 
 def test_convert_writes_a_table(sami):
-    done = sami("convert", OLD, "--csv", "run.csv")
+    done = sami("convert", OLD, "run.csv")
     assert (done.code, done.out) == (0, "wrote run.csv: 12 rows\n")
     assert len(Path("run.csv").read_text().splitlines()) == 13
 
@@ -127,7 +128,7 @@ def test_events_tell_what_the_run_is_and_every_tick_from_the_first(live):
 
 
 def test_the_history_of_a_live_run_is_bounded_and_who_comes_late_gets_the_newest(monkeypatch):
-    monkeypatch.setattr("sami_runtime.recording.view.server.MOST_BYTES", 100_000)
+    monkeypatch.setattr("sami_runtime.recording.live.MOST_BYTES", 100_000)
     history, (ours, theirs) = LiveHistory(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         thread = threading.Thread(target=history.follow, args=(theirs,))

@@ -135,14 +135,14 @@ def test_a_robot_behind_a_network_keeps_the_laws_and_is_driven(udp_robot, tmp_pa
     done = sami("drive", "udp_robot.toml", "--check")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "WRONG" not in done.stdout
-    done = drive(tmp_path, "--steps", 10)
+    done = drive(tmp_path, "--set", "steps=10")
     assert (done.returncode, done.stderr) == (0, "")
     assert "10 acted, 0 held, 0 late, 0 refused" in done.stdout
 
 
 def test_a_robot_that_goes_silent_is_held_and_then_stopped(udp_robot, tmp_path):
     udp_robot(8)  # long enough for a busy machine to begin
-    done = drive(tmp_path, "--steps", 1000)
+    done = drive(tmp_path, "--set", "steps=1000")
     assert done.returncode == 3
     assert re.search(r"ticks in a row \(stop_after\), lastly: age: .*The robot is stopped", done.stderr)
     assert "not acted: age " in done.stdout
@@ -178,7 +178,7 @@ def test_the_robot_of_the_example_moves_no_more_after_an_emergency_stop_until_it
 
 def test_a_watched_run_ends_as_any_other_and_refuses_what_cannot_stop_the_robot(udp_robot, tmp_path):
     udp_robot(60)
-    done = drive(tmp_path, "--steps", 10)
+    done = drive(tmp_path, "--set", "steps=10")
     assert (done.returncode, done.stderr) == (0, "")
     assert "10 acted, 0 held, 0 late, 0 refused" in done.stdout
     done = drive(tmp_path, emergency_stop="udp_robot:brake")
@@ -310,9 +310,7 @@ def looking_ahead(path):
     """The shipped model with a forward model of no world in front."""
     from sami_runtime.model.artifact import read_artifact
     from sami_runtime.model.lookahead import SignalErrors
-    from sami_train.studies.lookahead.attach import attach_lookahead
-    from sami_train.studies.lookahead.fit import Fit
-    from sami_train.studies.lookahead.forward_model import ForwardModel
+    from sami_train.studies.lookahead.forward_model import Fit, ForwardModel, attach_lookahead
 
     rng, error = np.random.default_rng(0), SignalErrors(predicted=(0.1, 0.2), standing=(1.0, 1.0))
     weights = tuple(rng.normal(0, 0.2, shape).astype(np.float32) for shape in ((39, 8), (8, 8), (8, 25)))

@@ -31,7 +31,8 @@ class Browser:
         self._closing = ExitStack()
         self._process = subprocess.Popen(
             [
-                *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"),
+                *(CHROMIUM, "--headless", "--no-sandbox", "--remote-debugging-port=0"),
+                *("--use-angle=swiftshader", "--enable-unsafe-swiftshader"),  # WebGL without a GPU
                 *("--hide-scrollbars", "--no-first-run", "--disable-background-networking"),
                 *(f"--user-data-dir={folder / 'profile'}", "about:blank"),
             ],

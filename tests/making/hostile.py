@@ -15,7 +15,7 @@ import numpy as np
 from sami_runtime.adapters import Executed, Observation
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.model.artifact import judge
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.recorder import Recorder
@@ -24,14 +24,13 @@ from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
-from sami_train.config.warm_start.weights import read_weights
+from sami_train.config.weights import read_weights
 from sami_train.envs.catalog import environment
-from sami_train.evaluation.kept import ENDING, KeptResults
+from sami_train.evaluation.kept import ENDING, KeptResults, Piece
 from sami_train.evaluation.results import Evaluation
 from sami_train.runs import train
-from sami_train.runs.folder import RunFolder
-from sami_train.runs.record import RunRecord
-from sami_train.studies.sweep.cell import CellOutcome, status
+from sami_train.runs.folder import RunFolder, RunRecord
+from sami_train.studies.sweep.job import CellOutcome, status
 from sami_train.studies.sweep.study import read_study, write_study
 from sami_train.studies.sweep.sweep import Sweep
 from tests.making.killed import EXAMPLES, TINY
@@ -108,7 +107,7 @@ def base():
     write_study(folder / "runs.jsonl", [RunRecord.of_folder(run)])
     (folder / "outcome.json").write_text(json.dumps({"state": "failed", "reason": "it broke"}))
     kept = KeptResults(folder / "evaluation.json", agent.policy.numpy_weights(), environment(TINY["env"]), 4)
-    kept.add(Evaluation.from_dict(json.loads((run / "evaluation.json").read_text())).results, None, "training")
+    kept.add(Piece(None, "training"), Evaluation.from_dict(json.loads((run / "evaluation.json").read_text())).results)
     session = Session(judge(sealed(), "sealed.onnx"))
     with Recorder(folder / "run.mcap", session) as recorder:
         run_episode(session, Arm(session.contract), max_steps=3, on_step=recorder)
@@ -134,7 +133,7 @@ def _checkpoint(folder):
 def _kept(folder):
     spec = environment(TINY["env"])
     kept = KeptResults(folder / "evaluation.json", base()[1].policy.numpy_weights(), spec, 4)
-    kept.results_of(None, "training")
+    kept.results_of(Piece(None, "training"))
 
 
 def _recording(path):

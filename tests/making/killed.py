@@ -14,11 +14,11 @@ import numpy as np
 import torch
 
 from sami_train.config.resolve import resolve
-from sami_train.config.warm_start.weights import read_weights
+from sami_train.config.weights import read_weights
 from sami_train.files import read_json
 from sami_train.runs import train
 from sami_train.runs.folder import RunFolder
-from sami_train.studies.sweep.engine import Look
+from sami_train.studies.sweep.engines import Look
 from sami_train.studies.sweep.grid import Grid
 from sami_train.studies.sweep.job import run_job
 from sami_train.studies.sweep.sweep import Sweep

@@ -13,7 +13,7 @@ from sami_runtime.adapters import Executed, Observation
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.seen import Responses, Seen, Spread
 from sami_train.envs import EnvironmentSpec, signal
-from sami_train.export.make_seen import measure_responses
+from sami_train.export.seen import measure_responses
 
 JOINTS = ["yaw", "shoulder", "elbow"]
 HOME = np.array([0.2, 0.5, -0.7])

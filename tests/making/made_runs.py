@@ -5,7 +5,7 @@ import json
 from sami_train.config.resolve import resolve
 from sami_train.envs.catalog import environment
 from sami_train.envs.panda.tasks import PANDA_TASKS
-from sami_train.evaluation.by_set import in_turn
+from sami_train.evaluation.evaluate import in_turn
 from sami_train.evaluation.results import Evaluation, TaskResult
 from sami_train.runs.folder import RunFolder
 

@@ -40,7 +40,7 @@ def chatty():
     return speak_and_stop
 
 def instructed():
-    from sami_runtime.safety.watchdog.instructions import take_instructions
+    from sami_runtime.safety.watchdog_process import take_instructions
     armed = []
     def take(document, descriptors):
         armed.clear()

@@ -236,7 +236,7 @@ def test_packets_that_are_lost_end_in_a_stop_and_a_robot_that_is_gone_too(sessio
 
 
 def test_it_does_the_whole_task(robot, session, capsys):
-    """How often, docs/franka.md tells; here, that it does."""
+    """How often, docs/results/franka.md tells; here, that it does."""
     with robot.adapter(session) as adapter:
         with Run(session, adapter, MonotonicClock(), limits=Limits.load(EXAMPLE / "limits.toml")) as run:
             rows = []

@@ -15,7 +15,7 @@ from tests.making.killed import EXAMPLES, TINY, forked, require_whole, same, swe
 OPTIONS = [word for key, value in TINY.items() if "." in key for word in ("--set", f"{key}={value}")]
 MINE = ["--env", TINY["env"]]
 """A run's environment that is code is imported only where somebody names it."""
-FEW = ["--atlas-episodes", 0, "--seen-episodes", 0]
+FEW = ["--set", "atlas_episodes=0", "--set", "seen_episodes=0"]
 TRAIN = ["train", "--env", TINY["env"], "--steps", "1200", "--set", "checkpoint_every=200", *OPTIONS, "-q"]
 
 

@@ -30,12 +30,12 @@ def has_provider():
 def test_a_run_on_the_gpu_learns_and_its_export_agrees_with_torch(tmp_path, bf16):
     run, file = tmp_path / "run", tmp_path / "tiny.onnx"
     options = [f"--set={each}" for each in (*SMALL, f"learning.bf16={bf16}")]
-    sami("train", "--env", "panda", "--steps", "600", "--device", "cuda", *options, "--out", run)
+    sami("train", "--env", "panda", "--steps", "600", "--set", "device=cuda", *options, "--out", run)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     losses = [line["train/critic_loss"] for line in lines if "train/critic_loss" in line]
     assert losses, "it made gradient steps"
     assert np.isfinite(losses).all()
-    sami("export", "--run", run, "--out", file, "--atlas-episodes", "0")  # compares with torch, on the processor
+    sami("export", "--run", run, "--out", file, "--set", "atlas_episodes=0")  # compares with torch, on the processor
     sami("verify", file)
 
 

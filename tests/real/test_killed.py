@@ -115,7 +115,7 @@ def test_an_evaluation_goes_on_with_what_is_finished_and_ends_with_the_same_file
 
     def evaluate(out):
         sys.argv = ["sami", "eval", "--model", "panda-satesac", "--tasks", "training,moderate", "--episodes", "1"]
-        sys.argv += ["--workers", "1", "--out", str(out), "--json", "--force"]
+        sys.argv += ["--on", "1", "--out", str(out), "--json", "--force"]
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - the process ends
         main()
 

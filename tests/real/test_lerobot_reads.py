@@ -1,4 +1,4 @@
-"""Whether LeRobot's own reader, and Rerun's, read what `sami convert --lerobot` writes."""
+"""Whether LeRobot's own reader, and Rerun's, read what `sami convert` writes."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'sami-rl[convert]'")
 
 from sami_runtime import read_recording
-from sami_runtime.recording.lerobot import write_lerobot
+from sami_runtime.recording.tables import write_lerobot
 
 OLD = Path(__file__).parents[1] / "sami_runtime/recording/version-1.mcap"
 

@@ -30,11 +30,11 @@ def test_cells_on_ray_are_what_they_are_on_this_machine_and_needs_are_known(tmp_
     here, there = tmp_path / "here", tmp_path / "there"
     with sweeping("--out", here, "--method", "tesac", *OPTIONS) as sweep:
         assert end(sweep).code == 0
-    with sweeping("--out", there, "--method", "tesac", *OPTIONS, "--ray", cluster.address, "--json") as sweep:
+    with sweeping("--out", there, "--method", "tesac", *OPTIONS, "--on", f"ray:{cluster.address}", "--json") as sweep:
         ended = end(sweep)
     assert (ended.code, cells(ended)[CELL]["state"]) == (0, "done")
     assert same_agents(here / CELL, there / CELL)
-    needs = ["--ray", cluster.address, "--ray-set", "num_cpus=99"]
+    needs = ["--on", f"ray:{cluster.address},num_cpus=99"]
     with sweeping("--out", tmp_path / "more", "--method", "tesac", *OPTIONS, *needs) as sweep:
         ended = end(sweep)
     assert ended.code == 1
@@ -48,7 +48,7 @@ def test_an_evaluation_that_is_spread_on_ray_is_what_it_is_on_this_machine(tmp_p
     script = [sys.executable, "-c", "from sami_cli.app import main; main()", "eval", "--model", "panda-satesac"]
     script += ["--tasks", "training", "--episodes", "2", "--json"]
     subprocess.run([*script, "--out", here], check=True, capture_output=True)
-    subprocess.run([*script, "--out", there, "--ray", cluster.address, "--jobs", "2"], check=True, capture_output=True)
+    subprocess.run([*script, "--out", there, "--on", f"ray:{cluster.address},jobs=2"], check=True, capture_output=True)
     assert (here / "evaluation.json").read_text() == (there / "evaluation.json").read_text()
     assert [path.name for path in there.iterdir()] == ["evaluation.json"]
 
@@ -56,7 +56,7 @@ def test_an_evaluation_that_is_spread_on_ray_is_what_it_is_on_this_machine(tmp_p
 def test_the_cell_of_a_node_that_is_lost_goes_on_elsewhere(tmp_path, cluster):
     out, lock = tmp_path / "sweep", tmp_path / "sweep" / "logs" / CELL / "lock"
     lost = cluster.add_node(num_cpus=1)
-    with sweeping("--out", out, *ENDLESS, "--set", "checkpoint_every=400", "--ray", cluster.address) as sweep:
+    with sweeping("--out", out, *ENDLESS, "--set", "checkpoint_every=400", "--on", f"ray:{cluster.address}") as sweep:
         wait_for(sweep, lambda: learns(out) and checkpoints(out))
         first = lock.read_text()
         cluster.add_node(num_cpus=1)
@@ -66,7 +66,7 @@ def test_the_cell_of_a_node_that_is_lost_goes_on_elsewhere(tmp_path, cluster):
         wait_for(sweep, lambda: learns(out) > reached)
         ended = stop(sweep)
     assert ended.code == 130
-    assert f"sami sweep --resume {out} --ray {cluster.address}\n" in ended.out
+    assert f"sami sweep --resume {out} --on ray:{cluster.address}\n" in ended.out
     assert f"{CELL} failed" not in ended.out
     assert json.loads((out / CELL / "run.json").read_text())["state"] == "stopped"
     with pytest.raises(ProcessLookupError):
@@ -76,7 +76,7 @@ def test_the_cell_of_a_node_that_is_lost_goes_on_elsewhere(tmp_path, cluster):
 def test_a_killed_sweep_takes_its_cells_on_ray_with_it(tmp_path, cluster):
     cluster.add_node(num_cpus=1)
     out, lock = tmp_path / "sweep", tmp_path / "sweep" / "logs" / CELL / "lock"
-    with sweeping("--out", out, *ENDLESS, "--ray", cluster.address) as sweep:
+    with sweeping("--out", out, *ENDLESS, "--on", f"ray:{cluster.address}") as sweep:
         wait_for(sweep, lambda: learns(out))
         job = int(lock.read_text().split()[1])
         sweep.send_signal(signal.SIGKILL)

@@ -32,7 +32,7 @@ def made(tmp_path_factory):
     needs_chromium()  # skips before minutes are spent
     out = tmp_path_factory.mktemp("made") / "report"
     words = ["models/panda-satesac.onnx", "results/models:panda-satesac", "--results", "results/panda-robustness"]
-    done = report(*words, "--episodes", 4, "--film", "mass=1,friction=0.1", "--out", out, "--json")
+    done = report(*words, "--set", "episodes=4", "--set", "films=mass=1,friction=0.1", "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     return out, json.loads(done.stdout)
 
@@ -115,7 +115,7 @@ def test_what_was_measured_is_not_measured_again(made):
     out, first = made
     before = {path: path.stat().st_mtime_ns for path in out.rglob("parts/*.json")}
     words = ["models/panda-satesac.onnx", "results/models:panda-satesac", "--results", "results/panda-robustness"]
-    done = report(*words, "--episodes", 4, "--film", "mass=1,friction=0.1", "--out", out, "--json")
+    done = report(*words, "--set", "episodes=4", "--set", "films=mass=1,friction=0.1", "--out", out, "--json")
     again = json.loads(done.stdout)
     assert {path: path.stat().st_mtime_ns for path in out.rglob("parts/*.json")} == before
     assert again["subjects"][0]["told"] == first["subjects"][0]["told"]

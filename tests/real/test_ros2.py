@@ -112,8 +112,8 @@ def test_the_policy_brings_cubes_to_their_goals_and_those_who_watch_hear_how(
         print(f"\n{[(report.success, report.steps) for report in reports]}, {len(told)} diagnoses heard\n{run.total}")
     assert sum(bool(report.success) for report in reports) >= dones - 1
     phases = {each["sami: policy"].values["phase"] for each in told if "sami: policy" in each}
-    assert "exploring" in phases
-    assert phases <= {"exploring", "adapted", "re-adapting"}
+    assert "identifying" in phases
+    assert phases <= {"identifying", "settled", "re-adapting"}
     size = session.contract.context_size
     assert any(
         len(each["sami: policy"].values["context"].split(",")) == size for each in told if "sami: policy" in each

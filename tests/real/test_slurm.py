@@ -56,7 +56,7 @@ def test_cells_on_slurm_are_what_they_are_on_this_machine(tmp_path, cluster):
     here, there = tmp_path / "here", tmp_path / "there"
     with sweeping("--out", here, "--method", "tesac", *OPTIONS) as sweep:
         assert end(sweep).code == 0
-    with sweeping("--out", there, "--method", "tesac", *OPTIONS, "--slurm", "--json") as sweep:
+    with sweeping("--out", there, "--method", "tesac", *OPTIONS, "--on", "slurm", "--json") as sweep:
         ended = end(sweep)
     assert (ended.code, cells(ended)[CELL]["state"]) == (0, "done")
     assert same_agents(here / CELL, there / CELL)
@@ -69,9 +69,9 @@ def test_cells_on_slurm_are_what_they_are_on_this_machine(tmp_path, cluster):
 def test_a_measurement_that_is_spread_on_slurm_is_what_it_is_on_this_machine(tmp_path, cluster):
     here, there = tmp_path / "here", tmp_path / "there"
     script = [sys.executable, "-c", "from sami_cli.app import main; main()", "robustness", "panda-satesac"]
-    script += ["--kinds", "latency", "--episodes", "1", "--json"]
+    script += ["--gap", "latency", "--episodes", "1", "--json"]
     subprocess.run([*script, "--out", here], check=True, capture_output=True)
-    subprocess.run([*script, "--out", there, "--slurm", "--jobs", "2"], check=True, capture_output=True)
+    subprocess.run([*script, "--out", there, "--on", "slurm:jobs=2"], check=True, capture_output=True)
     assert (here / "robustness.json").read_text() == (there / "robustness.json").read_text()
     assert sorted(path.name for path in there.iterdir()) == ["robustness.json", "robustness.png"]
 
@@ -79,8 +79,8 @@ def test_a_measurement_that_is_spread_on_slurm_is_what_it_is_on_this_machine(tmp
 @pytest.mark.parametrize("event", ["requeue", "preempt", "time limit"])
 def test_a_cell_with_a_collector_that_the_cluster_cuts_off_goes_on(tmp_path, cluster, event):
     out = tmp_path / "sweep"
-    settings = ["--slurm-set", "time=2"] if event == "time limit" else []
-    with sweeping("--out", out, *ENDLESS, "--slurm", *settings) as sweep:
+    place = "slurm:time=2" if event == "time limit" else "slurm"
+    with sweeping("--out", out, *ENDLESS, "--on", place) as sweep:
         wait_for(sweep, lambda: learns(out))
         (first,) = jobs("RUNNING")
         if event == "requeue":
@@ -100,7 +100,7 @@ def test_a_cell_with_a_collector_that_the_cluster_cuts_off_goes_on(tmp_path, clu
         ended = stop(sweep)
     assert ended.code == 130
     assert "stopped with 0 of 1 cells done. Go on with:" in ended.out
-    assert f"sami sweep --resume {out} --slurm\n" in ended.out
+    assert f"sami sweep --resume {out} --on slurm\n" in ended.out
     assert "failed" not in ended.out
     assert jobs() == []
     assert checkpoints(out)[-1] > cut_at
@@ -108,7 +108,7 @@ def test_a_cell_with_a_collector_that_the_cluster_cuts_off_goes_on(tmp_path, clu
 
 def test_a_cell_that_somebody_cancels_stops_at_a_checkpoint_and_is_not_submitted_again(tmp_path, cluster):
     out = tmp_path / "sweep"
-    with sweeping("--out", out, *ENDLESS, "--slurm", "--json") as sweep:
+    with sweeping("--out", out, *ENDLESS, "--on", "slurm", "--json") as sweep:
         wait_for(sweep, lambda: learns(out))
         said("scancel", *jobs("RUNNING"))
         ended = end(sweep)
@@ -122,7 +122,7 @@ def test_what_waits_in_the_queue_says_why_and_ends_at_once(tmp_path, cluster):
     out = tmp_path / "sweep"
     holding = ["sbatch", "--parsable", "--cpus-per-task=2", "--output=/dev/null"]
     subprocess.run(holding, input="#!/bin/bash\nsleep 600\n", text=True, check=True, capture_output=True)
-    with sweeping("--out", out, *ENDLESS, "--slurm") as sweep:
+    with sweeping("--out", out, *ENDLESS, "--on", "slurm") as sweep:
         line = wait_for(sweep, sweep.stdout.readline)
         assert line.startswith(f"{CELL} pending: pending in Slurm's queue: ")
         asked = time.monotonic()
@@ -136,11 +136,11 @@ def test_what_waits_in_the_queue_says_why_and_ends_at_once(tmp_path, cluster):
 
 def test_the_job_of_a_sweep_that_was_killed_is_taken_by_the_next(tmp_path, cluster):
     out = tmp_path / "sweep"
-    with sweeping("--out", out, *ENDLESS, "--slurm", "--slurm-set", "partition=urgent") as sweep:
+    with sweeping("--out", out, *ENDLESS, "--on", "slurm:partition=urgent") as sweep:
         wait_for(sweep, lambda: learns(out))
         first = jobs("RUNNING")
         sweep.kill()
-    with sweeping("--resume", out, "--slurm") as sweep:
+    with sweeping("--resume", out, "--on", "slurm") as sweep:
         wait_for(sweep, sweep.stdout.readline)
         assert jobs() == first
         assert stop(sweep).code == 130
@@ -155,11 +155,11 @@ def test_the_job_of_a_sweep_that_was_killed_is_taken_by_the_next(tmp_path, clust
         ("cpus_per_task=99", "Slurm does not take this: allocation failure: Requested node configuration is not"),
         ("partition=nope", "Slurm does not take this: invalid partition specified: nope; "),
         ("colour=blue", "Slurm does not take this: unrecognized option '--colour=blue'; "),
-        ("output=x", "--slurm-set output=... is the sweep's own; leave it out."),
+        ("output=x", "--on slurm:output=... is the sweep's own; leave it out."),
     ],
 )
 def test_what_slurm_would_not_run_is_refused_before_anything_is_written(tmp_path, cluster, setting, message):
-    with sweeping("--out", tmp_path / "sweep", *ENDLESS, "--slurm", "--slurm-set", setting) as sweep:
+    with sweeping("--out", tmp_path / "sweep", *ENDLESS, "--on", f"slurm:{setting}") as sweep:
         ended = end(sweep)
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith(f"sami: {message}")

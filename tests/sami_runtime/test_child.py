@@ -12,7 +12,7 @@ import pytest
 from sami_runtime import child
 from sami_runtime.child import python_command
 from sami_runtime.model.artifact import read_artifact
-from sami_runtime.safety.watchdog.watchdog import Watchdog
+from sami_runtime.safety.watchdog import Watchdog
 from sami_runtime.session.admission import rehearse
 from tests.making.stops import Stops
 
@@ -54,7 +54,7 @@ def test_a_watchdog_runs_the_module_that_was_named_and_no_other(hostile, tmp_pat
 def test_the_server_of_a_live_run_runs_no_module_of_the_current_folder(hostile):
     pytest.importorskip("sami_cli")
     done = subprocess.run(
-        python_command("sami_runtime.recording.view.server", 99), input="token", capture_output=True, text=True
+        python_command("sami_runtime.recording.live", 99), input="token", capture_output=True, text=True
     )
     assert "Bad file descriptor" in done.stderr, "it came as far as its socket"
     assert hostile() == ""
@@ -72,7 +72,7 @@ def test_a_cell_of_a_sweep_runs_no_module_of_the_current_folder(hostile, tmp_pat
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 starts them with the current folder first")
 def test_a_collector_runs_no_module_of_the_current_folder(hostile):
     pytest.importorskip("torch")
-    from sami_train.cores import one_thread
+    from sami_train.machine import one_thread
 
     with one_thread():
         process = mp.get_context("spawn").Process(target=time.sleep, args=(0,))

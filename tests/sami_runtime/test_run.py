@@ -96,7 +96,7 @@ def test_it_is_what_one_puts_together_by_hand(session, make, arm, tmp_path):
 
 
 def test_the_example_of_the_documentation_runs(path, arm, tmp_path, monkeypatch, capsys):
-    page = Path(__file__).parents[2] / "docs" / "embedding.md"
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "run-in-python.md"
     if not page.is_file():
         pytest.skip("the documentation lies in a checkout, not beside the wheel")
     blocks = [block.split("```")[0] for block in page.read_text(encoding="utf-8").split("```python\n")[1:]]
@@ -111,7 +111,7 @@ def test_the_example_of_the_documentation_runs(path, arm, tmp_path, monkeypatch,
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "my_arm", SimpleNamespace(make=make))
-    exec(compile(example, "docs/embedding.md", "exec"), {})
+    exec(compile(example, "docs/how-to/run-in-python.md", "exec"), {})
     assert (robots[0].resets, robots[0].stops, robots[0].closes) == (3, 3, 1)
     assert "30 ticks: " in capsys.readouterr().out
     assert len(read_recording("run.mcap").steps) == 30

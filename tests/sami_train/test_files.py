@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all."""
+"""Files and folders that appear whole or not at all, and locks: one process at a time, free again whatever ends it."""
 
 import errno
 import json
@@ -7,11 +7,13 @@ import platform
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
 from sami_runtime.errors import SamiError
-from sami_train.files import read_json, read_json_lines, unfinished, write_json
+from sami_train.files import holder, locked, read_json, read_json_lines, unfinished, write_json
 
 
 def names(folder):
@@ -162,3 +164,89 @@ def test_a_line_that_finds_no_room_leaves_the_lines_before_it_whole(tmp_path):
     done = subprocess.run([sys.executable, "-c", limited, str(path)], capture_output=True, text=True, check=False)
     assert "File too large" in done.stderr
     assert path.read_text() == '{"step": 10}\n'
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from sami_train.files import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+class TakenError(Exception):
+    """Raised where a lock is taken."""
+
+
+def test_who_may_not_wait_is_told_who_holds_the_lock(tmp_path):
+    lock = tmp_path / "lock"
+    with locked(lock, TakenError):
+        with pytest.raises(TakenError, match=f"process {os.getpid()} on "), locked(lock, TakenError):
+            pytest.fail("two hold one lock")
+        assert holder(lock).startswith(f"process {os.getpid()} on ")
+    with locked(lock, TakenError):
+        pass
+
+
+def test_who_may_wait_comes_next(tmp_path):
+    order = []
+
+    def other():
+        with locked(tmp_path / "lock"):
+            order.append("other")
+
+    thread = threading.Thread(target=other)
+    with locked(tmp_path / "lock"):
+        thread.start()
+        time.sleep(0.1)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "other"]
+
+
+def test_a_free_lock_has_no_holder(tmp_path):
+    assert holder(tmp_path / "lock") == ""
+    with locked(tmp_path / "lock"):
+        pass
+    assert holder(tmp_path / "lock") == ""
+
+
+def test_an_error_within_is_its_own_and_frees_the_lock(tmp_path):
+    lock = tmp_path / "lock"
+    with pytest.raises(BlockingIOError, match="a full pipe"), locked(lock, TakenError):
+        raise BlockingIOError("a full pipe")
+    assert holder(lock) == ""
+
+
+def test_a_killed_process_holds_nothing(tmp_path):
+    lock = tmp_path / "lock"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(lock)], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        assert holder(lock).startswith(f"process {process.pid} on ")
+        process.send_signal(signal.SIGKILL)
+    assert holder(lock) == ""
+    with locked(lock, TakenError):
+        pass
+
+
+def test_a_lock_that_goes_with_its_holder_keeps_out_who_waited_for_it_and_who_comes_later(tmp_path):
+    """Who waited has the old file open, and a lock on that one would keep nobody out."""
+    lock, within = tmp_path / "lock", []
+
+    def other():
+        with locked(lock, leave=False):
+            within.append(holder(lock))
+            time.sleep(0.2)
+            within.append("out")
+
+    threads = [threading.Thread(target=other) for _ in range(3)]
+    with locked(lock, leave=False):
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+    for thread in threads:
+        thread.join()
+    assert [bool(each == "out") for each in within] == [False, True] * 3
+    assert not lock.exists()

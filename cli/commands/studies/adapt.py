@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...model_file import MODEL_HELP, model_file
+from ...measuring import findings, progress
+from ...model_file import model_and_environment
+from ...options import Json, ModelEnvironment, OptionalModel
 
 if TYPE_CHECKING:
     from sami_train.studies.contexts.adaptation import Adaptation, Delay, Mean
 
 LEGEND = """±: one standard error. live less: the live context's success (return, without a goal) minus this one's.
-noticed, adapted, identified: share of episodes, and median steps after the change; see docs/adaptation.md."""
+noticed, crossed, identified: fraction of episodes, median steps since; see docs/results/adaptation-panda.md."""
 
 
 def adapt(
@@ -25,43 +27,29 @@ def adapt(
             "of a gap may change too. May be given often."
         ),
     ],
-    env: Annotated[str | None, typer.Option(help="Environment, e.g. panda; the model's own if left out.")] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(help=f"{MODEL_HELP}; ENV-satesac if left out.", callback=model_file),
-    ] = None,
+    env: ModelEnvironment = None,
+    model: OptionalModel = None,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes of each variant.")] = 100,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed of the first episode; one that nothing else uses if left out.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for adaptation.json and adaptation.png.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace earlier ones in --out.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    json: Json = False,
 ) -> None:
     """Change the dynamics in the middle of episodes: live context against a frozen, a reset, and an informed one."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from sami_runtime.files import unfinished
     from sami_runtime.model.artifact import read_artifact
     from sami_train.studies.contexts.adaptation import SEED, adaptation
-    from sami_train.studies.contexts.change import DynamicsChange
-
-    from ...model_and_env import model_and_environment
-    from ...out_folder import findings
+    from sami_train.studies.contexts.changed_episodes import DynamicsChange
 
     seed = SEED if seed is None else seed
     model, spec = model_and_environment(model, env)
     spec.require_changes()
     changes = [DynamicsChange.parse(text, spec.tasks, spec.episode_steps) for text in change]
-    files = findings(out, "adaptation", force)
+    files = findings(out, "adaptation")
     weights = read_artifact(model).contract.weights_sha256
-    adaptations: list[Adaptation] = []
-    console = Console(stderr=True)
-    with Progress(console=console, disable=json or not console.is_terminal, transient=True) as bar:
-        shown = bar.add_task("running changed episodes", total=len(changes) * episodes)
-        for what in changes:
-            adaptations.append(adaptation(model, spec, what, episodes, seed, lambda done: bar.advance(shown, done)))
+    with progress("running changed episodes", len(changes) * episodes, json) as advance:
+        adaptations = [adaptation(model, spec, what, episodes, seed, advance) for what in changes]
     document = {
         "model": model.name,
         "weights_sha256": weights,
@@ -71,11 +59,11 @@ def adapt(
         "changes": [judged.to_dict() for judged in adaptations],
     }
     if files is not None:
-        from sami_train.studies.charts.adaptation import draw
+        from sami_train.studies.charts.contexts import draw_adaptations
 
         with unfinished(files[0]) as beside:
             beside.write_text(json_module.dumps(document) + "\n", encoding="utf-8")
-        draw(adaptations, files[1])
+        draw_adaptations(adaptations, files[1])
     if json:
         print(json_module.dumps(document, indent=2))
         return
@@ -95,7 +83,7 @@ def _print(judged: Adaptation) -> None:
     print(f"{judged.change}: {judged.reached} of {judged.episodes} episodes were not over before the change")
     table = Table(box=box.SIMPLE_HEAD, padding=0)
     table.add_column("context", no_wrap=True)
-    for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "adapted", "identified"):
+    for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "crossed", "identified"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in judged.rows:
         table.add_row(

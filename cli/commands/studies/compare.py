@@ -1,4 +1,4 @@
-"""`sami compare`."""
+"""`sami compare` and `sami gather`: the results of many runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...model_file import OwnEnvironment
+from ...options import FORCE, Json, OwnEnvironment
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,19 +27,17 @@ def compare(
         str | None, typer.Option(metavar="KEY", help="Config key to draw curves against, e.g. contrast.trajectories.")
     ] = None,
     env: OwnEnvironment = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier report in --out.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    json: Json = False,
 ) -> None:
     """Compare evaluated runs: success or return by method and setting with intervals over seeds; what beats what."""
     from rich.console import Console
 
     from sami_train.studies.compare.comparison import MethodComparison
-    from sami_train.studies.compare.evaluated import read_runs
-    from sami_train.studies.compare.tables import as_data, tables
-    from sami_train.studies.compare.write import check_out, write_report
+    from sami_train.studies.compare.groups import read_runs
+    from sami_train.studies.compare.tables import as_data, check_out, tables, write_report
 
     if out is not None:
-        check_out(out, replace=force)
+        check_out(out, replace=FORCE.get())
     with nullcontext() if json else Console(stderr=True).status("comparing"):
         comparison = MethodComparison(read_runs(runs), by)
         shown = tables(comparison)
@@ -56,6 +54,23 @@ def compare(
             console.print(note, style="dim", highlight=False, markup=False)
     for path in written:
         print(f"wrote {path}")
+
+
+def gather(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help=RUNS)],
+    out: Annotated[Path, typer.Option(help="File to write, STUDY/runs.jsonl.")],
+    env: OwnEnvironment = None,
+) -> None:
+    """Gather the results of runs in one file, a line each, that git can hold and `sami compare` reads."""
+    from sami_runtime.files import require_output
+    from sami_train.studies.sweep.study import find_runs, write_study
+
+    require_output(out, FORCE.get(), runs)
+    records = find_runs(runs)
+    write_study(out, records)
+    missing = sum(record.evaluation is None for record in records)
+    count = f"{len(records)} run{'' if len(records) == 1 else 's'}"
+    print(f"wrote {out}: {count}" + (f", {missing} without an evaluation" if missing else ""))
 
 
 def _rich(table: Table) -> RenderableType:

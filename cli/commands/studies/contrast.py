@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...model_file import OwnEnvironment
+from ...options import Json, OwnEnvironment
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,25 +27,19 @@ def contrast(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change the run's contrast, e.g. contrast.trajectories=256."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the result as JSON.")] = None,
     env: OwnEnvironment = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace --out if it exists.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    json: Json = False,
 ) -> None:
     """Print what a contrastive loss can reach: alone, on what a run had collected early, halfway and in the end."""
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
     from sami_runtime.errors import UnknownName
-    from sami_runtime.files import require_output
     from sami_train.config.resolve import parse_override
     from sami_train.config.schema import RANKINGS
-    from sami_train.files import write_json
     from sami_train.runs.folder import RunFolder
     from sami_train.studies.contexts.ceiling import STAGES, find_ceilings
 
-    if out is not None:
-        require_output(out, force)
     methods, rankings = method.split(","), ranking.split(",")
     changes = dict(parse_override(text) for text in override or [])
     for name in rankings:
@@ -67,16 +61,12 @@ def contrast(
         "stages": STAGES,
         "ceilings": [ceiling.as_dict() for ceiling in computed],
     }
-    if out is not None:
-        write_json(out, result)
     if json:
         print(json_module.dumps(result, indent=2))
         return
     Console().print(_table(computed))
     print("bound: highest mean over 200 losses; held out: on episodes not learned from. A constant encoder has 0.")
     print("realised: what the run's own training logged at that stage.")
-    if out is not None:
-        print(f"wrote {out}")
 
 
 def _table(ceilings: list[Ceiling]) -> Table:

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from ...model_file import environment_of
+from ...options import FORCE, Json
+
 
 def fit_gap(
     recordings: Annotated[list[Path], typer.Argument(metavar="RUN.mcap...", help="Recordings of one robot.")],
@@ -17,26 +20,21 @@ def fit_gap(
         typer.Option(help="Recordings of the simulator without a gap; if left out, it is run with the same commands."),
     ] = None,
     env: Annotated[str | None, typer.Option(help="That simulator; the model's own environment if left out.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace --out.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    json: Json = False,
 ) -> None:
     """Find latency, command delay, lag, noise, bias, rounding and dropout in recordings, as a gap profile."""
     from sami_runtime.errors import SamiError
     from sami_runtime.files import output, require_output
     from sami_runtime.recording.reader import values_of
-    from sami_train.studies.fit_gap.document import document_of, summary_lines
+    from sami_train.studies.fit_gap.fit import document_of, require_excitation, summary_lines
     from sami_train.studies.fit_gap.fit import fit_gap as fit
-    from sami_train.studies.fit_gap.fit import require_excitation
-    from sami_train.studies.fit_gap.reference import simulated
-    from sami_train.studies.fit_gap.trace import read_log
-
-    from ...model_and_env import environment_of
+    from sami_train.studies.fit_gap.trace import read_log, simulated
 
     if out is not None and out.suffix != ".toml":
         raise SamiError(f"{out} is no name of a gap profile to write; give NAME.toml.")
     inputs = [*recordings, *(reference or ())]
     if out is not None:
-        require_output(out, force, inputs)
+        require_output(out, FORCE.get(), inputs)
     if reference and env is not None:
         raise typer.BadParameter("--reference takes the simulator's place; leave out --env")
     log = read_log(recordings)
@@ -53,7 +51,7 @@ def fit_gap(
         with values_of(recordings[0]):
             fitted = fit(log, traces)
     if out is not None:
-        with output(out, force, inputs) as beside:
+        with output(out, FORCE.get(), inputs) as beside:
             beside.write_text(document_of(fitted), encoding="utf-8")
     if json:
         estimates = [{**vars(one), "estimate": one.estimate._asdict()} for one in fitted.estimates]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...model_file import model_file
+from ...model_file import environment_of, model_file
+from ...options import FORCE, Json, Key, set_option, set_values
+from ...target import task_features
 
 if TYPE_CHECKING:
     from sami_train.envs.spec import EnvironmentSpec
@@ -19,6 +21,13 @@ WHAT = (
     "Model files, names of shipped models, run folders, runs.jsonl files, folders that hold some; PATH:PATTERN takes "
     "runs by name."
 )
+SETTINGS = {
+    "episodes": Key(int, "to play in each task; where returns count, in each set", 1),
+    "change": Key(str, "change of the dynamics to show, as sami adapt takes it, such as mass=1:10,friction=0.1@4"),
+    "films": Key(str, "tasks to film, such as mass=1,friction=0.1; parted by semicolons"),
+    "without": Key(str, "what to leave out, comma-separated: episodes, maps, change, films, cost"),
+    "processes": Key(int, "that play (one a core)", 1),
+}
 SECONDS = 1.0
 """That each way to step a model is timed."""
 
@@ -27,54 +36,41 @@ def report(
     what: Annotated[list[Path], typer.Argument(metavar="MODEL|RUN...", help=WHAT)],
     out: Annotated[Path, typer.Option(help="Folder for report.html, and a PNG and a CSV of each figure.")],
     env: Annotated[str | None, typer.Option(help="Environment of models; their own if left out.")] = None,
-    episodes: Annotated[
-        int | None,
-        typer.Option(min=1, help="Episodes to play in each task; where returns count, in each set."),
-    ] = None,
-    change: Annotated[
-        str | None,
-        typer.Option(help="Change of the dynamics to show, as sami adapt takes it: mass=1:10,friction=0.1@4."),
-    ] = None,
-    film: Annotated[
-        list[str] | None, typer.Option(metavar="TASK", help="Task to film: mass=1,friction=0.1. May be given often.")
-    ] = None,
     results: Annotated[
         list[Path] | None,
         typer.Option(help="Folder or file of `sami robustness`; what is of these weights is shown. Repeatable."),
     ] = None,
-    without: Annotated[
-        str, typer.Option(metavar="PARTS", help="Leave out, comma-separated: episodes, maps, change, films, cost.")
-    ] = "",
-    workers: Annotated[int, typer.Option(min=0, help="Processes that play; 0 takes all cores.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Write into a folder that holds something else.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
+    json: Json = False,
 ) -> None:
     """Show all that is known of models and runs in one HTML file. What --out holds already is not measured again."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from sami_runtime.errors import UnknownName
-    from sami_train.cores import usable_cores
+    from sami_train.machine import usable_cores
     from sami_train.studies.report.parts import PARTS, Wishes
     from sami_train.studies.report.write import check_out, write_report
 
-    left_out = [name.strip() for name in without.split(",") if name.strip()]
+    settings = set_values(SETTINGS, set_)
+    left_out = [name.strip() for name in settings.get("without", "").split(",") if name.strip()]
     for name in left_out:
         if name not in PARTS:
             raise UnknownName("part", name, PARTS)
-    check_out(out, force)
+    check_out(out, FORCE.get())
     subjects = _subjects(what, env)
     spec = subjects[0].spec
+    change, films = settings.get("change"), settings.get("films")
     wishes = Wishes(
-        episodes=episodes,
+        episodes=settings.get("episodes"),
         change=change,
-        films=None if film is None else [_task(text, spec) for text in film],
+        films=None if films is None else [_task(text, spec) for text in films.split(";")],
         without=frozenset(left_out),
-        processes=workers or usable_cores(),
+        processes=settings.get("processes") or usable_cores(),
         results=tuple(results or ()),
     )
     if change is not None:
-        from sami_train.studies.contexts.change import DynamicsChange
+        from sami_train.studies.contexts.changed_episodes import DynamicsChange
 
         DynamicsChange.parse(change, spec.tasks, spec.episode_steps)  # refused now rather than after minutes
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -108,8 +104,6 @@ def _subjects(what: list[Path], env: str | None) -> list[Subject]:
     from sami_train.studies.report.subject import Subject, require_alike, together
     from sami_train.studies.sweep.study import find_runs
 
-    from ...model_and_env import environment_of
-
     subjects = []
     for path in what:
         file = path if path.exists() or path.suffix or len(path.parts) > 1 or ":" in str(path) else model_file(path)
@@ -123,14 +117,8 @@ def _subjects(what: list[Path], env: str | None) -> list[Subject]:
 
 
 def _task(text: str, spec: EnvironmentSpec) -> dict[str, Any]:
-    """Read a task as a user writes it."""
-    from ...target import fixed, parts
-
-    values = fixed(text.split(","))
-    if "crippled" in values:
-        crippled = dict(part.partition("=")[::2] for part in text.split(","))["crippled"]
-        values["crippled"] = parts(crippled.strip())
-    return dict(spec.tasks.check(values))
+    """Read a task as a user writes it: mass=1,crippled=0+4."""
+    return dict(spec.tasks.check(task_features(text.split(","))))
 
 
 def _cost(model: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...model_file import OwnEnvironment
+from ...options import Json, OwnEnvironment
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,7 +29,7 @@ def skills(
         ),
     ],
     env: OwnEnvironment = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+    json: Json = False,
 ) -> None:
     """Show the share of episodes by skill in each task: a row each mass, a column each friction; runs by method.
 
@@ -65,7 +65,7 @@ def _read(source: Path) -> list[tuple[str, Evaluation]]:
     """Return evaluations, each with its method's title, or with the name of its file."""
     from sami_train.evaluation.results import Evaluation
     from sami_train.files import read_json
-    from sami_train.studies.compare.evaluated import read_runs
+    from sami_train.studies.compare.groups import read_runs
 
     if source.suffix == ".json":
         return [(source.stem, Evaluation.from_dict(read_json(source)))]

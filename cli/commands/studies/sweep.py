@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...engines import RayOption, RaySetting, SlurmOption, SlurmSetting, settings_of
+from ...measuring import CLUSTERS, JobPlace, place_of
+from ...options import Json
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
     from sami_train.envs.measure import Measure
-    from sami_train.studies.sweep.engine import Engine
+    from sami_train.studies.sweep.engines import Engine
     from sami_train.studies.sweep.grid import Grid
     from sami_train.studies.sweep.sweep import CellRow, Sweep
 
-OF_THE_GRID = ("out", "env", "method", "preset", "seed", "steps", "device", "override", "deterministic", "episodes")
+OF_THE_GRID = ("out", "env", "method", "seed", "steps", "override", "deterministic", "episodes")
 WIDTH = 160
 """Columns of what is not printed to a terminal."""
 FRAME = 8
@@ -34,13 +35,15 @@ def sweep(
     out: Annotated[Path | None, typer.Option(help="Folder of the sweep, with a run folder for each cell.")] = None,
     env: Annotated[str, typer.Option(help="Environments, comma-separated; also your own, as MODULE:SPEC.")] = "panda",
     method: Annotated[str, typer.Option(help="Methods, comma-separated.")] = "satesac",
-    preset: Annotated[str, typer.Option(help="Sets of hyperparameters, comma-separated.")] = "fast-cpu",
     seed: Annotated[str, typer.Option(help="Seeds, comma-separated.")] = "0",
     steps: Annotated[str | None, typer.Option(help="Environment steps, instead of the preset's.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     override: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUES", help="Values of a config key, e.g. contrast.coefficient=0,1."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUES",
+            help="Values of a config key, e.g. contrast.coefficient=0,1, or preset=fast-cpu,paper, or device=cuda.",
+        ),
     ] = None,
     deterministic: Annotated[
         bool,
@@ -52,19 +55,16 @@ def sweep(
     resume: Annotated[
         Path | None, typer.Option(metavar="SWEEP", help="Go on with a sweep: what is not done runs, from checkpoints.")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Cells at once; one for each core if left out, on a cluster all.")
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Where the cells run. So many at once on this machine, such as 2; one a core if left out; gpu:4, four "
+            f"at once on each of its GPUs. {CLUSTERS} jobs=N among these is how many at once, all if left out.",
+        ),
     ] = None,
-    seeds_per_device: Annotated[
-        int | None,
-        typer.Option(min=1, help="Instead of --jobs: so many cells at once on each GPU of this machine."),
-    ] = None,
-    slurm: SlurmOption = False,
-    slurm_set: SlurmSetting = None,
-    ray: RayOption = "",
-    ray_set: RaySetting = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and where they stand; run none.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON only, at the end.")] = False,
+    json: Json = False,
 ) -> None:
     """Train and evaluate every combination of some values. Ctrl-C stops at checkpoints; the same command goes on."""
     options_of_grid = {name for name in OF_THE_GRID if context.get_parameter_source(name).name == "COMMANDLINE"}  # type: ignore[union-attr]
@@ -75,9 +75,7 @@ def sweep(
     if resume is not None and options_of_grid:
         names = ", ".join(sorted("--set" if name == "override" else f"--{name}" for name in options_of_grid))
         raise typer.BadParameter(f"--resume takes the grid from the sweep's folder; leave out {names}")
-    cluster = settings_of(slurm, slurm_set, ray, ray_set)
-    if seeds_per_device is not None and (jobs is not None or slurm or ray):
-        raise typer.BadParameter("--seeds-per-device is of this machine's GPUs, instead of --jobs, --slurm and --ray")
+    place = place_of(on, gpus=True)
     from rich.console import Console
 
     from sami_train.envs.catalog import by_name
@@ -87,15 +85,15 @@ def sweep(
         this = Sweep.open(resume)
     else:
         assert out is not None
-        options = {"env": env, "method": method, "preset": preset, "seed": seed, "steps": steps, "device": device}
+        options = {"env": env, "method": method, "seed": seed, "steps": steps}
         this = Sweep.begin(out, _grid(options, override or [], deterministic), episodes)
     live = Console(stderr=json)
     if not live.is_terminal:
         live.width = WIDTH
     if not dry_run:
-        if slurm or ray:
-            this.cluster |= cluster
-        engine = _engine(this, jobs, slurm, ray, seeds_per_device)
+        if place.is_cluster:
+            this.cluster |= place.settings
+        engine = _engine(this, place)
         with _Display(this, engine.jobs, live) as display:
             ended = this.run(engine, display.update)
     if json:
@@ -106,7 +104,7 @@ def sweep(
         if not json:
             print(f"{len(this.rows)} cells, {this.count('done')} of them done")
         return
-    where = " --slurm" if slurm else f" --ray {ray}" if ray else ""
+    where = {"slurm": " --on slurm", "ray": f" --on ray:{place.address}"}.get(place.kind, "")
     sources = by_name(*(row.cell.config.env for row in this.rows))
     again = f"sami sweep --resume {this.path}{where}{sources}"
     for row in this.rows:
@@ -130,22 +128,22 @@ def sweep(
     )
 
 
-def _engine(sweep: Sweep, jobs: int | None, slurm: bool, ray: str, per_gpu: int | None) -> Engine:
-    from sami_train.cores import usable_cores
-    from sami_train.studies.sweep.engine import SweepError
-    from sami_train.studies.sweep.engines import engine_of
+def _engine(sweep: Sweep, place: JobPlace) -> Engine:
+    from sami_train.machine import usable_cores
+    from sami_train.studies.sweep.engines import SweepError, engine_of
 
     cells = len(sweep.rows)
-    if per_gpu is not None:
-        from sami_train.gpus import usable_gpus
+    if place.kind == "gpu":
+        from sami_train.machine import usable_gpus
 
         gpus = usable_gpus()
         if not gpus:
-            raise SweepError("--seeds-per-device needs a GPU, and torch finds none here; --jobs says how many cells.")
+            raise SweepError(f"--on gpu:{place.jobs} needs a GPU, and torch finds none here; --on N is for processors.")
         if on_cpu := [row.cell.name for row in sweep.rows if row.cell.config.device == "cpu"]:
-            raise SweepError(f"{on_cpu[0]} is trained on the CPU; --seeds-per-device goes with --device cuda or auto.")
-        return engine_of(False, "", min(per_gpu * len(gpus), cells), {}, gpus)
-    return engine_of(slurm, ray, min(jobs or (cells if slurm or ray else usable_cores()), cells), sweep.cluster)
+            raise SweepError(f"{on_cpu[0]} is trained on the CPU; --on gpu:N goes with device=cuda or auto.")
+        return engine_of(False, "", min((place.jobs or 1) * len(gpus), cells), {}, gpus)
+    jobs = place.jobs or (cells if place.is_cluster else usable_cores())
+    return place.engine(min(jobs, cells), sweep.cluster)
 
 
 def _grid(options: dict[str, str | None], overrides: list[str], deterministic: bool) -> Grid:
@@ -153,15 +151,16 @@ def _grid(options: dict[str, str | None], overrides: list[str], deterministic: b
     from sami_train.studies.sweep.grid import Grid, parse_axis
 
     axes = dict(parse_axis(f"{name}={values}") for name, values in options.items() if values is not None)
-    if deterministic:
-        axes["collection.collectors"] = [0]
+    axes |= {"preset": ["fast-cpu"], "device": ["auto"]} | ({"collection.collectors": [0]} if deterministic else {})
+    taken = {name: name for name in options} | ({"collection.collectors": "deterministic"} if deterministic else {})
+    overridden: set[str] = set()
     for text in overrides:
         key, values = parse_axis(text)
-        if key in (*options, "collection.collectors") and (key in options or deterministic):
-            option = key if key in options else "deterministic"
-            raise SamiError(f"{key} has an option of its own; give --{option} instead of --set {key}=...")
-        if key in axes:
+        if key in taken:
+            raise SamiError(f"{key} has an option of its own; give --{taken[key]} instead of --set {key}=...")
+        if key in overridden:
             raise SamiError(f"--set {key}=... was given twice; give all values at once, e.g. {key}=1,2.")
+        overridden.add(key)
         axes[key] = values
     return Grid(axes)
 

@@ -36,7 +36,7 @@ from sami_runtime.robots.franka.link import (
 from sami_runtime.robots.franka.requirements import faults_of_contract, faults_of_robot
 from sami_runtime.robots.franka.settings import FrankaSettings
 from sami_runtime.robots.kit import ClockSync, Datagrams, DifferentialIK, Differentiator, Frame, Latest
-from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
+from sami_runtime.safety.watchdog import instruct_watchdogs
 
 MODEL = Path(__file__).with_name("fr3.urdf")
 JOINTS = tuple(f"joint{number}" for number in range(1, 8))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sami_runtime.errors import AdapterError
-from sami_runtime.safety.watchdog.instructions import take_instructions
+from sami_runtime.safety.watchdog_process import take_instructions
 
 KIND = "franka"
 """What the adapter and its emergency stop in a watchdog's process are called to each other."""

@@ -140,7 +140,7 @@ class FrankaSettings(_FrankaTable):
             made = cls.model_validate(document)
         except ValidationError as error:
             raise AdapterError(
-                f"the settings of the Franka are not valid: {faults_of(error)}. docs/franka.md explains each."
+                f"the settings of the Franka are not valid: {faults_of(error)}. docs/how-to/franka.md explains each."
             ) from None
         for name, box in (("workspace", made.workspace), ("goal", made.goal)):
             if not (np.array(box.low) <= np.array(box.high)).all():

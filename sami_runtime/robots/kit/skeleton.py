@@ -197,7 +197,7 @@ frames and their calibration, other clocks, velocities, units, inverse kinematic
     sami drive robot.toml --dry-run  # resets and infers, and writes nothing
     sami drive robot.toml
 
-where robot.toml says, beside what docs/drive.md lists:
+where robot.toml says, beside what docs/reference/robot-file.md lists:
 
     version = 1
     model = "{model}"

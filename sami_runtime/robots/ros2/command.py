@@ -19,8 +19,8 @@ from sami_runtime.robots.ros2.node import Node, Publisher, why_unheard
 from sami_runtime.robots.ros2.open_node import open_node
 from sami_runtime.robots.ros2.settings import Qos, RosCommand, RosSettings
 from sami_runtime.robots.ros2.sources import Joints
-from sami_runtime.safety.watchdog.instructions import ANSWER_S, take_instructions
-from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
+from sami_runtime.safety.watchdog import ANSWER_S, instruct_watchdogs
+from sami_runtime.safety.watchdog_process import take_instructions
 
 Array = NDArray[np.float64]
 NEEDED = ("arm_base", "home_joints", "home_gripper_width", "reached_displacement")

@@ -70,7 +70,7 @@ def _policy(record: StepRecord) -> Status:
     telemetry = {name: value for name, value in reading.plain().items() if value is not None}
     values = {name: _shown(value) for name, value in telemetry.items()} | {"context": context}
     phase = telemetry.get("phase", "no atlas")
-    message = f"{phase}: the context is beyond all known dynamics" if reading.alarm else phase
+    message = f"{phase}: the context is out of distribution" if reading.alarm else phase
     return Status(WARN if reading.alarm else OK, "sami: policy", message, values)
 
 

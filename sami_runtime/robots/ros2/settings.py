@@ -1,4 +1,4 @@
-"""The settings of a robot on ROS 2, as `settings` of a robot.toml gives them; docs/ros2.md explains each."""
+"""The settings of a robot on ROS 2, as `settings` of a robot.toml gives them; docs/how-to/ros2.md explains each."""
 
 from __future__ import annotations
 
@@ -185,5 +185,5 @@ class RosSettings(_RosTable):
             return cls.model_validate(document)
         except ValidationError as error:
             raise AdapterError(
-                f"the settings of the robot on ROS 2 are not valid: {faults_of(error)}. docs/ros2.md explains each."
+                f"the settings of the robot on ROS 2 are not valid: {faults_of(error)}. See docs/how-to/ros2.md."
             ) from None

@@ -48,12 +48,6 @@ def _listed(value: Any) -> Any:
 
 
 _FUNCTION, _TERMS = "function", "terms"
-
-
-def _kind_of_reward(value: Any) -> str:
-    return _FUNCTION if isinstance(value, str) else _TERMS
-
-
 Names = Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_names)]
 ByJoint = Annotated[float | dict[str, float], BeforeValidator(_spread)]
 
@@ -99,9 +93,7 @@ class Change(Settings):
     @property
     def field(self) -> ModelField:
         """The field of the model that changes."""
-        field = self.sets or self.scales
-        assert field is not None
-        return field
+        return self.sets or self.scales  # type: ignore[return-value]  # one of them is given
 
 
 class MeasuredQuantity(Settings):
@@ -187,7 +179,7 @@ class Description(Settings):
     """By set: a table of lists and ranges by feature, or a list of tasks."""
     reward: Annotated[
         Annotated[str, Tag(_FUNCTION)] | Annotated[tuple[Term, ...], BeforeValidator(_listed), Tag(_TERMS)],
-        Discriminator(_kind_of_reward),
+        Discriminator(lambda value: _FUNCTION if isinstance(value, str) else _TERMS),
     ]
     """Terms, or `"MODULE:FUNCTION"`, which is called with MuJoCo's model and data after each step."""
     end: Annotated[tuple[End, ...], BeforeValidator(_listed)] = ()
@@ -201,6 +193,15 @@ class Description(Settings):
         if not self.reward:
             raise ValueError("reward is empty; give terms, or MODULE:FUNCTION")
         return self
+
+
+_TABLES: dict[str, type[Settings]] = {
+    "observation": ObservedParts,
+    "reset": Reset,
+    "features": Change,
+    "reward": Term,
+    "end": End,
+}
 
 
 def read_description(path: Path) -> Description:
@@ -223,22 +224,11 @@ def _explained(error: ValidationError, path: Path) -> SamiError:
     key = "".join(f" {part + 1}" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
     if problem["type"] == "extra_forbidden":
         where = f"It stands in {key.rpartition('.')[0]} of {path}." if len(parts) > 1 else f"It stands in {path}."
-        return UnknownName("key", str(parts[-1]), _valid_beside(parts), where)
+        table = _TABLES.get(str(parts[0]), Description) if len(parts) > 1 else Description
+        return UnknownName("key", str(parts[-1]), list(table.model_fields), where)
     if problem["type"] == "missing":
-        return SamiError(f"{path} lacks {key}. Add it; docs/own-environment.md shows a whole file.")
+        return SamiError(f"{path} lacks {key}. Add it; docs/reference/robot-model-file.md shows a whole file.")
     message = problem["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     shown = "" if isinstance(problem["input"], (dict, list, tuple)) else f" is {problem['input']!r}"
     return SamiError(f"{path}: {key or 'the file'}{shown}: {message}. Correct it.")
-
-
-def _valid_beside(parts: list[int | str]) -> list[str]:
-    """Return the keys that exist where an unknown one was given."""
-    tables: dict[str, type[Settings]] = {
-        "observation": ObservedParts,
-        "reset": Reset,
-        "features": Change,
-        "reward": Term,
-        "end": End,
-    }
-    return list((tables.get(str(parts[0]), Description) if len(parts) > 1 else Description).model_fields)

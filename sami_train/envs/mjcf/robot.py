@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,13 +14,22 @@ import numpy as np
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.factories import load_factory
+from sami_train.envs.layout import Layout
+from sami_train.envs.measure import RETURN
 from sami_train.envs.mjcf.description import ByJoint, Description, read_description
-from sami_train.envs.mjcf.features import Dynamics
-from sami_train.envs.mjcf.names import element, positions, velocities
-from sami_train.envs.mjcf.quantities import Measure, ending_of, reward_of
-from sami_train.envs.mjcf.signals import action_signal, readings
-from sami_train.envs.own.ranges import Range, TaskSet, task_space
-from sami_train.envs.tasks import Feature, TaskSpace
+from sami_train.envs.mjcf.model import (
+    Dynamics,
+    Measure,
+    action_signal,
+    element,
+    ending_of,
+    positions,
+    readings,
+    reward_of,
+    velocities,
+)
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Feature, Range, TaskSet, TaskSpace, task_space
 
 _WHOLE = 1e-6
 """How far the steps of an action may be from a whole number, relatively: rates are written in decimals."""
@@ -120,7 +130,7 @@ def _values(where: str, values: Any) -> Any:
         return [_values(where, value) for value in values]
     if not isinstance(values, Mapping):
         return values
-    keys = [field.name for field in dataclasses.fields(Range)]
+    keys = ["low", "high", "log"]
     for key in values:
         if key not in keys:
             raise UnknownName("key", key, keys, f"{where} has it; a range is {{ low = 0.5, high = 2.0 }}.")
@@ -156,3 +166,29 @@ def _spread(
     for name, most in noise.items():
         spread[indices[element(model, "joint", name, key)]] = most
     return spread
+
+
+def load_robot(path: Path) -> EnvironmentSpec:
+    """Read a TOML file and the MJCF model that it names.
+
+    Raises:
+        SamiError, UnknownName: something in them is not valid; names it, and what would be.
+    """
+    robot = MjcfRobot(path)
+    safe = re.sub(r"[^A-Za-z0-9]+", "-", robot.name).strip("-")
+    return EnvironmentSpec(
+        name=robot.name,
+        id=f"sami/{safe or 'robot'}-v0",
+        entry_point="sami_train.envs.mjcf.env:MjcfEnv",
+        arguments={"path": str(path)},
+        tasks=robot.tasks,
+        layout=Layout.of([reading.signal for reading in robot.readings]),
+        action=robot.action,
+        rate_hz=robot.rate_hz,
+        episode_steps=robot.described.episode_steps,
+        measure=RETURN,
+        ends_early=bool(robot.described.end),
+        goal=None,
+        reach=None,
+        extra="mujoco",
+    )

@@ -2,17 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import mujoco
 import numpy as np
+from gymnasium.utils.seeding import np_random
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from mujoco.batch import Batch
 from numpy.typing import NDArray
 
-from sami_train.envs.mujoco.rewards import RobotStep
-from sami_train.envs.mujoco.robot import Robot
-from sami_train.envs.mujoco.rows import Rows
+from sami_runtime.errors import SamiError
+from sami_train.envs.mujoco.bodies import RobotStep
+from sami_train.envs.mujoco.env import Robot
 from sami_train.envs.mujoco.table import find_row
-from sami_train.envs.tasks import Task
+from sami_train.envs.tasks import Task, TaskSpace, draw
+from sami_train.machine import usable_cores
+
+_SKIP = int(mujoco.mjtStage.mjSTAGE_NONE)
+
+
+class Rows:
+    """n robots of one model, each in a task of its own, stepped by native threads.
+
+    Args:
+        model: of all rows.
+        rows: n.
+        space: of the tasks.
+        tasks: the set to draw from at a reset, one task, or a sequence of tasks.
+        episode_steps: length of an episode.
+        threads: of the simulation; 0 is one for each core that this process may use.
+        dynamics: the model's fields that a task sets, by name.
+
+    Raises:
+        TaskError, UnknownName: the tasks are not valid.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        rows: int,
+        space: TaskSpace,
+        tasks: str | Task | Sequence[Task],
+        episode_steps: int,
+        threads: int,
+        dynamics: Callable[[Task], Mapping[str, np.ndarray]],
+    ) -> None:
+        self.rows, self.space, self.tasks, self.episode_steps = rows, space, space.resolve(tasks), episode_steps
+        self._batch = Batch(model, rows, threads or usable_cores())
+        self._qpos, self._qvel = self._batch.bind("qpos"), self._batch.bind("qvel")
+        self._dynamics = dynamics
+        self._fields = {name: self._batch.expand(name) for name in dynamics(self.tasks[0])}
+        self._rngs = [np_random()[0] for _ in range(rows)]
+        self.current_tasks: list[Task] = [{}] * rows
+        """The task of each row."""
+        self.steps = np.zeros(rows, np.int64)
+        """Steps of each row's episode so far, (n,)."""
+
+    @property
+    def truncated(self) -> NDArray[np.bool_]:
+        """Rows whose episode is over by time, (n,)."""
+        return self.steps >= self.episode_steps
+
+    def set_dynamics(self, row: int, task: Task) -> None:
+        """Give one row a task's dynamics, also in the middle of an episode; `TaskError` if it is not valid."""
+        self._set_task(row, self.space.check(task))
+        self._batch.set_const([row])
+
+    def model(self, row: int) -> mujoco.MjModel:
+        """Return a copy of one row's model, to read or render it."""
+        return self._batch.get_model(row)
+
+    def data(self, row: int) -> mujoco.MjData:
+        """Return a copy of one row's state; run mj_forward for what follows from it."""
+        return self._batch.get_data(row)
+
+    def _begin(
+        self,
+        seeds: Sequence[int | None] | None,
+        tasks: Sequence[Task | None] | None,
+        rows: Sequence[int] | np.ndarray | None,
+    ) -> tuple[np.ndarray, list[np.random.Generator]]:
+        """Give rows seeds and tasks; return the rows' ids, and of each the generator that draws its start.
+
+        Nothing is changed where a task is not valid.
+        """
+        ids = np.arange(self.rows) if rows is None else np.asarray(rows, np.int64)
+        seeds = [None] * len(ids) if seeds is None else seeds
+        checked = [None if task is None else self.space.check(task) for task in tasks or [None] * len(ids)]
+        for i, seed, task in zip(ids, seeds, checked, strict=True):
+            if seed is not None:
+                self._rngs[i] = np_random(int(seed))[0]
+            self._set_task(i, self.space.check(draw(self.tasks, self._rngs[i])) if task is None else task)
+        self._batch.set_const(ids)
+        self.steps[ids] = 0
+        return ids, [self._rngs[i] for i in ids]
+
+    def _set_task(self, i: int, task: Task) -> None:
+        for name, values in self._dynamics(task).items():
+            self._fields[name][i] = values
+        self.current_tasks[i] = task
+
+    def _place(self, ids: np.ndarray, qpos: np.ndarray, qvel: np.ndarray | float) -> None:
+        self._batch.reset(ids, stage=_SKIP)
+        self._qpos[ids], self._qvel[ids] = qpos, qvel
 
 
 class MujocoBatch(Rows):
@@ -28,10 +122,8 @@ class MujocoBatch(Rows):
 
     Args:
         name: of the environment, e.g. `"half-cheetah"`.
-        rows: n.
-        tasks: the set to draw from at a reset, one task, or a sequence of tasks; see `MujocoSkillEnv`.
+        rows, tasks, threads: see `Rows`.
         episode_steps: length of an episode; the paper's if None.
-        threads: of the simulation; 0 is one for each core that this process may use.
         options: choices that results depend on, see `Options`.
 
     Raises:
@@ -64,15 +156,12 @@ class MujocoBatch(Rows):
         tasks: Sequence[Task | None] | None = None,
         rows: Sequence[int] | np.ndarray | None = None,
     ) -> np.ndarray:
-        """Begin new episodes.
+        """Begin new episodes, and return their observations (len(rows), D) float32.
 
         Args:
             seeds: one for each row that is reset; None goes on with the row's own generator.
             tasks: one for each row that is reset; None draws it.
             rows: which; all if None.
-
-        Returns:
-            Observations (len(rows), D) float32.
 
         Raises:
             TaskError, UnknownName: a task is not valid.
@@ -90,10 +179,7 @@ class MujocoBatch(Rows):
         return self.robot.body.observe(self._qpos, self._qvel, self._speed)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
-        """Step all rows, also those whose episode is over; it is up to the caller to reset them.
-
-        Args:
-            actions: (n, A), in [-1, 1].
+        """Step all rows by actions (n, A) in [-1, 1], also those whose episode is over: the caller resets them.
 
         Returns:
             Observations (n, D) float32 and rewards (n,).
@@ -118,3 +204,79 @@ class MujocoBatch(Rows):
     def _set_task(self, i: int, task: Task) -> None:
         super()._set_task(i, task)
         self._mask[i] = self.robot.mask(task)
+
+
+class MujocoVectorEnv(VectorEnv[np.ndarray, np.ndarray, NDArray[Any]]):
+    """Many environments, each in a task drawn at its resets; an episode that is over begins anew in the same step.
+
+    Args:
+        name: of the environment; Gymnasium's ids fill it in.
+        num_envs: how many.
+        tasks, threads, options: see `MujocoBatch`.
+        max_episode_steps: length of an episode; the paper's if None.
+        render_mode: None; a batch draws nothing.
+
+    Raises:
+        TaskError, UnknownName, SamiError: an argument is not valid.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 (as the base class)
+
+    def __init__(
+        self,
+        name: str,
+        num_envs: int = 1,
+        tasks: str | Task | Sequence[Task] = "training",
+        max_episode_steps: int | None = None,
+        threads: int = 0,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        if render_mode is not None:
+            raise SamiError(f"render mode is {render_mode!r}; a batch draws nothing, make one environment instead.")
+        self.batch = MujocoBatch(name, num_envs, tasks, max_episode_steps, threads, **options)
+        self.num_envs, self.render_mode = num_envs, None
+        self.single_observation_space, self.single_action_space = self.batch.observation_space, self.batch.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._tasks: dict[str, Any] = {}
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode in every row, or in those of the bools `options["reset_mask"]`.
+
+        `seed` is that of the first row, and the others count on; or one for each row. `options["task"]` sets all tasks.
+        """
+        chosen = options or {}
+        mask = np.asarray(chosen.get("reset_mask", np.ones(self.num_envs, bool)), bool)
+        rows = np.flatnonzero(mask)
+        seeds = [seed + i for i in range(self.num_envs)] if isinstance(seed, int) else seed
+        observations = self.batch.observations()
+        observations[rows] = self.batch.reset(
+            seeds=None if seeds is None else [seeds[int(i)] for i in rows],
+            tasks=[chosen["task"]] * len(rows) if "task" in chosen else None,
+            rows=rows,
+        )
+        self._tell_tasks()
+        return observations, {"task": self._tasks, "_task": mask}
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+        """Step every row with its action (n, A); `info["final_obs"]` and `info["final_info"]` tell of those over."""
+        observations, rewards = self.batch.step(actions)
+        truncated = self.batch.truncated
+        info: dict[str, Any] = {}
+        if truncated.any():
+            rows = np.flatnonzero(truncated)
+            for row in rows:
+                final = {"final_obs": observations[row].copy(), "final_info": {"task": self.batch.current_tasks[row]}}
+                info = self._add_info(info, final, int(row))
+            observations[rows] = self.batch.reset(rows=rows)
+            self._tell_tasks()
+        info |= {"task": self._tasks, "_task": np.ones(self.num_envs, bool)}
+        return observations, rewards, np.zeros(self.num_envs, bool), truncated, info
+
+    def _tell_tasks(self) -> None:
+        self._tasks = {}
+        for row, task in enumerate(self.batch.current_tasks):
+            self._tasks = self._add_info(self._tasks, dict(task), row)

@@ -6,13 +6,14 @@ many stepped together share them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sami_runtime.signals import Signal
+from sami_train.envs.layout import signal
 
 Array = NDArray[np.float64]
 
@@ -29,30 +30,33 @@ class Body:
     """Actions a second."""
     joints: tuple[str, ...]
     """Joint of each actuator, in the order of the action."""
-    limit: float
-    """Control signal for an action of 1: the end of the actuators' range."""
     signals: tuple[Signal, ...]
     """What is observed, in order."""
-    observe: Callable[[Array, Array, Array], NDArray[np.float32]]
-    """Positions (n, nq), velocities (n, nv), mean forward speed (n,) -> observations (n, D)."""
     position_noise: tuple[str, float]
     """Distribution and scale of what is added to the positions at a reset."""
     velocity_noise: tuple[str, float]
     """The same for the velocities."""
+    unseen: int = 1
+    """Positions that are not observed: where the robot is on the ground."""
+    shows_speed: bool = False
+    """Whether its mean forward speed is observed, before all else."""
+    most_velocity: float | None = None
+    """Where observed velocities are cut off."""
+    limit: float = 1.0
+    """Control signal for an action of 1: the end of the actuators' range."""
+
+    def observe(self, qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
+        """Return observations (n, D) of positions (n, nq), velocities (n, nv) and mean forward speed (n,)."""
+        if self.most_velocity is not None:
+            qvel = np.clip(qvel, -self.most_velocity, self.most_velocity)
+        parts = [speed[:, None]] if self.shows_speed else []
+        return np.concatenate([*parts, qpos[:, self.unseen :], qvel], axis=1).astype(np.float32)
 
     @property
     def action(self) -> Signal:
         """What a policy writes."""
-        size = len(self.joints)
-        return Signal(
-            name="motor_commands",
-            size=size,
-            unit="1",
-            elements=self.joints,
-            low=(-1.0,) * size,
-            high=(1.0,) * size,
-            meaning=f"control signal of each motor, times {self.limit:g}",
-        )
+        meaning = f"control signal of each motor, times {self.limit:g}"
+        return signal("motor_commands", "1", self.joints, (-1.0, 1.0), meaning=meaning)
 
 
 @dataclass(frozen=True)
@@ -67,54 +71,30 @@ class Links:
     """That other one."""
 
 
-def _observe_runner(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
-    return np.concatenate([speed[:, None], qpos[:, 1:], qvel], axis=1).astype(np.float32)
+_SPEED = signal("forward_speed", "m/s", ["x"], meaning="mean over the last step, 0 at a reset")
 
 
-def _observe_hopper(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
-    return np.concatenate([qpos[:, 1:], np.clip(qvel, -10.0, 10.0)], axis=1).astype(np.float32)
-
-
-def _observe_ant(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
-    return np.concatenate([speed[:, None], qpos[:, 2:], qvel], axis=1).astype(np.float32)
-
-
-def _observe_humanoid(qpos: Array, qvel: Array, speed: Array) -> NDArray[np.float32]:
-    return np.concatenate([qpos[:, 2:], qvel], axis=1).astype(np.float32)
-
-
-def _signal(name: str, unit: str, elements: tuple[str, ...], bound: float | None = None, meaning: str = "") -> Signal:
-    size = len(elements)
-    low = None if bound is None else -bound
-    return Signal(
-        name=name, size=size, unit=unit, elements=elements, low=(low,) * size, high=(bound,) * size, meaning=meaning
-    )
-
-
-_SPEED = _signal("forward_speed", "m/s", ("x",), meaning="mean over the last step, 0 at a reset")
-
-
-def _planar(joints: tuple[str, ...], bound: float | None = None) -> tuple[Signal, ...]:
+def _planar(joints: tuple[str, ...], bounds: tuple[float, float] | None = None) -> tuple[Signal, ...]:
     """Signals of a robot that moves in the x-z plane, in the order of its positions and velocities."""
     return (
-        _signal("torso_height", "m", ("z",)),
-        _signal("torso_pitch", "rad", ("pitch",)),
-        _signal("joint_angles", "rad", joints),
-        _signal("torso_velocity", "m/s", ("x", "z"), bound),
-        _signal("torso_pitch_rate", "rad/s", ("pitch",), bound),
-        _signal("joint_velocities", "rad/s", joints, bound),
+        signal("torso_height", "m", ("z",)),
+        signal("torso_pitch", "rad", ("pitch",)),
+        signal("joint_angles", "rad", joints),
+        signal("torso_velocity", "m/s", ("x", "z"), bounds),
+        signal("torso_pitch_rate", "rad/s", ("pitch",), bounds),
+        signal("joint_velocities", "rad/s", joints, bounds),
     )
 
 
 def _free(joints: tuple[str, ...]) -> tuple[Signal, ...]:
     """Signals of a robot that moves freely in space."""
     return (
-        _signal("torso_height", "m", ("z",)),
-        _signal("torso_orientation", "1", ("w", "x", "y", "z"), meaning="unit quaternion"),
-        _signal("joint_angles", "rad", joints),
-        _signal("torso_velocity", "m/s", ("x", "y", "z")),
-        _signal("torso_angular_velocity", "rad/s", ("x", "y", "z"), meaning="in the torso's frame"),
-        _signal("joint_velocities", "rad/s", joints),
+        signal("torso_height", "m", ("z",)),
+        signal("torso_orientation", "1", ("w", "x", "y", "z"), meaning="unit quaternion"),
+        signal("joint_angles", "rad", joints),
+        signal("torso_velocity", "m/s", ("x", "y", "z")),
+        signal("torso_angular_velocity", "rad/s", ("x", "y", "z"), meaning="in the torso's frame"),
+        signal("joint_velocities", "rad/s", joints),
     )
 
 
@@ -129,9 +109,8 @@ HALF_CHEETAH = Body(
     frame_skip=5,
     rate_hz=20.0,
     joints=_CHEETAH,
-    limit=1.0,
     signals=(_SPEED, *_planar(_CHEETAH)),
-    observe=_observe_runner,
+    shows_speed=True,
     position_noise=("normal", 0.001),
     velocity_noise=("normal", 0.001),
 )
@@ -140,32 +119,21 @@ HOPPER = Body(
     frame_skip=4,
     rate_hz=125.0,
     joints=_LEG,
-    limit=1.0,
-    signals=_planar(_LEG, 10.0),
-    observe=_observe_hopper,
+    signals=_planar(_LEG, (-10.0, 10.0)),
+    most_velocity=10.0,
     position_noise=("uniform", 0.005),
     velocity_noise=("uniform", 0.005),
 )
-WALKER = Body(
-    xml="walker2d.xml",
-    frame_skip=4,
-    rate_hz=125.0,
-    joints=_LEGS,
-    limit=1.0,
-    signals=_planar(_LEGS, 10.0),
-    observe=_observe_hopper,
-    position_noise=("uniform", 0.005),
-    velocity_noise=("uniform", 0.005),
-)
+WALKER = replace(HOPPER, xml="walker2d.xml", joints=_LEGS, signals=_planar(_LEGS, (-10.0, 10.0)))
 ANT = Body(
     xml="ant.xml",
     frame_skip=5,
     rate_hz=20.0,
     # Gymnasium's model lists the motors of the last leg first.
     joints=(*_ANT[6:], *_ANT[:6]),
-    limit=1.0,
     signals=(_SPEED, *_free(_ANT)),
-    observe=_observe_ant,
+    unseen=2,
+    shows_speed=True,
     position_noise=("uniform", 0.1),
     velocity_noise=("normal", 0.1),
 )
@@ -178,7 +146,7 @@ HUMANOID = Body(
     joints=("abdomen_y", "abdomen_z", *_HUMANOID_JOINTS[2:]),
     limit=0.4,
     signals=_free(_HUMANOID_JOINTS),
-    observe=_observe_humanoid,
+    unseen=2,
     position_noise=("uniform", 0.01),
     velocity_noise=("uniform", 0.01),
 )
@@ -192,3 +160,71 @@ WALKER_LINKS = {
     else Links((joint,), moved=(joint // 3 * 3 + 2,), moved_to=joint // 3 * 3 + 1)
     for joint in range(6)
 }
+
+
+class RobotStep(NamedTuple):
+    """What one step did to n robots."""
+
+    qpos: Array
+    """Positions after it, (n, nq)."""
+    qvel: Array
+    """Velocities after it, (n, nv)."""
+    speed: Array
+    """Mean forward speed during it [m/s], (n,)."""
+    speed_before: Array
+    """Forward velocity of the torso at its start [m/s], (n,)."""
+    control: Array
+    """Control signals after masking crippled joints, in the actuators' unit, (n, A)."""
+    contact: Array | None
+    """External forces on each link (MuJoCo's cfrc_ext), (n, links, 6); None leaves their cost out."""
+
+
+@dataclass(frozen=True)
+class RunForward:
+    """Forward speed, plus a bonus for each step, less the control and contact costs; returns rewards (n,)."""
+
+    control_cost: float
+    alive: float = 0.0
+    contact_cost: float = 0.0
+
+    def __call__(self, motion: RobotStep) -> Array:
+        """Rewards (n,)."""
+        reward = motion.speed + self.alive - self.control_cost * _squares(motion.control)
+        if motion.contact is not None:
+            reward -= self.contact_cost * _squares(np.clip(motion.contact, -1.0, 1.0))
+        return reward
+
+
+@dataclass(frozen=True)
+class StayUp:
+    """SlimHumanoid: forward velocity before the step, plus 5 while the torso is between 1 m and 2 m high."""
+
+    control_cost: float = 0.1
+
+    def __call__(self, motion: RobotStep) -> Array:
+        """Rewards (n,)."""
+        height = motion.qpos[:, 2]
+        upright = (height >= 1.0) & (height <= 2.0)
+        return 0.25 / 0.015 * motion.speed_before - self.control_cost * _squares(motion.control) + 5.0 * upright
+
+
+@dataclass(frozen=True)
+class StandUp:
+    """HumanoidStandup: height of the torso over the simulator's time step, less the control and contact costs."""
+
+    control_cost: float = 0.1
+    contact_cost: float = 0.5e-6
+
+    def __call__(self, motion: RobotStep) -> Array:
+        """Rewards (n,)."""
+        reward = motion.qpos[:, 2] / 0.003 + 1.0 - self.control_cost * _squares(motion.control)
+        if motion.contact is not None:
+            reward -= np.minimum(self.contact_cost * _squares(motion.contact), 10.0)
+        return reward
+
+
+Reward = RunForward | StayUp | StandUp
+
+
+def _squares(x: Array) -> Array:
+    return np.square(x).sum(axis=tuple(range(1, x.ndim)))

@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import threading
-from typing import Any, Protocol
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -21,24 +21,14 @@ FLOOR = 2000.0
 """How far the drawn floor reaches [m]; the models' ends within a few seconds of running."""
 
 
-class Camera(Protocol):
-    """What renders."""
-
-    def take(self) -> np.ndarray | None:
-        """Render the robot as it is now: an image (H, W, 3), or None where it is shown in a window."""
-
-    def close(self) -> None:
-        """Give the renderer back. Safe twice."""
-
-
 class Filmed:
     """What every environment in MuJoCo does about rendering; goes before `gym.Env` among its bases."""
 
     render_mode: str | None
-    _camera: Camera | None = None
+    _camera: Window | Offscreen | None = None
 
     def _film(self, model: mujoco.MjModel, data: mujoco.MjData, mode: str | None, size: tuple[int, int]) -> None:
-        """Open a camera if there is to be one.
+        """Open a camera if there is to be one; it makes the model's floor larger, which only rendering sees.
 
         Raises:
             UnknownName: there is no such render mode.
@@ -48,7 +38,11 @@ class Filmed:
             raise UnknownName("render mode", str(mode), RENDER_MODES)
         self.render_mode = mode
         if mode is not None:
-            self._camera = open_camera(model, data, mode, size)
+            floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
+            materials = [material for material in model.geom_matid[floor] if material >= 0]
+            model.geom_size[floor, :2] = FLOOR
+            model.mat_texrepeat[materials] = FLOOR  # squares of a metre
+            self._camera = Window(model, data) if mode == "human" else Offscreen(model, data, size)
 
     def _show(self) -> None:
         """Bring the window up to date, where there is one."""
@@ -66,32 +60,8 @@ class Filmed:
             self._camera = None
 
 
-def open_camera(model: mujoco.MjModel, data: mujoco.MjData, mode: str, size: tuple[int, int]) -> Camera:
-    """Open a camera on a robot.
-
-    Args:
-        model: of the robot; its floor is made larger, which only rendering sees.
-        data: its state.
-        mode: `"rgb_array"` or `"human"`.
-        size: width and height of images, in pixels.
-
-    Raises:
-        SamiError: there is no display for `"human"`, or no OpenGL for `"rgb_array"`.
-    """
-    floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
-    model.geom_size[floor, :2] = FLOOR
-    model.mat_texrepeat[[material for material in model.geom_matid[floor] if material >= 0]] = (
-        FLOOR  # squares of a metre
-    )
-    return Window(model, data) if mode == "human" else Offscreen(model, data, size)
-
-
 class Window:
-    """MuJoCo's viewer.
-
-    Raises:
-        SamiError: there is no display.
-    """
+    """MuJoCo's viewer; raises a `SamiError` where there is no display."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
@@ -119,13 +89,24 @@ class Window:
 
 
 class Offscreen:
-    """Renders into memory.
+    """Renders into memory; raises a `SamiError` where no OpenGL was found.
 
-    Raises:
-        SamiError: no OpenGL was found.
+    Args:
+        model: Of the robot.
+        data: Its state.
+        size: Width and height of images, in pixels.
+        shadows: Whether shadows and reflections are drawn; they take two thirds of the time on a processor.
+        view: From where; if None from the camera that follows the robot, else the model's first one, else from afar.
     """
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, size: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        data: mujoco.MjData,
+        size: tuple[int, int],
+        shadows: bool = False,
+        view: mujoco.MjvCamera | None = None,
+    ) -> None:
         self._model, self._data = model, data
         self._rect = mujoco.MjrRect(0, 0, *size)
         # The frame buffer is as large as the model says.
@@ -136,10 +117,9 @@ class Offscreen:
         self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         self._scene = mujoco.MjvScene(model, maxgeom=1000)
-        # They take two thirds of the time where the processor draws.
         for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
-            self._scene.flags[flag] = 0
-        self._view = _view(model)
+            self._scene.flags[flag] = int(shadows)
+        self._view = view or _view(model)
 
     def take(self) -> np.ndarray:
         """Render an image (H, W, 3) uint8."""
@@ -147,29 +127,20 @@ class Offscreen:
         option, nothing = mujoco.MjvOption(), mujoco.MjvPerturb()
         everything = mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(self._model, self._data, option, nothing, self._view, everything, self._scene)
+        self._arrange()
         mujoco.mjr_render(self._rect, self._scene, self._context)
         image = np.empty((self._rect.height, self._rect.width, 3), np.uint8)
         mujoco.mjr_readPixels(image, None, self._rect, self._context)
         return image[::-1].copy()
 
+    def _arrange(self) -> None:
+        """Change the scene before it is drawn."""
+
     def close(self) -> None:
         """Free the renderer."""
-        if self._gl is not None:
-            self._gl.make_current()
-            self._context.free()
-            self._gl.free()
-            self._gl = None
-
-
-def _view(model: mujoco.MjModel) -> mujoco.MjvCamera:
-    """Return the camera that follows the robot, else the model's first one, else one from which all of it is seen."""
-    view = mujoco.MjvCamera()
-    follows = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA)
-    if model.ncam:
-        view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, max(0, follows)
-    else:
-        mujoco.mjv_defaultFreeCamera(model, view)
-    return view
+        self._gl.make_current()
+        self._context.free()
+        self._gl.free()
 
 
 def _opengl(size: tuple[int, int]) -> Any:
@@ -191,3 +162,13 @@ def _opengl(size: tuple[int, int]) -> Any:
         f"no OpenGL to render with was found ({'; '.join(reasons)}). Install EGL's software renderer (Debian, Ubuntu: "
         "apt install libegl1 libgl1-mesa-dri), or run without --render."
     )
+
+
+def _view(model: mujoco.MjModel) -> mujoco.MjvCamera:
+    view = mujoco.MjvCamera()
+    if model.ncam:
+        follows = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, CAMERA)
+        view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, max(0, follows)
+    else:
+        mujoco.mjv_defaultFreeCamera(model, view)
+    return view

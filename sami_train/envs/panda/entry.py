@@ -5,12 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_EPISODE_STEPS, PANDA_RATE_HZ, PANDA_SHEET, PANDA_SOURCES
-from sami_train.envs.goals import Goal
 from sami_train.envs.layout import Layout
-from sami_train.envs.measure import SUCCESS
+from sami_train.envs.measure import SUCCESS, Goal, Skill
 from sami_train.envs.panda.reach import reach_action
 from sami_train.envs.panda.tasks import PANDA_TASKS
-from sami_train.envs.skills import Skill
 from sami_train.envs.spec import EnvironmentSpec
 
 _LAYOUT = Layout(PANDA_SOURCES)

@@ -18,7 +18,7 @@ PANDA_TASKS = TaskSpace(
         "moderate": _grid([5.0, 10.0], [1.0, 5.0, 10.0]),
         "extreme": _grid([30.0], [0.1, 1.0, 5.0, 10.0, 30.0]) + _grid([1.0, 5.0, 10.0], [30.0]),
     },
-    impossible=_grid([30.0], [5.0, 10.0, 30.0]),
-    why_impossible="The gripper carries 170 N and 30 kg weigh 294 N; pushing them at friction 5 takes over 735 N.",
+    remark="The gripper carries 170 N of the 294 N that 30 kg weigh, and pushing them at friction 5 takes 735 N: such "
+    "a cube cannot be lifted or slid. It can be tipped over an edge, which takes 147 N.",
 )
 """Panda's tasks: 6 for training, 6 moderate (interpolation), 8 extreme (extrapolation); paper appendix C.1."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_train.envs.mujoco.rows import Rows
+from sami_train.envs.mujoco.batch import Rows
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.panda_mujoco.model import SUBSTEPS, dynamics

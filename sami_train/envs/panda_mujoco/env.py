@@ -22,7 +22,7 @@ class PandaMujocoEnv(Filmed, gym.Env[dict[str, np.ndarray], np.ndarray]):
     """Move a cube of unknown mass on a table of unknown friction: `PandaSkillEnv` in another physics.
 
     Observation, action, tasks, rewards and ends are those of `PandaSkillEnv`, and the same seed begins the same
-    episode; what happens in it is MuJoCo's. `docs/second-simulator.md` shows how near the two are.
+    episode; what happens in it is MuJoCo's. `docs/explanation/second-simulator.md` shows how near the two are.
 
     Args:
         tasks: the set to draw from at each reset (`"training"`, `"moderate"`, `"extreme"`), one task as

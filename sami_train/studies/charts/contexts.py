@@ -1,9 +1,10 @@
-"""What contexts tell: maps of them, what they tell by step, and where they go, also at a change of the dynamics."""
+"""Charts of contexts: maps, what they encode by step, and where they go, also when the dynamics change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +12,12 @@ import numpy as np
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Crippled, label, shown
-from sami_train.studies.charts.chart import Chart, Panel, Row, rows_where
-from sami_train.studies.charts.outcomes import title_of
-from sami_train.studies.charts.style import FAINT, colours_of
+from sami_train.files import unfinished
+from sami_train.studies.charts import chart as look
+from sami_train.studies.charts.chart import Chart, Panel, Row, colours_of, rows_where
+from sami_train.studies.charts.scores import title_of
+from sami_train.studies.contexts.adaptation import Adaptation
+from sami_train.studies.contexts.changed_episodes import Variant
 from sami_train.studies.report.mapped import Separability, accuracy, usable
 from sami_train.studies.report.played import Played
 
@@ -22,19 +26,26 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 40
 """Steps at which it is measured what a context tells."""
-MOST_DIMENSIONS = 8
+MOST_DIMENSIONS, MOST_LINES = 8, 6
+"""Panels of dimensions; values of a feature, of which eyes can follow as many lines."""
 MARKERS = "osD^"
 """Of unordered values, where these are few: two ways to tell them apart."""
 RETURN_GROUPS = ("lowest third", "middle third", "highest third")
+COLOURS = {
+    Variant.LIVE: "#D55E00",
+    Variant.FROZEN: "#0072B2",
+    Variant.RESET: "#009E73",
+    Variant.START: "#CC79A7",
+    Variant.UNCHANGED: "#6b6b6b",
+}
 Labels = Mapping[str, Sequence[str]]
 """By name of the label, a value for each episode."""
 
 
 def labels_of(spec: EnvironmentSpec, played: Sequence[Played]) -> dict[str, list[str]]:
     """Return what maps are coloured by: each feature of the task, the skill, and the outcome."""
-    labels = {
-        feature.name: [shown(episode.task[feature.name]) for episode in played] for feature in spec.tasks.features
-    }
+    names = [feature.name for feature in spec.tasks.features]
+    labels = {name: [shown(episode.task[name]) for episode in played] for name in names}
     if spec.skills:
         labels["skill"] = [title_of(episode.skill) for episode in played]
     if spec.measure is SUCCESS:
@@ -55,22 +66,16 @@ def maps(spec: EnvironmentSpec, played: Sequence[Played], planes: Mapping[str, n
         planes: by method, (n, 2).
         labels: see `labels_of`.
     """
-    rows = [
-        {
-            **{name: values[number] for name, values in labels.items()},
-            "task": f"{label(episode.task)} ({episode.task_set})",
-            "outcome_of_episode": ("success" if episode.success else "failure")
-            if spec.measure is SUCCESS
-            else f"return {episode.ret:.0f}",
-            "steps": len(episode.contexts),
-            **{
-                f"{method}_{axis}": round(float(points[number][column]), 4)
-                for method, points in planes.items()
-                for column, axis in enumerate("xy")
-            },
-        }
-        for number, episode in enumerate(played)
-    ]
+    rows = []
+    for number, episode in enumerate(played):
+        row: dict[str, Any] = {name: values[number] for name, values in labels.items()}
+        row["task"] = f"{label(episode.task)} ({episode.task_set})"
+        outcome = "success" if episode.success else "failure"
+        row["outcome_of_episode"] = outcome if spec.measure is SUCCESS else f"return {episode.ret:.0f}"
+        row["steps"] = len(episode.contexts)
+        for method, points in planes.items():
+            row[f"{method}_x"], row[f"{method}_y"] = (round(float(place), 4) for place in points[number])
+        rows.append(row)
     panels = []
     for method in planes:
         for name, values in labels.items():
@@ -103,8 +108,8 @@ def _order(value: str) -> tuple[int, float, str]:
 
 
 def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Separability]) -> Chart:
-    """How well the contexts of a step tell each label, by step; of an episode that is over, the last context."""
-    longest = int(np.percentile([len(episode.contexts) for episode in played], 95))
+    """Return how well the contexts of a step tell each label, by step; of an episode that is over, the last context."""
+    longest = _usual_longest(played)
     steps = sorted({*np.linspace(0, longest - 1, min(longest, MOST_STEPS)).round().astype(int).tolist()})
     rows: list[Row] = []
     for one in measured:
@@ -131,21 +136,24 @@ def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Separab
     return Chart("context_tells", caption, (Panel("What it tells, by step", draw),), tuple(rows), width=440)
 
 
+def _usual_longest(played: Sequence[Played]) -> int:
+    """Return the steps that all but one episode in twenty stay within."""
+    return int(np.percentile([len(episode.contexts) for episode in played], 95))
+
+
 def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart | None:
-    """Mean context by step, a line for each value of the first feature, a panel for each dimension."""
-    features = [feature for feature in spec.tasks.features if not isinstance(feature, Crippled)]
-    if not features:
+    """Return the mean context by step, a line for each value of the first feature, a panel for each dimension."""
+    names = [feature.name for feature in spec.tasks.features if not isinstance(feature, Crippled)]
+    if not names:
         return None
-    name = features[0].name
-    longest = int(np.percentile([len(episode.contexts) for episode in played], 95))
-    every = max(1, longest // 200)
+    name, longest = names[0], _usual_longest(played)
     rows: list[Row] = []
     values = sorted({episode.task[name] for episode in played})
-    if len(values) > 6:  # as many lines as eyes can follow
-        values = [values[at] for at in np.linspace(0, len(values) - 1, 6).round().astype(int)]
+    if len(values) > MOST_LINES:
+        values = [values[at] for at in np.linspace(0, len(values) - 1, MOST_LINES).round().astype(int)]
     for value in values:
         episodes = [episode for episode in played if episode.task[name] == value]
-        for step in range(0, longest, every):
+        for step in range(0, longest, max(1, longest // 200)):
             running = [episode.contexts[step] for episode in episodes if len(episode.contexts) > step]
             if len(running) < min(5, len(episodes)):
                 break
@@ -157,8 +165,8 @@ def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart | None:
     def draw(dimension: int, axes: Axes) -> None:
         for value, colour in colours.items():
             line = rows_where(rows, dimension=dimension, **{name: value})
-            label_of_line = f"{name} {value}"
-            axes.plot([r["step"] for r in line], [r["mean"] for r in line], color=colour, lw=1.8, label=label_of_line)
+            steps, means = [row["step"] for row in line], [row["mean"] for row in line]
+            axes.plot(steps, means, color=colour, lw=1.8, label=f"{name} {value}")
         axes.set(xlabel="step")
 
     dimensions = sorted({row["dimension"] for row in rows})
@@ -168,7 +176,7 @@ def over_time(spec: EnvironmentSpec, played: Sequence[Played]) -> Chart | None:
 
 
 def at_change(around: Mapping[str, Any]) -> Chart:
-    """Distances and means of contexts, by steps since a change; see `contexts_around`."""
+    """Return distances and means of contexts, by steps since a change; see `contexts_around`."""
     rows: list[Row] = [{"panel": "distance", **row} for row in around["rows"]]
     rows += [{"panel": "mean", **row} for row in around["means"] if row["dimension"] <= MOST_DIMENSIONS]
 
@@ -179,14 +187,14 @@ def at_change(around: Mapping[str, Any]) -> Chart:
             low, high = [row["low"] for row in line], [row["high"] for row in line]
             axes.fill_between(at, low, high, color=colour, alpha=0.18, lw=0)
             axes.plot(at, [row["median"] for row in line], color=colour, lw=1.8, label=dynamics)
-        axes.axvline(0, color=FAINT, lw=1, ls=":")
+        axes.axvline(0, color=look.FAINT, lw=1, ls=":")
         axes.set(xlabel="steps since the change", ylabel="distance")
 
     def mean(dimension: int, axes: Axes) -> None:
         for way, colour in colours_of(["changed", "unchanged"]).items():
             line = rows_where(rows, panel="mean", dimension=dimension, way=way)
             axes.plot([row["step"] for row in line], [row["mean"] for row in line], color=colour, lw=1.8, label=way)
-        axes.axvline(0, color=FAINT, lw=1, ls=":")
+        axes.axvline(0, color=look.FAINT, lw=1, ls=":")
         axes.set(xlabel="steps since the change")
 
     dimensions = sorted({row["dimension"] for row in rows if "dimension" in row})
@@ -199,3 +207,66 @@ def at_change(around: Mapping[str, Any]) -> Chart:
         "with and without the change."
     )
     return Chart("context_at_change", caption, tuple(panels), tuple(rows), width=240, height=170)
+
+
+def draw_adaptations(adaptations: Sequence[Adaptation], path: Path) -> None:
+    """Write a PNG with a column for each change.
+
+    Above: mean distance of the policy's context from the one from the start, by steps since the change. In the middle,
+    where the model has an atlas: the median out-of-distribution score, with the line of the alarm. Below: success
+    (return, where there is no goal) of each variant, with bars of one standard error.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    with matplotlib.rc_context(look.SETTINGS):
+        scored = any(row.score for row in adaptations[0].rows)
+        heights = (1.2, 1.0, 1.0) if scored else (1.2, 1.0)
+        figure = Figure(figsize=(max(6.0, 3.0 * len(adaptations)), 0.9 + 2.2 * sum(heights)), layout="constrained")
+        grid = figure.subplots(len(heights), len(adaptations), squeeze=False, sharey="row", height_ratios=heights)
+        for column, adaptation in zip(grid.T, adaptations, strict=True):
+            _gaps(column[0], adaptation)
+            if scored:
+                _scores(column[1], adaptation)
+            _outcomes(column[-1], adaptation)
+        lows, highs = zip(*(axes.get_xlim() for axes in grid[-1]), strict=True)
+        for axes in grid[-1]:
+            axes.set_xlim(min(lows), max(highs))
+        # Shared: set once all lines are there.
+        grid[0][0].set(ylabel="distance of contexts", ylim=(0, None))
+        if scored:
+            grid[1][0].set(ylabel="score, alarm above 1", ylim=(0, None))
+        handles = [Line2D([], [], color=COLOURS[variant], label=variant.value) for variant in Variant]
+        look.legend_below(figure, handles)
+        with unfinished(path) as beside:
+            figure.savefig(beside, format="png")
+
+
+def _gaps(axes: Axes, adaptation: Adaptation) -> None:
+    for row in adaptation.rows:
+        if row.variant not in (Variant.START, Variant.UNCHANGED):
+            axes.plot(range(len(row.gap)), row.gap, color=COLOURS[row.variant], lw=1.8, label=row.variant.value)
+    axes.set(xlabel="steps since the change", xlim=(0, None))
+    change = str(adaptation.change).replace(",", ",\n")  # three features in one line are wider than a column
+    axes.set_title(f"{change}\n{adaptation.reached} of {adaptation.episodes} episodes", fontsize=9)
+
+
+def _scores(axes: Axes, adaptation: Adaptation) -> None:
+    for row in adaptation.rows:
+        if row.score:
+            scores = [float("nan") if score is None else score for score in row.score]
+            axes.plot(range(len(scores)), scores, color=COLOURS[row.variant], lw=1.8, label=row.variant.value)
+    axes.axhline(1.0, color=look.GREY, lw=1.0, ls="--")
+    axes.set(xlabel="steps since the change", xlim=(0, None))
+
+
+def _outcomes(axes: Axes, adaptation: Adaptation) -> None:
+    for at, row in enumerate(reversed(adaptation.rows)):
+        mean = row.success or row.ret
+        axes.plot(mean.value, at, "o", color=COLOURS[row.variant], ms=5)
+        if mean.error is not None:
+            ends = [mean.value - mean.error, mean.value + mean.error]
+            axes.plot(ends, [at, at], color=look.GREY, lw=4, **look.BAND)
+    axes.set_yticks(range(len(adaptation.rows)), [row.variant.value for row in reversed(adaptation.rows)])
+    axes.set(xlabel="success" if adaptation.rows[0].success else "return", ylim=(-0.5, len(adaptation.rows) - 0.5))

@@ -1,11 +1,11 @@
-"""The comparison: groups of runs, what each scored on each set, and which beats which."""
+"""The comparison: what each group of runs scored on each set, which beats which, and what a context is worth."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
 from sami_runtime.errors import UnknownName
@@ -18,10 +18,19 @@ from sami_train.studies.compare.estimates import (
     aggregate,
     paired_t_test,
     probability_of_improvement,
+    share_of_gap,
+    welch,
     welch_t_test,
 )
-from sami_train.studies.compare.evaluated import ComparisonError, EvaluatedRun
-from sami_train.studies.compare.groups import Group, comparable, differences_between, group_runs, shown_value
+from sami_train.studies.compare.groups import (
+    ComparisonError,
+    EvaluatedRun,
+    Group,
+    comparable,
+    differences_between,
+    group_runs,
+    shown_value,
+)
 
 PAIRS = (("satesac", "tesac"), ("saccm", "ccm"))
 """What the paper claims: each method with SaNCE against the same method without."""
@@ -125,49 +134,34 @@ class MethodComparison:
     @cached_property
     def standings(self) -> list[Standing]:
         """Every group on every set."""
-        return [
-            Standing(
-                group,
-                task_set,
-                aggregate(group.scores(task_set), self.measure.bounds),
-                None
-                if self.measure is RETURN
-                else sum(run.evaluation.above_floor(task_set) for run in group.runs) / len(group.runs),
-            )
-            for task_set in self.task_sets
-            for group in self.groups
-        ]
+        standings = []
+        for task_set in self.task_sets:
+            for group in self.groups:
+                score, above = aggregate(group.scores(task_set), self.measure.bounds), None
+                if self.measure is not RETURN:
+                    above = sum(run.evaluation.above_floor(task_set) for run in group.runs) / len(group.runs)
+                standings.append(Standing(group, task_set, score, above))
+        return standings
 
     @cached_property
     def contests(self) -> list[Contest]:
         """The pairs that the paper's claim is about, where they agree in every key that both vary."""
-        pairs = [
-            (x, y)
-            for better, base in PAIRS
-            for x in self.groups
-            for y in self.groups
-            if (x.method.name, y.method.name) == (better, base) and comparable(x, y)
-        ]
+        pairs = []
+        for claim in PAIRS:
+            for x, y in product(self.groups, repeat=2):
+                if (x.method.name, y.method.name) == claim and comparable(x, y):
+                    pairs.append((x, y))
         return self._contests(pairs)
 
     @cached_property
     def controls(self) -> list[Contest]:
         """Each group against those of its method that differ from it in nothing but a placebo for their ranking."""
-
-        def without_ranking(group: Group) -> dict[str, Any]:
-            return {key: value for key, value in group.settings.items() if key != RANKING}
-
-        return self._contests(
-            [
-                (x, y)
-                for x in self.groups
-                for y in self.groups
-                if x.method == y.method
-                and without_ranking(x) == without_ranking(y)
-                and y.settings.get(RANKING) in PLACEBOS
-                and x.settings[RANKING] not in PLACEBOS
-            ]
-        )
+        pairs = []
+        for x, y in product(self.groups, repeat=2):
+            placebo = y.settings.get(RANKING) in PLACEBOS and x.settings.get(RANKING) not in PLACEBOS
+            if placebo and x.method == y.method and {**x.settings, RANKING: None} == {**y.settings, RANKING: None}:
+                pairs.append((x, y))
+        return self._contests(pairs)
 
     @cached_property
     def other_contests(self) -> list[Contest]:
@@ -177,19 +171,15 @@ class MethodComparison:
         return self._contests([(x, y) for x, y in pairs if not {(x.label, y.label), (y.label, x.label)} & claimed])
 
     def _contests(self, pairs: Sequence[tuple[Group, Group]]) -> list[Contest]:
-        return [
-            Contest(
-                x,
-                y,
-                task_set,
-                probability_of_improvement(x.scores(task_set), y.scores(task_set)),
-                paired_t_test(_by_seed(x, task_set), _by_seed(y, task_set)),
-                welch_t_test(*(list(_by_seed(group, task_set).values()) for group in (x, y))),
-                _alike([run.steps for run in (*x.runs, *y.runs)]),
-            )
-            for x, y in pairs
-            for task_set in self.task_sets
-        ]
+        contests = []
+        for x, y in pairs:
+            equal_budget = _alike([run.steps for run in (*x.runs, *y.runs)])
+            for task_set in self.task_sets:
+                ours, theirs = _by_seed(x, task_set), _by_seed(y, task_set)
+                improvement = probability_of_improvement(x.scores(task_set), y.scores(task_set))
+                paired, welch_p = paired_t_test(ours, theirs), welch_t_test([*ours.values()], [*theirs.values()])
+                contests.append(Contest(x, y, task_set, improvement, paired, welch_p, equal_budget))
+        return contests
 
     @property
     def equal_budget(self) -> bool:
@@ -205,9 +195,6 @@ class MethodComparison:
 
     def cautions(self) -> list[str]:
         """Return what a reader must know before believing the numbers; the gravest first."""
-        return [*self._budget(), *self._settings(), *self._seeds(), *self._origin()]
-
-    def _budget(self) -> list[str]:
         notes = []
         if not self.equal_budget:
             listed = ", ".join(f"{group.label} {span([run.steps for run in group.runs])}" for group in self.groups)
@@ -219,26 +206,15 @@ class MethodComparison:
         unfinished = [run.address for run in self.runs if run.facts.get("state") != "finished"]
         if unfinished:
             notes.append(f"Not trained to the end: {', '.join(unfinished)}.")
-        return notes
-
-    def _settings(self) -> list[str]:
-        return [
-            f"Methods also differ in {key}: {', '.join(f'{t} {shown_value(v)}' for t, v in values.items())}."
-            for key, values in differences_between(self.groups).items()
-        ]
-
-    def _seeds(self) -> list[str]:
+        for key, values in differences_between(self.groups).items():
+            listed = ", ".join(f"{title} {shown_value(value)}" for title, value in values.items())
+            notes.append(f"Methods also differ in {key}: {listed}.")
         single = [group.label for group in self.groups if len(group.runs) == 1]
-        notes = []
         if single:
             notes.append(f"One seed only, so neither deviation nor interval: {', '.join(single)}.")
         if len({tuple(group.seeds) for group in self.groups}) > 1:
             listed = ", ".join(f"{group.label} {'+'.join(map(str, group.seeds))}" for group in self.groups)
             notes.append(f"Groups have different seeds: {listed}.")
-        return notes
-
-    def _origin(self) -> list[str]:
-        notes = []
         starts = {tuple(result.solved_at_start for result in run.evaluation.results) for run in self.runs}
         if len(starts) > 1:
             notes.append("Evaluation episodes did not start alike in all runs: different versions or settings.")
@@ -260,3 +236,64 @@ def span(numbers: Sequence[int]) -> str:
     """Return the smallest and the largest of some numbers, as text."""
     low, high = min(numbers), max(numbers)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+@dataclass(frozen=True)
+class Worth:
+    """How far a group gets on one set of tasks, between two baselines."""
+
+    group: Group
+    """Never the one without memory; perhaps the one that is told the task."""
+    memoryless: Group
+    oracle: Group
+    task_set: str
+    above: Interval
+    """Mean of the group less that of those without memory."""
+    gap: Interval
+    """The same of those who are told the task."""
+    share: Interval | None
+    """above / gap; None where the gap does not count, and of those who are told the task."""
+
+    @property
+    def gap_counts(self) -> bool:
+        """Whether the gap is above 0 by its interval; else a share of it means nothing. One seed gives no interval."""
+        return (self.gap.value if self.gap.low is None else self.gap.low) > 0
+
+    @property
+    def equal_budget(self) -> bool:
+        """Whether all three took about equally many environment steps."""
+        return _alike([run.steps for group in (self.group, self.memoryless, self.oracle) for run in group.runs])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "group": self.group.label,
+            "memoryless": self.memoryless.label,
+            "told": self.oracle.label,
+            "task_set": self.task_set,
+            "above_memoryless": self.above._asdict(),
+            "gap": self.gap._asdict(),
+            "gap_counts": self.gap_counts,
+            "share": self.share and self.share._asdict(),
+            "equal_budget": self.equal_budget,
+        }
+
+
+def worths(comparison: MethodComparison) -> list[Worth]:
+    """Return how far every group gets between the baselines, set by set; nothing where runs of either are missing."""
+    of_groups = []
+    for low, high in product(comparison.groups, repeat=2):
+        if not (low.method.memoryless and high.method.is_told and comparable(low, high)):
+            continue
+        groups = [g for g in comparison.groups if g is high or not (g.method.memoryless or g.method.is_told)]
+        groups = [group for group in groups if comparable(group, low) and comparable(group, high)]
+        of_groups += [_worth(group, low, high, name) for name in comparison.task_sets for group in groups]
+    return of_groups
+
+
+def _worth(group: Group, memoryless: Group, oracle: Group, task_set: str) -> Worth:
+    scores, low, high = (part.scores(task_set).mean(axis=1) for part in (group, memoryless, oracle))
+    worth = Worth(group, memoryless, oracle, task_set, welch(scores, low), welch(high, low), None)
+    if group is oracle or not worth.gap_counts:
+        return worth
+    return replace(worth, share=share_of_gap(scores, low, high))

@@ -1,16 +1,149 @@
-"""Groups: runs that differ in nothing but their seed."""
+"""Evaluated runs, and groups of them that differ in nothing but their seed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sami_train.methods.methods import METHODS, Method
-from sami_train.studies.compare.evaluated import ComparisonError, EvaluatedRun
+from sami_runtime.errors import SamiError
+from sami_train.envs.measure import RETURN
+from sami_train.envs.tasks import label
+from sami_train.evaluation.results import Evaluation
+from sami_train.methods.methods import METHODS, Method, method
+from sami_train.runs.folder import RunError, RunRecord
+from sami_train.studies.sweep.study import find_runs
+
+
+class ComparisonError(SamiError):
+    """Runs that cannot be compared with each other."""
+
+
+@dataclass(frozen=True)
+class EvaluatedRun:
+    """One evaluated run, from its folder or from a line of a study."""
+
+    record: RunRecord
+    config: Mapping[str, Any]
+    """Resolved configuration by dotted key."""
+    evaluation: Evaluation
+    steps: int
+    """Environment steps of the agent that was evaluated."""
+
+    @property
+    def address(self) -> str:
+        """Where it is kept: its folder, or FILE:NAME."""
+        return self.record.address
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What run.json holds."""
+        return self.record.facts
+
+    @property
+    def method(self) -> Method:
+        """The method."""
+        return method(self.config["method"])
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return int(self.config["seed"])
+
+    @property
+    def updates(self) -> int | None:
+        """Gradient steps of the agent that was evaluated; None where the run does not tell."""
+        return self.facts.get("updates") if self.facts.get("steps") == self.steps else None
+
+    @property
+    def commit(self) -> str:
+        """The commit that trained it, with a mark where it had local changes."""
+        git = self.facts.get("git", {})
+        return git.get("commit", "unknown")[:10] + (" with changes" if git.get("dirty") else "")
+
+    def scores(self, task_set: str) -> np.ndarray:
+        """Return what counts in one set: success by task, (tasks,), or the return of each episode, (episodes,)."""
+        if self.evaluation.measure is RETURN:
+            return self.evaluation.returns(task_set)
+        return np.array([result.success for result in self.evaluation.of(task_set)])
+
+    def curve(self) -> tuple[np.ndarray, np.ndarray]:
+        """Environment steps (n,) and what counts while exploring (n,); empty where the run kept none."""
+        rows, column = self.record.metrics, self.evaluation.measure.exploring
+        by_step = {int(row["step"]): row[column] for row in rows if column in row and row[column] == row[column]}
+        return np.array(list(by_step)), np.array(list(by_step.values()))
+
+
+def read_runs(paths: Sequence[Path]) -> list[EvaluatedRun]:
+    """Read runs that can be compared, from wherever `find_runs` finds them.
+
+    Raises:
+        RunError: there is no run, it is damaged, or it has no evaluation (of its newest agent) yet.
+        ComparisonError: they are of different environments, or were evaluated differently.
+    """
+    records = find_runs(paths)
+    missing = [record for record in records if record.evaluation is None]
+    if missing:
+        listed = ", ".join(record.address for record in missing[:5])
+        listed += f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise RunError(
+            f"runs without an evaluation, {len(missing)} of {len(records)}: {listed}. "
+            f"Evaluate first: {missing[0].how_to_evaluate()}"
+        )
+    runs = [_evaluated(record) for record in records]
+    _check_alike(runs)
+    return runs
+
+
+def _evaluated(record: RunRecord) -> EvaluatedRun:
+    config, stored = record.train_config().by_key(), record.evaluation or {}
+    try:
+        evaluation = Evaluation.from_dict(stored)
+    except SamiError as error:
+        raise RunError(f"{record.title_of_evaluation}: {error}") from error
+    if not evaluation.results:
+        raise RunError(f"{record.title_of_evaluation} holds no task; evaluate again: {record.how_to_evaluate()}")
+    measured, trained = stored.get("agent_steps"), record.facts.get("steps")
+    if None not in (measured, trained) and measured != trained:
+        raise RunError(
+            f"{record.title_of_evaluation} measured the agent after {measured:,} steps, the run has {trained:,} by "
+            f"now. Evaluate again: {record.how_to_evaluate()}"
+        )
+    steps = trained if measured is None else measured
+    if steps is None:
+        raise RunError(
+            f"{record.address} does not tell how many steps its agent took; evaluate it: {record.how_to_evaluate()}"
+        )
+    return EvaluatedRun(record, config, evaluation, int(steps))
+
+
+def _check_alike(runs: Sequence[EvaluatedRun]) -> None:
+    first = runs[0]
+    for run in runs[1:]:
+        if run.config["env"] != first.config["env"]:
+            raise ComparisonError(
+                f"{first.address} is of environment {first.config['env']!r}, {run.address} of {run.config['env']!r}; "
+                "compare runs of one environment at a time."
+            )
+    ours = _measured(first)
+    for run in runs[1:]:
+        theirs = _measured(run)
+        if ours != theirs:
+            name = next(name for name in [*ours, *theirs] if ours.get(name) != theirs.get(name))
+            raise ComparisonError(
+                f"evaluations differ: {first.address} measured {ours.get(name, 0)} episodes of {name}, "
+                f"{run.address} {theirs.get(name, 0)}. Evaluate them alike, e.g. "
+                f"{run.record.how_to_evaluate(' --episodes 100')}"
+            )
+
+
+def _measured(run: EvaluatedRun) -> dict[str, int]:
+    return {f"{result.task_set} ({label(result.task)})": result.episodes for result in run.evaluation.results}
+
 
 NEVER = ("seed", "method", "env")
 """Keys that make no label: seeds are averaged over, the method is named, the environment is the same."""
@@ -31,11 +164,7 @@ class Group:
     @property
     def label(self) -> str:
         """Unique among the groups, e.g. `SaTESAC trajectories=16`."""
-        return self.name()
-
-    def name(self, without: str | None = None) -> str:
-        """Return the label, perhaps without one of its settings."""
-        return " ".join([self.method.title, *(text for key, text in self.shown.items() if key != without)])
+        return " ".join([self.method.title, *self.shown.values()])
 
     @property
     def seeds(self) -> list[int]:
@@ -53,20 +182,22 @@ def group_runs(runs: Sequence[EvaluatedRun]) -> list[Group]:
     Raises:
         ComparisonError: two runs of a group have the same seed.
     """
-    names = [name for name in METHODS if name in {run.method.name for run in runs}]
-    varying = {name: _varying([run for run in runs if run.method.name == name]) for name in names}
-    short = _short(sorted({key for keys in varying.values() for key in keys}))
+    by_method: dict[str, list[EvaluatedRun]] = {}
+    for run in sorted(runs, key=lambda run: (list(METHODS).index(run.method.name), run.seed)):
+        by_method.setdefault(run.method.name, []).append(run)
+    varying = {name: _varying(of_method) for name, of_method in by_method.items()}
+    last = [key.rpartition(".")[2] for key in {key for keys in varying.values() for key in keys}]
     groups = []
-    for name in names:
-        of_method = [run for run in runs if run.method.name == name]
-        shown = _labelled(of_method, varying[name])
-        for values in sorted({_values(run, varying[name]) for run in of_method}, key=_order):
-            settings = dict(zip(varying[name], values, strict=True))
-            members = sorted(
-                (run for run in of_method if _values(run, varying[name]) == values), key=lambda run: run.seed
-            )
-            text = {key: f"{short[key]}={shown_value(settings[key])}" for key in shown}
-            groups.append(Group(members[0].method, settings, text, tuple(members)))
+    for name, of_method in by_method.items():
+        members: dict[tuple[Any, ...], list[EvaluatedRun]] = {}
+        for run in of_method:
+            members.setdefault(tuple(run.config[key] for key in varying[name]), []).append(run)
+        for values in sorted(members, key=_order):
+            settings, shown = dict(zip(varying[name], values, strict=True)), {}
+            for key in _labelled(of_method, varying[name]):
+                short = key.rpartition(".")[2]  # where it tells keys apart
+                shown[key] = f"{short if last.count(short) == 1 else key}={shown_value(settings[key])}"
+            groups.append(Group(members[values][0].method, settings, shown, tuple(members[values])))
             _check_seeds(groups[-1])
     return groups
 
@@ -79,15 +210,12 @@ def differences_between(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
     vary = {key for group in groups for key in group.settings}
     differences = {}
     for key in groups[0].runs[0].config:
-        values = {title: run.config[key] for title, run in firsts.items() if _reads(run.method, key)}
+        # The keys of the contrast have no effect on a method without one.
+        readers = {t: run for t, run in firsts.items() if run.method.estimator or not key.startswith("contrast.")}
+        values = {title: run.config[key] for title, run in readers.items()}
         if key not in vary and key not in NEVER and len(set(values.values())) > 1:
             differences[key] = values
     return differences
-
-
-def _reads(method: Method, key: str) -> bool:
-    """Whether a key of the configuration has any effect on a method."""
-    return method.estimator is not None or not key.startswith("contrast.")
 
 
 def comparable(x: Group, y: Group) -> bool:
@@ -119,16 +247,6 @@ def _labelled(runs: Sequence[EvaluatedRun], keys: Sequence[str]) -> list[str]:
         return all(len({run.config[key] for run in runs if run.config["preset"] == p}) == 1 for p in presets)
 
     return ["preset", *(key for key in keys if not follows(key))]
-
-
-def _short(keys: Sequence[str]) -> dict[str, str]:
-    """Last parts of dotted keys, where they tell keys apart."""
-    last = [key.rpartition(".")[2] for key in keys]
-    return {key: name if last.count(name) == 1 else key for key, name in zip(keys, last, strict=True)}
-
-
-def _values(run: EvaluatedRun, keys: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(run.config[key] for key in keys)
 
 
 def _order(values: tuple[Any, ...]) -> list[tuple[bool, float, str]]:

@@ -2,24 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sami_train.envs.catalog import environment
 from sami_train.envs.measure import RETURN, SUCCESS, Measure
-from sami_train.studies.charts.chart import Chart
-from sami_train.studies.charts.curves import curves_by_key, learning_curves
-from sami_train.studies.charts.heat_maps import heat_maps, limits_of, two_features
-from sami_train.studies.charts.intervals import improvement_intervals, score_intervals
-from sami_train.studies.charts.style import SETTINGS
-from sami_train.studies.compare.comparison import MethodComparison
+from sami_train.studies.charts.chart import BAND, GREY, SETTINGS, STYLES, Chart, colour_of, legend_below, panels, shades
+from sami_train.studies.charts.scores import Cell, heat_maps, two_features
+from sami_train.studies.compare.comparison import Contest, MethodComparison, Standing
+from sami_train.studies.compare.groups import Group, shown_value
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+LOG = 8
+"""Ratio of the largest to the smallest value of a key from which its axis is logarithmic."""
+
+
+def learning_curves(comparison: MethodComparison) -> Figure | None:
+    """Return what counts while exploring; one panel, or one for each method where a method has several groups."""
+    groups = [group for group in comparison.groups if any(len(run.curve()[0]) for run in group.runs)]
+    if not groups:
+        return None
+    titles = list(dict.fromkeys(group.method.title for group in groups))
+    split = len(titles) < len(groups)
+    parts = [[g for g in groups if g.method.title == title] for title in titles] if split else [groups]
+    figure, row = panels(len(parts), max(7.5, 3.7 * len(parts)), 4.2)
+    for axes, members in zip(row, parts, strict=True):
+        colours = shades(len(members)) if split else [colour_of(g.method) for g in members]
+        for group, colour in zip(members, colours, strict=True):
+            _learning_curve(axes, group, " ".join(group.shown.values()) if split else group.label, colour)
+        axes.set(xlabel="environment steps [thousands]", ylim=comparison.measure.bounds, xlim=(0, None))
+        axes.set_title(members[0].method.title if split else "")
+        axes.legend(fontsize=8, loc="lower right")
+    row[0].set_ylabel(f"{comparison.measure.name} while exploring")
+    return figure
+
+
+def _learning_curve(axes: Axes, group: Group, label: str, colour: Any) -> None:
+    curves = [curve for run in group.runs if len((curve := run.curve())[0])]
+    first, last = max(steps[0] for steps, _ in curves), min(steps[-1] for steps, _ in curves)
+    at = np.linspace(first, last, 200)
+    values = np.stack([np.interp(at, steps, success) for steps, success in curves])
+    mean = values.mean(axis=0)
+    label = ", ".join([*([label] if label else []), f"{len(curves)} seed{'s' if len(curves) > 1 else ''}"])
+    axes.plot(at / 1000, mean, color=colour, lw=1.8, label=label)
+    if len(curves) > 1:
+        std = values.std(axis=0, ddof=1)
+        axes.fill_between(at / 1000, mean - std, mean + std, color=colour, alpha=0.18, lw=0)
+
+
+def curves_by_key(comparison: MethodComparison) -> Figure | None:
+    """IQM against the key: a line for each method and each other setting; level where only one value was run."""
+    key = comparison.by
+    if key is None:
+        return None
+    values = list(dict.fromkeys(comparison.value_of(group) for group in comparison.groups))
+    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+    places = {value: float(value) if numeric else float(at) for at, value in enumerate(values)}
+    lines: dict[str, list[Group]] = {}
+    for group in comparison.groups:
+        others = [text for shown, text in group.shown.items() if shown != key]
+        lines.setdefault(" ".join([group.method.title, *others]), []).append(group)
+    figure, row = panels(len(comparison.task_sets), 11, 4.2, sharey=False)
+    for axes, task_set in zip(row, comparison.task_sets, strict=True):
+        standings = {s.group.label: s for s in comparison.standings if s.task_set == task_set}
+        drawn: Counter[str] = Counter()
+        for number, (label, members) in enumerate(lines.items()):
+            at = [places[comparison.value_of(group)] for group in members]
+            title = members[0].method.title
+            aside = 3.5 * (number - (len(lines) - 1) / 2)
+            _line(axes, label, at, [standings[g.label] for g in members], STYLES[drawn[title] % len(STYLES)], aside)
+            drawn[title] += 1
+        if numeric and min(places.values()) > 0 and max(places.values()) >= LOG * min(places.values()):
+            axes.set_xscale("log")
+        axes.set_xticks(list(places.values()), [shown_value(value) for value in values])
+        axes.minorticks_off()
+        axes.margins(x=0.08)
+        axes.set(title=task_set, xlabel=key)
+    row[0].set_ylabel(f"{comparison.measure.name}, IQM")
+    legend_below(figure, row[0].get_legend_handles_labels()[0])
+    return figure
+
+
+def _line(axes: Axes, label: str, at: Sequence[float], standings: Sequence[Standing], style: str, aside: float) -> None:
+    """Draw a line, some points aside, so that intervals at one value do not hide each other."""
+    from matplotlib.transforms import ScaledTranslation
+
+    colour = colour_of(standings[0].group.method)
+    moved = axes.transData + ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
+    iqms = [standing.score.iqm for standing in standings]
+    if len(iqms) == 1:
+        axes.axhline(iqms[0].value, color=colour, lw=1.2, ls=":")
+    heights = [iqm.value for iqm in iqms]
+    axes.plot(at, heights, style + "o", color=colour, ms=5, lw=1.8, label=label, transform=moved)
+    axes.update_datalim(np.column_stack([at, heights]))
+    for x, iqm in zip(at, iqms, strict=True):
+        if iqm.bounds:
+            axes.plot([x, x], iqm.bounds, color=colour, lw=4, transform=moved, **BAND)
+            axes.update_datalim([(x, bound) for bound in iqm.bounds])
+    axes.autoscale_view()
+
+
+MANY = 15
+"""Pairs of groups that are too many to plot all of them."""
+
+
+def score_intervals(comparison: MethodComparison) -> Figure:
+    """IQM with its bootstrap interval, and the mean of each seed with Student's t interval, by group and set."""
+    from matplotlib.lines import Line2D
+
+    groups = comparison.groups
+    figure, row = panels(len(comparison.task_sets), 11, 1.5 + 0.42 * len(groups))
+    for axes, task_set in zip(row, comparison.task_sets, strict=True):
+        for place, standing in enumerate(s for s in comparison.standings if s.task_set == task_set):
+            _standing(axes, place, standing)
+        axes.set(title=task_set, xlabel=comparison.measure.name)
+        _name_rows(axes, [group.label for group in groups])
+    bar = Line2D([], [], color=GREY, lw=7, alpha=0.4, marker="|", ms=11, mew=2.5, label="IQM, 95 % bootstrap")
+    line = Line2D([], [], color=GREY, lw=1.5, marker="o", mfc="white", ms=5, label="mean of each seed, 95 % t")
+    legend_below(figure, [bar, line])
+    return figure
+
+
+def improvement_intervals(comparison: MethodComparison) -> Figure | None:
+    """P(X > Y) of the pairs that the paper's claim is about, else of all pairs; None where none or too many."""
+    contests = comparison.contests
+    if not contests and len(comparison.groups) * (len(comparison.groups) - 1) <= 2 * MANY:
+        contests = [*comparison.controls, *comparison.other_contests]
+    pairs = list(dict.fromkeys((contest.x.label, contest.y.label) for contest in contests))
+    if not pairs:
+        return None
+    figure, row = panels(len(comparison.task_sets), 11, 1.4 + 0.42 * len(pairs))
+    for axes, task_set in zip(row, comparison.task_sets, strict=True):
+        axes.axvline(0.5, color="black", lw=1, ls="--")
+        for place, contest in enumerate(c for c in contests if c.task_set == task_set):
+            _contest(axes, place, contest)
+        axes.set(title=task_set, xlabel="P(X > Y)", xlim=(-0.03, 1.03), xticks=(0, 0.25, 0.5, 0.75, 1))
+        _name_rows(axes, [f"{x}  >  {y}" for x, y in pairs])
+    return figure
+
+
+def _standing(axes: Axes, place: int, standing: Standing) -> None:
+    score, colour = standing.score, colour_of(standing.group.method)
+    upper, lower = place - 0.14, place + 0.18
+    if score.iqm.bounds:
+        axes.plot(score.iqm.bounds, [upper] * 2, color=colour, lw=7, **BAND)
+    axes.plot([score.iqm.value], [upper], "|", color=colour, ms=11, mew=2.5)
+    if score.mean.bounds:
+        axes.plot(score.mean.bounds, [lower] * 2, color=colour, lw=1.5)
+    means = standing.group.scores(standing.task_set).mean(axis=1)
+    axes.plot(means, [lower] * len(means), "o", color="white", mec=colour, ms=5, mew=1.3)
+
+
+def _contest(axes: Axes, place: int, contest: Contest) -> None:
+    colour, better = colour_of(contest.x.method), contest.improvement
+    if better.bounds:
+        axes.plot(better.bounds, [place] * 2, color=colour, lw=8, **BAND)
+    axes.plot([better.value], [place], "|", color=colour, ms=14, mew=2.5)
+
+
+def _name_rows(axes: Axes, names: list[str]) -> None:
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
 
 
 @dataclass(frozen=True)
@@ -45,24 +197,17 @@ def maps_by_task(comparison: MethodComparison) -> Chart | None:
     spec, measure = environment(comparison.env), comparison.measure
     if not two_features(spec):
         return None
-    cells = {}
+    success = measure is SUCCESS
+    cells: dict[str, list[Cell]] = {}
     for group in comparison.groups:
-        by_task = zip(*(run.evaluation.results for run in group.runs), strict=True)
-        cells[group.label] = [
-            (
-                same[0].task_set,
-                same[0].task,
-                {
-                    "value": np.mean([result.success if measure is SUCCESS else result.ret for result in same]),
-                    "episodes": same[0].episodes,
-                    "above_floor": np.mean([result.above_floor for result in same]) if measure is SUCCESS else np.nan,
-                },
-            )
-            for same in by_task
-        ]
-    limits = measure.bounds or limits_of([cell[2]["value"] for measured in cells.values() for cell in measured])
-    number = ".2f" if measure is SUCCESS else ",.0f"
-    return replace(heat_maps("heat_maps", "", spec, cells, measure.name, limits, number), columns=5)
+        of_group = cells.setdefault(group.label, [])
+        for same in zip(*(run.evaluation.results for run in group.runs), strict=True):
+            value = np.mean([result.success if success else result.ret for result in same])
+            above = np.mean([result.above_floor for result in same]) if success else np.nan
+            facts = {"value": value, "episodes": same[0].episodes, "above_floor": above}
+            of_group.append((same[0].task_set, same[0].task, facts))
+    number = ".2f" if success else ",.0f"
+    return replace(heat_maps("heat_maps", "", spec, cells, measure.name, measure.bounds, number), columns=5)
 
 
 PLOTS = (

@@ -1,17 +1,24 @@
-"""Tables of a comparison, as rows of text that a terminal and a report both show; and the same as plain data."""
+"""A comparison as tables of text, as plain data, and as a folder: report.md, results.csv and plots."""
 
 from __future__ import annotations
 
+import csv
+import shlex
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sami_train.envs.measure import SUCCESS, Measure, known
 from sami_train.evaluation import paper
-from sami_train.runs.record import RealisedContrast
-from sami_train.studies.compare.comparison import Contest, MethodComparison, Standing, span
+from sami_train.files import unfinished
+from sami_train.runs.folder import RealisedContrast
+from sami_train.studies.compare.comparison import Contest, MethodComparison, Standing, span, worths
 from sami_train.studies.compare.estimates import Interval, holm, least_difference, least_sign_flip_p
-from sami_train.studies.compare.worth import Worth, worths
+from sami_train.studies.compare.groups import ComparisonError
+from sami_train.studies.compare.plots import PLOTS, Plot, draw
 
 NONE = "-"
 
@@ -29,7 +36,17 @@ class Table:
 def tables(comparison: MethodComparison) -> list[Table]:
     """All tables, in the order of reading: one for each set of tasks, what a context is worth, whether SaNCE helps."""
     standings = [standings_table(comparison, task_set) for task_set in comparison.task_sets]
-    standings[-1].notes.extend(standings_notes(comparison))
+    unit = "task" if comparison.measure is SUCCESS else "episode"
+    notes = standings[-1].notes
+    notes += [
+        "mean ± std: over seeds. [95 % t]: Student's t over the seeds' means, the interval to believe with few seeds.",
+        f"IQM: interquartile mean over (seed, {unit}). [95 % bootstrap]: stratified by {unit}; it takes the {unit}s of "
+        "one run as independent and is too narrow with few seeds.",
+    ]
+    if comparison.measure is SUCCESS:
+        notes.append("above floor: mean success among episodes that doing nothing would not have solved.")
+    spread = paper.SPREAD.get(comparison.env, "its ± is the deviation across seeds")
+    notes.append(f"paper: {paper.SOURCE}; {spread}.")
     more = (worth_table(comparison), contests_table(comparison), contrast_table(comparison))
     return [*standings, *(table for table in more if table)]
 
@@ -37,77 +54,60 @@ def tables(comparison: MethodComparison) -> list[Table]:
 def standings_table(comparison: MethodComparison, task_set: str) -> Table:
     """Return what each group scored on one set of tasks, beside the paper; the steps too where budgets are unequal."""
     standings = [s for s in comparison.standings if s.task_set == task_set]
-    measure = comparison.measure
-    rows = [_standing(comparison.env, measure, standing) for standing in standings]
+    measure, equal = comparison.measure, comparison.equal_budget
+    rows = []
+    for standing in standings:
+        group, score = standing.group, standing.score
+        theirs = paper.reported(comparison.env, group.method.title, task_set)
+        row = [group.label, str(len(group.runs))]
+        row += [] if equal else [span([run.steps for run in group.runs])]
+        row += [measure.show(score.mean.value) + (f" ± {measure.show(score.std)}" if score.std is not None else "")]
+        row += [_shown_bounds(measure, score.mean)]
+        row += [measure.show(score.iqm.value) + (f" {_shown_bounds(measure, score.iqm)}" if score.iqm.bounds else "")]
+        row += [number(standing.above_floor)] if measure is SUCCESS else []
+        row += [NONE if theirs is None else " ± ".join(measure.show(part, coarse=True) for part in theirs)]
+        rows.append(tuple(row))
     tasks = len(comparison.runs[0].evaluation.of(task_set))
     episodes = " or ".join(map(str, comparison.episodes)) + " episodes"
     counted = f"{tasks} tasks, {episodes} per task" if measure.per == "task" else f"{episodes} in {tasks} tasks"
-    title = f"{task_set}: {measure.name}, {counted}"
-    columns: tuple[str, ...] = (
-        "group",
-        "seeds",
-        "mean ± std",
-        "mean [95 % t]",
-        "IQM [95 % bootstrap]",
-        *(("above floor",) if measure is SUCCESS else ()),
-        "paper",
-    )
-    if not comparison.equal_budget:
-        title += " (UNEQUAL BUDGETS)"
-        columns = (*columns[:2], "steps", *columns[2:])
-        steps = [span([run.steps for run in standing.group.runs]) for standing in standings]
-        rows = [(*row[:2], number, *row[2:]) for number, row in zip(steps, rows, strict=True)]
-    return Table(title, columns, rows)
-
-
-def standings_notes(comparison: MethodComparison) -> list[str]:
-    """How to read the tables of standings."""
-    unit = "task" if comparison.measure is SUCCESS else "episode"
-    floor = ("above floor: mean success among episodes that doing nothing would not have solved.",)
-    return [
-        "mean ± std: over seeds. [95 % t]: Student's t over the seeds' means, the interval to believe with few seeds.",
-        f"IQM: interquartile mean over (seed, {unit}). [95 % bootstrap]: stratified by {unit}; it takes the {unit}s of "
-        "one run as independent and is too narrow with few seeds.",
-        *(floor if comparison.measure is SUCCESS else ()),
-        f"paper: {paper.SOURCE}; {paper.SPREAD.get(comparison.env, 'its ± is the deviation across seeds')}.",
-    ]
+    title = f"{task_set}: {measure.name}, {counted}" + ("" if equal else " (UNEQUAL BUDGETS)")
+    columns = ["group", "seeds", *([] if equal else ["steps"]), "mean ± std", "mean [95 % t]", "IQM [95 % bootstrap]"]
+    columns += ["above floor", "paper"] if measure is SUCCESS else ["paper"]
+    return Table(title, tuple(columns), rows)
 
 
 def contests_table(comparison: MethodComparison) -> Table | None:
-    """Whether SaNCE helps: each method with it against the same without, or with a placebo for its ranking.
-
-    None where no such pair was given.
-    """
-    contests = [*comparison.contests, *comparison.controls]
+    """Return each method with SaNCE against the same without, or with a placebo for its ranking; None without pairs."""
+    contests, measure = [*comparison.contests, *comparison.controls], comparison.measure
     if not contests:
         return None
     paired = holm([contest.test.p for contest in contests])
     welch = holm([contest.welch_p for contest in contests])
-    rows = [
-        _contest(comparison.env, comparison.measure, *contest) for contest in zip(contests, paired, welch, strict=True)
-    ]
-    place = "a task" if comparison.measure is SUCCESS else "an episode"
+    rows = []
+    for contest, paired_p, welch_p in zip(contests, paired, welch, strict=True):
+        test, better = contest.test, contest.improvement
+        difference = f"{measure.show(test.difference.value, sign=True)} {_shown_bounds(measure, test.difference)}"
+        theirs = _paper_p(comparison.env, contest)
+        row = [f"{contest.x.label} - {contest.y.label}" + ("" if contest.equal_budget else " (UNEQUAL BUDGET)")]
+        row += [contest.task_set, str(len(test.seeds)), difference if test.seeds else NONE]
+        row += [_p(test.p, paired_p), _p(contest.welch_p, welch_p)]
+        row += [f"{number(better.value, 2)} {bounds(better, 2)}", NONE if theirs is None else f"{theirs:.3g}"]
+        rows.append(tuple(row))
+    place = "a task" if measure is SUCCESS else "an episode"
     tests = sum(contest.test.p is not None for contest in contests)
-    counts = sorted({len(contest.test.seeds) for contest in contests})
-    notes = [what_seeds_show(count) for count in counts]
+    notes = []
     if tests:
-        notes.insert(
-            0,
+        notes.append(
             "p: two-sided t-tests, paired by seed as in the paper's appendix, and Welch's, which pairs nothing; in "
-            f"brackets corrected for the {tests} tests here (Holm). *: below 0.05 once corrected.",
+            f"brackets corrected for the {tests} tests here (Holm). *: below 0.05 once corrected."
         )
+    notes += [what_seeds_show(count) for count in sorted({len(contest.test.seeds) for contest in contests})]
     notes.append(
         f"P(X > Y): how often a run of X beats one of Y in {place}, ties half; interval by the stratified bootstrap."
     )
     columns = (
-        "pair",
-        "set",
-        "seeds",
-        "difference [95 % t]",
-        "p, paired",
-        "p, Welch",
-        "P(X > Y) [95 % bootstrap]",
-        "paper's p",
+        *("pair", "set", "seeds", "difference [95 % t]", "p, paired", "p, Welch"),
+        *("P(X > Y) [95 % bootstrap]", "paper's p"),
     )
     return Table("Does SaNCE help? Differences paired by seed", columns, rows, notes)
 
@@ -153,7 +153,13 @@ def worth_table(comparison: MethodComparison) -> Table | None:
     if not of_groups:
         return None
     several = len({(worth.memoryless.label, worth.oracle.label) for worth in of_groups}) > 1
-    rows = [_worth(worth, measure, several) for worth in of_groups]
+    rows: list[tuple[str, ...]] = []
+    for worth in of_groups:
+        between = f" (from {worth.memoryless.label} to {worth.oracle.label})" if several else ""
+        name = worth.group.label + between + ("" if worth.equal_budget else " (UNEQUAL BUDGET)")
+        above = f"{measure.show(worth.above.value, sign=True)} {_shown_bounds(measure, worth.above)}"
+        share = NONE if worth.share is None else f"{number(worth.share.value, 2)} {bounds(worth.share, 2)}"
+        rows.append((name, worth.task_set, above, share))
     notes = [
         f"less SAC's: mean {measure.name} less that of SAC, which has no memory; Welch's t over seeds, not paired. The "
         "oracle is told the task: its row is the gap that there is to close.",
@@ -168,16 +174,6 @@ def worth_table(comparison: MethodComparison) -> Table | None:
         notes.append("One seed of SAC or of the oracle: nothing tells the gap from chance.")
     columns = ("group", "set", "less SAC's [95 % t]", "share of the gap [95 % bootstrap]")
     return Table("What is a context worth? From SAC to the oracle", columns, rows, notes)
-
-
-def _worth(worth: Worth, measure: Measure, several: bool) -> tuple[str, ...]:
-    between = f" (from {worth.memoryless.label} to {worth.oracle.label})" if several else ""
-    return (
-        worth.group.label + between + ("" if worth.equal_budget else " (UNEQUAL BUDGET)"),
-        worth.task_set,
-        f"{measure.show(worth.above.value, sign=True)} {_shown_bounds(measure, worth.above)}",
-        NONE if worth.share is None else f"{number(worth.share.value, 2)} {bounds(worth.share, 2)}",
-    )
 
 
 def what_seeds_show(seeds: int) -> str:
@@ -203,20 +199,6 @@ def bounds(interval: Interval, digits: int = 3) -> str:
     return f"[{number(interval.low, digits)}, {number(interval.high, digits)}]" if interval.bounds else "no interval"
 
 
-def _standing(env: str, measure: Measure, standing: Standing) -> tuple[str, ...]:
-    score, show = standing.score, measure.show
-    theirs = paper.reported(env, standing.group.method.title, standing.task_set)
-    return (
-        standing.group.label,
-        str(len(standing.group.runs)),
-        show(score.mean.value) + (f" ± {show(score.std)}" if score.std is not None else ""),
-        _shown_bounds(measure, score.mean),
-        show(score.iqm.value) + (f" {_shown_bounds(measure, score.iqm)}" if score.iqm.bounds else ""),
-        *((number(standing.above_floor),) if measure is SUCCESS else ()),
-        NONE if theirs is None else " ± ".join(show(part, coarse=True) for part in theirs),
-    )
-
-
 def _shown_bounds(measure: Measure, interval: Interval) -> str:
     return f"[{measure.show(interval.low)}, {measure.show(interval.high)}]" if interval.bounds else "no interval"
 
@@ -227,23 +209,8 @@ def _p(p: float | None, corrected: float | None) -> str:
     return f"{p:.3g} ({corrected:.2g})" + (" *" if corrected < 0.05 else "")
 
 
-def _contest(
-    env: str, measure: Measure, contest: Contest, paired: float | None, welch: float | None
-) -> tuple[str, ...]:
-    test, better = contest.test, contest.improvement
-    theirs = paper.reported_p(env, contest.x.method.title, contest.y.method.title, contest.task_set)
-    return (
-        f"{contest.x.label} - {contest.y.label}" + ("" if contest.equal_budget else " (UNEQUAL BUDGET)"),
-        contest.task_set,
-        str(len(test.seeds)),
-        NONE
-        if not test.seeds
-        else f"{measure.show(test.difference.value, sign=True)} {_shown_bounds(measure, test.difference)}",
-        _p(test.p, paired),
-        _p(contest.welch_p, welch),
-        f"{number(better.value, 2)} {bounds(better, 2)}",
-        NONE if theirs is None else f"{theirs:.3g}",
-    )
+def _paper_p(env: str, contest: Contest) -> float | None:
+    return paper.reported_p(env, contest.x.method.title, contest.y.method.title, contest.task_set)
 
 
 def as_data(comparison: MethodComparison) -> dict[str, Any]:
@@ -274,11 +241,11 @@ def as_data(comparison: MethodComparison) -> dict[str, Any]:
         "results": [_result(comparison.env, standing) for standing in comparison.standings],
         "contests": [
             _verdict(comparison.env, contest, about)
-            for about, contests in (
-                ("paper", comparison.contests),
-                ("placebo", comparison.controls),
-                (None, comparison.other_contests),
-            )
+            for about, contests in {
+                "paper": comparison.contests,
+                "placebo": comparison.controls,
+                "": comparison.other_contests,
+            }.items()
             for contest in contests
         ],
         "paper": {"source": paper.SOURCE, "spread": paper.SPREAD.get(comparison.env, "deviation across seeds")},
@@ -299,7 +266,7 @@ def _result(env: str, standing: Standing) -> dict[str, Any]:
     }
 
 
-def _verdict(env: str, contest: Contest, about: str | None) -> dict[str, Any]:
+def _verdict(env: str, contest: Contest, about: str) -> dict[str, Any]:
     test = contest.test
     return {
         "x": contest.x.label,
@@ -314,6 +281,108 @@ def _verdict(env: str, contest: Contest, about: str | None) -> dict[str, Any]:
             "seeds": test.seeds,
             "difference": test.difference._asdict() if test.seeds else None,
             "p": test.p,
-            "paper": paper.reported_p(env, contest.x.method.title, contest.y.method.title, contest.task_set),
+            "paper": _paper_p(env, contest),
         },
     }
+
+
+def check_out(out: Path, replace: bool) -> None:
+    """Refuse a folder that cannot take a report.
+
+    Raises:
+        ComparisonError: it holds something already and `replace` is False, or is no folder.
+        ModuleNotFoundError: matplotlib is not installed.
+    """
+    import matplotlib.figure  # noqa: F401 - a missing one is told before anything is computed
+
+    if out.exists() and not out.is_dir():
+        raise ComparisonError(f"{out} is a file; give --out a folder.")
+    if out.is_dir() and any(out.iterdir()) and not replace:
+        raise ComparisonError(f"{out} is not empty; choose another --out, or replace an earlier report with --force.")
+
+
+def write_report(comparison: MethodComparison, out: Path, command: Sequence[str]) -> list[Path]:
+    """Write the folder; an earlier report in it is replaced, other files stay.
+
+    Args:
+        comparison: what to report.
+        out: the folder; see `check_out`.
+        command: the words that made it, for the record.
+
+    Returns:
+        The files written.
+    """
+    with TemporaryDirectory() as name:
+        made = Path(name)
+        plots = draw(comparison, made)
+        _write_results(comparison, made / "results.csv")
+        (made / "report.md").write_text(_markdown(comparison, plots, command), encoding="utf-8")
+        out.mkdir(parents=True, exist_ok=True)
+        for plot in PLOTS:
+            (out / plot.name).unlink(missing_ok=True)
+        order = ["report.md", "results.csv", *(plot.name for plot in plots)]
+        for file in order:
+            with unfinished(out / file) as beside:
+                shutil.copy(made / file, beside)
+        return [out / file for file in order]
+
+
+def _write_results(comparison: MethodComparison, path: Path) -> None:
+    left_out = ("task_set", "task", "returns", "successes")
+    keys = sorted({key for group in comparison.groups for key in group.settings})
+    rows = [
+        {
+            "run": run.address,
+            "group": group.label,
+            "method": group.method.name,
+            "seed": run.seed,
+            **{key: run.config[key] for key in keys},
+            "environment_steps": run.steps,
+            "gradient_steps": run.updates,
+            "training_seconds": run.facts.get("seconds"),
+            "commit": run.commit,
+            "task_set": result.task_set,
+            **result.task,
+            **{name: value for name, value in result.row(comparison.measure).items() if name not in left_out},
+        }
+        for group in comparison.groups
+        for run in group.runs
+        for result in run.evaluation.results
+    ]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _markdown(comparison: MethodComparison, plots: Sequence[Plot], command: Sequence[str]) -> str:
+    lines = [f"# Comparison on `{comparison.env}`", "", "```", shlex.join(command), "```", ""]
+    lines += [f"* {caution}" for caution in comparison.cautions()] + [""]
+    for table in tables(comparison):
+        lines += _table(table)
+    for plot in plots:
+        caption = plot.caption_of(comparison.measure)
+        lines += [f"![{caption}]({plot.name})", "", caption, ""]
+    return "\n".join(lines + _table(_runs(comparison)))
+
+
+def _table(table: Table) -> list[str]:
+    lines = [f"## {table.title}", "", f"| {' | '.join(table.columns)} |", "|---" * len(table.columns) + "|"]
+    lines += [f"| {' | '.join(row)} |" for row in table.rows]
+    return [*lines, "", *(f"* {note}" for note in table.notes), *([""] if table.notes else [])]
+
+
+def _runs(comparison: MethodComparison) -> Table:
+    rows, total = [], 0.0
+    for group in comparison.groups:
+        for run in group.runs:
+            seconds = run.facts.get("seconds")
+            total += seconds or 0.0
+            row = [group.label, str(run.seed), f"{run.steps:,}", NONE if run.updates is None else f"{run.updates:,}"]
+            row += [number(None if seconds is None else seconds / 60, 1)]
+            row += [str(run.facts.get("machine", {}).get("cpus", NONE)), run.commit]
+            row += [comparison.measure.show(float(run.scores(name).mean())) for name in comparison.task_sets]
+            rows.append((*row, run.address))
+    trained = ("group", "seed", "environment steps", "updates", "minutes", "cores", "commit")
+    columns = (*trained, *comparison.task_sets, "run")
+    return Table("Runs", columns, rows, [f"Training took {total / 3600:.1f} hours in all, one run after another."])

@@ -21,9 +21,14 @@ from sami_runtime.session.telemetry import Phase, Reading, Telemetry
 from sami_train import seeds
 from sami_train.envs.measure import SUCCESS, Measure
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.evaluation.play import side_by_side
-from sami_train.studies.contexts.change import ChangeError, DynamicsChange
-from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, Variant
+from sami_train.evaluation.play import OnRound, side_by_side
+from sami_train.studies.contexts.changed_episodes import (
+    ChangedEpisode,
+    ChangedEpisodes,
+    ChangeError,
+    DynamicsChange,
+    Variant,
+)
 
 SEED = seeds.ADAPTATION
 FEWEST = 5
@@ -136,23 +141,36 @@ def adaptation(
     Raises:
         SamiError, AdapterError: see `ChangedEpisodes`; also if every episode is over before the change.
     """
+    runs, starts, contract = _run(model, spec, change, tuple(Variant), episodes, seed, on_round)
+    return judge(change, runs, starts, contract, spec.measure)
+
+
+def _run(
+    model: Path,
+    spec: EnvironmentSpec,
+    change: DynamicsChange,
+    variants: Sequence[Variant],
+    episodes: int,
+    seed: int,
+    on_round: OnRound | None,
+) -> tuple[dict[Variant, list[ChangedEpisode]], list[ChangedEpisode], Contract]:
+    """Return the episodes of each variant, those that had the new dynamics all along, and the model's contract."""
     rows = side_by_side(episodes)
     runner = ChangedEpisodes(model, spec, rows)
-    along = change.along
-    runs: dict[Variant, list[ChangedEpisode]] = {variant: [] for variant in Variant}
+    runs: dict[Variant, list[ChangedEpisode]] = {variant: [] for variant in variants}
     starts: list[ChangedEpisode] = []
     try:
         for first in range(0, episodes, rows):
             seeds = range(seed + first, seed + first + rows)
-            start = runner.round(seeds, along, Variant.LIVE)
-            for variant in Variant:
+            start = runner.round(seeds, change.along, Variant.LIVE)
+            for variant in variants:
                 runs[variant] += runner.round(seeds, change, variant, start)[: episodes - first]
             starts += start[: episodes - first]
             if on_round is not None:
                 on_round(min(rows, episodes - first))
     finally:
         runner.close()
-    return judge(change, runs, starts, runner.contract, spec.measure)
+    return runs, starts, runner.contract
 
 
 def judge(
@@ -247,3 +265,92 @@ def _gap(runs: Sequence[ChangedEpisode], starts: Sequence[ChangedEpisode], step:
             break
         gaps.append(float(np.mean([np.linalg.norm(run.given_context[t] - start.context(t)) for run, start in running])))
     return tuple(gaps)
+
+
+SHOWN = 200
+"""Most steps that are told of to either side of a change: of long episodes, every n-th."""
+
+
+def usual_change(spec: EnvironmentSpec, lengths: Sequence[int]) -> DynamicsChange:
+    """Return the change that is shown where none was asked for, from the lengths of episodes that were played.
+
+    From the first training task to the last task of the next set (Panda: 1 kg on a table of friction 0.1, then 10 kg
+    on one of 10), a third into a usual episode: later, many would be over.
+    """
+    sets = list(spec.tasks.sets.values())
+    usual = int(np.median(lengths)) if lengths else spec.episode_steps
+    return DynamicsChange(dict(sets[0][0]), dict(sets[min(1, len(sets) - 1)][-1]), min(max(1, usual // 3), 300))
+
+
+def contexts_around(
+    model: Path, spec: EnvironmentSpec, change: DynamicsChange, episodes: int, on_round: OnRound | None = None
+) -> dict[str, Any]:
+    """Run episodes with a change, without it, and with the new dynamics all along; all begin alike.
+
+    Args:
+        model: the file.
+        spec: the environment.
+        change: what happens.
+        episodes: how many starts.
+        on_round: called now and then with how many starts are done since it was called last.
+
+    Returns:
+        Plain values: `rows`, a list of `{"step", "to", "median", "low", "high"}`: by steps since the change, quartiles
+        of the distance of the context from the one of the same step without the change (`"old dynamics"`) and with the
+        new dynamics all along (`"new dynamics"`); `means`, a list of `{"step", "dimension", "way", "mean"}` over
+        the episodes that still run; and how many episodes reached the change.
+
+    Raises:
+        SamiError: as `ChangedEpisodes`.
+    """
+    runs, starts, _ = _run(model, spec, change, (Variant.LIVE, Variant.UNCHANGED), episodes, SEED, on_round)
+    reached = [k for k, run in enumerate(runs[Variant.LIVE]) if len(run.contexts) > change.step]
+    changed, unchanged = ([runs[variant][k] for k in reached] for variant in (Variant.LIVE, Variant.UNCHANGED))
+    along = [starts[k] for k in reached]
+    lengths = sorted((len(run.contexts) for run in changed), reverse=True)
+    last = lengths[min(FEWEST, len(lengths)) - 1] if lengths else 0
+    every = max(1, last // (2 * SHOWN))
+    steps = [t for t in range(0, last) if (t - change.step) % every == 0]
+    return {
+        "change": str(change),
+        "before": dict(change.before),
+        "after": dict(change.after),
+        "step": change.step,
+        "episodes": episodes,
+        "reached": len(reached),
+        "rows": _distances(steps, change.step, changed, {"old dynamics": unchanged, "new dynamics": along}),
+        "means": _means(steps, change.step, {"changed": changed, "unchanged": unchanged}),
+    }
+
+
+def _distances(
+    steps: Sequence[int],
+    step: int,
+    changed: Sequence[ChangedEpisode],
+    others_by_name: Mapping[str, Sequence[ChangedEpisode]],
+) -> list[dict[str, Any]]:
+    rows = []
+    for t in steps:
+        for name, others in others_by_name.items():
+            running = [
+                float(np.linalg.norm(run.contexts[t] - other.context(t)))
+                for run, other in zip(changed, others, strict=True)
+                if len(run.contexts) > t
+            ]
+            low, median, high = np.percentile(running, [25, 50, 75]).round(5).tolist()
+            rows.append({"step": t - step, "to": name, "median": median, "low": low, "high": high})
+    return rows
+
+
+def _means(
+    steps: Sequence[int], step: int, runs_by_way: Mapping[str, Sequence[ChangedEpisode]]
+) -> list[dict[str, Any]]:
+    rows = []
+    for t in steps:
+        for way, runs in runs_by_way.items():
+            running = [run.contexts[t] for run in runs if len(run.contexts) > t]
+            if len(running) < min(FEWEST, len(runs)):
+                continue
+            means = np.mean(running, axis=0).round(5).tolist()
+            rows += [{"step": t - step, "dimension": k, "way": way, "mean": mean} for k, mean in enumerate(means, 1)]
+    return rows

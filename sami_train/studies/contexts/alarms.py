@@ -13,9 +13,8 @@ from sami_runtime.model.atlas import Atlas, Locator
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.play import OnRound
-from sami_train.export.collect import Contexts, collect_contexts
-from sami_train.export.fit_atlas import _counted
-from sami_train.export.known import Behind, known_gap
+from sami_train.export.atlas import _counted
+from sami_train.export.seen import Behind, Contexts, collect_contexts, known_gap
 from sami_train.seeds import ALARMS
 
 
@@ -63,7 +62,7 @@ def _alarms(atlas: Atlas, task_set: str, task: Task, episodes: Contexts) -> Alar
     places = [[locate(mean) for mean in _counted(atlas, episode)] for episode in episodes]
     over = [[place.score > 1.0 for place in episode] for episode in places]
     firsts = [atlas.step + alarms.index(True) for alarms in over if True in alarms]
-    last = [locate.task(episode[-1]) == task for episode in places if episode]
+    last = [atlas.tasks[episode[-1].nearest] == task for episode in places if episode]
     return Alarms(
         task_set,
         task,

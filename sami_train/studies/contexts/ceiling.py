@@ -177,7 +177,7 @@ def _with_buffer(run: RunFolder) -> tuple[ContextSAC, EpisodeBuffer, int]:
             "e.g. --set checkpoint_every=100000."
         )
     agent = load_agent(run, make_env(run.config()))
-    agent.load_buffer(checkpoint / "buffer.npz")
+    agent.make_buffer().restore(checkpoint / "buffer.npz")
     buffer = agent.make_buffer()
     for states in buffer.states:
         states[:] = 0.0

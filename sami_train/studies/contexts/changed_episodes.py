@@ -2,23 +2,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnx
+import onnx.shape_inference
+from onnx.utils import Extractor
 
 from sami_runtime.adapters.base import require_compatible
-from sami_runtime.model.artifact import read_artifact
+from sami_runtime.errors import CheckFailed, SamiError
+from sami_runtime.gap.profile import GapProfile
+from sami_runtime.model.artifact import Artifact, read_artifact
+from sami_runtime.model.contract import ACTION, CONTEXT
+from sami_runtime.model.lookahead import FRONT
+from sami_runtime.model.probe import is_probe
+from sami_runtime.session.inference import build
 from sami_runtime.session.session import Session
-from sami_train.envs.gapped_env import GappedEnv
 from sami_train.envs.layout import flatten
-from sami_train.envs.make import make
+from sami_train.envs.make import GappedEnv, make
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.studies.contexts.change import DynamicsChange
-from sami_train.studies.contexts.policy_head import PolicyHead
+from sami_train.envs.tasks import Crippled, Task, TaskSpace, shown
+
+CHANGEABLE = ("latency_s", "jitter_s", "dropout", "action_latency_s", "actuator_lag_s")
+"""Keys of a gap that may change within an episode, see `Gap.change`."""
+EXAMPLE = "mass=1:10,friction=0.1@5"
+GRAMMAR = (
+    f"write FEATURE=FROM:TO and FEATURE=VALUE, separated by commas, then @STEP, e.g. {EXAMPLE} or crippled=none:3@50"
+)
+
+
+class ChangeError(SamiError):
+    """A change that cannot be made."""
+
+
+@dataclass(frozen=True)
+class DynamicsChange:
+    """The dynamics of an episode before and after a step."""
+
+    before: Task
+    after: Task
+    step: int
+    """How many steps are done under the old dynamics; the next one is the first under the new ones."""
+    gaps: tuple[GapProfile, GapProfile] | None = field(default=None, repr=False)
+    """What lies between world and policy before and after; None where nothing does."""
+
+    @property
+    def along(self) -> DynamicsChange:
+        """The new dynamics all along."""
+        return DynamicsChange(self.after, self.after, self.step, self.gaps and (self.gaps[1], self.gaps[1]))
+
+    @classmethod
+    def parse(cls, text: str, space: TaskSpace, episode_steps: int) -> DynamicsChange:
+        """Read a change.
+
+        >>> from sami_train.tasks import PANDA_TASKS
+        >>> DynamicsChange.parse("mass=1:10,friction=0.1@5", PANDA_TASKS, 50)
+        DynamicsChange(before={'mass': 1.0, 'friction': 0.1}, after={'mass': 10.0, 'friction': 0.1}, step=5)
+
+        Args:
+            text: features with their value, or from one to another, and the step. Crippled parts are joined by a plus,
+                `crippled=none:0+3@100`. A change to the same value is none: a control.
+            space: the environment's features.
+            episode_steps: length of an episode.
+
+        Raises:
+            ChangeError: the text is no change, or the step not within an episode.
+            TaskError, UnknownName: a feature is unknown, missing or out of range.
+            SamiError: so is the number of a gap.
+        """
+        features, at, step = text.rpartition("@")
+        parts = [part.partition("=") for part in features.split(",")]
+        if not at or not step.strip().isdecimal() or not all(equals for _, equals, _ in parts):
+            raise ChangeError(f"{text!r} is no change of dynamics; {GRAMMAR}.")
+        if len({name.strip() for name, _, _ in parts}) < len(parts):
+            raise ChangeError(f"{text!r} names a feature twice; {GRAMMAR}.")
+        if not any(":" in values for _, _, values in parts):
+            raise ChangeError(f"{text!r} changes nothing; {GRAMMAR}.")
+        sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+        gaps: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+        for name, _, values in parts:
+            old, changes, new = values.partition(":")
+            to = gaps if name.strip() in CHANGEABLE else sides
+            to[0][name.strip()] = _value(name.strip(), old)
+            to[1][name.strip()] = _value(name.strip(), new if changes else old)
+        before, after = (space.check(side) for side in sides)
+        profiles = (GapProfile.of(gaps[0], repr(text)), GapProfile.of(gaps[1], repr(text))) if gaps[0] else None
+        if not 1 <= int(step) < episode_steps:
+            raise ChangeError(
+                f"{text!r} changes at step {int(step)}; an episode has {episode_steps} steps, so give one from 1 to "
+                f"{episode_steps - 1}."
+            )
+        return cls(before, after, int(step), profiles)
+
+    def __str__(self) -> str:
+        """Return the change as `parse` reads it; a control names the same value twice."""
+        before, after = dict(self.before), dict(self.after)
+        if self.gaps is not None:
+            for key in CHANGEABLE:
+                values = [getattr(gap, key) for gap in self.gaps]
+                if any(values):
+                    before[key], after[key] = values
+        changed = [name for name in before if after[name] != before[name]] or list(before)[:1]
+        parts = [
+            f"{name}={shown(old)}" + (f":{shown(after[name])}" if name in changed else "")
+            for name, old in before.items()
+        ]
+        return ",".join(parts) + f"@{self.step}"
+
+
+def _value(name: str, text: str) -> Any:
+    """Return a feature's value; text that is none is left for the feature's own check to refuse."""
+    text = text.strip()
+    try:
+        if name == Crippled.name:
+            return [] if text == "none" else [int(part) for part in text.split("+")]
+        return float(text)
+    except ValueError:
+        return text
+
+
+TOLERANCE = 1e-5
+"""Largest difference from the whole file's action that is accepted, at any golden step."""
+
+
+class PolicyHead:
+    """The part of a model's graph from observations and context to the action, with the file's own weights.
+
+    The graph is cut at its tensor `context`, and at the other things that it answers, such as an estimate of the
+    present; the file is not changed. It was checked, when it was made, to give the actions of the file's golden steps
+    from their contexts.
+
+    Args:
+        artifact: the model file.
+
+    Raises:
+        SamiError: the model infers no context.
+        CheckFailed: the cut graph does not act as the whole one does.
+    """
+
+    def __init__(self, artifact: Artifact) -> None:
+        contract = artifact.contract
+        if contract.context is None:
+            raise SamiError(f"model {contract.name!r} infers no context: there is nothing to freeze or exchange.")
+        front = FRONT if contract.lookahead else ""  # what it sees of the present, however late that arrived
+        self._inputs = {front + name: signal for name, signal in contract.signal_inputs.items()}
+        self._extra = [signal.name for signal in contract.extra_outputs if not is_probe(signal)]
+        model = onnx.load_from_string(artifact.model_bytes)
+        if contract.lookahead:
+            model = onnx.shape_inference.infer_shapes(model)  # of what it is cut at, which is no input of the whole
+        cut = Extractor(model).extract_model([*self._inputs, CONTEXT, *self._extra], [ACTION])
+        self._onnx = build(replace(artifact, model_bytes=cut.SerializeToString()))
+        if golden := contract.golden_steps():
+            now = slice(None) if golden.age is None else ~golden.age.any(axis=1)
+            seen = {name: value[now] for name, value in golden.observation.items()}
+            answers = {name: value[now] for name, value in golden.answers.items()}
+            error = float(np.abs(self(seen, answers[CONTEXT], answers) - answers[ACTION]).max())
+            if not error <= TOLERANCE:
+                raise CheckFailed(
+                    f"the policy cut from {artifact.path} differs from the whole file by {error:.2e} at its golden "
+                    f"steps; at most {TOLERANCE:.0e} is accepted. Its action does not depend on the context alone."
+                )
+
+    def __call__(
+        self, observation: Mapping[str, np.ndarray], context: np.ndarray, extra: Mapping[str, np.ndarray] | None = None
+    ) -> np.ndarray:
+        """Actions (n, A) for observations by signal, (n, size) each, contexts (n, C), and all else that is answered."""
+        feed = {name: observation[signal.name] for name, signal in self._inputs.items()}
+        feed |= {CONTEXT: context, **{name: (extra or {})[name] for name in self._extra}}
+        (action,) = self._onnx.run([ACTION], {name: np.asarray(value, np.float32) for name, value in feed.items()})
+        return np.asarray(action)
 
 
 class Variant(str, Enum):
@@ -46,9 +203,14 @@ class ChangedEpisode(NamedTuple):
     """What the policy was given, (T, C)."""
     actions: np.ndarray
     """(T, A)"""
-    ret: float
-    """Sum of rewards."""
+    rewards: np.ndarray
+    """(T,)"""
     success: bool
+
+    @property
+    def ret(self) -> float:
+        """Sum of rewards."""
+        return float(sum(self.rewards.tolist()))
 
     def context(self, t: int) -> np.ndarray:
         """Return what the encoder inferred at a step (C,), or lastly where the episode is over."""
@@ -71,6 +233,7 @@ class ChangedEpisodes:
 
     def __init__(self, model: Path, spec: EnvironmentSpec, rows: int) -> None:
         spec.require_changes()
+        self.rows = rows
         artifact = read_artifact(model)
         self.contract = artifact.contract
         require_compatible(self.contract, spec.signals, spec.action, f"environment {spec.name!r}")
@@ -85,7 +248,12 @@ class ChangedEpisodes:
             env.close()
 
     def round(
-        self, seeds: Sequence[int], change: DynamicsChange, variant: Variant, starts: Sequence[ChangedEpisode] = ()
+        self,
+        seeds: Sequence[int],
+        change: DynamicsChange,
+        variant: Variant,
+        starts: Sequence[ChangedEpisode] = (),
+        on_step: Callable[[int, Sequence[Any], Sequence[int]], None] | None = None,
     ) -> list[ChangedEpisode]:
         """Run one episode in each row.
 
@@ -94,6 +262,7 @@ class ChangedEpisodes:
             change: what happens.
             variant: which context the policy is given.
             starts: for `Variant.START`, the episodes (n,) of these seeds that had the new dynamics all along.
+            on_step: called before each step with its number, the environments, and the rows whose episode still runs.
         """
         task = {"task": dict(change.before)}
         envs = self._envs
@@ -115,6 +284,8 @@ class ChangedEpisodes:
                             envs[n].change_gap(change.gaps[1])
                 if variant is Variant.RESET:
                     self._session.reset()
+            if on_step is not None:
+                on_step(t, envs, running)
             signals = self._layout.by_name(observation, self._names)
             step = self._session.step(signals)
             actions, given_context = step.action, step.context
@@ -134,21 +305,17 @@ class _ChangingRow:
     """What an episode has done so far."""
 
     def __init__(self) -> None:
-        self.contexts: list[np.ndarray] = []
-        self.given_context: list[np.ndarray] = []
-        self.actions: list[np.ndarray] = []
-        self.ret, self.success, self.over = 0.0, False, False
+        self.steps: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self.rewards: list[float] = []
+        self.success, self.over = False, False
 
     def step(self, env: Any, action: np.ndarray, context: np.ndarray, given_context: np.ndarray) -> Any:
-        self.contexts.append(context.copy())
-        self.given_context.append(given_context.copy())
-        self.actions.append(action.copy())
+        self.steps.append((context.copy(), given_context.copy(), action.copy()))
         observation, reward, terminated, truncated, info = env.step(action.copy())
-        self.ret += float(reward)
+        self.rewards.append(float(reward))
         self.success, self.over = bool(info.get("is_success", False)), bool(terminated or truncated)
         return observation
 
     def run(self) -> ChangedEpisode:
-        return ChangedEpisode(
-            np.stack(self.contexts), np.stack(self.given_context), np.stack(self.actions), self.ret, self.success
-        )
+        contexts, given_contexts, actions = (np.stack(column) for column in zip(*self.steps, strict=True))
+        return ChangedEpisode(contexts, given_contexts, actions, np.array(self.rewards), self.success)

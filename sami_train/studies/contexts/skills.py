@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sami_train.envs.catalog import environment
-from sami_train.envs.skills import Skill
+from sami_train.envs.measure import Skill
 from sami_train.envs.tasks import Task
 from sami_train.evaluation.results import Evaluation, TaskResult
 

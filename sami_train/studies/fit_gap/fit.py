@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,9 +11,20 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
-from sami_train.studies.fit_gap.arrival import Arrival, Arrivals, arrivals, fit_arrival, spacing
 from sami_train.studies.fit_gap.response import ActuatorResponse, Answer, answers, explained, fit_response, motions
-from sami_train.studies.fit_gap.sensing import SIGMAS, Estimate, copies, fit_bias, fit_noise, fit_step, without
+from sami_train.studies.fit_gap.sensing import (
+    SIGMAS,
+    Arrival,
+    Estimate,
+    arrivals,
+    copies,
+    fit_arrival,
+    fit_bias,
+    fit_noise,
+    fit_step,
+    spacing,
+    without,
+)
 from sami_train.studies.fit_gap.trace import Log, Trace
 
 LAG_ERROR = 0.3
@@ -88,15 +100,9 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
     for one in numbers:
         span = _span(one)
         profile[one.key] = span if not one.signal else {**profile.get(one.key, {}), one.signal: span}
-    return FittedGap(
-        GapProfile.of(profile),
-        tuple(numbers),
-        tuple(_untold(log, arrived, senses)),
-        tuple(_notes(log, response)),
-        _checks(log, motion_answers),
-        log.names,
-        len(log.traces),
-    )
+    untold, notes = tuple(_untold(log, arrived, senses)), tuple(_notes(log, response))
+    checks = _checks(log, motion_answers)
+    return FittedGap(GapProfile.of(profile), tuple(numbers), untold, notes, checks, log.names, len(log.traces))
 
 
 class _Sense(NamedTuple):
@@ -115,8 +121,6 @@ class _Arrived(NamedTuple):
     names: list[str]
     spacing: float
     """Periods between their messages."""
-    messages: list[Arrivals]
-    """By episode."""
     fit: Arrival | None
     """None where they come less often than the policy acts, or never."""
 
@@ -143,12 +147,8 @@ def _times(log: Log, arrived: Sequence[_Arrived], response: ActuatorResponse) ->
         add("action_latency_s", [periods * period for periods in response.delay], "s", by)
     low, lag, high = response.lag
     if lag > LAG_ERROR:
-        add(
-            "actuator_lag_s",
-            [periods * period for periods in (max(0.0, low - LAG_ERROR), lag, high + LAG_ERROR)],
-            "s",
-            by,
-        )
+        ends = (max(0.0, low - LAG_ERROR), lag, high + LAG_ERROR)
+        add("actuator_lag_s", [periods * period for periods in ends], "s", by)
     return numbers
 
 
@@ -162,7 +162,7 @@ def _arrived(log: Log) -> list[_Arrived]:
         messages = [arrivals(trace, names[0]) for trace in log.traces]
         apart = spacing(log.traces, names[0])
         regular = apart == 1.0 and any(one.read.sum() for one in messages)
-        arrived.append(_Arrived(names, apart, messages, fit_arrival(messages) if regular else None))
+        arrived.append(_Arrived(names, apart, fit_arrival(messages) if regular else None))
     return arrived
 
 
@@ -174,9 +174,8 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
     there = [step for step in steps if step is not None]
     step = max(there, default=0.0)
     if there and not any(fit_step(reference, name, column) for column in range(signal.size)):
-        numbers.append(
-            FittedNumber("quantisation", name, Estimate(min(there), step, step), signal.unit, "all that was read")
-        )
+        rounding = Estimate(min(there), step, step)
+        numbers.append(FittedNumber("quantisation", name, rounding, signal.unit, "all that was read"))
     else:
         step = 0.0
     noise, calm = fit_noise(log.traces, name, log.rest), fit_noise(reference, name, log.rest)
@@ -186,9 +185,8 @@ def _sensed(log: Log, reference: Sequence[Trace], name: str) -> _Sense:
         hidden = bool(step) and deviation**2 < step**2 / 6.0
         if not hidden and noise.deviation.low > NOISIER * reference_noise and deviation > _negligible(log.traces, name):
             noise = without(noise, float(np.hypot(reference_noise, step / np.sqrt(12.0))))
-            numbers.append(
-                FittedNumber("noise", name, noise.deviation, signal.unit, f"{noise.differences} differences at rest")
-            )
+            by = f"{noise.differences} differences at rest"
+            numbers.append(FittedNumber("noise", name, noise.deviation, signal.unit, by))
     known = fit_bias(log.traces, signal, log.known, log.rest, deviation)
     if len(known) < signal.size:
         parts = [f"{element} is off by {e.value:.4g} ({e.low:.4g} to {e.high:.4g})" for element, e in known.items()]
@@ -250,13 +248,12 @@ def _checks(log: Log, motion_answers: Sequence[Answer]) -> dict[str, Any]:
         return {}
     fitted = [trace for number, trace in enumerate(log.traces) if number % HELD_OUT != HELD_OUT - 1]
     response = fit_response(fitted, motion_answers)
-    checks: dict[str, Any] = {
+    return {
         "episodes": len(held),
         "delay_periods": response.delay[1],
         "motion_explained": explained(held, motion_answers, response.delay[1], response.lag[1]),
         "motion_explained_without_gap": explained(held, motion_answers, 0, 0.0),
     }
-    return checks
 
 
 def require_excitation(log: Log) -> np.ndarray:
@@ -286,7 +283,7 @@ def _require_answers(log: Log, motion_answers: Sequence[Answer]) -> None:
     if not moving:
         raise SamiError(
             "in the reference no element of the observation is moved by the commands, so that nothing tells how late "
-            "they are followed. Give a recording of the simulator with --reference, made by sami run --excite."
+            "they are followed. Give a recording of the simulator with --reference, made by sami run --set excite=true."
         )
     count = sum(len(motions(trace, moving[0].signal, moving[0].column).moved) for trace in log.traces)
     if count < MOTIONS:
@@ -301,7 +298,7 @@ def _advice(log: Log) -> str:
     return (
         f"Record one in which {_listed(action.elements)} step to both sides of rest by a good share of their range, "
         "each for 1 to 4 periods, after half a second of rest, for some 10 episodes: "
-        "sami run --excite --record NAME.mcap does."
+        "sami run --set excite=true --record NAME.mcap does."
     )
 
 
@@ -311,3 +308,43 @@ def _named(log: Log) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def document_of(fitted: FittedGap) -> str:
+    """Return the text of a gap profile; `GapProfile.load` reads it back."""
+    episodes = f"{fitted.episodes} episode{'s' * (fitted.episodes != 1)}"
+    lines = [
+        f"# The gap that sami fit-gap found in {', '.join(fitted.names)}: {episodes}.",
+        "# A range [low, high] is as wide as its 95 % interval, or as the episodes differ; each episode draws its own.",
+        *(f"# {line}" for line in (*summary_lines(fitted), *fitted.notes)),
+        "",
+    ]
+    for key, value in fitted.profile.to_dict().items():
+        for one in fitted.estimates:
+            if one.key == key:
+                low, middle, high = (f"{end:.3g}" for end in one.estimate)
+                lines.append(f"# {one.signal or one.key}: {middle} {one.unit} ({low} to {high}), by {one.by}")
+        lines += [f"{key} = {_toml(value)}", ""]
+    lines.append("# What the log does not tell, and what is left out here:")
+    lines += [f"# - {sentence}" for sentence in fitted.untold]
+    return "\n".join(lines) + "\n"
+
+
+def summary_lines(fitted: FittedGap) -> list[str]:
+    """Return sentences about the episodes that were held out."""
+    checks = fitted.checks
+    if not checks:
+        return ["Not validated: there are too few episodes to hold one out."]
+    return [
+        f"Held out: {checks['episodes']} episodes. What was fitted to the others (a delay of {checks['delay_periods']} "
+        f"periods) explains {checks['motion_explained']:.2f} of their motions, and no gap "
+        f"{checks['motion_explained_without_gap']:.2f}."
+    ]
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{name} = {_toml(item)}' for name, item in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    return json.dumps(value)

@@ -8,7 +8,6 @@ out and says how good it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -19,8 +18,8 @@ from torch.nn import functional as F  # noqa: N812 (the name that torch's users 
 from sami_runtime.errors import SamiError
 from sami_runtime.model.lookahead import SignalErrors
 from sami_runtime.signals import Signal
-from sami_train.studies.lookahead.forward_model import ForwardModel
-from sami_train.studies.lookahead.transitions import Stretch
+from sami_train.studies.lookahead.forward_model import Fit, ForwardModel
+from sami_train.studies.lookahead.stretches import Stretch
 
 UNITS = 128
 """Of each hidden layer."""
@@ -39,18 +38,6 @@ EACH = 100
 """Updates between two looks at whether it is still getting better."""
 SMALLEST = 1e-6
 """A change or a spread below this is none."""
-
-
-@dataclass(frozen=True)
-class Fit:
-    """A fitted model, and how good it is."""
-
-    model: ForwardModel
-    transitions: int
-    """That it was fitted to."""
-    held_out: int
-    """That it was judged by."""
-    errors: dict[str, SignalErrors]
 
 
 def fit(

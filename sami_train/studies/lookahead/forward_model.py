@@ -1,22 +1,55 @@
-"""The forward model: how observations change within a period. It is what the graph computes, in numpy.
+"""The forward model, which predicts how observations change within a period: in numpy, in a graph and in a model file.
 
 An MLP with two hidden layers of tanh, which bound what it can say wherever it is asked. Normalisation is folded into
 its weights; a signal that never changed by itself, such as the goal, has weights of zero and stays to the last bit.
+
+A file with a forward model carries golden steps that cover it. What the file answers is compared with what it is made
+of: the forward model in numpy, and the policy as it was, which its own golden steps compare with torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from sami_runtime.checks.verify import verify
+from sami_runtime.errors import SamiError
+from sami_runtime.model.artifact import Artifact, read_artifact
+from sami_runtime.model.contract import (
+    ACTION,
+    CONTEXT,
+    PREVIOUS_ACTION,
+    Contract,
+    StateTensor,
+    state_input,
+    state_output,
+)
+from sami_runtime.model.golden import GoldenSteps
+from sami_runtime.model.lookahead import (
+    AGE,
+    FRONT,
+    LAST_CONTEXT,
+    MOST_STEPS,
+    PAST_ACTIONS,
+    Lookahead,
+    SignalErrors,
+)
+from sami_runtime.session.session import Session
+from sami_train.export.model_file import compose_verified, write
 
 Array = NDArray[np.float32]
 Wide = NDArray[np.float64]
 
 LAYERS = 3
+SEED = 5
+"""Of the ages in golden steps."""
 
 
 @dataclass(frozen=True)
@@ -59,3 +92,275 @@ class ForwardModel:
             share: Wide = np.clip(age.astype(np.float64) - (k - 1), 0.0, 1.0)
             x = x + share * self.change(x, actions[k - 1], actions[k], context)
         return x.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model, and how good it is."""
+
+    model: ForwardModel
+    transitions: int
+    """That it was fitted to."""
+    held_out: int
+    """That it was judged by."""
+    errors: dict[str, SignalErrors]
+
+
+def require_steps(steps: int) -> None:
+    """Refuse a lookahead that no file may have.
+
+    Raises:
+        SamiError: it is not from 1 to the most.
+    """
+    if not 1 <= steps <= MOST_STEPS:
+        raise SamiError(f"--lookahead is {steps}; a file looks 1 to {MOST_STEPS} periods ahead.")
+
+
+def attach_lookahead(model: Path, out: Path, steps: int, forward: Fit, fitted: str) -> Contract:
+    """Write a model file with a forward model in front of its policy, see `with_lookahead`."""
+    return write(with_lookahead(read_artifact(model), out, steps, forward, fitted))
+
+
+def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, fitted: str) -> Artifact:
+    """Return a model file with a forward model in front of its policy, which replaces the one that it has.
+
+    Args:
+        artifact: the file, which may not be written yet.
+        out: where the new file will be.
+        steps: K.
+        forward: the fitted forward model.
+        fitted: what it was fitted to, for people.
+
+    Raises:
+        CheckFailed: the file that is read, or the one that would be written, does not do what it says.
+        ArtifactError, ContractError: as above.
+    """
+    require_steps(steps)
+    verify(artifact).require()
+    lookahead = Lookahead(
+        steps=steps, fitted=fitted, transitions=forward.transitions, held_out=forward.held_out, errors=forward.errors
+    )
+    contract = alone(artifact.contract)
+    state = [*contract.state, StateTensor(name=PAST_ACTIONS, shape=(steps, contract.action.size))]
+    if contract.context_size:
+        state.append(StateTensor(name=LAST_CONTEXT, shape=(contract.context_size,)))
+    contract = contract.model_copy(update={"state": tuple(state), "lookahead": lookahead})
+    graph = in_front(without(onnx.load_from_string(artifact.model_bytes), contract), contract, forward.model)
+    return compose_verified(out, graph, contract, golden_steps(Session(artifact), contract, forward.model))
+
+
+def alone(contract: Contract) -> Contract:
+    """Return the contract of a policy without what is in front of it."""
+    state = tuple(tensor for tensor in contract.state if tensor.name not in (PAST_ACTIONS, LAST_CONTEXT))
+    return contract.model_copy(update={"state": state, "lookahead": None})
+
+
+def golden_steps(session: Session, contract: Contract, forward: ForwardModel) -> GoldenSteps:
+    """Return golden steps of a policy that looks ahead: those that it has, as if they had arrived late.
+
+    A third of the steps is not late, a third as a whole, a third by signal; before every fourth, periods pass.
+
+    Args:
+        session: the policy as it was.
+        contract: of the policy that looks ahead.
+        forward: the forward model.
+
+    Raises:
+        SamiError: the policy has no golden steps.
+    """
+    old = session.contract.golden_steps()
+    if old is None or contract.lookahead is None:
+        raise SamiError(f"{session.artifact.path} carries no golden steps to compare with. Export the model again.")
+    rng, count, steps = np.random.default_rng(SEED), len(old), contract.lookahead.steps
+    age = rng.uniform(0.0, steps, (count, len(contract.observation)))
+    age[1::3] = age[1::3, :1]
+    age[::3] = 0.0
+    held = np.where(np.arange(count) % 4 == 3, rng.integers(1, 3, count), 0)
+    own_action = (old.executed == old.answers[ACTION]).all(axis=1)  # (T,): steps whose own action was executed
+    executed, reference = old.executed.copy(), Reference(session, contract, forward)
+    answers: dict[str, list[np.ndarray]] = {name: [] for name in contract.answers}
+    for step in range(count):
+        if step in old.resets:
+            reference.reset()
+        reference.elapse(int(held[step]))
+        observation = {name: value[step] for name, value in old.observation.items()}
+        for name, value in reference.step(observation, age[step]).items():
+            answers[name].append(value)
+        if own_action[step]:
+            executed[step] = answers[ACTION][-1]
+        reference.executed(executed[step])
+    return GoldenSteps(
+        observation=old.observation,
+        executed=executed,
+        answers={name: np.stack(values) for name, values in answers.items()},
+        resets=old.resets,
+        age=age.astype(np.float32),
+        held=held[:, None].astype(np.float32),
+    )
+
+
+class Reference:
+    """A policy that looks ahead, made of its parts: the forward model in numpy, and the policy alone.
+
+    Args:
+        session: the policy; where its file looks ahead, it is told that nothing is late.
+        contract: of the policy that looks ahead.
+        forward: the forward model.
+    """
+
+    def __init__(self, session: Session, contract: Contract, forward: ForwardModel) -> None:
+        assert contract.lookahead is not None
+        self.session, self.contract, self.forward = session, contract, forward
+        self.steps = contract.lookahead.steps
+        self.sizes = [signal.size for signal in contract.observation]
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin an episode."""
+        self.session.reset()
+        self.past = [np.zeros((1, self.contract.action.size), np.float32) for _ in range(self.steps + 1)]
+        self.context = np.zeros((1, self.contract.context_size), np.float32)
+
+    def elapse(self, periods: int) -> None:
+        """Let periods pass in which the action executed last stands."""
+        for _ in range(periods):
+            self.past = [self.past[0], *self.past[:-1]]
+
+    def step(self, observation: dict[str, np.ndarray], age: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the answers, by the contract's outputs, to an observation whose signals have these ages (S,)."""
+        flat = np.concatenate([observation[signal.name] for signal in self.contract.observation])[None]
+        ahead = self.forward.ahead(flat, np.repeat(age, self.sizes)[None], self.past, self.context)[0]
+        parts = np.split(ahead, np.cumsum(self.sizes)[:-1])
+        answer = self.session.step(dict(zip((s.name for s in self.contract.observation), parts, strict=True)))
+        self.context = answer.context[None]
+        self.past = [answer.action[None], *self.past[:-1]]
+        return {name: answer.answers[name] for name in self.contract.answers}
+
+    def executed(self, action: np.ndarray) -> None:
+        """Tell what was really executed since the last step."""
+        self.session.executed(action)
+        self.past[0] = np.asarray(action, np.float32)[None]
+
+
+def forward_of(model: onnx.ModelProto) -> ForwardModel | None:
+    """Return the forward model that a file has in front of its policy; None where it has none."""
+    arrays = {tensor.name: tensor for tensor in model.graph.initializer}
+    if f"{FRONT}weight_0" not in arrays:
+        return None
+    weights, biases = (
+        tuple(numpy_helper.to_array(arrays[f"{FRONT}{part}_{k}"]) for k in range(LAYERS)) for part in ("weight", "bias")
+    )
+    return ForwardModel(weights, biases)
+
+
+def without(model: onnx.ModelProto, contract: Contract) -> onnx.ModelProto:
+    """Return a copy of a policy's graph as it was before a forward model was put in front."""
+    plain = onnx.ModelProto()
+    plain.CopyFrom(model)
+    graph = plain.graph
+    refill(graph.node, [node for node in graph.node if not node.name.startswith(FRONT)])
+    refill(graph.initializer, [weight for weight in graph.initializer if not weight.name.startswith(FRONT)])
+    _rename_inputs(graph, {FRONT + name: name for name in contract.signal_inputs})
+    ours = {AGE, *(make(name) for name in (PAST_ACTIONS, LAST_CONTEXT) for make in (state_input, state_output))}
+    for values in (graph.input, graph.output):
+        refill(values, [value for value in values if value.name not in ours])
+    return plain
+
+
+def in_front(model: onnx.ModelProto, contract: Contract, forward: ForwardModel) -> onnx.ModelProto:
+    """Return a policy's graph with a forward model in front; the policy's own nodes stay as they are.
+
+    Args:
+        model: of the policy alone.
+        contract: of the policy that looks ahead.
+        forward: the forward model.
+    """
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    graph = whole.graph
+    _rename_inputs(graph, {name: FRONT + name for name in contract.signal_inputs})
+    refill(graph.node, [*_nodes_before(contract), *graph.node, *_nodes_after(contract)])
+    weights = _weights(contract, forward).items()
+    graph.initializer.extend(numpy_helper.from_array(value, FRONT + name) for name, value in weights)
+    for values, shapes in ((graph.input, contract.inputs), (graph.output, contract.outputs)):
+        refill(values, [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", *s]) for n, s in shapes.items()])
+    onnx.checker.check_model(whole, full_check=True)
+    return whole
+
+
+def _rename_inputs(graph: onnx.GraphProto, names: dict[str, str]) -> None:
+    for node in graph.node:
+        for at, name in enumerate(node.input):
+            node.input[at] = names.get(name, name)
+
+
+def _weights(contract: Contract, forward: ForwardModel) -> dict[str, np.ndarray]:
+    sizes = [signal.size for signal in contract.observation]
+    arrays = {f"weight_{k}": weight for k, weight in enumerate(forward.weights)}
+    arrays |= {f"bias_{k}": bias for k, bias in enumerate(forward.biases)}
+    arrays |= {"signal": np.repeat(np.arange(len(sizes)), sizes), "sizes": np.array(sizes)}
+    arrays |= {"zero": np.zeros((), np.float32), "one": np.ones((), np.float32)}
+    steps = contract.inputs[state_input(PAST_ACTIONS)][0]
+    arrays |= {f"ago_{k}": np.array(k, np.float32) for k in range(1, steps)}
+    return {**arrays, "axis": np.array([1]), "begin": np.array([0]), "end": np.array([-1])}
+
+
+def _nodes_before(contract: Contract) -> Iterator[NodeProto]:
+    """Yield the nodes before the policy in the order in which they compute."""
+    past, signals = state_input(PAST_ACTIONS), list(contract.signal_inputs)
+    steps = contract.inputs[past][0]
+    yield _node("Concat", signals, "seen_0", axis=1)
+    yield _node("Gather", [AGE, FRONT + "signal"], "age", axis=1)  # (B, D)
+    yield _node("Split", [past], *(f"row_{k}" for k in range(steps)), axis=1)
+    for k in range(steps):
+        yield _node("Squeeze", [f"{FRONT}row_{k}", FRONT + "axis"], f"past_{k}")
+    place = "seen_0"
+    for k in range(steps, 0, -1):
+        yield from _nodes_of_step(contract, k, FRONT + place)
+        place = f"seen_{k}"
+    yield _node("Split", [FRONT + place, FRONT + "sizes"], *signals, axis=1)
+
+
+def _nodes_of_step(contract: Contract, k: int, place: str) -> Iterator[NodeProto]:
+    """Yield the nodes that roll forward from k periods ago to k - 1 periods ago."""
+    action = PREVIOUS_ACTION if k == 1 else f"{FRONT}past_{k - 2}"
+    context = [state_input(LAST_CONTEXT)] if contract.context_size else []
+    yield _node("Concat", [place, action, f"{FRONT}past_{k - 1}", *context], f"hidden_{k}_0", axis=1)
+    for layer in range(LAYERS):
+        last = layer == LAYERS - 1
+        output = f"change_{k}" if last else f"linear_{k}_{layer}"
+        yield _node(
+            "Gemm", [FRONT + part for part in (f"hidden_{k}_{layer}", f"weight_{layer}", f"bias_{layer}")], output
+        )
+        if not last:
+            yield _node("Tanh", [FRONT + output], f"hidden_{k}_{layer + 1}")
+    older = "age"
+    if k > 1:
+        older = f"older_{k}"
+        yield _node("Sub", [FRONT + "age", f"{FRONT}ago_{k - 1}"], older)
+    yield _node("Clip", [FRONT + older, FRONT + "zero", FRONT + "one"], f"share_{k}")
+    yield _node("Mul", [f"{FRONT}share_{k}", f"{FRONT}change_{k}"], f"moved_{k}")
+    yield _node("Add", [place, f"{FRONT}moved_{k}"], f"seen_{k}")
+
+
+def _nodes_after(contract: Contract) -> Iterator[NodeProto]:
+    """Yield the nodes that carry actions and context to the next step."""
+    past = state_input(PAST_ACTIONS)
+    yield _node("Unsqueeze", [PREVIOUS_ACTION, FRONT + "axis"], "newest")
+    yield _node("Slice", [past, FRONT + "begin", FRONT + "end", FRONT + "axis"], "newer")
+    yield _node("Concat", [FRONT + "newest", FRONT + "newer"], state_output(PAST_ACTIONS), prefix="", axis=1)
+    if contract.context_size:
+        yield _node("Identity", [CONTEXT], state_output(LAST_CONTEXT), prefix="")
+
+
+def _node(kind: str, inputs: list[str], *outputs: str, prefix: str = FRONT, **attributes: Any) -> NodeProto:
+    """Return a node; outputs of the whole graph have no prefix."""
+    named = [prefix + output for output in outputs]
+    return helper.make_node(kind, inputs, named, name=f"{FRONT}{kind}_{outputs[0]}", **attributes)
+
+
+def refill(field: Any, values: Iterable[Any]) -> None:
+    """Give a repeated field of a message other values."""
+    copies = list(values)
+    del field[:]
+    field.extend(copies)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,21 @@ from sami_runtime.model.probe import NODES, PROBE, ProbedFeature, is_probe
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
-from sami_train.export.collect import collect_contexts
-from sami_train.export.fit_atlas import usual_window
+from sami_train.export.atlas import usual_window
 from sami_train.export.model_file import compose_verified, write
-from sami_train.studies.readout.fit import FittedReadout, fit
-from sami_train.studies.readout.readout import Readout, answers, bounds, widths
-from sami_train.studies.readout.tasks import unseen_tasks, varying
+from sami_train.export.seen import collect_contexts
+from sami_train.studies.lookahead.forward_model import refill
+from sami_train.studies.readout.fit import (
+    FittedReadout,
+    Readout,
+    answers,
+    bounds,
+    columns_of,
+    fit,
+    unseen_tasks,
+    varying,
+    widths,
+)
 
 SEED = seeds.READOUT
 EPISODES = 400
@@ -90,7 +99,10 @@ def with_probe(artifact: Artifact, out: Path, fitted: FittedReadout) -> Artifact
     """
     verify(artifact).require()
     carried = tuple(feature for feature in fitted.probe.features if feature.carried)
-    readout = fitted.readout.columns(_columns(fitted.probe.features))
+    columns: list[int] = []
+    for feature, part in zip(fitted.probe.features, columns_of(fitted.probe.features), strict=True):
+        columns += range(part.start, part.stop) if feature.carried else []
+    readout = fitted.readout.columns(columns)
     without_probe = tuple(signal for signal in artifact.contract.extra_outputs if not is_probe(signal))
     changes = {"extra_outputs": without_probe + fitted.probe.signals, "probe": fitted.probe}
     contract = artifact.contract.model_copy(update=changes)
@@ -106,21 +118,14 @@ def with_probe(artifact: Artifact, out: Path, fitted: FittedReadout) -> Artifact
     return compose_verified(out, graph, contract, steps)
 
 
-def _columns(features: tuple[ProbedFeature, ...]) -> list[int]:
-    """Return the columns of a readout that belong to features that are carried."""
-    ends = np.cumsum(widths(features))
-    spans = zip(features, ends, widths(features), strict=True)
-    return [column for feature, end, width in spans if feature.carried for column in range(end - width, end)]
-
-
 def without(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of a graph as it was before it had a probe."""
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
     graph = plain.graph
-    _keep(graph.node, [node for node in graph.node if not node.name.startswith(NODES)])
-    _keep(graph.initializer, [weight for weight in graph.initializer if not weight.name.startswith(NODES)])
-    _keep(graph.output, [value for value in graph.output if not value.name.startswith(PROBE)])
+    refill(graph.node, [node for node in graph.node if not node.name.startswith(NODES)])
+    refill(graph.initializer, [weight for weight in graph.initializer if not weight.name.startswith(NODES)])
+    refill(graph.output, [value for value in graph.output if not value.name.startswith(PROBE)])
     return plain
 
 
@@ -143,7 +148,7 @@ def behind(
         arrays = _weights(readout, carried)
         graph.initializer.extend(numpy_helper.from_array(value, NODES + name) for name, value in arrays.items())
     shapes = contract.outputs
-    _keep(
+    refill(
         graph.output,
         [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", *shape]) for n, shape in shapes.items()],
     )
@@ -181,10 +186,3 @@ def _nodes(carried: tuple[ProbedFeature, ...]) -> Iterator[NodeProto]:
 
 def _node(kind: str, inputs: list[str], *outputs: str, **attributes: Any) -> NodeProto:
     return helper.make_node(kind, inputs, list(outputs), name=f"{NODES}{kind}_{outputs[0]}", **attributes)
-
-
-def _keep(field: Any, values: Iterable[Any]) -> None:
-    """Give a repeated field of a message other values."""
-    copies = list(values)
-    del field[:]
-    field.extend(copies)

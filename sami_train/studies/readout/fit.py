@@ -8,6 +8,7 @@ a fresh episode with the rate that was asked for, whatever the contexts' distrib
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,127 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sami_runtime.errors import SamiError
-from sami_runtime.model.probe import Probe, ProbedFeature
-from sami_train.envs.scales import FeatureScale
-from sami_train.envs.tasks import Crippled, Task
-from sami_train.studies.readout.readout import Readout, widths
+from sami_runtime.model.probe import PROBE, Probe, ProbedFeature
+from sami_train.envs.task_numbers import FeatureScale
+from sami_train.envs.tasks import Crippled, Feature, Task, TaskSpace
 
+Array = NDArray[np.float32]
 Wide = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Readout:
+    """An MLP with one hidden layer of tanh; normalisation is folded into its weights."""
+
+    weights: tuple[Array, Array]
+    """(C, units), (units, M): a column a number, a column a part."""
+    biases: tuple[Array, Array]
+
+    def places(self, contexts: NDArray[np.floating]) -> Wide:
+        """Return where features are on their scales, (N, M), for contexts (N, C), in double precision."""
+        hidden = np.tanh(contexts.astype(np.float64) @ self.weights[0] + self.biases[0])
+        return np.asarray(hidden @ self.weights[1] + self.biases[1], np.float64)
+
+    def columns(self, columns: list[int]) -> Readout:
+        """Return what reads some of the columns alone."""
+        (first, last), (one, other) = self.weights, self.biases
+        return Readout((first, np.ascontiguousarray(last[:, columns])), (one, other[columns]))
+
+
+def widths(features: tuple[ProbedFeature, ...]) -> list[int]:
+    """Return how many columns of a readout each feature has."""
+    return [len(feature.parts) or 1 for feature in features]
+
+
+def columns_of(features: tuple[ProbedFeature, ...]) -> list[slice]:
+    """Return which columns of a readout each feature has."""
+    ends = np.cumsum(widths(features)).tolist()
+    return [slice(end - width, end) for end, width in zip(ends, widths(features), strict=True)]
+
+
+def bounds(feature: ProbedFeature) -> tuple[float, float]:
+    """Return the feature's range on its scale."""
+    low, high = np.array([feature.low, feature.high])
+    return tuple(map(float, np.log([low, high]))) if feature.logarithmic else (float(low), float(high))  # type: ignore[return-value]
+
+
+def answers(readout: Readout, features: tuple[ProbedFeature, ...], contexts: NDArray[np.floating]) -> dict[str, Array]:
+    """Return what the graph answers for contexts (N, C), by output.
+
+    Args:
+        readout: of these features alone.
+        features: those that contexts carry, in order.
+        contexts: (N, C).
+    """
+    estimates = {}
+    places = np.split(readout.places(contexts), np.cumsum(widths(features))[:-1], axis=1)
+    for feature, place in zip(features, places, strict=True):
+        if not feature.parts:
+            place = np.concatenate([place, place - feature.margin, place + feature.margin], axis=1)
+        clipped = np.clip(place, *bounds(feature))
+        estimates[PROBE + feature.name] = (np.exp(clipped) if feature.logarithmic else clipped).astype(np.float32)
+    return estimates
+
+
+SETS = ("training", "moderate")
+"""Whose range tasks are drawn from: what the paper calls extreme lies beyond, and some of it cannot be solved."""
+
+
+def known_range(space: TaskSpace) -> tuple[Task, ...]:
+    """Return the tasks that span the range."""
+    return tuple(task for name in SETS if name in space.sets for task in space.sets[name])
+
+
+def varying(space: TaskSpace) -> list[FeatureScale | Crippled]:
+    """Return what can be told of tasks: the features by which those of the range differ.
+
+    Raises:
+        SamiError: there is none.
+    """
+    tasks, features = known_range(space), list[FeatureScale | Crippled]()
+    for feature in space.features:
+        if isinstance(feature, Crippled):
+            if len(set(map(str, _silent(feature, tasks)))) > 1:
+                features.append(feature)
+        elif (scale := FeatureScale.of(feature, tasks)).varies:
+            features.append(scale)
+    if not features:
+        raise SamiError(
+            "the environment's tasks do not differ by any feature: there is nothing that a probe could tell."
+        )
+    return features
+
+
+def unseen_tasks(space: TaskSpace, count: int, seed: int) -> list[Task]:
+    """Draw tasks: each number uniformly on its scale, each set of crippled parts as the range has them.
+
+    Args:
+        space: of the environment; where its training tasks have no end, they are drawn as training draws them.
+        count: how many.
+        seed: of the draw.
+    """
+    rng = np.random.default_rng(seed)
+    if (draw := space.drawn.get("training")) is not None:
+        return [space.check(draw(rng)) for _ in range(count)]
+    tasks = known_range(space)
+    return [
+        space.check({feature.name: _drawn(feature, tasks, rng) for feature in space.features}) for _ in range(count)
+    ]
+
+
+def _drawn(feature: Feature | Crippled, tasks: Sequence[Task], rng: np.random.Generator) -> float | list[int]:
+    if isinstance(feature, Crippled):
+        silent = list({str(parts): parts for parts in _silent(feature, tasks)}.values())
+        return silent[int(rng.integers(len(silent)))]
+    scale = FeatureScale.of(feature, tasks)
+    low, high = scale.place([scale.low, scale.high])
+    # Rounding must not leave the range.
+    return float(np.clip(scale.value(rng.uniform(low, high)), scale.low, scale.high))
+
+
+def _silent(feature: Crippled, tasks: Sequence[Task]) -> list[list[int]]:
+    return [feature.check(task.get(feature.name, feature.default)) for task in tasks]
+
 
 RATE = 0.9
 """Share of intervals that are to hold the truth."""
@@ -92,11 +208,10 @@ def fit(
     stop = parts[0][: max(2, round(STOP * len(parts[0])))]
     learnt = _rows([counted[k] for k in parts[0][len(stop) :]], features)
     readout = _readout(learnt, _rows([counted[k] for k in stop], features), fitted, seed, on_update)
-    described = [_probed_feature(feature) for feature in features]
+    described = tuple(_probed_feature(feature) for feature in features)
     errors, calm = (np.abs(readout.places(s.contexts) - s.places) for s in (judging, calibrating))
-    probed, ends = [], np.cumsum(widths(tuple(described)))
-    for feature, end, width in zip(described, ends, widths(tuple(described)), strict=True):
-        columns = slice(end - width, end)
+    probed = []
+    for feature, columns in zip(described, columns_of(described), strict=True):
         margin = _quantile(calm[:, columns].max(axis=1), calibrating.weights, len(parts[1]))
         held = (errors[:, columns] <= margin).all(axis=1)
         numbers = {
@@ -104,7 +219,7 @@ def fit(
             "margin": margin,
             "coverage": float(np.average(held, weights=judging.weights)),
         }
-        probed.append(feature.model_copy(update={name: _rounded(value) for name, value in numbers.items()}))
+        probed.append(feature.model_copy(update={name: float(f"{value:.6g}") for name, value in numbers.items()}))
     fit_count, calibrated, held_out = map(len, parts)
     probe = Probe(
         step=step, rate=RATE, fitted=fit_count, calibrated=calibrated, held_out=held_out, features=tuple(probed)
@@ -204,7 +319,3 @@ def _explained(errors: Wide, places: Wide, weights: Wide) -> float:
     left = np.average(errors**2, axis=0, weights=weights)
     differs = spread > 1e-12
     return float(np.mean(1.0 - left[differs] / spread[differs])) if differs.any() else 0.0
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.6g}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,49 @@ import numpy as np
 from sami_runtime.errors import SamiError
 from sami_train.envs.measure import SUCCESS
 from sami_train.envs.tasks import Task, label
+from sami_train.evaluation.model_policy import Source
+from sami_train.evaluation.play import OnRound
 from sami_train.evaluation.robustness import RobustnessPoint
-from sami_train.files import read_json
+from sami_train.files import read_json, write_json
 from sami_train.studies.charts.contexts import labels_of
-from sami_train.studies.contexts.change import DynamicsChange
-from sami_train.studies.report.changed import contexts_around, usual_change
-from sami_train.studies.report.films import film, typical, usual_tasks
-from sami_train.studies.report.kept import Kept
+from sami_train.studies.contexts.adaptation import contexts_around, usual_change
+from sami_train.studies.contexts.changed_episodes import DynamicsChange
 from sami_train.studies.report.mapped import Separability, plane, separability
-from sami_train.studies.report.played import SEED, Played, play_episodes, schedule
+from sami_train.studies.report.played import SEED, Played, film, play_episodes, schedule, typical, usual_tasks
 from sami_train.studies.report.subject import Subject
+
+VERSION = 1
+"""Of what the files hold; another one's are made anew."""
+
+
+class Kept:
+    """A folder of parts, made where it is missing; each is read again, unless what it was measured of changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def part(self, name: str, key: Mapping[str, Any], make: Callable[[], Any]) -> Any:
+        """Return a part: read where it was made of the same, else made now and kept.
+
+        Args:
+            name: of the part.
+            key: everything that it depends on, as plain values.
+            make: makes it, as plain values.
+        """
+        path = self.folder / f"{name}.json"
+        known = {"version": VERSION, **key}
+        if path.is_file():
+            try:
+                document = read_json(path)
+                if document["key"] == known:
+                    return document["part"]
+            except (SamiError, KeyError, TypeError):
+                pass  # damaged: made anew
+        made = make()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"key": known, "part": made})
+        return read_json(path)["part"]  # as it will be read: tuples have become lists
+
 
 PARTS = ("episodes", "maps", "change", "films", "cost")
 """What is measured anew; each may be left out."""
@@ -100,142 +133,130 @@ def measure_parts(subject: Subject, wishes: Wishes, folder: Path, cost: Cost | N
     Raises:
         SamiError: something that was asked for cannot be measured.
     """
-    parts = Parts(subject, missing={name: f"left out by --without {name}" for name in sorted(wishes.without)})
+    parts = Parts(subject, missing={name: f"left out by without={name}" for name in sorted(wishes.without)})
     parts.robustness = find_robustness(wishes.results, subject)
-    store = Kept(folder / "parts")
     source = subject.source()
     if source is None:
         for name in PARTS:
             parts.missing.setdefault(name, f"{subject.name} keeps numbers alone; give a model file or a run folder")
         return parts
-    key = {"weights": subject.weights, "env": subject.spec.name}
-    if "episodes" not in wishes.without:
-        with _timed(parts, "episodes"):
-            _play(parts, source, wishes, store, key, tell)
-    if "maps" not in parts.missing:
-        with _timed(parts, "maps"):
-            _map(parts, store, key, tell)
-    if "change" not in parts.missing:
-        with _timed(parts, "change"):
-            _change(parts, wishes, store, key, tell)
-    if "films" not in parts.missing:
-        with _timed(parts, "films"):
-            _film(parts, source, wishes, store, key, tell)
-    if "cost" not in parts.missing:
-        if cost is None or subject.model is None:
-            parts.missing["cost"] = "only a model file is timed"
-        else:
-            with _timed(parts, "cost"):
-                tell("timing a step", 0, 1)
-                model = subject.model
-                parts.cost = store.part("cost", key, lambda: dict(cost(model)))
-                tell("timing a step", 1, 1)
+    if cost is None or subject.model is None:
+        parts.missing.setdefault("cost", "only a model file is timed")
+    of = _Measurement(parts, wishes, Kept(folder / "parts"), source, cost, tell)
+    for name, measure in zip(PARTS, (of.episodes, of.maps, of.change, of.films, of.cost), strict=True):
+        if name not in parts.missing:
+            begun = time.perf_counter()
+            measure()
+            parts.seconds[name] = round(time.perf_counter() - begun, 2)
     return parts
 
 
-@contextmanager
-def _timed(parts: Parts, name: str) -> Any:
-    begun = time.perf_counter()
-    yield
-    parts.seconds[name] = round(time.perf_counter() - begun, 2)
+class _Measurement:
+    """Measures the parts of a subject, a method each."""
 
+    def __init__(
+        self, parts: Parts, wishes: Wishes, store: Kept, source: Source, timed: Cost | None, tell: Tell
+    ) -> None:
+        self.parts, self.wishes, self.store, self.source, self.timed = parts, wishes, store, source, timed
+        self.tell = tell
+        self.subject, self.spec = parts.subject, parts.subject.spec
+        self.key = {"weights": self.subject.weights, "env": self.spec.name}
 
-def _play(parts: Parts, source: Any, wishes: Wishes, store: Kept, key: Mapping[str, Any], tell: Tell) -> None:
-    subject, episodes = parts.subject, wishes.episodes_of(parts.subject)
-    scheduled = schedule(subject.spec, episodes, SEED)
-    what = "playing episodes"
-    tell(what, 0, len(scheduled))
+    def episodes(self) -> None:
+        episodes = self.wishes.episodes_of(self.subject)
+        scheduled = schedule(self.spec, episodes, SEED)
+        on_round = self._progress("playing episodes", len(scheduled))
 
-    def make() -> list[dict[str, Any]]:
-        played = play_episodes(
-            source,
-            subject.spec,
-            scheduled,
-            processes=wishes.processes,
-            on_round=lambda done: tell(what, done, len(scheduled)),
-        )
-        return [episode.to_dict() for episode in played]
+        def make() -> list[dict[str, Any]]:
+            processes = self.wishes.processes
+            played = play_episodes(self.source, self.spec, scheduled, processes=processes, on_round=on_round)
+            return [episode.to_dict() for episode in played]
 
-    episodes_played = store.part("episodes", {**key, "episodes": episodes, "seed": SEED}, make)
-    parts.played = [Played.from_dict(episode) for episode in episodes_played]
+        played = self.store.part("episodes", {**self.key, "episodes": episodes, "seed": SEED}, make)
+        self.parts.played = [Played.from_dict(episode) for episode in played]
 
-
-def _map(parts: Parts, store: Kept, key: Mapping[str, Any], tell: Tell) -> None:
-    if not parts.played:
-        parts.missing["maps"] = "no episode was played"
-        return
-    # One step tells nothing: such an episode began at its goal.
-    parts.mapped = [episode for episode in parts.played if len(episode.contexts) > 1]
-    final = np.stack([episode.contexts[-1] for episode in parts.mapped]) if parts.mapped else np.zeros((0, 0))
-    if len(final) < 20 or final.shape[1] < 2:
-        parts.missing["maps"] = f"{len(final)} contexts of {final.shape[-1]} numbers are no map; play 20 or more"
-        return
-    what = "mapping contexts"
-    tell(what, 0, 1)
-
-    def make() -> dict[str, Any]:
-        labels = labels_of(parts.subject.spec, parts.mapped)
-        measured = [one for name, values in labels.items() if (one := separability(name, final, values))]
-        planes = {name: points.round(5).tolist() for name, points in plane(final).items()}
-        return {"planes": planes, "told": [one.to_dict() for one in measured]}
-
-    maps = store.part("maps", {**key, "episodes": len(final), "sum": round(float(final.sum()), 3)}, make)
-    parts.planes = {name: np.array(points) for name, points in maps["planes"].items()}
-    parts.separabilities = [Separability(**one) for one in maps["told"]]
-    tell(what, 1, 1)
-
-
-def _change(parts: Parts, wishes: Wishes, store: Kept, key: Mapping[str, Any], tell: Tell) -> None:
-    spec, model, contract = parts.subject.spec, parts.subject.model, parts.subject.contract
-    if model is None or contract is None:
-        parts.missing["change"] = "a change is shown of a model file alone: sami export --run RUN"
-        return
-    if not contract.context or not contract.context.size:
-        parts.missing["change"] = "the model infers no context"
-        return
-    try:
-        spec.require_changes()
-    except SamiError as error:
-        if wishes.change is not None:
-            raise
-        parts.missing["change"] = str(error)
-        return
-    if wishes.change is None:
-        change = usual_change(spec, parts.played)
-    else:
-        change = DynamicsChange.parse(wishes.change, spec.tasks, spec.episode_steps)
-    starts = CHANGED // 2 if spec.episode_steps > LONG else CHANGED
-    what = "changing the dynamics"
-    tell(what, 0, starts)
-    parts.change = store.part(
-        "change",
-        {**key, "change": str(change), "starts": starts},
-        lambda: contexts_around(model, spec, change, starts, lambda done: tell(what, done, starts)),
-    )
-
-
-def _film(parts: Parts, source: Any, wishes: Wishes, store: Kept, key: Mapping[str, Any], tell: Tell) -> None:
-    subject = parts.subject
-    tasks = usual_tasks(subject.spec, subject.evaluation) if wishes.films is None else wishes.films
-    what = "filming"
-    tell(what, 0, len(tasks))
-    folder = store.folder.parent
-    for number, task in enumerate(tasks):
-        path = folder / f"film-{number + 1}.webp"
-        start = typical(parts.played, task)
-        if not path.is_file():
-            (store.folder / f"{path.stem}.json").unlink(missing_ok=True)  # filmed, and the film is gone
-
-        def make(task: Task = task, path: Path = path, start: int = start) -> dict[str, Any]:
-            return film(source, subject.spec, task, path, start)
-
-        try:
-            parts.films.append(store.part(path.stem, {**key, "task": dict(task), "start": start}, make))
-        except SamiError as error:
-            # No OpenGL, a world that renders nothing: a report without films is one, too.
-            parts.missing["films"] = f"{label(task)}: {error}"
+    def maps(self) -> None:
+        parts = self.parts
+        if not parts.played:
+            parts.missing["maps"] = "no episode was played"
             return
-        tell(what, 1, len(tasks))
+        # One step tells nothing: such an episode began at its goal.
+        parts.mapped = [episode for episode in parts.played if len(episode.contexts) > 1]
+        final = np.stack([episode.contexts[-1] for episode in parts.mapped]) if parts.mapped else np.zeros((0, 0))
+        if len(final) < 20 or final.shape[1] < 2:
+            parts.missing["maps"] = f"{len(final)} contexts of {final.shape[-1]} numbers are no map; play 20 or more"
+            return
+        on_round = self._progress("mapping contexts", 1)
+
+        def make() -> dict[str, Any]:
+            labels = labels_of(self.spec, parts.mapped)
+            measured = [one for name, values in labels.items() if (one := separability(name, final, values))]
+            planes = {name: points.round(5).tolist() for name, points in plane(final).items()}
+            return {"planes": planes, "told": [one.to_dict() for one in measured]}
+
+        key = {**self.key, "episodes": len(final), "sum": round(float(final.sum()), 3)}
+        maps = self.store.part("maps", key, make)
+        parts.planes = {name: np.array(points) for name, points in maps["planes"].items()}
+        parts.separabilities = [Separability(**one) for one in maps["told"]]
+        on_round(1)
+
+    def change(self) -> None:
+        spec, model, contract, missing = self.spec, self.subject.model, self.subject.contract, self.parts.missing
+        if model is None or contract is None:
+            missing["change"] = "a change is shown of a model file alone: sami export --run RUN"
+            return
+        if not contract.context or not contract.context.size:
+            missing["change"] = "the model infers no context"
+            return
+        try:
+            spec.require_changes()
+        except SamiError as error:
+            if self.wishes.change is not None:
+                raise
+            missing["change"] = str(error)
+            return
+        if self.wishes.change is None:
+            change = usual_change(spec, [len(episode.contexts) for episode in self.parts.played])
+        else:
+            change = DynamicsChange.parse(self.wishes.change, spec.tasks, spec.episode_steps)
+        starts = CHANGED // 2 if spec.episode_steps > LONG else CHANGED
+        on_round = self._progress("changing the dynamics", starts)
+        key = {**self.key, "change": str(change), "starts": starts}
+        self.parts.change = self.store.part(
+            "change", key, lambda: contexts_around(model, spec, change, starts, on_round)
+        )
+
+    def films(self) -> None:
+        tasks = self.wishes.films
+        if tasks is None:
+            tasks = usual_tasks(self.spec, self.subject.evaluation)
+        on_round = self._progress("filming", len(tasks))
+        for number, task in enumerate(tasks):
+            path, start = self.store.folder.parent / f"film-{number + 1}.webp", typical(self.parts.played, task)
+            make = partial(film, self.source, self.spec, task, path, start)
+            if not path.is_file():
+                (self.store.folder / f"{path.stem}.json").unlink(missing_ok=True)  # filmed, and the film is gone
+            key = {**self.key, "task": dict(task), "start": start}
+            try:
+                self.parts.films.append(self.store.part(path.stem, key, make))
+            except SamiError as error:
+                # No OpenGL, a world that renders nothing: a report without films is one, too.
+                self.parts.missing["films"] = f"{label(task)}: {error}"
+                return
+            on_round(1)
+
+    def cost(self) -> None:
+        measure, model = self.timed, self.subject.model
+        assert measure is not None
+        assert model is not None
+        on_round = self._progress("timing a step", 1)
+        self.parts.cost = self.store.part("cost", self.key, lambda: dict(measure(model)))
+        on_round(1)
+
+    def _progress(self, what: str, count: int) -> OnRound:
+        """Tell that a part begins; return what is called with how many are done since it was called last."""
+        self.tell(what, 0, count)
+        return lambda done: self.tell(what, done, count)
 
 
 def find_robustness(places: Sequence[Path], subject: Subject) -> list[RobustnessPoint]:

@@ -1,25 +1,29 @@
-"""Episodes that a report is drawn from: what came of them, and the context at each step."""
+"""Episodes that a report is drawn from: what came of them, the context at each step, and films of some."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sami_train import seeds
 from sami_train.envs.make import make
-from sami_train.envs.measure import SUCCESS
-from sami_train.envs.skills import episode_skill
+from sami_train.envs.measure import SUCCESS, episode_skill
 from sami_train.envs.spec import EnvironmentSpec
-from sami_train.envs.tasks import Task
+from sami_train.envs.tasks import Task, label
 from sami_train.episodes.rollout import Rollout
-from sami_train.evaluation.by_set import in_turn
+from sami_train.evaluation.evaluate import in_turn
 from sami_train.evaluation.model_policy import RecordedPolicy, Source, policy_of
-from sami_train.evaluation.play import ROWS, OnRound, playing, plays_in_batch, side_by_side
-from sami_train.evaluation.processes import sharing
+from sami_train.evaluation.play import ROWS, OnRound, playing, plays_in_batch, sharing, side_by_side
+from sami_train.evaluation.results import Evaluation
+from sami_train.files import unfinished
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Frame
 
 SEED = seeds.REPORT
 
@@ -148,3 +152,154 @@ class _EpisodeWorker:
             for episode, (*_, contexts) in zip(episodes, self.policy.episodes(), strict=True)
             if episode.index < len(self.scheduled)
         ]
+
+
+WIDTH, HEIGHT = 320, 240
+"""Of an image [pixels]; of an environment that renders another size, the width."""
+MOST_FRAMES = 120
+"""Of a film; of a longer episode, its beginning."""
+FRAMES_HZ = 12.5
+HOLD_S = 1.2
+"""How long the last image stays [s]."""
+QUALITY = 62
+MOST_FILMS = 6
+"""Of an environment with many sets of tasks."""
+
+
+def usual_tasks(spec: EnvironmentSpec, evaluation: Evaluation | None) -> list[Task]:
+    """Return the tasks that are filmed where none was asked for.
+
+    The one done best of the first set, the one done worst of the second, both of the last: what it can, and where it
+    ends. Without an evaluation, the first and the last of each set.
+    """
+    chosen: list[Task] = []
+    for number, (name, tasks) in enumerate(spec.tasks.sets.items()):
+        results = [] if evaluation is None else evaluation.of(name)
+        if results:
+            by_success = spec.measure is SUCCESS
+            results = sorted(results, key=lambda result: result.success if by_success else result.ret or 0.0)
+            last = number == len(spec.tasks.sets) - 1
+            ends = [results[-1].task] * (number == 0 or last) + [results[0].task] * (number > 0)
+        else:
+            ends = [tasks[0], tasks[-1]]
+        chosen += [dict(task) for task in ends if dict(task) not in chosen]
+    return chosen[:MOST_FILMS]
+
+
+def typical(played: Sequence[Played], task: Task) -> int:
+    """Return the number of the episode that stands for a task: of median length, of those that ended as most did.
+
+    Episodes that begin at their goal stand for nothing. 0 where the task was not played.
+    """
+    episodes = [
+        (n, episode)
+        for n, episode in enumerate(played)
+        if dict(episode.task) == dict(task) and len(episode.contexts) > 1
+    ]
+    if not episodes:
+        return 0
+    usual = sum(episode.success for _, episode in episodes) * 2 >= len(episodes)
+    ended_so = sorted((len(episode.contexts), n) for n, episode in episodes if episode.success == usual)
+    return ended_so[len(ended_so) // 2][1]
+
+
+class _Filmed:
+    """A policy whose environment is photographed before each of its steps."""
+
+    def __init__(self, policy: Any, env: Any, every: int) -> None:
+        self._policy, self._env, self._every = policy, env, every
+        self.frames: list[tuple[np.ndarray, np.ndarray]] = []
+        """Images (H, W, 3) with the context (C,) that followed."""
+        self._step = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
+
+    def step(self, observation: np.ndarray, noise: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        action, context = self._policy.step(observation, noise)
+        if self._step % self._every == 0 and len(self.frames) < MOST_FRAMES:
+            image = self._env.render()
+            if image is not None:
+                self.frames.append((np.asarray(image), np.array(context[0])))
+        self._step += 1
+        return action, context
+
+
+def film(source: Source, spec: EnvironmentSpec, task: Task, path: Path, number: int = 0) -> dict[str, Any]:
+    """Play and film an episode of a task.
+
+    Args:
+        source: the policy.
+        spec: the environment.
+        task: what is hidden from the policy.
+        path: the file, NAME.webp; NAME.still.webp beside it is its last image, for readers who want no motion.
+        number: of the episode, which sets its start as in `play_episodes`.
+
+    Returns:
+        Plain values: the task, what came of it, and the names of both files.
+    """
+    size: dict[str, Any] = {"render_size": (WIDTH, HEIGHT)} if spec.plain is None else {}
+    env = make(spec, max_episode_steps=spec.episode_steps, render_mode="rgb_array", **size)
+    # A session of one takes and gives arrays without rows: the second row is the same episode, and nobody looks.
+    other = make(spec, max_episode_steps=spec.episode_steps)
+    every = max(1, round(spec.rate_hz / FRAMES_HZ))
+    policy = _Filmed(policy_of(source, spec, 2), env, every)
+    try:
+        first, _ = Rollout([env, other], policy, SEED, tasks=[task]).round([number, number])
+        frames = [*policy.frames]
+        if len(first) <= every * MOST_FRAMES:
+            frames.append((np.asarray(env.render()), policy.frames[-1][1]))
+    finally:
+        env.close()
+        other.close()
+    still = path.with_suffix(".still.webp")
+    _save([image for image, _ in frames], [context for _, context in frames], every / spec.rate_hz, path, still)
+    return {
+        "task": dict(task),
+        "title": label(task),
+        "success": first.success if spec.measure is SUCCESS else None,
+        "skill": episode_skill(first.skills, spec.skills) or "",
+        "ret": first.ret,
+        "steps": len(first),
+        "shown_s": round(len(frames) * every / spec.rate_hz, 2),
+        "film": path.name,
+        "still": still.name,
+    }
+
+
+def _save(images: list[np.ndarray], contexts: list[np.ndarray], seconds: float, path: Path, still: Path) -> None:
+    from PIL import Image
+
+    largest = max([1e-6, *(float(np.abs(context).max(initial=0.0)) for context in contexts)])
+    height = round(WIDTH * images[0].shape[0] / images[0].shape[1])
+    frames = [
+        _with_bars(Image.fromarray(image).convert("RGB").resize((WIDTH, height)), context / largest)
+        for image, context in zip(images, contexts, strict=True)
+    ]
+    durations = [round(1000 * seconds)] * (len(frames) - 1) + [round(1000 * HOLD_S)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with unfinished(path) as beside:
+        more: dict[str, Any] = {"append_images": frames[1:], "duration": durations, "loop": 0, "method": 4}
+        frames[0].save(beside, "WEBP", save_all=True, quality=QUALITY, **more)
+    with unfinished(still) as beside:
+        frames[-1].save(beside, "WEBP", quality=QUALITY)
+
+
+def _with_bars(frame: Frame, context: np.ndarray) -> Frame:
+    """Return the frame with the context (C,), -1 to 1, as bars about a line below on the left."""
+    from PIL import ImageDraw
+
+    draw = ImageDraw.Draw(frame)
+    middle, width, reach = frame.height - 22, 9, 15
+    for number, value in enumerate(context):
+        left = 10 + number * (width + 3)
+        top, bottom = sorted((middle, middle - round(reach * float(value))))
+        draw.rectangle((left, top, left + width - 1, bottom), fill=(0, 114, 178))
+    if len(context):
+        draw.line((8, middle, 10 + len(context) * (width + 3), middle), fill=(110, 110, 116))
+    return frame
+
+
+def sizes(folder: Path, films: list[Mapping[str, Any]]) -> int:
+    """Return how many bytes the films have."""
+    return sum((folder / film[name]).stat().st_size for film in films for name in ("film", "still"))

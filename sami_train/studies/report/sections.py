@@ -1,4 +1,4 @@
-"""The sections of a report: what stands in them, and in which words."""
+"""The sections of a report: what stands in them, as figures, tables and films, and in which words."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sami_train.evaluation.paper import reported
+from sami_train.envs.measure import SUCCESS
+from sami_train.evaluation.paper import SOURCE, reported
 from sami_train.evaluation.results import Evaluation
 from sami_train.studies.charts import contexts as context_charts
 from sami_train.studies.charts.chart import Chart
-from sami_train.studies.charts.learning import learning
-from sami_train.studies.charts.outcomes import by_task, intervals, skills, title_of
-from sami_train.studies.charts.robustness import robustness
+from sami_train.studies.charts.scores import by_task, intervals, learning, robustness, skills, title_of
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.tables import Table, tables
+from sami_train.studies.report.mapped import NEIGHBOURS, Separability
 from sami_train.studies.report.parts import Parts
-from sami_train.studies.report.tables import Scored, cost_table, score_table, separability_table, shown_interval
 
 
 @dataclass
 class SectionBlock:
-    """What a section tells of one subject, or of all."""
+    """What a section tells of one subject, or of all; an empty one is not shown."""
 
     title: str = ""
     """Empty where the section tells of one thing alone."""
@@ -47,7 +46,6 @@ class Section:
     title: str
     lead: str
     blocks: list[SectionBlock]
-    """Empty ones are not shown."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def tiles(parts: Parts) -> list[Tile]:
         show = evaluation.measure.show
         for name in evaluation.sets:
             theirs = reported(evaluation.env, subject.method, name)
-            note = f"95 %: {shown_interval(evaluation, name)}" + (f" · paper {show(theirs.mean)}" if theirs else "")
+            note = f"95 %: {_shown_interval(evaluation, name)}" + (f" · paper {show(theirs.mean)}" if theirs else "")
             numbers.append(Tile(f"{evaluation.measure.name}, {name}", show(evaluation.score(name)), note))
     best = max(parts.separabilities, key=lambda one: one.knn - one.knn_chance_high, default=None)
     if best is not None and best.knn > best.knn_chance_high:
@@ -102,55 +100,78 @@ def tiles(parts: Parts) -> list[Tile]:
     return numbers
 
 
-def _several(parts: Sequence[Parts]) -> bool:
-    return len(parts) > 1
+def _evaluations(parts: Sequence[Parts]) -> dict[str, Evaluation]:
+    """Return the evaluations that there are, by the subject's name."""
+    return {one.subject.name: one.subject.evaluation for one in parts if one.subject.evaluation is not None}
 
 
-def _title(parts: Sequence[Parts], one: Parts) -> str:
-    return one.subject.name if _several(parts) else ""
+def _blocks(parts: Sequence[Parts]) -> list[tuple[Parts, SectionBlock]]:
+    """Return an empty block for each subject; it is titled where there are several."""
+    return [(one, SectionBlock(one.subject.name if len(parts) > 1 else "", one.subject.name)) for one in parts]
 
 
 def _scores(parts: Sequence[Parts], comparison: MethodComparison | None) -> Section:
-    evaluated = [one for one in parts if one.subject.evaluation is not None]
-    block = SectionBlock()
-    if evaluated:
-        block.tables.append(score_table([_scored(one) for one in evaluated]))
-        if len(evaluated) > 1:
-            block.figures.append(intervals({one.subject.name: _of(one) for one in evaluated}))
+    evaluations, block = _evaluations(parts), SectionBlock()
+    if evaluations:
+        block.tables.append(_score_table(parts))
+        if len(evaluations) > 1:
+            block.figures.append(intervals(evaluations))
     for one in parts:
         if one.subject.evaluation is None:
             command = "--model MODEL" if one.subject.model else f"--run {one.subject.name}"
             block.notes.append(f"{one.subject.name} was not evaluated: sami eval {command}.")
     blocks = [block]
     if comparison is not None:
-        cautions = [f"{caution}" for caution in comparison.cautions()]
-        blocks.append(SectionBlock("Compared over seeds", tables=tables(comparison), notes=cautions))
+        blocks.append(SectionBlock("Compared over seeds", tables=tables(comparison), notes=comparison.cautions()))
     lead = "Training tasks, the moderate ones between and the extreme ones beyond them, which no training saw."
     return Section("scores", "Scores", "How good it is", lead, blocks)
 
 
-def _scored(one: Parts) -> Scored:
-    subject = one.subject
-    return Scored(subject.name, subject.method, subject.seed, subject.steps, _of(one))
+def _shown_interval(evaluation: Evaluation, task_set: str) -> str:
+    """Return a set's 95 % interval over starts as text."""
+    interval = evaluation.interval(task_set)
+    return " to ".join(evaluation.measure.show(value) for value in interval) if interval else "not known"
 
 
-def _of(one: Parts) -> Evaluation:
-    assert one.subject.evaluation is not None
-    return one.subject.evaluation
+def _score_table(parts: Sequence[Parts]) -> Table:
+    """Return a row for each set and policy, so that what is compared stands one above the other."""
+    evaluations = _evaluations(parts)
+    first = next(iter(evaluations.values()))
+    measure, with_floor = first.measure, first.measure is SUCCESS
+    rows: list[tuple[str, ...]] = []
+    for task_set in first.sets:
+        for subject in (one.subject for one in parts):
+            evaluation = evaluations.get(subject.name)
+            if evaluation is None or task_set not in evaluation.sets:
+                continue
+            theirs = reported(evaluation.env, subject.method, task_set)
+            row = [task_set, subject.name, measure.show(evaluation.score(task_set))]
+            row += [_shown_interval(evaluation, task_set)]
+            row += [measure.show(evaluation.above_floor(task_set))] if with_floor else []
+            row += [measure.show(theirs.mean) if theirs else "-", subject.method]
+            row += ["-" if subject.seed is None else str(subject.seed)]
+            row += ["-" if subject.steps is None else f"{subject.steps:,}"]
+            rows.append(tuple(row))
+    floor = ("above the floor",) if with_floor else ()
+    columns = ("tasks", "", measure.name, "95 %", *floor, "paper", "method", "seed", "environment steps")
+    notes = ["95 %: over the starts of this policy, by bootstrap; other seeds of its training differ by more."]
+    if with_floor:
+        notes.append("Above the floor: success among episodes that doing nothing would not have solved.")
+    notes.append(f"Paper: {SOURCE}.")
+    return Table(f"{measure.name.capitalize()} by set of tasks", columns, rows, notes)
 
 
 def _outcomes(parts: Sequence[Parts]) -> Section:
-    evaluations = {one.subject.name: one.subject.evaluation for one in parts if one.subject.evaluation is not None}
+    evaluations = _evaluations(parts)
     block = SectionBlock(figures=[by_task(parts[0].subject.spec, evaluations)] if evaluations else [])
     return Section("tasks", "Tasks", "By task", "Where it works, and where it stops to.", [block])
 
 
 def _skills(parts: Sequence[Parts]) -> Section:
     blocks = []
-    for one in parts:
+    for one, block in _blocks(parts):
         if not one.subject.spec.skills:
             continue
-        block = SectionBlock(_title(parts, one), one.subject.name)
         if one.played:
             block.figures.append(skills(one.subject.spec, one.played))
             count = len(one.played) // max(1, len({str(dict(episode.task)) for episode in one.played}))
@@ -164,13 +185,11 @@ def _skills(parts: Sequence[Parts]) -> Section:
 
 def _films(parts: Sequence[Parts]) -> Section:
     blocks = []
-    for one in parts:
-        notes = [f"No films: {one.missing['films']}."] if "films" in one.missing else []
-        blocks.append(
-            SectionBlock(
-                _title(parts, one), one.subject.name, films=[_told_film(film) for film in one.films], notes=notes
-            )
-        )
+    for one, block in _blocks(parts):
+        block.films += [{**film, "outcome": _outcome(film)} for film in one.films]
+        if "films" in one.missing:
+            block.notes.append(f"No films: {one.missing['films']}.")
+        blocks.append(block)
     lead = (
         "An episode each, of median length among those that ended as most did in that task. The policy is not told "
         "the task; blue bars are its context."
@@ -178,24 +197,20 @@ def _films(parts: Sequence[Parts]) -> Section:
     return Section("films", "Films", "Films", lead, blocks)
 
 
-def _told_film(film: Mapping[str, Any]) -> dict[str, Any]:
+def _outcome(film: Mapping[str, Any]) -> str:
     if film["success"] is None:
         outcome = f"return {film['ret']:,.0f} in {film['steps']} steps"
     else:
         outcome = f"{'reached' if film['success'] else 'did not reach'} the goal in {film['steps']} steps"
-    skill = f", {title_of(film['skill'])}" if film["skill"] else ""
-    return {**film, "outcome": f"{outcome}{skill}"}
+    return outcome + (f", {title_of(film['skill'])}" if film["skill"] else "")
 
 
 def _learning(parts: Sequence[Parts]) -> Section:
-    records = [one.subject.run for one in parts if one.subject.run is not None]
-    drawn = [record for record in records if record.metrics]
+    drawn = [one.subject.run for one in parts if one.subject.run is not None and one.subject.run.metrics]
     block = SectionBlock()
     if drawn:
         block.figures.append(learning(drawn, parts[0].subject.spec.measure))
-        bounds: list[tuple[str, ...]] = [
-            (record.name, str(record.contrast)) for record in drawn if record.contrast is not None
-        ]
+        bounds: list[tuple[str, ...]] = [(run.name, str(run.contrast)) for run in drawn if run.contrast is not None]
         if len(bounds) > 1:
             block.tables.append(Table("The contrast, mean over the whole run", ("run", "realised bound"), bounds))
         elif bounds:
@@ -206,19 +221,17 @@ def _learning(parts: Sequence[Parts]) -> Section:
             f"A model file holds no learning curve ({', '.join(models)}). Give its run as well: sami report "
             f"{models[0]} RUN."
         )
-    return Section(
-        "learning", "Learning", "How it learnt", "While exploring, so below what the trained policy does.", [block]
-    )
+    lead = "While exploring, so below what the trained policy does."
+    return Section("learning", "Learning", "How it learnt", lead, [block])
 
 
 def _maps(parts: Sequence[Parts]) -> Section:
     blocks = []
-    for one in parts:
-        block = SectionBlock(_title(parts, one), one.subject.name)
+    for one, block in _blocks(parts):
         if one.planes:
             labels = context_charts.labels_of(one.subject.spec, one.mapped)
             block.figures.append(context_charts.maps(one.subject.spec, one.mapped, one.planes, labels))
-            block.tables.append(separability_table(one.separabilities))
+            block.tables.append(_separability_table(one.separabilities))
             block.figures.append(context_charts.by_step(one.mapped, labels, one.separabilities))
         elif "maps" in one.missing:
             block.notes.append(f"No maps: {one.missing['maps']}.")
@@ -230,10 +243,37 @@ def _maps(parts: Sequence[Parts]) -> Section:
     return Section("context", "Context", "What the context tells", lead, blocks)
 
 
+def _separability_table(measured: Sequence[Separability]) -> Table:
+    """Return what contexts tell of each label, and what chance would."""
+    rows: list[tuple[str, ...]] = [
+        (
+            one.label,
+            "yes" if one.knn > one.knn_chance_high else "no",
+            f"{one.knn:.2f}",
+            f"{one.knn_chance:.2f}, {one.knn_chance_high:.2f}",
+            f"{one.p:.3f}",
+            f"{one.silhouette:+.2f}",
+            f"{one.silhouette_chance_high:+.2f}",
+            str(one.values),
+            str(one.episodes),
+        )
+        for one in measured
+    ]
+    columns = (
+        *("label", "told", f"{NEIGHBOURS} neighbours", "by chance: mean, 95th", "p"),
+        *("silhouette", "by chance: 95th", "values", "episodes"),
+    )
+    notes = [
+        f"{NEIGHBOURS} neighbours: share of episodes whose nearest contexts, without their own, guess the label right. "
+        "By chance: the same with permuted labels. Both are of the contexts themselves, not of the maps.",
+        "Episodes that were over after one step, having begun at their goal, are left out.",
+    ]
+    return Table("Does the context tell it?", columns, rows, notes)
+
+
 def _over_time(parts: Sequence[Parts]) -> Section:
     blocks = []
-    for one in parts:
-        block = SectionBlock(_title(parts, one), one.subject.name)
+    for one, block in _blocks(parts):
         if one.played and one.played[0].contexts.shape[1]:
             figure = context_charts.over_time(one.subject.spec, one.played)
             block.figures += [figure] if figure is not None and figure.rows else []
@@ -248,8 +288,7 @@ def _over_time(parts: Sequence[Parts]) -> Section:
 
 def _robustness(parts: Sequence[Parts]) -> Section:
     blocks = []
-    for one in parts:
-        block = SectionBlock(_title(parts, one), one.subject.name)
+    for one, block in _blocks(parts):
         if one.robustness:
             block.figures.append(robustness(one.robustness))
         elif one.subject.model is not None:
@@ -266,6 +305,14 @@ def _cost(parts: Sequence[Parts]) -> Section:
     costs = {one.subject.name: one.cost for one in parts if one.cost is not None}
     block = SectionBlock()
     if costs:
-        block.tables.append(cost_table(costs))
+        rows: list[tuple[str, ...]] = []
+        for name, cost in costs.items():
+            for line in cost["lines"]:
+                numbers = (line[key] for key in ("p50", "p99", "p99_9", "worst"))
+                shown = ("-" if number is None else f"{number:.0f}" for number in numbers)
+                rows.append((name, line["pace"], line["name"], str(line["steps"]), *shown))
+        columns = ("", "pace", "what", "steps", "p50 [µs]", "p99 [µs]", "p99.9 [µs]", "worst [µs]")
+        machines = [f"On {machine}." for machine in dict.fromkeys(cost["machine"] for cost in costs.values())]
+        block.tables.append(Table("A step on this machine", columns, rows, machines))
         block.notes.append("More, and beside torch: sami bench MODEL.")
     return Section("cost", "Cost", "The cost of a step", "One observation in, one action out, for one robot.", [block])

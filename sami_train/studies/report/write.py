@@ -1,12 +1,15 @@
-"""A report as a folder: report.html, which needs nothing beside it, and a PNG and a CSV of each of its figures."""
+"""A report as a folder: report.html, which asks the network for nothing, and a PNG and a CSV of each of its figures."""
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,54 @@ from sami_runtime.distribution import installed_version
 from sami_runtime.errors import SamiError
 from sami_train.evaluation.paper import reported
 from sami_train.files import read_json, unfinished, write_json
-from sami_train.runs.folder import RunError
-from sami_train.runs.provenance import git_state, versions
+from sami_train.runs.folder import RunError, git_state, versions
+from sami_train.studies.charts.chart import page_variables
 from sami_train.studies.compare.comparison import MethodComparison
-from sami_train.studies.compare.evaluated import ComparisonError, read_runs
-from sami_train.studies.report.html import Head, render
+from sami_train.studies.compare.groups import ComparisonError, read_runs
 from sami_train.studies.report.parts import Cost, Parts, Tell, Wishes, measure_parts
-from sami_train.studies.report.sections import sections, tiles
+from sami_train.studies.report.sections import Section, Tile, sections, tiles
 from sami_train.studies.report.subject import Subject, require_alike
+
+
+@dataclass(frozen=True)
+class Head:
+    """What stands above and below the sections."""
+
+    title: str
+    subtitle: str
+    tiles: Mapping[str, Sequence[Tile]]
+    """By subject."""
+    facts: Mapping[str, Mapping[str, Any]]
+    """How each subject came to be."""
+    made: Mapping[str, str]
+    """How this page came to be."""
+    files: Sequence[str]
+    """What lies beside it."""
+
+
+def render(head: Head, sections: Sequence[Section], folder: Path) -> str:
+    """Return the page with the films that lie in the folder.
+
+    Raises:
+        ModuleNotFoundError: jinja2 or matplotlib is not installed.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    def inlined(block_folder: str, name: str) -> str:
+        content = base64.b64encode((folder / block_folder / name).read_bytes()).decode("ascii")
+        return f"data:image/webp;base64,{content}"
+
+    room = files("sami_train.studies.report")
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    template = environment.from_string((room / "page.html.j2").read_text(encoding="utf-8"))
+    return template.render(
+        head=head,
+        sections=sections,
+        inlined=inlined,
+        style=(room / "page.css").read_text(encoding="utf-8"),
+        colours=page_variables().values(),
+    )
+
 
 PAGE, SUMMARY = "report.html", "report.json"
 NEEDED = ("jinja2", "sklearn", "umap", "matplotlib")
@@ -79,14 +122,13 @@ def write_report(
     out.mkdir(parents=True, exist_ok=True)
     parts = [measure_parts(subject, wishes, out / subject.name, cost, tell) for subject in subjects]
     page_sections = sections(parts, _comparison(subjects))
-    figures = [
-        (block.folder, figure) for section in page_sections for block in section.blocks for figure in block.figures
-    ]
-    written: list[Path] = []
-    for folder, figure in figures:
-        tell("drawing", 0 if not written else 1, len(figures))
-        written += figure.write(out / folder)
-    tell("drawing", 1, len(figures))
+    blocks = [block for section in page_sections for block in section.blocks]
+    count, written = sum(len(block.figures) for block in blocks), list[Path]()
+    tell("drawing", 0, count)
+    for block in blocks:
+        for figure in block.figures:
+            written += figure.write(out / block.folder)
+            tell("drawing", 1, count)
     films = [out / one.subject.name / film[key] for one in parts for film in one.films for key in ("film", "still")]
     beside = [path.relative_to(out).as_posix() for path in (*written, *films)]
     seconds = time.perf_counter() - begun

@@ -1,14 +1,95 @@
-"""Chooses where jobs run: Slurm, a Ray cluster, or this machine."""
+"""Where jobs run: processes of this machine, tasks of a Ray cluster, or jobs of Slurm.
+
+Slurm is asked by its own commands, sbatch, squeue and scancel; docs/how-to/sweep.md says why not by submitit.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shlex
+import subprocess
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
-from sami_train.studies.sweep.engine import Engine
-from sami_train.studies.sweep.local import Local
-from sami_train.studies.sweep.on_ray import Ray
-from sami_train.studies.sweep.slurm import Slurm
+from sami_runtime.errors import SamiError
+from sami_train.machine import VISIBLE_GPUS, share_of_cores
+from sami_train.studies.sweep.job import LIFELINE, OUTCOME, job_command
+
+LOG = "log.txt"
+"""What a job on this machine or on Ray prints, in its folder of logs."""
+RAY_POLL_S = 0.2
+"""Seconds between two looks of Ray's worker at its process."""
+RAY_RETRIES = 20
+"""Nodes that may be lost under one cell, before it counts as failed."""
+SLURM_NUMBER = "slurm-job"
+"""The number of a cell's last job, in its folder of logs."""
+SLURM_POLL_S = 5.0
+"""Seconds between two looks at the queue, one for all jobs: the controller serves the whole cluster."""
+SLURM_WARNING_S = 90
+"""Seconds before its time limit at which a job is told, and stops at a checkpoint."""
+SLURM_GRACE_S = 15.0
+"""Seconds that a shared file system may take to show what a job wrote at its end."""
+SLURM_COMMAND_S = 60.0
+"""Seconds after which a command of Slurm counts as stuck."""
+RESERVED = ("job-name", "output", "error", "open-mode", "signal", "parsable", "test-only", "wrap", "array", "chdir")
+"""Settings of sbatch that are the sweep's."""
+SLURM_LOST = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED")
+SLURM_OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY", *SLURM_LOST)
+SLURM_RUNS = ("RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING")
+SLURM_PLACE = ("SLURM_CONF", "SLURM_CLUSTERS")
+"""Variables that say where the cluster is; the others are those of a job that the sweep itself may be."""
+
+
+class SweepError(SamiError):
+    """A sweep that cannot be opened or started."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Where a job stands."""
+
+    state: Literal["pending", "running", "ended", "lost", "cancelled"]
+    """Ended: by itself, and it may have said how (see `CellOutcome`). Lost: taken away with its node, by a preemption
+    or by a time limit, so that it should go on elsewhere. Cancelled: somebody else did not want it any more."""
+    reason: str = ""
+    """Why it waits, or how it ended, in the engine's words."""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it runs any more, or will."""
+        return self.state not in ("pending", "running")
+
+
+class Job(Protocol):
+    """One process, now or later, that brings a cell further."""
+
+    log: Path
+    """What it prints."""
+
+    def look(self) -> Look:
+        """Return where it stands; asked for about twice a second."""
+
+    def stop(self) -> None:
+        """Ask it to stop at a safe place; may be asked again."""
+
+
+class Engine(Protocol):
+    """Where jobs run."""
+
+    jobs: int
+    """Most cells that run at once."""
+
+    def submit(self, logs: Path) -> Job:
+        """Start the job that a folder of logs describes, see `job`.
+
+        Raises:
+            SweepError, OSError: it cannot be started.
+        """
 
 
 def engine_of(slurm: bool, ray: str, jobs: int, settings: Mapping[str, Any], gpus: Sequence[str] = ()) -> Engine:
@@ -28,3 +109,281 @@ def engine_of(slurm: bool, ray: str, jobs: int, settings: Mapping[str, Any], gpu
     if slurm:
         return Slurm(jobs, settings)
     return Ray(jobs, ray, settings) if ray else Local(jobs, gpus)
+
+
+class Local:
+    """Processes of this machine, each with its share of the cores.
+
+    Args:
+        jobs: most that run at once.
+        gpus: what CUDA calls the GPUs that they share, each job on the one that has the fewest; empty leaves that to
+            the jobs.
+    """
+
+    def __init__(self, jobs: int, gpus: Sequence[str] = ()) -> None:
+        self.jobs, self.gpus = jobs, tuple(gpus)
+        self._running: list[tuple[str, LocalJob]] = []
+
+    def submit(self, logs: Path) -> LocalJob:
+        """Start the job of a folder of logs."""
+        variables = {"OMP_NUM_THREADS": str(max(1, share_of_cores() // self.jobs))}
+        if not self.gpus:
+            return LocalJob(logs, variables)
+        self._running = [(gpu, job) for gpu, job in self._running if not job.look().over]
+        taken = Counter(gpu for gpu, _ in self._running)
+        gpu = min(self.gpus, key=taken.__getitem__)
+        job = LocalJob(logs, {**variables, VISIBLE_GPUS: gpu})
+        self._running.append((gpu, job))
+        return job
+
+
+class LocalJob:
+    """One process, which outlives the sweep: it goes on where that is killed.
+
+    Args:
+        logs: its folder of logs.
+        variables: of its environment, beside those of this process.
+    """
+
+    def __init__(self, logs: Path, variables: Mapping[str, str]) -> None:
+        self.log = logs / LOG
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                job_command(logs),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **variables},
+                start_new_session=True,  # a terminal's Ctrl-C is the sweep's, which then asks for the stop
+            )
+
+    def look(self) -> Look:
+        """Return where it stands."""
+        return Look("running" if self._process.poll() is None else "ended")
+
+    def stop(self) -> None:
+        """Send SIGTERM."""
+        if self._process.poll() is None:
+            self._process.terminate()
+
+
+class Ray:
+    """Tasks of a Ray cluster, whose nodes share the sweep's folder; that of a lost node goes on elsewhere.
+
+    Args:
+        jobs: most that are given to it at once.
+        address: of the cluster, as `ray.init` takes it: `auto`, `10.0.0.1:6379` or `ray://10.0.0.1:10001`.
+        needs: of each cell, e.g. `{"num_cpus": 4, "num_gpus": 1}`.
+
+    Raises:
+        ModuleNotFoundError: Ray is not installed.
+        SweepError: there is no cluster at that address, or it has no node for such a cell.
+    """
+
+    def __init__(self, jobs: int, address: str, needs: Mapping[str, Any]) -> None:
+        import ray
+
+        self.jobs = jobs
+        try:
+            if not ray.is_initialized():
+                ray.init(address=address, configure_logging=False, log_to_driver=False)
+            self._task = ray.remote(**{"num_cpus": 1, **needs}, max_retries=RAY_RETRIES)(_run_on_ray)
+        except (ConnectionError, RuntimeError, ValueError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise SweepError(
+                f"Ray does not take this: {reason}. Give the address of a running cluster, --on ray:ADDRESS."
+            ) from error
+        needed = {"CPU": needs.get("num_cpus", 1), "GPU": needs.get("num_gpus", 0)}
+        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if not any(all(node.get(name, 0) >= count for name, count in needed.items()) for node in alive):
+            largest = {name: max((node.get(name, 0) for node in alive), default=0) for name in needed}
+            raise SweepError(
+                f"no node of the Ray cluster has what a cell needs, {needed}; the most that one has is {largest}."
+            )
+
+    def submit(self, logs: Path) -> RayJob:
+        """Give the job of a folder of logs to the cluster."""
+        log = logs.absolute() / LOG
+        return RayJob(self._task.options(name=logs.name).remote(job_command(logs, LIFELINE), str(log)), log)
+
+
+class RayJob:
+    """One task of Ray; begun anew on another node, it is the same one.
+
+    Args:
+        task: what Ray calls it.
+        log: where its process prints, from its start on.
+    """
+
+    def __init__(self, task: Any, log: Path) -> None:
+        self.log, self._task, self._stopped = log, task, False
+        with contextlib.suppress(FileNotFoundError):
+            log.rename(log.with_suffix(".before"))
+
+    def look(self) -> Look:
+        """Return where it stands."""
+        import ray
+
+        if not ray.wait([self._task], timeout=0)[0]:
+            return Look("running") if self.log.exists() else Look("pending", "waits for room in the Ray cluster")
+        try:
+            ray.get(self._task)
+        except ray.exceptions.TaskCancelledError:
+            return Look("ended" if self._stopped else "cancelled", "its task was cancelled")
+        except ray.exceptions.RayError as error:
+            return Look("ended", f"Ray says: {str(error).splitlines()[0]}")
+        return Look("ended")
+
+    def stop(self) -> None:
+        """Cancel it: its process is told, and ends at a safe place."""
+        import ray
+
+        if not self._stopped:
+            self._stopped = True
+            ray.cancel(self._task)
+
+
+def _run_on_ray(command: list[str], log: str) -> int:
+    """Run a job in a process of its own, which ends with this one: what Ray's worker does on a node."""
+    with open(log, "ab") as out:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        while process.poll() is None:
+            time.sleep(RAY_POLL_S)  # a cancelled task is interrupted between two lines, and not within one that waits
+        return process.returncode
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
+
+
+class Slurm:
+    """Jobs of Slurm. No accounting (sacct) is needed.
+
+    Args:
+        jobs: most that are submitted at once.
+        settings: sbatch's options, e.g. `{"partition": "gpu", "time": 240, "cpus_per_task": 4}`.
+
+    Raises:
+        SweepError: there is no Slurm here, or it would not take such a job.
+    """
+
+    def __init__(self, jobs: int, settings: Mapping[str, Any]) -> None:
+        self.jobs, self.settings = jobs, settings
+        self._seen: dict[str, tuple[str, str]] = {}
+        self._looked_at, self._trouble = -SLURM_POLL_S, ""
+        for key in settings:
+            if key.replace("_", "-") in RESERVED:
+                raise SweepError(f"--on slurm:{key}=... is the sweep's own; leave it out.")
+        _slurm([*self._sbatch(Path("log.txt"), "sami"), "--test-only"], "true")
+
+    def submit(self, logs: Path) -> SlurmJob:
+        """Submit the job of a folder of logs, or take the one that an earlier sweep submitted and that is there yet."""
+        file = logs / SLURM_NUMBER
+        if file.is_file():
+            number = file.read_text(encoding="utf-8")
+            if (state := self.where(number)[0]) and state not in SLURM_OVER:
+                return SlurmJob(self, number, logs)  # of a sweep that was killed
+        command = f"srun --unbuffered {shlex.join(job_command(logs))}"
+        answer = _slurm(self._sbatch(logs.absolute() / "%j.log", f"sami-{logs.name}"), command)
+        number = answer.strip().split(";")[0]  # ID[;CLUSTER]
+        file.write_text(number, encoding="utf-8")
+        return SlurmJob(self, number, logs)
+
+    def where(self, number: str) -> tuple[str, str]:
+        """Return Slurm's state of a job and its reason; `("", "")` of one that it does not know any more."""
+        now = time.monotonic()
+        if now - self._looked_at >= SLURM_POLL_S:
+            self._looked_at = now
+            try:
+                answer = _slurm(["squeue", f"--user={os.getuid()}", "--noheader", "--states=all", "--format=%i|%T|%r"])
+            except SweepError as error:
+                self._trouble = str(error)  # a controller that restarts; jobs go on meanwhile
+            else:
+                self._trouble = ""
+                rows = (line.strip().split("|", 2) for line in answer.splitlines() if line.count("|") == 2)
+                self._seen = {job: (state, reason) for job, state, reason in rows}
+        if self._trouble:
+            return self._seen.get(number, ("PENDING", ""))[0], self._trouble
+        return self._seen.get(number, ("", ""))
+
+    def look_again(self) -> None:
+        """Have the next question ask Slurm: something has changed."""
+        self._looked_at = -SLURM_POLL_S
+
+    def _sbatch(self, log: Path, name: str) -> list[str]:
+        options = [f"--job-name={name}", f"--output={log}", "--open-mode=append", f"--signal=USR2@{SLURM_WARNING_S}"]
+        for key, value in self.settings.items():
+            option = f"--{key.replace('_', '-')}"
+            if value is not False:
+                options.append(option if value is True else f"{option}={value}")
+        return ["sbatch", "--parsable", *options]
+
+
+class SlurmJob:
+    """One job of Slurm; requeued, it is the same one.
+
+    Args:
+        slurm: what asks for its state.
+        number: its id.
+        logs: its folder of logs.
+    """
+
+    def __init__(self, slurm: Slurm, number: str, logs: Path) -> None:
+        self.slurm, self.number, self.logs = slurm, number, logs
+        self.log = logs / f"{number}.log"
+        self._stopped, self._over_since = False, 0.0
+        slurm.look_again()
+
+    def look(self) -> Look:
+        """Return where it stands."""
+        state, reason = self.slurm.where(self.number)
+        if state in SLURM_RUNS:
+            return Look("running", reason if reason != "None" else "")
+        if state and state not in SLURM_OVER:
+            return Look("pending", f"{state.lower()} in Slurm's queue: {reason}")
+        if not (self.logs / OUTCOME).is_file() and state not in ("CANCELLED", *SLURM_LOST):
+            self._over_since = self._over_since or time.monotonic()
+            if time.monotonic() - self._over_since < SLURM_GRACE_S:
+                return Look("running")
+        if state == "CANCELLED" and not self._stopped:
+            return Look("cancelled", "its job was cancelled")
+        report = f"Slurm says {state}" if state else "Slurm knows its job no more"
+        return Look("lost" if state in SLURM_LOST else "ended", report)
+
+    def stop(self) -> None:
+        """Cancel it: SIGTERM, and after a while (KillWait, half a minute) the end."""
+        if not self._stopped:
+            self._stopped = True
+            _slurm(["scancel", self.number], may_fail=True)
+        self.slurm.look_again()
+
+
+def _slurm(command: list[str], script: str = "", may_fail: bool = False) -> str:
+    """Return what one of Slurm's commands prints, with the lines of a batch script where it takes one.
+
+    Raises:
+        SweepError: it is not there, stuck, or failed, unless it may.
+    """
+    foreign = ("SLURM_", "SLURMD_", "SRUN_")
+    variables = {
+        name: value for name, value in os.environ.items() if name in SLURM_PLACE or not name.startswith(foreign)
+    }
+    text = f"#!/bin/bash\n{script}\n" if script else None
+    try:
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=SLURM_COMMAND_S, env=variables, check=False
+        )
+    except FileNotFoundError:
+        raise SweepError(f"there is no {command[0]} here; --on slurm needs a machine that submits to Slurm.") from None
+    except subprocess.TimeoutExpired:
+        raise SweepError(
+            f"{command[0]} has not answered within {SLURM_COMMAND_S:g} s; is Slurm's controller up?"
+        ) from None
+    if done.returncode and not may_fail:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["it says nothing"]
+        reasons = [line.removeprefix(f"{command[0]}: ").removeprefix("error: ") for line in lines]
+        raise SweepError(f"Slurm does not take this: {'; '.join(dict.fromkeys(reasons))}")
+    return done.stdout

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from sami_runtime.errors import SamiError
-from sami_train.config.refusal import FORMER_KEYS
 from sami_train.config.resolve import parse_override, resolve
-from sami_train.config.schema import PRESET, TrainConfig, keys
+from sami_train.config.schema import FORMER_KEYS, PRESET, TrainConfig, keys
 
 IN_EVERY_NAME = ("env", "method", "seed")
 
@@ -41,7 +40,7 @@ class Cell:
         """Return the `sami train` command that trains the same."""
         words = ["sami", "train", "--out", str(out)]
         for key, value in self.overrides.items():
-            if key in (*IN_EVERY_NAME, "preset", "steps", "device"):
+            if key in (*IN_EVERY_NAME, "preset", "steps"):
                 words += [f"--{key}", str(value)]
             else:
                 words += ["--set", f"{key}={json.dumps(value)}"]
@@ -87,10 +86,8 @@ class Grid:
             chosen = dict(zip(order, values, strict=True))
             overrides = {key: chosen[key] for key in self.axes}
             try:
-                config = resolve(
-                    overrides.get("preset", PRESET),
-                    {key: value for key, value in overrides.items() if key != "preset"},
-                )
+                others = {key: value for key, value in overrides.items() if key != "preset"}
+                config = resolve(overrides.get("preset", PRESET), others)
             except SamiError as error:
                 raise GridError(f"cell {self._name(overrides)}: {error}") from error
             # Named by the values that the configuration holds: 2e5 steps are 200000.
@@ -137,22 +134,15 @@ _SAME = "give all that it has (values may be added), go on with --resume, or cho
 
 
 def parse_axis(text: str) -> tuple[str, list[Any]]:
-    """`"contrast.trajectories=16,64"` to its key and values; commas inside brackets or quotes do not part values.
+    """Return the key and the values of e.g. `"seed=0,1"`; commas inside brackets or quotes do not part values.
 
     Raises:
         ConfigError: there is no `=`.
         GridError: a value is empty.
     """
     key, _ = parse_override(text)
-    parts = _split(text.partition("=")[2])
-    if not all(parts):
-        raise GridError(f"{text!r} has an empty value; part values by single commas, e.g. {key}=1,2.")
-    return key, [parse_override(f"{key}={part}")[1] for part in parts]
-
-
-def _split(text: str) -> list[str]:
     parts, depth, quote = [""], 0, ""
-    for character in text:
+    for character in text.partition("=")[2]:
         if quote:
             quote = "" if character == quote else quote
         elif character in "\"'":
@@ -162,7 +152,10 @@ def _split(text: str) -> list[str]:
             continue
         depth += 0 if quote else (character in "[{") - (character in "]}")
         parts[-1] += character
-    return [part.strip() for part in parts]
+    parts = [part.strip() for part in parts]
+    if not all(parts):
+        raise GridError(f"{text!r} has an empty value; part values by single commas, e.g. {key}=1,2.")
+    return key, [parse_override(f"{key}={part}")[1] for part in parts]
 
 
 def _short(key: str) -> str:

@@ -1,4 +1,4 @@
-"""A job in a process of its own, which runs the cell or the part that a folder of logs describes.
+"""A job in a process of its own: one cell of a sweep, or one part of a measurement, that a folder of logs describes.
 
 JSON on both ways, because whoever can write to a sweep's folder could make a pickle run what they like.
 """
@@ -6,24 +6,105 @@ JSON on both ways, because whoever can write to a sweep's folder could make a pi
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import sys
 import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, NoReturn
 
 from sami_runtime.child import python_command
+from sami_runtime.errors import SamiError
+from sami_runtime.gap.profile import GapProfile
 from sami_train.config.resolve import from_dict
-from sami_train.files import read_json, write_json
-from sami_train.studies.sweep.cell import OUTCOME, run_cell
+from sami_train.envs.catalog import environment
+from sami_train.envs.measure import Measure
+from sami_train.evaluation.evaluate import evaluate, measure_pieces
+from sami_train.evaluation.kept import KeptResults, Piece, keeping
+from sami_train.files import locked, read_json, write_json
+from sami_train.runs.folder import RunError, RunFolder, read_metrics
 from sami_train.studies.sweep.grid import Cell
-from sami_train.studies.sweep.part import PART, run_part
 
-DESCRIPTION = "cell.json"
+OUTCOME = "outcome.json"
+"""How a job's last process ended, in its folder of logs."""
+CELL, PART = "cell.json", "part.json"
+"""What a job is, in its folder of logs: either of them. What a part has measured lies beside, see `KeptResults`."""
 LIFELINE = "--lifeline"
 """Has a job stop at a safe place once its standard input ends: with the process that started it."""
+OF_A_RUN = {"config.json", "run.json", "metrics.jsonl", "tensorboard", "checkpoints", "lock"}
+"""What a run folder may hold before its first checkpoint."""
+
+
+@dataclass(frozen=True)
+class CellOutcome:
+    """How a job's process ended."""
+
+    state: str
+    """done, stopped or failed."""
+    reason: str = ""
+
+    @classmethod
+    def read(cls, logs: Path) -> CellOutcome | None:
+        """Return what a job's process wrote at its end; None where it wrote nothing that can be read."""
+        try:
+            outcome = read_json(logs / OUTCOME)
+        except SamiError:
+            return None
+        state, reason = outcome.get("state"), outcome.get("reason", "")
+        return cls(state, str(reason)) if state in ("done", "stopped", "failed") else None
+
+
+@dataclass(frozen=True)
+class CellStatus:
+    """What the files of a cell tell."""
+
+    steps: int = 0
+    """Environment steps that its metrics have reached."""
+    seconds: float = 0.0
+    """Seconds of training until then."""
+    exploring: float | None = None
+    """What the environment is judged by, while exploring."""
+    trained: bool = False
+    sets: Mapping[str, float] = field(default_factory=dict)
+    """What the environment is judged by, for each set of tasks; empty until the cell is done."""
+
+
+def status(folder: Path, env: str, episodes: int) -> CellStatus:
+    """Read how far a cell is; it is done when all sets of tasks are evaluated with so many episodes."""
+    run, measure = RunFolder(folder), environment(env).measure
+    last = (read_metrics(run.metrics) or [{}])[-1]
+    return CellStatus(
+        steps=int(last.get("step", 0)),
+        seconds=last.get("time/seconds", 0.0),
+        exploring=last.get(measure.exploring),
+        trained=run.agent.is_file(),
+        sets=_evaluated(run, measure, episodes),
+    )
+
+
+def _evaluated(run: RunFolder, measure: Measure, episodes: int) -> dict[str, float]:
+    if not (run.agent.is_file() and run.evaluation.is_file()):
+        return {}
+    try:
+        document = read_json(run.evaluation)
+        rows = document.get("tasks", [])
+        if measure.per == "task":
+            episodes_kept = {row["episodes"] for row in rows}
+        else:
+            sets = [[row["episodes"] for row in rows if row["task_set"] == name] for name in document["sets"]]
+            episodes_kept = {sum(counts) for counts in sets}
+        if document.get("agent_steps") != run.facts().get("steps") or episodes_kept != {episodes}:
+            return {}
+        return {str(name): float(result[measure.key]) for name, result in document["sets"].items()}
+    except (SamiError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
+        return {}  # of a damaged file: it is measured again
 
 
 def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
-    """Write down what a job will do; what the one before said at its end goes.
+    """Write down what a cell's job will do; what the one before wrote at its end goes.
 
     Args:
         cell: the cell.
@@ -34,7 +115,30 @@ def describe_job(cell: Cell, folder: Path, logs: Path, episodes: int) -> None:
     logs.mkdir(parents=True, exist_ok=True)
     (logs / OUTCOME).unlink(missing_ok=True)
     described = {"name": cell.name, "config": cell.config.to_dict(), "overrides": dict(cell.overrides)}
-    write_json(logs / DESCRIPTION, {**described, "folder": str(folder.absolute()), "episodes": episodes})
+    write_json(logs / CELL, {**described, "folder": str(folder.absolute()), "episodes": episodes})
+
+
+def describe_part(logs: Path, policy: Mapping[str, str], env: str, episodes: int, wanted: Sequence[Piece]) -> None:
+    """Write down what a part of a measurement is.
+
+    Args:
+        logs: its folder of logs, which is new.
+        policy: `{"model": FILE}` or `{"run": FOLDER}`.
+        env: name of the environment.
+        episodes: as `evaluate` takes it.
+        wanted: the pieces.
+    """
+    logs.mkdir(parents=True)
+    pieces = [
+        {
+            "gap": None if piece.gap is None else piece.gap.to_dict(),
+            "task_set": piece.task_set,
+            "task": None if piece.task is None else dict(piece.task),
+        }
+        for piece in wanted
+    ]
+    where = {kind: str(Path(path).absolute()) for kind, path in policy.items()}
+    write_json(logs / PART, {"policy": where, "env": env, "episodes": episodes, "pieces": pieces})
 
 
 def job_command(logs: Path, *options: str) -> list[str]:
@@ -42,30 +146,110 @@ def job_command(logs: Path, *options: str) -> list[str]:
     return python_command(__name__, str(logs.absolute()), *options)
 
 
-def run_job(logs: Path) -> None:
-    """Run the job of a folder of logs; one that a cluster starts anew forgets what it said at its first end."""
-    if (logs / PART).is_file():
-        run_part(logs)
-        return
-    job = read_json(logs / DESCRIPTION)
-    (logs / OUTCOME).unlink(missing_ok=True)
-    cell = Cell(job["name"], from_dict(job["config"]), job["overrides"])
-    run_cell(cell, Path(job["folder"]), logs, job["episodes"])
-
-
-def hold_the_lifeline() -> None:
-    """Send this process SIGTERM when its standard input ends."""
-
-    def watch() -> None:
-        while os.read(0, 1024):
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def main(logs: str, *options: str) -> None:
     """Run the job of a folder of logs."""
     if LIFELINE in options:
-        hold_the_lifeline()
+
+        def stop_at_the_end_of_input() -> None:
+            while os.read(0, 1024):
+                pass
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=stop_at_the_end_of_input, daemon=True).start()
     run_job(Path(logs))
+
+
+def run_job(logs: Path) -> CellOutcome:
+    """Bring the job of a folder of logs to its end from wherever the process before it was, and write how that ended.
+
+    SIGTERM and SIGUSR2, Slurm's warning before a time limit, stop it at a safe place. A job that a cluster starts anew
+    forgets what it wrote at its first end.
+    """
+    work = _measure_part if (logs / PART).is_file() else _train_cell
+    (logs / OUTCOME).unlink(missing_ok=True)
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGUSR2, lambda *_: signal.raise_signal(signal.SIGTERM))
+    try:
+        with locked(logs / "lock"):  # one process at a time works on it
+            outcome = CellOutcome("done" if work(logs) else "stopped")
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        outcome = CellOutcome("stopped")
+    except Exception as error:
+        traceback.print_exc()
+        reason = str(error) if isinstance(error, SamiError) else f"{type(error).__name__}: {error}"
+        outcome = CellOutcome("failed", reason)
+    sys.stdout.flush()
+    try:
+        write_json(logs / OUTCOME, asdict(outcome))
+    except SamiError as error:  # on a full disk the log's last line is what the sweep can still read
+        print(outcome.reason or error, flush=True)
+    return outcome
+
+
+def _interrupt(number: int, frame: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _train_cell(logs: Path) -> bool:
+    """Train and evaluate a cell; return whether it is done."""
+    from sami_train.runs import train
+
+    job = read_json(logs / CELL)
+    cell, run = Cell(job["name"], from_dict(job["config"]), job["overrides"]), RunFolder(Path(job["folder"]))
+    if not run.agent.is_file():
+        if run.newest_checkpoint() is None:
+            clear_beginning(run.path)
+            agent = train.start(cell.config, run.path, command=cell.command(run.path))
+        else:
+            agent = train.resume(run.path)
+        if not agent.finished:
+            return False
+        del agent
+    spec, episodes = environment(cell.config.env), job["episodes"]
+    if not _evaluated(run, spec.measure, episodes):
+        weights, steps = _weights(run)
+        with keeping(run.evaluation):
+            result = evaluate(weights, spec.name, list(spec.tasks.sets), episodes, keep=run.evaluation)
+            run.keep_evaluation(result.to_dict(), steps)
+    return True
+
+
+def clear_beginning(folder: Path) -> None:
+    """Remove what a run left that was cut off before its first checkpoint; where there is no folder, do nothing.
+
+    Raises:
+        RunError: something trains in the folder, or it holds what no run wrote.
+    """
+    if not folder.exists():
+        return
+    strange = [path.name for path in folder.iterdir() if path.name not in OF_A_RUN and path.suffix != ".unfinished"]
+    if strange:
+        raise RunError(f"{folder} holds {strange[0]}, which no run wrote; move it away and sweep again.")
+    with RunFolder(folder).locked():
+        shutil.rmtree(folder)
+
+
+def _measure_part(logs: Path) -> bool:
+    """Measure what a part is, and has not kept yet."""
+    part: dict[str, Any] = read_json(logs / PART)
+    policy, spec = part["policy"], environment(part["env"])
+    source = Path(policy["model"]) if "model" in policy else _weights(RunFolder.open(Path(policy["run"])))[0]
+    wanted = [
+        Piece(None if row["gap"] is None else GapProfile.of(row["gap"]), row["task_set"], row["task"])
+        for row in part["pieces"]
+    ]
+    store = KeptResults(logs / PART, source, spec, part["episodes"])
+    measure_pieces(source, spec, wanted, part["episodes"], store)
+    return True
+
+
+def _weights(run: RunFolder) -> tuple[Any, int]:
+    """Return the weights of a run's agent, and its environment steps."""
+    import torch
+
+    from sami_train.runs.train import load_agent
+
+    agent = load_agent(run)
+    torch.set_flush_denormal(False)  # training sets it; measurements go without
+    return agent.policy.numpy_weights(), agent.num_timesteps

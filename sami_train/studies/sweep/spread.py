@@ -13,15 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sami_train.envs.catalog import environment
-from sami_train.evaluation.evaluate import Piece, pieces
-from sami_train.evaluation.kept import KeptResults
+from sami_train.evaluation.evaluate import pieces
+from sami_train.evaluation.kept import KeptResults, Piece
 from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.play import Gaps
 from sami_train.evaluation.results import OnTask
 from sami_train.files import writing
-from sami_train.studies.sweep.cell import CellOutcome
-from sami_train.studies.sweep.engine import Engine, Job, Look, SweepError
-from sami_train.studies.sweep.part import PART, describe_part
+from sami_train.studies.sweep.engines import Engine, Job, Look, SweepError
+from sami_train.studies.sweep.job import PART, CellOutcome, describe_part
 
 POLL = 0.5
 """Seconds between two looks at the jobs."""
@@ -64,7 +63,7 @@ def spread(
     wanted = pieces(spec, task_sets, gaps)
 
     def missing() -> list[Piece]:
-        return [piece for piece in wanted if store.results_of(piece.gap, piece.task_set, piece.task) is None]
+        return [piece for piece in wanted if store.results_of(piece) is None]
 
     def gather() -> None:
         for part in sorted(folder.glob("*-*")):
@@ -74,7 +73,7 @@ def spread(
 
     if on_task is not None:
         for piece in wanted:
-            for result in store.results_of(piece.gap, piece.task_set, piece.task) or ():
+            for result in store.results_of(piece) or ():
                 on_task(result)
     gather()
     left = missing()

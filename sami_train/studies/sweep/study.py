@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sami_train.files import write_json_lines
-from sami_train.runs.folder import RunError, check_version
-from sami_train.runs.record import RunRecord, is_line
+from sami_train.runs.folder import RunError, RunRecord, check_version, is_line
 
 STUDY = "runs.jsonl"
 """Name of a study's file."""
@@ -47,25 +46,21 @@ def write_study(path: Path, records: Iterable[RunRecord]) -> None:
     """
     if path.name != STUDY:
         raise RunError(f"{path} is not named {STUDY}; a study is FOLDER/{STUDY}.")
-    lines: dict[str, dict[str, Any]] = {}
-    folders: dict[str, str] = {}
+    by_name: dict[str, RunRecord] = {}
     for record in records:
-        if record.name in lines:
+        if record.name in by_name:
             raise RunError(
-                f"{folders[record.name]} and {record.address} have the same name, which must be unique in {path}; "
-                "rename one, or leave it out."
+                f"{by_name[record.name].address} and {record.address} have the same name, which must be unique in "
+                f"{path}; rename one, or leave it out."
             )
-        folders[record.name] = record.address
-        lines[record.name] = {
-            "version": LINE_VERSION,
-            "run": record.name,
-            "config": record.config,
-            "facts": record.facts,
-            "evaluation": record.evaluation,
-            "metrics": record.metrics,
-        }
+        by_name[record.name] = record
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json_lines(path, lines.values())
+    parts = ("config", "facts", "evaluation", "metrics")
+    lines = (
+        {"version": LINE_VERSION, "run": name, **{part: getattr(record, part) for part in parts}}
+        for name, record in by_name.items()
+    )
+    write_json_lines(path, lines)
 
 
 def read_study(path: Path) -> list[RunRecord]:
@@ -121,14 +116,22 @@ def find_runs(paths: Sequence[Path | str]) -> list[RunRecord]:
 
 
 def _runs_of(path: Path) -> list[RunRecord]:
-    path, pattern = _selection(path)
+    before, _, selection = str(path).rpartition(":")
+    pattern = "*"
+    if before and selection and not path.exists():  # a path that exists is one, whatever its name
+        path, pattern = Path(before), selection
     if not path.exists():
         if path.name == STUDY:
             raise RunError(f"there is no {path}; `sami gather RUN... --out {path}` makes it of run folders.")
         raise RunError(f"there is no run folder {path}; `sami train --out {path}` makes one.")
     if path.is_file() and path.name != STUDY:
         raise RunError(f"{path} is no run folder and no {STUDY}; give either, or a folder that holds some.")
-    folders, studies = _places(path)
+    if path.is_file():
+        folders, studies = [], [path]
+    elif (path / "run.json").is_file() or (path / "config.json").is_file():
+        folders, studies = [path], []
+    else:
+        folders, studies = sorted(file.parent for file in path.rglob("run.json")), sorted(path.rglob(STUDY))
     lines = [record for study in studies for record in read_study(study)]
     names = [folder.resolve().name for folder in folders] + [record.name for record in lines]
     if not names:
@@ -141,27 +144,8 @@ def _runs_of(path: Path) -> list[RunRecord]:
     return chosen + [record for record in lines if fnmatchcase(record.name, pattern)]
 
 
-def _selection(path: Path) -> tuple[Path, str]:
-    """Split PATH:PATTERN; a path that exists is one, whatever its name."""
-    before, _, pattern = str(path).rpartition(":")
-    return (path, "*") if path.exists() or not (before and pattern) else (Path(before), pattern)
-
-
-def _places(path: Path) -> tuple[list[Path], list[Path]]:
-    """Run folders and studies that a path means."""
-    if path.is_file():
-        return [], [path]
-    if (path / "run.json").is_file() or (path / "config.json").is_file():
-        return [path], []
-    return sorted(file.parent for file in path.rglob("run.json")), sorted(path.rglob(STUDY))
-
-
 def _checked(line: str) -> dict[str, Any]:
-    """Return a line's value.
-
-    Raises:
-        ValueError: it is no run.
-    """
+    """Return a line's value, or raise ValueError where it is no run."""
     value = json.loads(line)
     if not isinstance(value, dict):
         raise ValueError(f"it holds a {type(value).__name__} instead of a JSON object")

@@ -10,7 +10,7 @@ from sami_runtime.adapters.around import DryRun, Gapped, Slowed
 from sami_runtime.adapters.fake import FakeAdapter
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.robots.kit import Rename, Scale
-from sami_runtime.safety.world_limits import Known
+from sami_runtime.safety.limits import Known
 from sami_runtime.safety.zeroed import Zeroed
 
 LATE, DELAY_S = 2.0, 0.03

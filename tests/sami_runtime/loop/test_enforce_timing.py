@@ -4,7 +4,7 @@ import pytest
 
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import SamiError
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.session.session import Session
 
 STALE = {"reading": [0.0, 0.0, 0.05], "stale_at_reads": range(4, 9)}

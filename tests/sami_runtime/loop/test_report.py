@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from sami_runtime.clock import ManualClock
-from sami_runtime.loop.report import Histogram, LoopReport
-from sami_runtime.loop.run_episode import run_episode
-from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
+from sami_runtime.loop.episode import run_episode
+from sami_runtime.loop.tick import Histogram, LoopReport, Outcome, SectionTimes, StepRecord
 from sami_runtime.session.session import Session
 
 

@@ -8,7 +8,7 @@ import pytest
 from sami_runtime.adapters import DryRun, Executed, FakeAdapter, Observation
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import AdapterError, SafetyStop, SamiError, SignalError
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session

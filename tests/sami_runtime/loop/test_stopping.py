@@ -10,7 +10,7 @@ import pytest
 
 from sami_runtime.errors import AdapterError, SafetyStop
 from sami_runtime.loop import stopping
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.loop.stopping import stopped_after
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.safety.gate import SafetyGate

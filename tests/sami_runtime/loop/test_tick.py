@@ -1,6 +1,6 @@
 """A record holds its tick whole: what is kept needs neither the session nor the loop any more."""
 
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.session.session import Session
 from sami_runtime.session.telemetry import Telemetry
 

@@ -92,12 +92,12 @@ def test_a_contract_carries_its_atlas_to_the_last_bit_and_only_one_of_its_size(m
 
 def test_an_episode_explores_adapts_and_adapts_again(contract):
     telemetry = Telemetry(contract)
-    assert (telemetry.now.step, telemetry.now.phase) == (-1, Phase.EXPLORING)
+    assert (telemetry.now.step, telemetry.now.phase) == (-1, Phase.IDENTIFYING)
     xs = (0.0, 0.0, 0.3, 0.35, 0.65, 2.0, 2.05, 2.1, 10.0, 10.0, 4.0, 4.05)
     readings = told(telemetry, *xs)
-    explore, adapted, again = Phase.EXPLORING, Phase.ADAPTED, Phase.READAPTING
+    start, settled, again = Phase.IDENTIFYING, Phase.SETTLED, Phase.READAPTING
     # Step 1 rests, but too early to count; 0.3 and 0.65 move faster than `slow` and slower than `fast`.
-    expected = [explore, explore, explore, adapted, adapted, again, adapted, adapted, again, again, again, adapted]
+    expected = [start, start, start, settled, settled, again, settled, settled, again, again, again, settled]
     assert [reading.phase for reading in readings] == expected
     assert [reading.step for reading in readings] == list(range(12))
     assert [reading.speed for reading in readings] == pytest.approx([0.0, *np.abs(np.diff(xs))], abs=1e-6)
@@ -106,7 +106,7 @@ def test_an_episode_explores_adapts_and_adapts_again(contract):
     assert [reading.nearest for reading in readings[:2]] == [None, None]
     assert [reading.nearest["mass"] for reading in readings[2:]] == [1, 1, 1, 1, 10, 10, 10, 10, 10, 10]
     assert telemetry.summary() == {
-        "phase": "adapted",
+        "phase": "settled",
         "adapted_at": 3,
         "readapted": 2,
         "nearest": {"mass": 10.0},
@@ -138,17 +138,17 @@ def test_an_atlas_of_before_there_were_windows_places_each_context_by_itself():
     assert Atlas.model_validate_json(json.dumps(document)).window == 1
 
 
-def test_unknown_dynamics_are_explored_and_never_adapted_to(contract):
+def test_a_context_out_of_distribution_never_settles(contract):
     readings = told(Telemetry(contract), *[20.0] * 6)
-    assert {reading.phase for reading in readings} == {Phase.EXPLORING}
+    assert {reading.phase for reading in readings} == {Phase.IDENTIFYING}
     assert [reading.alarm for reading in readings] == [False, False, True, True, True, True]
 
 
 def test_a_policy_that_has_not_learned_never_adapts(contract):
-    for training, phase in (({"updates": 0}, Phase.EXPLORING), ({"updates": 1}, Phase.ADAPTED), ({}, Phase.ADAPTED)):
+    for training, phase in (({"updates": 0}, Phase.IDENTIFYING), ({"updates": 1}, Phase.SETTLED), ({}, Phase.SETTLED)):
         telemetry = Telemetry(contract.model_copy(update={"training": training}))
         assert told(telemetry, 0.0, 0.0, 0.0, 0.0)[-1].phase is phase
-        assert (telemetry.adapted_at is None) == (phase is Phase.EXPLORING)
+        assert (telemetry.adapted_at is None) == (phase is Phase.IDENTIFYING)
 
 
 def test_a_reset_forgets_everything(contract):
@@ -204,3 +204,9 @@ def test_a_recording_holds_what_the_context_told_and_replays_as_before(make, arm
     assert len(summaries) == 10
     assert [message["telemetry"] for message in messages] == summaries
     assert replay(read_recording(path), Session.load(session.artifact.path)).same
+
+
+def test_phases_of_older_recordings_are_read():
+    assert [Phase(word) for word in ("exploring", "adapted")] == [Phase.IDENTIFYING, Phase.SETTLED]
+    with pytest.raises(ValueError, match="'elsewhere' is not a valid Phase"):
+        Phase("elsewhere")

@@ -11,7 +11,7 @@ from sami_runtime.adapters import Observation
 from sami_runtime.checks import bench
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import ArtifactError, ContractError, SamiError, SignalError
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.session.session import Session

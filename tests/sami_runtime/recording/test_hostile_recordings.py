@@ -18,13 +18,13 @@ from mcap.records import Chunk
 from mcap.writer import CompressionType, Writer
 
 from sami_runtime.errors import RecordingError, SamiError
-from sami_runtime.loop.run_episode import run_episode
-from sami_runtime.recording.format import MAGIC, METADATA, TOPIC
-from sami_runtime.recording.lerobot import write_lerobot
+from sami_runtime.loop.episode import run_episode
+from sami_runtime.recording.format import METADATA, TOPIC
+from sami_runtime.recording.mcap_file import MAGIC
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import conditions, replay
-from sami_runtime.recording.table import write_csv, write_parquet
+from sami_runtime.recording.tables import write_csv, write_lerobot, write_parquet
 from sami_runtime.session.session import Session
 
 MUTATIONS = 400
@@ -149,7 +149,7 @@ def hostile(value, draw):
 
 def test_no_readable_one_ends_a_viewer_or_converter_in_a_bare_error(recorded, tmp_path):
     """Seeded. What is refused is refused in one line, and leaves no half file."""
-    from sami_runtime.recording.view.page import write_page
+    from sami_runtime.recording.view import write_page
     from sami_train.studies.fit_gap.trace import read_log
 
     session, about, messages = recorded

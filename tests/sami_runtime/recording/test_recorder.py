@@ -19,10 +19,9 @@ from sami_runtime.adapters import Executed, Observation
 from sami_runtime.clock import ManualClock
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import RecordingError, SafetyStop
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.loop.tick import Outcome, SectionTimes, StepRecord
-from sami_runtime.recording.chunked_file import ChunkedFile
-from sami_runtime.recording.format import mcap_parts
+from sami_runtime.recording.mcap_file import ChunkedFile, mcap_parts
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.recorder import Recorder
 from sami_runtime.recording.replay import replay
@@ -273,7 +272,7 @@ def test_a_tick_that_cannot_be_encoded_ends_the_recording_and_not_in_silence(ses
 
 
 def test_what_waits_for_a_disk_that_hangs_is_bounded(session, arm, path, monkeypatch):
-    monkeypatch.setattr("sami_runtime.recording.chunked_file.MOST_WAITING_BYTES", 2000)
+    monkeypatch.setattr("sami_runtime.recording.mcap_file.MOST_WAITING_BYTES", 2000)
     monkeypatch.setattr("sami_runtime.recording.recorder.CHUNK_S", 0.0)
     resumed = threading.Event()
     with Recorder(path, session) as recorder:
@@ -289,7 +288,7 @@ def test_a_tick_costs_as_much_at_the_end_of_a_long_recording_as_at_its_beginning
     """Here in bytes: a chunk is followed by a few, and the file stays one that any reader reads."""
     written, ends, write = [], [], os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: written.append(len(data)) or write(file, data, at))
-    monkeypatch.setattr("sami_runtime.recording.chunked_file.INDEX_BYTES", 10_000)
+    monkeypatch.setattr("sami_runtime.recording.mcap_file.INDEX_BYTES", 10_000)
     path = tmp_path / "long.mcap"
     with path.open("xb", buffering=0) as file:
         chunks = ChunkedFile(file, mcap_parts(), "test")

@@ -11,12 +11,11 @@ pytest.importorskip("mcap")
 from sami_runtime.clock import ManualClock
 from sami_runtime.distribution import shipped_models
 from sami_runtime.errors import CheckFailed, SamiError
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.loop.pilot import Ending
-from sami_runtime.loop.run_episode import run_episode
-from sami_runtime.recording.comparison import require_same
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.recorder import Recorder
-from sami_runtime.recording.replay import Shadow, conditions, replay
+from sami_runtime.recording.replay import Shadow, conditions, replay, require_same
 from sami_runtime.session.session import Session
 
 

@@ -10,11 +10,10 @@ import pytest
 pytest.importorskip("mcap")
 
 from sami_runtime.errors import SamiError
-from sami_runtime.loop.run_episode import run_episode
-from sami_runtime.recording.lerobot import write_lerobot
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.recorder import Recorder
-from sami_runtime.recording.table import rows, write_csv, write_parquet
+from sami_runtime.recording.tables import rows, write_csv, write_lerobot, write_parquet
 from sami_runtime.session.session import Session
 
 OLD = Path(__file__).parents[1] / "recording/version-1.mcap"

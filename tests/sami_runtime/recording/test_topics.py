@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("mcap")
 pytest.importorskip("google.protobuf")
 
-from sami_runtime.recording.chunked_file import ChunkedFile
+from sami_runtime.recording.mcap_file import ChunkedFile
 from sami_runtime.recording.topics import Topics
 from sami_runtime.signals import Signal
 

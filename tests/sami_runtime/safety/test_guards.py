@@ -11,8 +11,8 @@ from sami_runtime.errors import SafetyWarning
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import Contract
 from sami_runtime.model.seen import Seen, Spread
+from sami_runtime.safety.limits import GUARDS
 from sami_runtime.safety.watch import Watch
-from sami_runtime.safety.world_limits import GUARDS
 
 SAFE = Limits(rest=0.0)
 

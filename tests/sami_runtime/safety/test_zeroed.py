@@ -10,8 +10,7 @@ from sami_runtime.gap.profile import GapProfile
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.replay import replay
 from sami_runtime.run import Run
-from sami_runtime.safety.limits import Limits
-from sami_runtime.safety.world_limits import Known
+from sami_runtime.safety.limits import Known, Limits
 from sami_runtime.safety.zeroed import Zeroed
 from sami_runtime.session.session import Session
 

@@ -1,4 +1,4 @@
-"""Every row of docs/runtime.md's "What happens when", by a whole loop against a session that is fed by hand.
+"""Every row of docs/reference/loop.md's "What happens when", by a whole loop against a session that is fed by hand.
 
 All comparisons are to the last bit.
 """
@@ -8,7 +8,7 @@ import pytest
 
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import SafetyStop, SamiError
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.recording.replay import Shadow
 from sami_runtime.safety.gate import SafetyGate
 from sami_runtime.safety.limits import Limits

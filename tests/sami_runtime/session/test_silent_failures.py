@@ -10,7 +10,7 @@ from onnx import helper
 from sami_runtime.adapters import Observation
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import AdapterError, ArtifactError, RecordingError, SafetyStop, SamiError, SignalError
-from sami_runtime.loop.run_episode import run_episode
+from sami_runtime.loop.episode import run_episode
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.contract import StateTensor
 from sami_runtime.safety.gate import SafetyGate

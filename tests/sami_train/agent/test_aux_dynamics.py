@@ -7,8 +7,8 @@ import torch
 
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.agent.networks import TaskReadout
-from sami_train.config.refusal import ConfigError
 from sami_train.config.resolve import resolve
+from sami_train.config.schema import ConfigError
 from tests.sami_train.agent.test_context_sac import Stop, agent, same, weights
 
 WEIGHT = {"learning__aux_dynamics": 1.0}
@@ -38,10 +38,10 @@ def test_a_run_with_it_resumes_to_the_bit(window, tmp_path):
     interrupted = agent(**changes)
     interrupted.learn(700, Stop(400))
     interrupted.save(tmp_path / "agent.zip")
-    interrupted.save_buffer(tmp_path / "buffer.npz")
+    interrupted.make_buffer().save(tmp_path / "buffer.npz")
     torch.manual_seed(1234)
     resumed = ContextSAC.load(tmp_path / "agent.zip", env=gym.make("sami-tests/HiddenSign-v0"), device="cpu")
-    resumed.load_buffer(tmp_path / "buffer.npz")
+    resumed.make_buffer().restore(tmp_path / "buffer.npz")
     resumed.learn(700 - resumed.num_timesteps, reset_num_timesteps=False)
     assert same(weights(whole), weights(resumed))
     assert same(whole.learner.dynamics.state_dict(), resumed.learner.dynamics.state_dict())

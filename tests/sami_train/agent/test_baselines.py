@@ -10,19 +10,19 @@ import torch
 
 from sami_runtime.errors import SamiError
 from sami_train.agent.context_sac import ContextSAC
-from sami_train.agent.features import feature_layout
 from sami_train.agent.policy import ContextPolicy
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import ConfigError
 from sami_train.envs.catalog import environment
+from sami_train.envs.task_numbers import TaskCode
 from sami_train.envs.tasks import Crippled, Feature, TaskError
 from sami_train.episodes.collectors import SharedWeights
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
-from sami_train.episodes.task_code import TaskCode
-from sami_train.evaluation.play import _in_batch
+from sami_train.evaluation.play import _alone, _BatchStage, _play_by
 from sami_train.runs.train import make_env
 from tests.making import toy
+from tests.making.networks import small_network
 
 toy.register()
 
@@ -50,14 +50,11 @@ SMALL = {
 
 def make_policy(encoder, told=None):
     torch.manual_seed(0)
-    layout = feature_layout(FEATURES, None, encoder_reads_goal=True, relative_goal=False, normalize=True)
     policy = ContextPolicy(
         gym.spaces.Box(-10.0, 10.0, (FEATURES,), np.float32),
         gym.spaces.Box(-1.0, 1.0, (ACTIONS,), np.float32),
-        layout=layout,
+        network=small_network(net_arch=(16, 16), history_steps=STEPS),
         encoder=encoder,
-        net_arch=(16, 16),
-        history_steps=STEPS,
         task_input=told,
     )
     with torch.no_grad():  # an untrained actor hardly moves
@@ -230,7 +227,7 @@ def test_each_row_is_told_its_own_task_in_single_environments_and_in_a_batch():
     rollout.round([0, 1])
     rollout.round([2, 3])
     many = Noted(2)
-    returns, _ = _in_batch(FewSteps(), many, None)(tasks, 0)
+    returns, _ = _play_by(_alone(_BatchStage(FewSteps(), many)), 2, None)(tasks, 0)
     assert single.told == many.told == [[tasks[0], tasks[1]], [tasks[2], tasks[0]]]
     assert returns.tolist() == [3.0] * 3
 

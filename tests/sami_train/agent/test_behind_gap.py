@@ -6,8 +6,8 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sami_train.agent.context_sac import ContextSAC
-from sami_train.config.refusal import ConfigError
 from sami_train.config.resolve import resolve
+from sami_train.config.schema import ConfigError
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.runs.train import make_env
 
@@ -101,9 +101,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(tmp_path, env):
     begun = agent(GAP, env, **switches)
     begun.learn(begun.config.steps, Stop())
     begun.save(tmp_path / "agent.zip")
-    begun.save_buffer(tmp_path / "buffer.npz")
+    begun.make_buffer().save(tmp_path / "buffer.npz")
     resumed = ContextSAC.load(tmp_path / "agent.zip", env=make_env(begun.config), device="cpu")
-    resumed.load_buffer(tmp_path / "buffer.npz")
+    resumed.make_buffer().restore(tmp_path / "buffer.npz")
     assert resumed.num_timesteps < whole.num_timesteps
     resumed.learn(begun.config.steps - resumed.num_timesteps, reset_num_timesteps=False)
     assert differing(resumed, whole) == set()

@@ -12,6 +12,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
+from sami_train.envs.measure import SUCCESS
 from sami_train.episodes.collectors import CollectorError
 from sami_train.methods.methods import METHODS
 from tests.making import toy
@@ -80,10 +81,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method, window, tm
     interrupted = agent(**changes)
     interrupted.learn(900, Stop(400))
     interrupted.save(tmp_path / "agent.zip")
-    interrupted.save_buffer(tmp_path / "buffer.npz")
+    interrupted.make_buffer().save(tmp_path / "buffer.npz")
     torch.manual_seed(1234)  # a new process has another global state
     resumed = ContextSAC.load(tmp_path / "agent.zip", env=gym.make("sami-tests/HiddenSign-v0"), device="cpu")
-    resumed.load_buffer(tmp_path / "buffer.npz")
+    resumed.make_buffer().restore(tmp_path / "buffer.npz")
     assert resumed.num_timesteps < 900
     resumed.learn(900 - resumed.num_timesteps, reset_num_timesteps=False)
 
@@ -203,7 +204,7 @@ def test_a_saved_agent_acts_alike_and_needs_no_environment(tmp_path):
 def test_several_environments_step_side_by_side():
     several = agent(envs=3).learn(400)
     assert several._episode_num % 3 == 0
-    assert set(several.task_record.success) == {"sign=-1", "sign=1"}
+    assert set(several.task_record.by_task(SUCCESS)) == {"sign=-1", "sign=1"}
 
 
 def test_callbacks_see_every_round_and_can_stop_the_run():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sami_train.agent.contrast_record import WINDOW, ContrastRecord
+from sami_train.agent.contrast import WINDOW, ContrastRecord
 from sami_train.agent.networks import TwinCritic
 from tests.sami_train.agent.test_context_sac import agent, same, weights
 
@@ -79,7 +79,7 @@ def test_steps_of_its_own_move_the_encoder_although_the_coefficient_is_zero():
 def test_steps_of_its_own_raise_the_bound_more_than_a_share_of_the_critics_step():
     def reached(rate):
         trained = agent(contrast__coefficient=0.01, contrast__rate=rate, contrast__every=1, learning__train_every=4)
-        return trained.learn(2400).contrast_record.bound
+        return trained.learn(2400).contrast_record.scalars()["contrast/bound"]
 
     assert reached(1e-3) > reached(0.0) + 0.1
 
@@ -92,9 +92,9 @@ def test_a_run_whose_contrast_has_an_optimiser_resumes_to_the_bit(tmp_path):
     interrupted = agent(**changes)
     interrupted.learn(600, Stop(300))
     interrupted.save(tmp_path / "agent.zip")
-    interrupted.save_buffer(tmp_path / "buffer.npz")
+    interrupted.make_buffer().save(tmp_path / "buffer.npz")
     resumed = ContextSAC.load(tmp_path / "agent.zip", env=gym.make("sami-tests/HiddenSign-v0"), device="cpu")
-    resumed.load_buffer(tmp_path / "buffer.npz")
+    resumed.make_buffer().restore(tmp_path / "buffer.npz")
     resumed.learn(600 - resumed.num_timesteps, reset_num_timesteps=False)
     assert same(weights(whole), weights(resumed))
     assert resumed.contrast_record.scalars() == whole.contrast_record.scalars()

@@ -7,9 +7,9 @@ import torch
 
 from sami_train.agent.contrast import embeddings_of
 from sami_train.agent.encoders import GaussianEncoder, HistoryEncoder, LSTMEncoder, NoEncoder
-from sami_train.agent.features import feature_layout
 from sami_train.agent.policy import ContextPolicy
 from sami_train.episodes.numpy_policy import NumpyPolicy
+from tests.making.networks import small_network
 
 FEATURES, ACTIONS, CONTEXT = 19, 4, 6
 ENCODERS = {
@@ -126,10 +126,9 @@ def test_samples_have_the_posteriors_mean_and_variance_and_one_noise_an_episode(
 @pytest.mark.parametrize("name", ENCODERS)
 def test_the_numpy_policy_equals_torch_over_a_whole_episode_and_after_a_reset(name):
     torch.manual_seed(0)
-    layout = feature_layout(FEATURES, None, encoder_reads_goal=True, relative_goal=False, normalize=True)
     space = gym.spaces.Box(-10.0, 10.0, (FEATURES,), np.float32)
     policy = ContextPolicy(
-        space, gym.spaces.Box(-1.0, 1.0, (ACTIONS,), np.float32), layout=layout, encoder=name, net_arch=(32, 32)
+        space, gym.spaces.Box(-1.0, 1.0, (ACTIONS,), np.float32), network=small_network(), encoder=name
     )
     numpy_policy, rng = NumpyPolicy(policy.numpy_weights(), 3), np.random.default_rng(0)
     for _ in range(2):

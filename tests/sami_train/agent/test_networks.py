@@ -4,25 +4,25 @@ import numpy as np
 import pytest
 import torch
 
-from sami_train.agent.features import feature_layout
-from sami_train.agent.networks import Features
+from sami_train.agent.networks import Features, feature_layout
 from sami_train.agent.policy import ContextPolicy
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
+from tests.making.networks import small_network
 
 SPEC = environment("panda")
 OPTIONS = {"encoder_reads_goal": False, "relative_goal": True, "normalize": True}
 
 
 def layout(**changes):
-    return feature_layout(25, SPEC.goal, **{**OPTIONS, **changes})
+    return feature_layout(25, SPEC.goal, small_network(**{**OPTIONS, **changes}))
 
 
 @pytest.fixture
 def policy():
     torch.manual_seed(0)
     env = make(SPEC)
-    policy = ContextPolicy(env.observation_space, env.action_space, layout=layout(), net_arch=(32, 32))
+    policy = ContextPolicy(env.observation_space, env.action_space, goal=SPEC.goal, network=small_network(**OPTIONS))
     policy.features.update(np.random.default_rng(0).normal(1.0, 2.0, (500, 25)).astype(np.float32))
     env.close()
     return policy

@@ -8,9 +8,8 @@ import pytest
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.config.preset import presets
-from sami_train.config.refusal import FORMER_KEYS, ConfigError
 from sami_train.config.resolve import from_dict, parse_override, resolve
-from sami_train.config.schema import LearningConfig, TrainConfig, keys
+from sami_train.config.schema import FORMER_KEYS, ConfigError, LearningConfig, TrainConfig, keys
 from sami_train.envs.catalog import ENVIRONMENTS, environment
 from sami_train.runs.train import make_env
 

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sami_train.config.conditions import SHORT
-from sami_train.config.preset import load_preset, presets
-from sami_train.config.refusal import ConfigError
+from sami_train.config.preset import SHORT, load_preset, presets
 from sami_train.config.resolve import explain, from_dict, resolve
-from sami_train.config.schema import defaults, keys
+from sami_train.config.schema import ConfigError, defaults, keys
 from sami_train.envs.catalog import ENVIRONMENTS
 
 BEFORE = json.loads((Path(__file__).parent / "resolved_presets.json").read_text(encoding="utf-8"))

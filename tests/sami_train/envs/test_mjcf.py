@@ -9,7 +9,7 @@ pytest.importorskip("mujoco")
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs.mjcf.env import MjcfEnv
-from sami_train.envs.mjcf.load import load_robot
+from sami_train.envs.mjcf.robot import load_robot
 from sami_train.envs.tasks import TaskError
 
 MODEL = """

@@ -15,7 +15,7 @@ pytest.importorskip("mujoco")
 
 from sami_train.envs.mujoco import batch as batch_module
 from sami_train.envs.mujoco.batch import MujocoBatch
-from sami_train.envs.mujoco.robot import UNSTABLE
+from sami_train.envs.mujoco.env import UNSTABLE
 
 NAMES = [name for name in ENVIRONMENTS if not name.startswith("panda")]
 OPTIONS = {

@@ -14,8 +14,11 @@ mujoco = pytest.importorskip("mujoco")
 
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
-from sami_train.envs.mujoco.env import MujocoSkillEnv  # noqa: E402
-from sami_train.envs.mujoco.robot import UNSTABLE, Robot  # noqa: E402
+from sami_train.envs.mujoco.env import (  # noqa: E402
+    UNSTABLE,
+    MujocoSkillEnv,
+    Robot,
+)
 from sami_train.envs.mujoco.table import ROWS, find_row  # noqa: E402
 
 NAMES = [row.name for row in ROWS]

@@ -13,7 +13,7 @@ from sami_train.envs.make import make
 mujoco = pytest.importorskip("mujoco")
 pytest.importorskip("imageio", reason="Gymnasium's own MuJoCo environments need it")
 
-from sami_train.envs.mujoco.robot import Robot  # noqa: E402
+from sami_train.envs.mujoco.env import Robot  # noqa: E402
 from sami_train.envs.mujoco.table import find_row  # noqa: E402
 
 STEPS = 150

@@ -42,7 +42,7 @@ def test_without_pybullet_a_run_is_in_mujoco_and_its_output_and_recording_say_so
 @pytest.mark.usefixtures("require_mujoco")
 def test_without_pybullet_an_evaluation_names_mujoco():
     pytest.importorskip("safetensors")
-    arguments = ("--model", "panda-satesac", "--tasks", "training", "--episodes", 1, "--workers", 1, "--json")
+    arguments = ("--model", "panda-satesac", "--tasks", "training", "--episodes", 1, "--on", 1, "--json")
     done = sami_without_pybullet("eval", *arguments)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -65,7 +65,7 @@ def test_panda_in_both_engines_says_what_is_missing_without_pybullet():
 
 @pytest.mark.parametrize("name", ["panda-mujoco", "panda-both"])
 def test_the_shipped_model_of_panda_drives_the_others_too(name):
-    from sami_cli.model_and_env import model_and_environment
+    from sami_cli.model_file import model_and_environment
 
     model, spec = model_and_environment(None, name)
     assert (model.stem, spec.name) == ("panda-satesac", name)

@@ -26,8 +26,8 @@ TOLERANCES = {
     "drop": {"m": 0.004, "rad": 0.01},
     "press": {"m": 0.015},
 }
-"""Mean difference that is allowed between the engines, by command and unit; docs/second-simulator.md says where it is
-large, and why."""
+"""Mean difference that is allowed between the engines, by command and unit; docs/explanation/second-simulator.md says
+where it is large, and why."""
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("panda_gym")
 import sami_train.envs  # noqa: F401 (registers the environments)
 from sami_train.envs.catalog import environment
-from sami_train.envs.skills import episode_skill
+from sami_train.envs.measure import episode_skill
 
 OPEN, SHUT, STILL = 1.0, -1.0, 0.0
 MASSES = (1.0, 5.0, 10.0)

@@ -6,8 +6,7 @@ import pytest
 from sami_train.config.resolve import resolve
 from sami_train.config.schema import ConfigError
 from sami_train.envs import Range, environment, task_space
-from sami_train.envs.own.ranges import DRAWS
-from sami_train.envs.tasks import TaskError, label
+from sami_train.envs.tasks import DRAWS, TaskError, label
 from sami_train.runs.train import make_env
 
 PENDULUM = "tests.making.own:PENDULUM"

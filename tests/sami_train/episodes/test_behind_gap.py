@@ -6,11 +6,10 @@ import pytest
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs import environment
 from sami_train.envs.make import make
-from sami_train.episodes.behind_gap import BehindGap
-from sami_train.episodes.buffer import EpisodeBuffer, ReplayError
+from sami_train.episodes.buffer import EpisodeBuffer, ReplayError, whole
 from sami_train.episodes.episode import Episode
+from sami_train.episodes.exploration import BehindGap
 from sami_train.episodes.rollout import Rollout
-from sami_train.episodes.windows import whole
 
 SPEC, RNG = environment("panda"), np.random.default_rng
 GOAL = SPEC.goal

@@ -10,7 +10,8 @@ from sami_train.envs.make import make
 from sami_train.episodes.exploration import Exploration
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
-from tests.sami_train.agent.test_networks import layout
+from tests.making.networks import small_network
+from tests.sami_train.agent.test_networks import OPTIONS
 
 SPEC = environment("panda")
 
@@ -23,7 +24,7 @@ def weights():
 
     torch.manual_seed(0)
     env = make(SPEC)
-    policy = ContextPolicy(env.observation_space, env.action_space, layout=layout(), net_arch=(32, 32))
+    policy = ContextPolicy(env.observation_space, env.action_space, goal=SPEC.goal, network=small_network(**OPTIONS))
     env.close()
     return policy.numpy_weights()
 

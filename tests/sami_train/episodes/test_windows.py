@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 import torch
 
-from sami_train.agent.features import feature_layout
 from sami_train.agent.policy import ContextPolicy
-from sami_train.episodes.buffer import EpisodeBuffer, ReplayError
+from sami_train.episodes.buffer import EpisodeBuffer, ReplayError, WindowPlan
 from sami_train.episodes.exploration import Exploration
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
-from sami_train.episodes.windows import WindowPlan
 from tests.making import toy
+from tests.making.networks import small_network
 
 toy.register()
 RNG = np.random.default_rng
@@ -23,15 +22,11 @@ STEPS, BURN_IN = 5, 2
 def policy(request):
     torch.manual_seed(0)
     env = gym.make("sami-tests/HiddenSign-v0")
-    layout = feature_layout(3, None, encoder_reads_goal=True, relative_goal=False, normalize=True)
     return ContextPolicy(
         env.observation_space,
         env.action_space,
-        layout=layout,
+        network=small_network(net_arch=(16,), hidden_size=8, history_steps=4),
         encoder=request.param,
-        net_arch=(16,),
-        hidden_size=8,
-        history_steps=4,
     )
 
 

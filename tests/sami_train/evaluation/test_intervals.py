@@ -10,9 +10,8 @@ from sami_runtime.errors import SamiError
 from sami_runtime.gap.gap import Gap
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
-from sami_train.evaluation.by_task import _among
-from sami_train.evaluation.intervals import interval_over_starts
-from sami_train.evaluation.results import Evaluation, TaskResult
+from sami_train.evaluation.evaluate import _among
+from sami_train.evaluation.results import Evaluation, TaskResult, interval_over_starts
 from sami_train.evaluation.robustness import KINDS, RobustnessPoint, parts_of
 
 RESULTS = Path(__file__).parents[3] / "results"

@@ -115,7 +115,7 @@ def test_an_evaluation_that_is_killed_goes_on_at_its_next_call(tmp_path):
         "--tasks",
         "training",
     ]
-    command += ["--episodes", "4", "--workers", "1", "--out", str(tmp_path), "--json"]
+    command += ["--episodes", "4", "--on", "1", "--out", str(tmp_path), "--json"]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120.0
     while not left_by(tmp_path / "x") and time.monotonic() < deadline:

@@ -18,12 +18,11 @@ from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.make import make
 from sami_train.episodes.numpy_policy import NumpyPolicy
 from sami_train.episodes.rollout import Rollout
-from sami_train.evaluation.by_set import in_turn
-from sami_train.evaluation.evaluate import evaluate
+from sami_train.evaluation.evaluate import evaluate, in_turn
 from sami_train.evaluation.play import SEED
 from sami_train.evaluation.results import Evaluation
 from sami_train.runs.folder import RunFolder
-from sami_train.studies.sweep.cell import status
+from sami_train.studies.sweep.job import status
 
 ENV = "crippled-hopper"
 STEPS = 40

@@ -20,8 +20,9 @@ from sami_train.envs.layout import Layout
 from sami_train.envs.make import make
 from sami_train.evaluation.evaluate import evaluate
 from sami_train.evaluation.model_policy import SessionPolicy
-from sami_train.export.export import export
-from sami_train.export.parity import GOLDEN_RESET, TorchSession, closed_loop_errors, record
+from sami_train.export.export import compose_model
+from sami_train.export.graph import GOLDEN_RESET, TorchSession, closed_loop_errors, record
+from sami_train.export.model_file import write
 
 SPEC = environment("panda")
 
@@ -40,7 +41,7 @@ def export_tiny(path):
     """An untrained Panda policy as a file."""
     agent = make_agent("satesac")
     config = {"env": "panda", "method": "satesac", "network": agent.config.network.model_dump(mode="json")}
-    export(agent, path, {"method": "SaTESAC", "config": config}, None)
+    write(compose_model(agent, path, {"method": "SaTESAC", "config": config}, None))
     return path
 
 
@@ -52,7 +53,7 @@ def agent():
 @pytest.fixture(scope="module")
 def model(agent, tmp_path_factory):
     path = tmp_path_factory.mktemp("export") / "tiny.onnx"
-    export(agent, path, {"method": "SaTESAC"}, None)
+    write(compose_model(agent, path, {"method": "SaTESAC"}, None))
     return path
 
 
@@ -77,7 +78,7 @@ def test_the_file_equals_torch_over_sixty_steps_fed_back_with_a_reset_in_the_mid
 
 def test_pearls_encoder_exports_with_the_sums_that_it_carries(tmp_path):
     # `export` itself compares the file with torch, step by step and in closed loop.
-    contract = export(make_agent("pearl"), tmp_path / "pearl.onnx", {"method": "PEARL"}, None)
+    contract = write(compose_model(make_agent("pearl"), tmp_path / "pearl.onnx", {"method": "PEARL"}, None))
     assert [state.name for state in contract.state] == ["precision", "weighted_mean", "previous_features", "begun"]
     assert Session.load(tmp_path / "pearl.onnx").contract.context.size == 6
 
@@ -94,21 +95,21 @@ def own(monkeypatch):
 
 def test_an_agent_of_an_environment_of_ones_own_is_not_exported_with_another_ones_signals(own, tmp_path):
     with pytest.raises(SamiError, match=r"not in the catalogue, so .* are not known\. Give .*: spec=\.\.\."):
-        export(own, tmp_path / "own.onnx", {"method": "SaTESAC"}, None)
+        write(compose_model(own, tmp_path / "own.onnx", {"method": "SaTESAC"}, None))
     assert not list(tmp_path.iterdir())
 
 
 def test_its_spec_says_what_the_signals_of_an_environment_of_ones_own_are(own, tmp_path):
     action = SPEC.action.model_copy(update={"name": "own_action"})
     spec = dataclasses.replace(SPEC, name="own", id="own/Arm-v0", action=action, rate_hz=20.0)
-    contract = export(own, tmp_path / "own.onnx", {"method": "SaTESAC"}, None, spec=spec)
+    contract = write(compose_model(own, tmp_path / "own.onnx", {"method": "SaTESAC"}, None, spec=spec))
     assert (contract.action.name, contract.rate_hz) == ("own_action", 20.0)
     assert contract == read_artifact(tmp_path / "own.onnx").contract
 
 
 def test_a_spec_of_other_sizes_is_refused_with_both(agent, tmp_path):
     with pytest.raises(SamiError, match=r"observes 25 numbers and acts with 4; environment 'hopper' has \d+ and 3"):
-        export(agent, tmp_path / "tiny.onnx", {"method": "SaTESAC"}, None, spec=environment("hopper"))
+        write(compose_model(agent, tmp_path / "tiny.onnx", {"method": "SaTESAC"}, None, spec=environment("hopper")))
     assert not list(tmp_path.iterdir())
 
 
@@ -163,7 +164,7 @@ def test_each_signal_reaches_the_policy_in_its_own_place(agent, model):
 
 def test_exporting_in_training_mode_changes_nothing(agent, model, tmp_path):
     agent.policy.train()
-    export(agent, tmp_path / "tiny.onnx", {"method": "SaTESAC"}, None)
+    write(compose_model(agent, tmp_path / "tiny.onnx", {"method": "SaTESAC"}, None))
     assert read_artifact(tmp_path / "tiny.onnx").graph_sha256 == read_artifact(model).graph_sha256
 
 
@@ -179,7 +180,7 @@ def test_a_file_that_differs_from_torch_is_not_written(agent, tmp_path, monkeypa
 
     monkeypatch.setattr(module, "record", wrong)
     with pytest.raises(CheckFailed, match=r"FAILED.*golden replay.*action\[2\] at step 50"):
-        export(agent, tmp_path / "bad.onnx", {"method": "SaTESAC"}, None)
+        write(compose_model(agent, tmp_path / "bad.onnx", {"method": "SaTESAC"}, None))
     assert not list(tmp_path.iterdir())
 
 
@@ -189,7 +190,7 @@ def test_a_file_that_differs_in_closed_loop_is_not_written(agent, tmp_path, monk
     for error, told in ((float("nan"), "nan; at most 1e-05"), (2e-5, "2.00e-05; at most 1.5e-05")):
         monkeypatch.setattr(module, "closed_loop_errors", lambda *_, found=error: (found, 5e-6 if found > 0 else 0.0))
         with pytest.raises(CheckFailed, match=f"in closed loop the exported file differs from torch by {told} is"):
-            export(agent, tmp_path / "bad.onnx", {"method": "SaTESAC"}, None)
+            write(compose_model(agent, tmp_path / "bad.onnx", {"method": "SaTESAC"}, None))
         assert not list(tmp_path.iterdir())
 
 
@@ -197,7 +198,7 @@ def test_a_file_may_differ_by_what_torch_rounds_off_itself(agent, tmp_path, monk
     import sami_train.export.export as module
 
     monkeypatch.setattr(module, "closed_loop_errors", lambda *_: (2e-5, 1e-5))
-    export(agent, tmp_path / "good.onnx", {"method": "SaTESAC"}, None)
+    write(compose_model(agent, tmp_path / "good.onnx", {"method": "SaTESAC"}, None))
     assert (tmp_path / "good.onnx").is_file()
 
 

@@ -13,9 +13,10 @@ from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
-from sami_train.export.export import export
-from sami_train.export.make_atlas import measure
-from sami_train.export.parity import TorchSession
+from sami_train.export.atlas import measure
+from sami_train.export.export import compose_model
+from sami_train.export.graph import TorchSession
+from sami_train.export.model_file import write
 
 SPEC = environment("panda")
 STEPS = 4
@@ -35,7 +36,7 @@ def make_agent(method):
 def exported(request, tmp_path_factory):
     """An agent and its model file, which `export` compared with torch, step by step and in closed loop."""
     agent, path = make_agent(request.param), tmp_path_factory.mktemp("baselines") / f"{request.param}.onnx"
-    export(agent, path, {"method": agent.method.title, "env": "panda"}, None, atlas_episodes=20)
+    write(compose_model(agent, path, {"method": agent.method.title, "env": "panda"}, None, atlas_episodes=20))
     return agent, path
 
 
@@ -99,5 +100,5 @@ def test_an_atlas_of_what_infers_no_context_is_refused(exported):
 def test_an_oracle_is_not_exported_and_the_sentence_says_why_and_what_to_do(tmp_path):
     agent = make_agent("oracle")
     with pytest.raises(SamiError, match=r"told the task \(mass, friction\), and nobody tells it to a robot.*sami eval"):
-        export(agent, tmp_path / "oracle.onnx", {"method": "Oracle"}, None)
+        write(compose_model(agent, tmp_path / "oracle.onnx", {"method": "Oracle"}, None))
     assert not list(tmp_path.iterdir())

@@ -8,13 +8,14 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.session.session import Session
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
-from sami_train.config.warm_start.of_model import weights_of_model
+from sami_train.config.weights import weights_of_model
 from sami_train.envs.catalog import environment
 from sami_train.envs.make import make
-from sami_train.export.export import export
-from sami_train.export.parity import TorchSession
-from sami_train.runs.beginning import start_from
-from sami_train.studies.contexts.policy_head import PolicyHead
+from sami_train.export.export import compose_model
+from sami_train.export.graph import TorchSession
+from sami_train.export.model_file import write
+from sami_train.runs.train import start_from
+from sami_train.studies.contexts.changed_episodes import PolicyHead
 
 SPEC = environment("panda")
 KEYS = {"network.net_arch": [32, 32], "seed": 3, "behind_gap.estimate": 1.0}
@@ -38,7 +39,7 @@ def agent():
 @pytest.fixture(scope="module")
 def model(agent, tmp_path_factory):
     path = tmp_path_factory.mktemp("present") / "late.onnx"
-    export(agent, path, {"method": "SaTESAC", "config": agent.config.to_dict()}, None)
+    write(compose_model(agent, path, {"method": "SaTESAC", "config": agent.config.to_dict()}, None))
     return path
 
 
@@ -71,7 +72,7 @@ def test_it_is_told_in_the_unit_of_what_arrived_and_the_goal_is_not_estimated(mo
 
 
 def test_a_head_that_has_learned_nothing_answers_what_arrived(tmp_path):
-    export(make_agent(learned=False), tmp_path / "new.onnx", {"method": "SaTESAC"}, None)
+    write(compose_model(make_agent(learned=False), tmp_path / "new.onnx", {"method": "SaTESAC"}, None))
     session = Session.load(tmp_path / "new.onnx")
     for flat in walk(5):
         answer, arrived = session.step(SPEC.layout.by_name(flat)), SPEC.layout.by_name(flat)
@@ -100,7 +101,7 @@ def test_a_policy_that_estimated_nothing_can_learn_to(tmp_path):
     plain = ContextSAC(
         "ContextPolicy", make(SPEC), resolve("fast-cpu", KEYS | {"behind_gap.estimate": 0.0}), device="cpu"
     )
-    export(plain, tmp_path / "plain.onnx", {"method": "SaTESAC", "config": plain.config.to_dict()}, None)
+    write(compose_model(plain, tmp_path / "plain.onnx", {"method": "SaTESAC", "config": plain.config.to_dict()}, None))
     keys = {**KEYS, "init.source": str(tmp_path / "plain.onnx")}
     tuned = ContextSAC("ContextPolicy", make(SPEC), resolve("fast-cpu", keys), device="cpu")
     start_from(tuned, tuned.config)

@@ -9,10 +9,9 @@ import torch
 
 from sami_runtime.errors import SamiError
 from sami_train.config.resolve import resolve
-from sami_train.config.warm_start.find import WEIGHTS_FILE
-from sami_train.config.warm_start.weights import read_weights, sha256_of
+from sami_train.config.weights import WEIGHTS_FILE, read_weights, sha256_of
 from sami_train.episodes.exploration import Exploration, _Explorer
-from sami_train.runs import beginning, train
+from sami_train.runs import train
 from sami_train.runs.folder import RunError, RunFolder
 from tests.sami_train.episodes.test_buffer import make_episode
 
@@ -66,7 +65,7 @@ def test_a_run_that_starts_from_another_acts_as_it_did_before_its_first_update(s
     folder, before = source
     config = resolve("fast-cpu", FINE | {"init.source": str(folder)})
     after = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
-    beginning.start_from(after, config)
+    train.start_from(after, config)
     after.learn(60)
     assert after._n_updates == 0 < after.num_timesteps
     assert same(weights(before, ["log_temperature"]), weights(after, ["log_temperature"]))
@@ -79,7 +78,7 @@ def test_critics_that_begin_anew_learn_alone_at_first(source):
     folder, before = source
     config = resolve("fast-cpu", FINE | {"init.source": str(folder), "init.critic_updates": 1_000})
     agent = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
-    beginning.start_from(agent, config)
+    train.start_from(agent, config)
     agent.learn(200)
     assert agent._n_updates > 3
     critics = ["critic", "critic_target", "momentum_encoder", "log_temperature"]
@@ -92,7 +91,7 @@ def test_critics_that_come_to_read_recent_actions_begin_with_what_they_knew(sour
     values = {"init.source": str(folder), "gap": '{"latency_s": [0.0, 0.08]}'}
     config = resolve("fast-cpu", FINE | values | {"behind_gap.true_critic": True, "behind_gap.critic_actions": 3})
     agent = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
-    beginning.start_from(agent, config)
+    train.start_from(agent, config)
     rng = torch.Generator().manual_seed(0)
     n, actions = 8, before.policy.action_size
     state, recent, action = (
@@ -112,7 +111,7 @@ def test_an_anchor_holds_the_actor_also_after_its_run_was_read_back(source, tmp_
         values = {"init.source": str(folder), "init.anchor": anchor, "init.keep_encoder": True}
         config = resolve("fast-cpu", FINE | values | {"learning.actor_rate": 1e-2})
         agent = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
-        beginning.start_from(agent, config)
+        train.start_from(agent, config)
         agent.learn(180)
         inputs = torch.rand(64, 31, generator=torch.Generator().manual_seed(0)) * 2.0 - 1.0
         distance = (torch.tanh(agent.policy.actor(inputs)[0]) - torch.tanh(before.policy.actor(inputs)[0])).abs().mean()
@@ -163,7 +162,7 @@ def test_a_run_without_its_buffer_goes_on_with_what_it_collects_anew_and_says_so
 def test_recorded_episodes_are_learned_from_and_not_counted(source):
     config = resolve("fast-cpu", FINE | {"init.source": str(source[0]), "learning.window": 8, "learning.burn_in": 4})
     agent = train.ContextSAC("ContextPolicy", train.make_env(config), config, device="cpu")
-    beginning.start_from(agent, config)
+    train.start_from(agent, config)
     statistics = agent.policy.features.count.item()
     episode = make_episode(length=20)
     agent.take_recorded([episode])
@@ -181,6 +180,6 @@ def test_recorded_episodes_are_learned_from_and_not_counted(source):
 def test_recordings_are_refused_where_the_run_is_paid_otherwise():
     config = resolve("paper", {"collection.recordings": ["r.mcap"]})
     with pytest.raises(RunError, match=r"collection\.reward is 'dense', and recordings are paid -1"):
-        beginning.recordings_of(config)
+        train.recordings_of(config)
     with pytest.raises(SamiError, match=r"nothing\.mcap cannot be read"):
-        beginning.recordings_of(resolve("fast-cpu", {"collection.recordings": ["nothing.mcap"]}))
+        train.recordings_of(resolve("fast-cpu", {"collection.recordings": ["nothing.mcap"]}))

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from sami_train.config.resolve import resolve
-from sami_train.episodes.task_record import TaskRecord
+from sami_train.episodes.episode import TaskRecord
 from sami_train.files import read_json_lines
 from sami_train.runs import train
 from sami_train.runs.folder import RunError, RunFolder
-from sami_train.runs.metrics import Dashboard, MetricsFile
+from sami_train.runs.progress import Dashboard, MetricsFile
 
 TINY = {
     "steps": 900,
@@ -182,7 +182,7 @@ def test_a_fault_of_tensorboard_is_one_warning_and_training_goes_on(tmp_path, mo
     def failing(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(f"sami_train.runs.metrics.TensorBoardOutputFormat.{method}", failing)
+    monkeypatch.setattr(f"sami_train.runs.progress.TensorBoardOutputFormat.{method}", failing)
     dashboard = Dashboard(tmp_path)
     for step in range(3):
         dashboard.write({"x": 1.0}, {"x": ()}, step)

@@ -10,7 +10,7 @@ from sami_runtime import AdapterError, Watchdog
 from sami_runtime.files import read_document
 from sami_runtime.robots.franka.link import FOLLOW, KIND, Ring
 from sami_runtime.robots.franka.settings import FrankaSettings
-from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
+from sami_runtime.safety.watchdog import instruct_watchdogs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="watchdogs need Linux")
 ARM = Path(__file__).parents[4] / "examples" / "franka" / "arm.toml"

@@ -11,7 +11,7 @@ from sami_runtime.robots.kit import Frame
 from sami_runtime.robots.ros2.command import KIND, Elements, Hand, LastStand, standing
 from sami_runtime.robots.ros2.messages import Numbers, Trajectory
 from sami_runtime.robots.ros2.sources import Joints
-from sami_runtime.safety.watchdog.watchdog import instruct_watchdogs
+from sami_runtime.safety.watchdog import instruct_watchdogs
 from tests.making.ros2 import settings
 
 pytest.importorskip("mink")

@@ -22,7 +22,7 @@ ACTED = StepRecord(
     times=SectionTimes(0.0, 0.0, 0.0, 0.0),
     limited_by=("rate dx",),
     age=1.5,
-    telemetry=Reading(3, 0.01, Phase.ADAPTED, 0.02, {"mass": 5.0}, 1.2, 0.7, False),
+    telemetry=Reading(3, 0.01, Phase.SETTLED, 0.02, {"mass": 5.0}, 1.2, 0.7, False),
 )
 
 
@@ -44,7 +44,7 @@ def test_a_tick_that_went_well_is_told_whole(contract):
     assert gate["outcome"] == "acted"
     assert gate["tripped"] == "false"
     assert (gate["limited_by"], gate["age_periods"], gate["executed.dz"]) == ("rate dx", "1.500", "-1.00000")
-    assert policy["phase"] == "adapted"
+    assert policy["phase"] == "settled"
     assert (policy["context"], policy["score"], policy["nearest"]) == ("0.1000, -0.2000", "0.7", "mass 5")
     assert (said["command"].message, said["command"].values) == ("sent", {"/arm": "0.50000, -1.00000"})
 
@@ -58,7 +58,7 @@ def test_a_dry_run_tells_what_would_be_sent(contract):
 def test_an_alarm_warns_and_says_of_what(contract):
     said = told(contract, replace(ACTED, telemetry=ACTED.telemetry._replace(alarm=True, score=1.4)))
     assert said["policy"].level == WARN
-    assert "beyond all known dynamics" in said["policy"].message
+    assert "out of distribution" in said["policy"].message
     assert said["policy"].values["alarm"] == "True"
 
 

@@ -57,3 +57,11 @@ def test_a_card_names_the_parts_that_no_training_task_let_obey(tmp_path):
     assert "**No training task let these obey: joint thigh_joint, joint leg_joint, joint foot_joint.**" in text
     for name in ("walker-satesac", "crippled-half-cheetah-satesac", "crippled-hopper-satesac", "crippled-ant-satesac"):
         assert "let these obey" not in card(name, tmp_path)[0]
+
+
+@pytest.mark.parametrize("name", ["panda-satesac", "crippled-ant-satesac", "walker-satesac", "half-cheetah-satesac"])
+def test_a_card_says_where_the_contrast_hardly_taught_the_encoder(tmp_path, name):
+    text, _ = card(name, tmp_path)
+    (line,) = re.findall("^Contrast: .*$", text, re.MULTILINE)
+    assert ("hardly from the contrast" in line) == (name in ("crippled-ant-satesac", "walker-satesac"))
+    assert line in (REPOSITORY / "models" / f"{name}.md").read_text(encoding="utf-8")

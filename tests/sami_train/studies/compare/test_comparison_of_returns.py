@@ -7,15 +7,13 @@ import numpy as np
 import pytest
 
 from sami_train.envs.measure import RETURN, SUCCESS
-from sami_train.episodes.episode import Episode
-from sami_train.episodes.task_record import RETURN_WINDOW, TaskRecord
+from sami_train.episodes.episode import RETURN_WINDOW, Episode, TaskRecord
 from sami_train.runs.progress import Progress
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison
-from sami_train.studies.compare.evaluated import ComparisonError, read_runs
+from sami_train.studies.compare.groups import ComparisonError, read_runs
 from sami_train.studies.compare.plots import maps_by_task
-from sami_train.studies.compare.tables import as_data, contests_table, standings_table
-from sami_train.studies.compare.write import write_report
+from sami_train.studies.compare.tables import as_data, contests_table, standings_table, write_report
 from tests.making.made_runs import made_return_run, made_run
 
 GAIN = {"training": 50.0, "moderate": 100.0, "extreme": -3000.0}

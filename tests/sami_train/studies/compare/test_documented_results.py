@@ -14,13 +14,13 @@ from sami_train.evaluation.results import Evaluation
 from sami_train.methods.methods import METHODS
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison
-from sami_train.studies.compare.evaluated import read_runs
+from sami_train.studies.compare.groups import read_runs
 from sami_train.studies.compare.tables import standings_table
 from sami_train.studies.sweep.study import find_runs, read_study
 
 ROOT = Path(__file__).parents[4]
 MODELS = sorted((ROOT / "models").glob("*.onnx"))
-PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"sami compare '?results/(?!mine)[^`\n]*")
 """`results/mine` is the reader's own, in examples."""
 
@@ -56,7 +56,9 @@ def commands():
 def tables():
     """Each table of the comparison that stands below a command: the commands since the last one, and its text."""
     pending, table = [], []
-    for line in [*(ROOT / "docs" / "comparison.md").read_text(encoding="utf-8").splitlines(), ""]:
+    pages = ("methods.md", "contrast-settings.md")
+    lines = [line for page in pages for line in (ROOT / "docs" / "results" / page).read_text("utf-8").splitlines()]
+    for line in [*lines, ""]:
         if line.startswith("|"):
             table.append(line)
         elif table:
@@ -82,11 +84,11 @@ def test_each_table_of_the_comparison_is_what_its_commands_print(quoted, table):
 def test_what_contexts_carry_is_what_the_benchmark_prints(study):
     asked = [sys.executable, "benchmarks/contexts_of_runs.py", "table", f"results/{study}"]
     told = subprocess.run(asked, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    assert told.strip() in (ROOT / "docs" / "contrast.md").read_text(encoding="utf-8")
+    assert told.strip() in (ROOT / "docs" / "results" / "contrast.md").read_text(encoding="utf-8")
 
 
 def test_the_quoted_returns_of_mujoco_are_those_of_the_runs_and_of_the_paper():
-    table = (ROOT / "docs" / "mujoco.md").read_text(encoding="utf-8")
+    table = (ROOT / "docs" / "results" / "mujoco.md").read_text(encoding="utf-8")
     three = r"([\d,]+) / ([\d,]+) / ([\d,]+)"
     rows = re.findall(rf"models/([\w-]+)\.md\) \| {three} \| {three} \| {three} \|", table.replace("**", ""))
     assert len(rows) == sum("panda" not in model.stem for model in MODELS)
@@ -111,15 +113,24 @@ def test_the_readmes_table_is_what_the_runs_reached():
         assert reached == [f"{run.evaluation.success(task_set):.3f}" for task_set in run.evaluation.sets]
 
 
-def test_the_readme_counts_the_returns_that_are_at_or_above_the_papers_best():
+PAID_OTHERWISE = ("slim-humanoid-satesac",)
+"""The paper's numbers come from another start, see docs/explanation/paper.md."""
+LONGER = ("crippled-half-cheetah-satesac", "crippled-ant-satesac")
+"""Episodes of 2000 steps, where the published code stops at 1000: the returns are halved."""
+
+
+def test_the_readme_counts_the_comparable_returns_that_are_at_or_above_the_papers_best():
     robots = [run_of(path) for path in MODELS if "panda" not in path.stem]
     above = 0
-    for robot in robots:
+    for robot in sorted(set(robots) - set(PAID_OTHERWISE)):
         (run,) = read_runs([ROOT / "results" / f"models:{robot}"])
         for task_set in SETS:
             cells = [reported(run.evaluation.env, each.title, task_set) for each in METHODS.values()]
-            above += run.evaluation.ret(task_set) >= max(cell.mean for cell in cells if cell)
-    assert f"{above} of their {3 * len(robots)} mean returns" in (ROOT / "README.md").read_text(encoding="utf-8")
+            reached = run.evaluation.ret(task_set) / (2 if robot in LONGER else 1)
+            above += reached >= max(cell.mean for cell in cells if cell)
+    for page in ("README.md", "docs/results/mujoco.md"):
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        assert f"in {above} of {3 * len(robots)} cells" in text
 
 
 def test_every_shipped_model_has_its_run_and_models_holds_nothing_else():

@@ -7,7 +7,7 @@ import pytest
 from sami_train.files import read_json, write_json
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.studies.compare.comparison import MethodComparison
-from sami_train.studies.compare.evaluated import ComparisonError, read_runs
+from sami_train.studies.compare.groups import ComparisonError, read_runs
 from tests.making.made_runs import STEPS, made_run
 
 

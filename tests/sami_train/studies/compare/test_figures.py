@@ -3,10 +3,10 @@
 import pytest
 
 from sami_train.methods.methods import METHODS, Method
-from sami_train.studies.charts.style import colour_of
+from sami_train.studies.charts.chart import colour_of
 from sami_train.studies.compare import estimates
 from sami_train.studies.compare.comparison import MethodComparison
-from sami_train.studies.compare.evaluated import read_runs
+from sami_train.studies.compare.groups import read_runs
 from sami_train.studies.compare.plots import draw
 from tests.making.made_runs import made_run
 

@@ -9,12 +9,10 @@ from scipy import stats
 from sami_train.evaluation import paper
 from sami_train.methods.methods import METHODS
 from sami_train.studies.compare import estimates
-from sami_train.studies.compare.comparison import PAIRS, MethodComparison
+from sami_train.studies.compare.comparison import PAIRS, MethodComparison, worths
 from sami_train.studies.compare.estimates import share_of_gap, welch
-from sami_train.studies.compare.evaluated import read_runs
-from sami_train.studies.compare.tables import as_data, tables, worth_table
-from sami_train.studies.compare.worth import worths
-from sami_train.studies.compare.write import _markdown
+from sami_train.studies.compare.groups import read_runs
+from sami_train.studies.compare.tables import _markdown, as_data, tables, worth_table
 from tests.making.made_runs import made_return_run
 
 SETS = ("training", "moderate", "extreme")

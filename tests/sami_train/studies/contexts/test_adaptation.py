@@ -17,9 +17,14 @@ from sami_train.envs.measure import RETURN, SUCCESS
 from sami_train.envs.panda.tasks import PANDA_TASKS
 from sami_train.envs.tasks import TaskError
 from sami_train.studies.contexts.adaptation import Delay, Mean, judge
-from sami_train.studies.contexts.change import ChangeError, DynamicsChange
-from sami_train.studies.contexts.changed_episodes import ChangedEpisode, ChangedEpisodes, Variant
-from sami_train.studies.contexts.policy_head import PolicyHead
+from sami_train.studies.contexts.changed_episodes import (
+    ChangedEpisode,
+    ChangedEpisodes,
+    ChangeError,
+    DynamicsChange,
+    PolicyHead,
+    Variant,
+)
 
 MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"
 PANDA = environment("panda")
@@ -45,7 +50,7 @@ def world():
 
 
 def same(one, other):
-    return all(a.tobytes() == b.tobytes() for a, b in zip(one[:3], other[:3], strict=True)) and one[3:] == other[3:]
+    return all(a.tobytes() == b.tobytes() for a, b in zip(one[:4], other[:4], strict=True)) and one[4:] == other[4:]
 
 
 def test_until_the_change_all_variants_are_the_same_episode_bit_for_bit(world):
@@ -191,7 +196,7 @@ def run_of(xs, ret=0.0, success=False, given=None):
     """An episode whose context is (x, 0) at each step."""
     contexts = np.array([[x, 0.0] for x in xs])
     shown = contexts if given is None else np.array([[x, 0.0] for x in given])
-    return ChangedEpisode(contexts, shown, np.zeros((len(xs), 1)), ret, success)
+    return ChangedEpisode(contexts, shown, np.zeros((len(xs), 1)), np.array([ret]), success)
 
 
 def test_delays_gaps_and_pairs_are_counted_by_hand():

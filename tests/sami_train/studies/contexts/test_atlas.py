@@ -14,11 +14,9 @@ from sami_runtime.model.artifact import read_artifact
 from sami_runtime.model.atlas import Locator, windowed
 from sami_train.envs.catalog import environment
 from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
-from sami_train.export.collect import collect_contexts
-from sami_train.export.fit_atlas import conformal, farthest, fit, least_episodes, usual_window
-from sami_train.export.known import Behind, known_gap
-from sami_train.export.make_atlas import measure
+from sami_train.export.atlas import conformal, farthest, fit, least_episodes, measure, usual_window
 from sami_train.export.model_file import attach
+from sami_train.export.seen import Behind, collect_contexts, known_gap
 from sami_train.studies.contexts.alarms import check
 
 ROOT = Path(__file__).parents[4]

@@ -7,8 +7,7 @@ import pytest
 
 from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
-from sami_train.studies.contexts.change import DynamicsChange
-from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, Variant
+from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange, Variant
 
 MODEL = Path(__file__).parents[4] / "models" / "panda-satesac.onnx"
 PANDA = environment("panda")

@@ -8,15 +8,13 @@ pytest.importorskip("mcap")
 from sami_runtime.clock import ManualClock
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
-from sami_runtime.loop.excitation import Excitation
-from sami_runtime.loop.pilot import Request
+from sami_runtime.loop.pilot import Excitation, Request
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.run import Run
 from sami_runtime.safety.limits import Limits
 from sami_runtime.session.session import Session
 from sami_runtime.signals import Signal
-from sami_train.studies.fit_gap.document import document_of
-from sami_train.studies.fit_gap.fit import fit_gap
+from sami_train.studies.fit_gap.fit import document_of, fit_gap
 from sami_train.studies.fit_gap.sensing import copies
 from sami_train.studies.fit_gap.trace import read_log
 from tests.making.servo_arm import HOME, ServoArm

@@ -8,20 +8,18 @@ from onnx import numpy_helper
 from sami_runtime import CheckFailed, GapProfile, SamiError, Session, read_artifact, verify
 from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.lookahead import FRONT, SignalErrors
-from sami_train.config.warm_start.of_model import weights_of_model
+from sami_train.config.weights import weights_of_model
 from sami_train.envs.catalog import environment
 from sami_train.envs.layout import flatten
 from sami_train.envs.make import make
 from sami_train.evaluation.evaluate import evaluate
 from sami_train.evaluation.model_policy import SessionPolicy, tell_ages
-from sami_train.export.export import export
-from sami_train.export.model_file import write_model
-from sami_train.studies.contexts.policy_head import PolicyHead
-from sami_train.studies.lookahead.attach import Reference, attach_lookahead
-from sami_train.studies.lookahead.compose import without
+from sami_train.export.export import compose_model
+from sami_train.export.model_file import compose, write
+from sami_train.studies.contexts.changed_episodes import PolicyHead
 from sami_train.studies.lookahead.fit import Fit, fit
-from sami_train.studies.lookahead.forward_model import ForwardModel
-from sami_train.studies.lookahead.transitions import roll_out
+from sami_train.studies.lookahead.forward_model import ForwardModel, Reference, attach_lookahead, without
+from sami_train.studies.lookahead.stretches import roll_out
 from tests.sami_train.export.test_export import export_tiny, make_agent
 
 SPEC = environment("panda")
@@ -103,7 +101,7 @@ def tampered(path, out, weight, factor):
         if tensor.name == FRONT + weight:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(factor), tensor.name))
     digest = graph_sha256(model.SerializeToString())
-    write_model(out, model, artifact.contract.model_copy(update={"weights_sha256": digest}))
+    write(compose(out, model, artifact.contract.model_copy(update={"weights_sha256": digest})))
     return out
 
 
@@ -134,7 +132,7 @@ def test_a_file_that_is_not_what_it_says_is_not_given_one(plain, tmp_path):
     weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) + np.float32(0.1), weight.name))
     contract = read_artifact(plain).contract
     digest = graph_sha256(model.SerializeToString())
-    write_model(tmp_path / "bad.onnx", model, contract.model_copy(update={"weights_sha256": digest}))
+    write(compose(tmp_path / "bad.onnx", model, contract.model_copy(update={"weights_sha256": digest})))
     with pytest.raises(CheckFailed, match="FAILED  golden replay"):
         attach_lookahead(tmp_path / "bad.onnx", tmp_path / "out.onnx", STEPS, made(), "nothing")
     assert not (tmp_path / "out.onnx").exists()
@@ -161,7 +159,7 @@ def test_its_policy_can_be_cut_from_its_encoder(plain, ahead):
 
 def test_a_policy_without_a_context_looks_ahead_too(tmp_path):
     agent = make_agent("sac")
-    export(agent, tmp_path / "sac.onnx", {"method": "SAC"}, None)
+    write(compose_model(agent, tmp_path / "sac.onnx", {"method": "SAC"}, None))
     contract = attach_lookahead(tmp_path / "sac.onnx", tmp_path / "ahead.onnx", STEPS, made(context=0), "nothing")
     assert [tensor.name for tensor in contract.state] == ["past_actions"]
 

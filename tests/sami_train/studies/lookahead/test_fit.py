@@ -7,8 +7,7 @@ from sami_runtime import FakeAdapter, GapProfile, Limits, ManualClock, Run, Sami
 from sami_runtime.signals import Signal
 from sami_train.studies.lookahead import fit as fitting
 from sami_train.studies.lookahead.fit import fit
-from sami_train.studies.lookahead.recorded import recorded_stretches
-from sami_train.studies.lookahead.transitions import Stretch
+from sami_train.studies.lookahead.stretches import Stretch, recorded_stretches
 from tests.making import looking
 
 PERIOD = looking.PERIOD

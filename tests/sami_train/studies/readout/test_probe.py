@@ -9,17 +9,16 @@ from sami_runtime.errors import ContractError, SamiError
 from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.contract import CONTEXT, Contract
 from sami_runtime.model.probe import LEAST_R2, PROBE
-from sami_train.config.warm_start.of_model import weights_of_model
+from sami_train.config.weights import weights_of_model
 from sami_train.envs.catalog import environment
-from sami_train.envs.scales import FeatureScale
+from sami_train.envs.task_numbers import FeatureScale
 from sami_train.envs.tasks import Crippled
-from sami_train.export.export import export
-from sami_train.studies.contexts.policy_head import PolicyHead
-from sami_train.studies.lookahead.attach import attach_lookahead
+from sami_train.export.export import compose_model
+from sami_train.export.model_file import write
+from sami_train.studies.contexts.changed_episodes import PolicyHead
+from sami_train.studies.lookahead.forward_model import attach_lookahead
 from sami_train.studies.readout.attach import attach_probe, measure_probe
-from sami_train.studies.readout.fit import RATE, fit
-from sami_train.studies.readout.readout import answers
-from sami_train.studies.readout.tasks import unseen_tasks, varying
+from sami_train.studies.readout.fit import RATE, answers, fit, unseen_tasks, varying
 from tests.sami_train.export.test_export import export_tiny, make_agent
 from tests.sami_train.studies.lookahead.test_attach import made
 
@@ -93,7 +92,7 @@ def test_what_contexts_carry_is_found_and_what_they_do_not_is_said():
     assert not friction.carried
     assert [signal.name for signal in probe.signals] == ["probe_mass"]
     assert probe.silent == ("friction",)
-    assert "friction, 0.1 to 10: the context does not carry it (R2 " in "\n".join(probe.lines())
+    assert "friction, 0.1 to 10: the context does not identify it (R2 " in "\n".join(probe.lines())
     assert "within a factor of" in str(mass)
 
 
@@ -217,7 +216,7 @@ def test_too_little_to_learn_from_is_refused():
 
 def test_a_policy_that_infers_nothing_is_refused(tmp_path):
     path = tmp_path / "sac.onnx"
-    export(make_agent("sac"), path, {"method": "SAC"}, None)
+    write(compose_model(make_agent("sac"), path, {"method": "SAC"}, None))
     with pytest.raises(SamiError, match="infers no context, so there is nothing to read the physics from"):
         measure_probe(path, PANDA, 50)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sami_train.studies.report.kept import Kept
+from sami_train.studies.report.parts import Kept
 
 
 def test_a_part_is_made_once_for_each_key(tmp_path):

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from sami_train.envs.catalog import environment
-from sami_train.studies.report.films import typical, usual_tasks
-from sami_train.studies.report.played import Played, play_episodes, schedule
+from sami_train.studies.report.played import Played, play_episodes, schedule, typical, usual_tasks
 from sami_train.studies.report.subject import Subject
 from sami_train.studies.sweep.study import find_runs
 
@@ -43,14 +42,14 @@ def test_a_policy_plays_what_its_task_is_and_its_contexts_are_kept():
     assert Subject.of_run(run).source() is None, "a line of numbers plays nothing"
     model = REPOSITORY / "models" / "panda-satesac.onnx"
     scheduled = [("extreme", {"mass": 30.0, "friction": 30.0}), ("training", {"mass": 1.0, "friction": 0.1})]
-    impossible, easy = play_episodes(model, PANDA, scheduled, seed=3)
-    assert (impossible.task, easy.task) == (scheduled[0][1], scheduled[1][1])
-    assert not impossible.success
+    hard, easy = play_episodes(model, PANDA, scheduled, seed=3)
+    assert (hard.task, easy.task) == (scheduled[0][1], scheduled[1][1])
+    assert not hard.success
     assert easy.success
-    assert impossible.contexts.shape == (50, 6)
+    assert hard.contexts.shape == (50, 6)
     assert len(easy.contexts) < 50
     assert easy.contexts.std() > 0
-    assert impossible.skill in ("push", "other")
+    assert hard.skill in ("push", "other")
 
 
 def played(steps, success, mass=1.0):

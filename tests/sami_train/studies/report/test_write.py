@@ -14,10 +14,9 @@ pytest.importorskip("jinja2")
 from sami_runtime.errors import SamiError
 from sami_train.envs.catalog import environment
 from sami_train.studies.charts.chart import Chart, Panel
-from sami_train.studies.report.html import Head, render
 from sami_train.studies.report.parts import PARTS, Wishes, find_robustness
 from sami_train.studies.report.subject import Subject, require_alike, together
-from sami_train.studies.report.write import check_out, write_report
+from sami_train.studies.report.write import Head, check_out, render, write_report
 from sami_train.studies.sweep.study import find_runs
 
 REPOSITORY = Path(__file__).parents[4]

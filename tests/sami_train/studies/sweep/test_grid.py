@@ -7,8 +7,8 @@ import pytest
 from sami_cli.app import app
 from typer.main import get_command
 
-from sami_train.config.refusal import ConfigError
 from sami_train.config.resolve import resolve
+from sami_train.config.schema import ConfigError
 from sami_train.studies.sweep.grid import Grid, GridError, parse_axis
 
 AXES = {
@@ -140,5 +140,5 @@ def test_the_command_of_a_cell_is_one_that_sami_train_takes(tmp_path):
         options = train.make_context("train", words[2:]).params
         overrides = dict(parse_axis(text) for text in options["override"])
         chosen = {key: values[0] for key, values in overrides.items()}
-        chosen |= {key: options[key] for key in ("env", "method", "seed", "steps", "device")}
+        chosen |= {key: options[key] for key in ("env", "method", "seed", "steps")}
         assert resolve(options["preset"], chosen) == cell.config

@@ -6,17 +6,19 @@ import sys
 import pytest
 import torch
 
-from sami_train.gpus import VISIBLE, usable_gpus
-from sami_train.studies.sweep import local
+from sami_train.machine import VISIBLE_GPUS, usable_gpus
+from sami_train.studies.sweep import engines
 
-TELL = f"import os, sys; print(os.environ.get('{VISIBLE}'), flush=True); sys.stdin.close(); open(sys.argv[1]).read()"
+TELL = (
+    f"import os, sys; print(os.environ.get('{VISIBLE_GPUS}'), flush=True); sys.stdin.close(); open(sys.argv[1]).read()"
+)
 """A job that tells what it sees, and ends once somebody has opened its pipe for writing and closed it."""
 
 
 @pytest.fixture
 def submit(tmp_path, monkeypatch):
     """Start a job on an engine; return it with what ends it."""
-    monkeypatch.setattr(local, "job_command", lambda logs: [sys.executable, "-c", TELL, str(logs / "pipe")])
+    monkeypatch.setattr(engines, "job_command", lambda logs: [sys.executable, "-c", TELL, str(logs / "pipe")])
     started = []
 
     def start(engine):
@@ -40,7 +42,7 @@ def submit(tmp_path, monkeypatch):
 
 
 def test_each_job_sees_the_gpu_that_has_the_fewest(submit):
-    engine = local.Local(4, ("0", "3"))
+    engine = engines.Local(4, ("0", "3"))
     first, second, third, fourth = (submit(engine) for _ in range(4))
     assert (second(), third()) == ("3", "0")
     assert submit(engine)() in ("0", "3")
@@ -50,14 +52,14 @@ def test_each_job_sees_the_gpu_that_has_the_fewest(submit):
 
 
 def test_without_gpus_a_job_sees_what_its_sweep_does(submit, monkeypatch):
-    monkeypatch.setenv(VISIBLE, "7")
-    assert submit(local.Local(1))() == "7"
+    monkeypatch.setenv(VISIBLE_GPUS, "7")
+    assert submit(engines.Local(1))() == "7"
 
 
 @pytest.mark.parametrize(
     ("visible", "count", "expected"), [("", 2, ("0", "1")), ("2, 3", 2, ("2", "3")), ("", 0, ()), ("0", 0, ())]
 )
 def test_gpus_are_named_as_cuda_takes_them(monkeypatch, visible, count, expected):
-    monkeypatch.setenv(VISIBLE, visible)
+    monkeypatch.setenv(VISIBLE_GPUS, visible)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     assert usable_gpus() == expected

@@ -12,7 +12,7 @@ from sami_train.evaluation.evaluate import evaluate_gaps
 from sami_train.evaluation.kept import keeping
 from sami_train.runs import train
 from sami_train.studies.sweep import spread as spreading
-from sami_train.studies.sweep.engine import Look, SweepError
+from sami_train.studies.sweep.engines import Look, SweepError
 from sami_train.studies.sweep.spread import spread
 from tests.making.killed import EXAMPLES, TINY, Forks
 
@@ -59,12 +59,12 @@ def test_a_run_is_spread_as_well_as_a_file(tmp_path, monkeypatch):
 
 
 def test_once_it_is_spread_nothing_is_left_to_measure(tmp_path, monkeypatch):
-    from sami_train.evaluation import by_task
+    from sami_train.evaluation import evaluate
 
     model, env, sets, gaps, episodes = PANDA
     with keeping(tmp_path / "e.json"):
         spread(Forks(), {"model": str(model)}, model, env, sets, gaps, episodes, tmp_path / "e.json")
-        monkeypatch.setattr(by_task, "_Worker", None)
+        monkeypatch.setattr(evaluate, "_Worker", None)
         assert len(evaluate_gaps(model, env, sets, gaps, episodes, keep=tmp_path / "e.json")) == 2
 
 

@@ -6,18 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from sami_train import cores as machine
+from sami_train import machine
 from sami_train.config.resolve import from_dict, resolve
-from sami_train.cores import share_of_cores
-from sami_train.files import write_json
-from sami_train.locks import locked
+from sami_train.files import locked, write_json
+from sami_train.machine import share_of_cores
 from sami_train.runs.folder import RunError, RunFolder
 from sami_train.runs.train import prepare_torch
 from sami_train.studies.sweep import sweep as sweep_module
-from sami_train.studies.sweep.cell import OUTCOME, CellOutcome, clear_beginning, status
-from sami_train.studies.sweep.engine import Look
+from sami_train.studies.sweep.engines import Look
 from sami_train.studies.sweep.grid import Cell, Grid
-from sami_train.studies.sweep.job import DESCRIPTION
+from sami_train.studies.sweep.job import CELL, OUTCOME, CellOutcome, clear_beginning, status
 from sami_train.studies.sweep.study import read_study
 from sami_train.studies.sweep.sweep import Sweep
 
@@ -33,7 +31,7 @@ class Scripted:
         self.jobs, self.scripts, self.started, self.running, self.most = jobs, scripts, [], 0, 0
 
     def submit(self, logs):
-        told = json.loads((logs / DESCRIPTION).read_text())
+        told = json.loads((logs / CELL).read_text())
         cell = Cell(told["name"], from_dict(told["config"]), told["overrides"])
         self.started.append(cell.config.seed)
         script = self.scripts.get(f"seed{cell.config.seed}", finish)

@@ -1,0 +1,127 @@
+"""`sami new-adapter` and `sami check-adapter`: the beginning of a robot's adapter, and whether it keeps its laws."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..options import FORCE, Json, ModelOfRobot
+
+if TYPE_CHECKING:
+    from sami_runtime.checks.check_adapter import Verdict
+
+
+TICKS = 25
+"""Of the policy, that are read."""
+
+
+def new_adapter(
+    out: Annotated[Path, typer.Argument(help="The module to write: my_arm.py.")], model: ModelOfRobot
+) -> None:
+    """Write the skeleton of an adapter for an arm of your own: signals, units, elements, frame, bounds, home pose.
+
+    It can be imported and checked at once. Until it is filled in it refuses to begin an episode, and says what remains.
+    """
+    from sami_runtime.distribution import shipped_models
+    from sami_runtime.model.artifact import read_artifact
+    from sami_runtime.robots.kit.skeleton import write_skeleton
+
+    shown = next((name for name, file in shipped_models().items() if file == model), str(model))
+    write_skeleton(read_artifact(model).contract, out, shown, FORCE.get())
+    print(
+        f"{out} declares what {shown} reads and writes, and lists what remains (REMAINS). "
+        "Parts to build it from: sami_runtime.robots.kit."
+    )
+    where = "" if out.parent == Path() else f"cd {out.parent}; "
+    print(f"Next: {where}sami check-adapter {out.stem}:make --model {shown}")
+
+
+def check_adapter(
+    adapter: Annotated[
+        str,
+        typer.Argument(
+            help="Your robot, as MODULE:FACTORY; FACTORY(clock) of a module in this folder, or installed, makes its "
+            "adapter."
+        ),
+    ],
+    model: ModelOfRobot,
+    limits: Annotated[
+        Path | None, typer.Option(help="What will be allowed, NAME.toml or NAME.json; its rest is what --write writes.")
+    ] = None,
+    adapter_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="Settings for FACTORY(clock, config=...), as address, calibration, goal: NAME.toml or NAME.json."
+        ),
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Also write the rest of --limits, which moves nothing.")
+    ] = False,
+    excite: Annotated[
+        bool,
+        typer.Option(
+            "--excite",
+            help="Also MOVE each element of the action to both sides of the rest of --limits and back, within them: "
+            "does the right thing answer, the right way and as far as in simulation? It begins with a tenth of the "
+            "move in simulation (a tenth of half the range) and goes to 4 times that move at most, where less is not "
+            "clear. Prints how far that is before it moves; resets before each move and at the end. Needs --limits "
+            "with rest.",
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check an adapter law by law, before a policy drives it: signals, stamps, buffers, what it says it executed.
+
+    Numbers are compared with those that training saw. The adapter is reset, read and stopped. Exits with 4 if it
+    breaks a law, or if --excite could not judge all elements of the action: then it is not proven.
+    """
+    from sami_runtime.checks.check_adapter import check_adapter as check
+    from sami_runtime.checks.judge_response import plan
+    from sami_runtime.clock import MonotonicClock
+    from sami_runtime.errors import CheckFailed
+    from sami_runtime.files import read_document
+    from sami_runtime.model.artifact import read_artifact
+    from sami_runtime.safety.limits import Limits
+
+    from ..target import load_adapter
+
+    contract = read_artifact(model).contract
+    allowed = Limits.load(limits) if limits else Limits()
+    allowed.require_fit(contract)
+    clock = MonotonicClock()
+    settings = None if adapter_config is None else read_document(adapter_config, "settings")
+    robot = load_adapter(adapter, clock, contract, settings)
+
+    def tell(verdict: Verdict) -> None:
+        word = "BROKEN" if verdict.fault else "NOT PROVEN" if verdict.unproven else "ok"
+        print(f"{word:<8}{'  ' * (len(word) > 7)}{verdict.law}")
+        for line in (part for text in (verdict.fault, verdict.unproven) if text for part in text.split("; ")):
+            print(f"{'':<8}-> {line}")
+        if verdict.note:
+            print(f"{'':<8}note: {verdict.note}")
+
+    if excite and allowed.rest is not None and contract.seen and contract.seen.responses:
+        print("This MOVES the robot:", *plan(contract, allowed), sep="\n  ", file=sys.stderr if json else sys.stdout)
+    verdicts = check(robot, contract, clock, allowed, TICKS, write, excite, on_verdict=None if json else tell)
+    broken, unproven = (
+        sum(bool(part) for part in parts) for parts in zip(*((v.fault, v.unproven) for v in verdicts), strict=True)
+    )
+    outcome = "broken" if broken else "not proven" if unproven else "passed"
+    if json:
+        laws = [verdict._asdict() for verdict in verdicts]
+        result = {"adapter": adapter, "verdict": outcome, "broken": broken, "unproven": unproven, "laws": laws}
+        print(json_module.dumps(result))
+    else:
+        written = "" if write or excite else "; nothing was written, --write checks that, too"
+        if contract.seen is None:
+            written += f"; {model} does not tell what training saw, so frames and units were not judged "
+            written += "(sami describe)"
+        count = f"{broken} of {len(verdicts)} laws broken" if broken or not unproven else ""
+        left = f"not proven: {unproven} of {len(verdicts)} laws could not be judged in full" if unproven else ""
+        print(f"{adapter}: {', '.join(filter(None, (count, left)))}{written}")
+    if outcome != "passed":
+        raise typer.Exit(CheckFailed.exit_code)

@@ -1,0 +1,107 @@
+"""`sami replay`, `sami view` and `sami convert`: what becomes of a recording."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..model_file import model_file
+from ..options import FORCE, MODEL_HELP, Json, Provider
+
+Recording = Annotated[Path, typer.Argument(help="Recording, NAME.mcap.")]
+
+
+def replay(
+    file: Recording,
+    model: Annotated[
+        Path | None, typer.Option(help=f"{MODEL_HELP}; the recorded one, or ones, if left out.", callback=model_file)
+    ] = None,
+    provider: Provider = "cpu",
+    json: Json = False,
+) -> None:
+    """Step a model over a recording and name the first step that differs, to the last bit. Exits with 4 if one does."""
+    from sami_runtime.errors import CheckFailed, SamiError
+    from sami_runtime.recording.reader import read_recording
+    from sami_runtime.recording.replay import conditions
+    from sami_runtime.recording.replay import replay as check
+    from sami_runtime.session.session import Session
+
+    recording = read_recording(file)
+    paths = [model] if model else [Path(path) for path in recording.models]
+    for path in paths:
+        if model is None and not path.is_file():
+            raise SamiError(f"{file} was recorded with {path}, which is not there. Give the model with --model.")
+    sessions = [Session.load(path, provider=provider) for path in paths]
+    comparison = check(recording, *sessions)
+    if json:
+        described = {"path": str(file), "closed": recording.closed, "ticks": len(recording.steps)}
+        print(json_module.dumps({**described, "about": recording.about, **comparison.summary()}))
+    else:
+        print(recording)
+        for note in conditions(recording, *sessions):
+            print(f"note: {note}")
+        print(comparison)
+    if not comparison.same:
+        raise typer.Exit(CheckFailed.exit_code)
+    if not comparison.steps:
+        raise SamiError(f"{file} holds no step of the policy, so nothing was checked. Give one in which it acted.")
+
+
+def view(
+    file: Recording,
+    other: Annotated[Path | None, typer.Argument(help="Another one, to be shown beside it.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the page goes; NAME.html beside the recording if left out.")
+    ] = None,
+    open_it: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
+) -> None:
+    """Write a recording as one HTML file to scrub through; it needs no network, and asks for none."""
+    import webbrowser
+
+    from sami_runtime.files import require_output
+    from sami_runtime.recording.reader import read_recording
+    from sami_runtime.recording.view import write_page
+
+    inputs = [path for path in (file, other) if path is not None]
+    path = out or file.with_suffix(".html")
+    require_output(path, FORCE.get(), inputs)
+    write_page([read_recording(name) for name in inputs], path, FORCE.get())
+    print(f"wrote {path}")
+    if open_it:
+        webbrowser.open(path.resolve().as_uri())
+
+
+def convert(
+    file: Recording,
+    outs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="OUT...",
+            help="NAME.csv or NAME.parquet: a row for each tick, a column for each number. A folder, a name without a "
+            "suffix: a LeRobot dataset, version 3.0, of the steps; --force never replaces one.",
+        ),
+    ],
+) -> None:
+    """Write a recording as a table that spreadsheets and data frames read, or as a LeRobot dataset."""
+    from sami_runtime.errors import SamiError
+    from sami_runtime.files import require_output
+    from sami_runtime.recording.reader import read_recording
+    from sami_runtime.recording.tables import write_csv, write_lerobot, write_parquet
+
+    tables = {".csv": write_csv, ".parquet": write_parquet}
+    for number, path in enumerate(outs):  # before the first is written
+        if path.suffix and path.suffix not in tables:
+            raise SamiError(
+                f"{path} ends in {path.suffix}; give NAME.csv, NAME.parquet, or a folder's name without a suffix for a "
+                "LeRobot dataset."
+            )
+        require_output(path, FORCE.get() and bool(path.suffix), [file, *outs[:number]])
+    recording = read_recording(file)
+    for path in outs:
+        if path.suffix:
+            print(f"wrote {path}: {tables[path.suffix](recording, path, FORCE.get())} rows")
+        else:
+            print(f"wrote {path}: {write_lerobot(recording, path)} episodes")

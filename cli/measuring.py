@@ -1,0 +1,144 @@
+"""What long measurements share: a bar, the folder that they write to, and where their jobs run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from .options import FORCE, split_pair, toml_value
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from sami_train.evaluation.results import OnTask
+    from sami_train.studies.sweep.engines import Engine
+
+PARTS = 16
+"""Parts of a measurement on a cluster, each a job, if `jobs` is left out."""
+PLACES = "a number of processes, slurm:KEY=VALUE,... or ray:ADDRESS,KEY=VALUE,..."
+CLUSTERS = (
+    "Slurm: slurm:partition=gpu,time=240 (minutes), with any option of sbatch. A Ray cluster: ray:ADDRESS,num_cpus=2, "
+    "with what a job needs."
+)
+On = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHERE",
+        help=f"Where it is measured. So many processes of this machine, such as 4; one a core if left out. {CLUSTERS} "
+        f"jobs=N among these is the number of jobs, {PARTS} if left out.",
+    ),
+]
+
+
+@contextmanager
+def bars(quiet: bool = False) -> Iterator[Progress]:
+    """Show bars on the terminal of standard error within; they disappear afterwards."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, disable=quiet or not console.is_terminal, transient=True) as shown:
+        yield shown
+
+
+@contextmanager
+def progress(title: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """Show one bar within; yield what advances it."""
+    with bars(quiet) as shown:
+        task = shown.add_task(title, total=total)
+        yield lambda done: shown.advance(task, done)
+
+
+@contextmanager
+def task_progress(title: str, total: int, quiet: bool) -> Iterator[OnTask]:
+    """Show one bar within; yield what takes the result of each task."""
+    with progress(title, total, quiet) as advance:
+        yield lambda _: advance(1)
+
+
+def findings(folder: Path | None, name: str, plot: bool = True) -> tuple[Path, Path] | None:
+    """Return where a measurement writes its numbers (NAME.json) and its plot (NAME.png); make the folder.
+
+    It refuses now rather than after hours.
+    """
+    from sami_runtime.errors import SamiError
+    from sami_runtime.files import require_output
+
+    if folder is None:
+        return None
+    if folder.exists() and not folder.is_dir():
+        raise SamiError(f"{folder} is a file; --out names a folder.")
+    files = folder / f"{name}.json", folder / f"{name}.png"
+    for path in files:
+        require_output(path, FORCE.get())
+    if plot:
+        import matplotlib  # noqa: F401
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SamiError(f"{folder} cannot be made: {error.strerror}. Choose another --out.") from None
+    return files
+
+
+class JobPlace(NamedTuple):
+    """Where jobs run."""
+
+    kind: str = "cpu"
+    """cpu (this machine), gpu (each GPU of this machine), slurm or ray."""
+    jobs: int | None = None
+    """How many at once."""
+    address: str = ""
+    """Of the Ray cluster."""
+    settings: Mapping[str, Any] = MappingProxyType({})
+    """What the cluster gets with each job."""
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether other machines do it."""
+        return self.kind in ("slurm", "ray")
+
+    def engine(self, jobs: int, settings: Mapping[str, Any] | None = None) -> Engine:
+        """Return what runs so many jobs here."""
+        from sami_train.studies.sweep.engines import engine_of
+
+        return engine_of(self.kind == "slurm", self.address, jobs, self.settings if settings is None else settings)
+
+
+def place_of(text: str | None, gpus: bool = False) -> JobPlace:
+    """Return the place that `--on` names: `4`, `slurm:time=240,jobs=8`, `ray:10.0.0.1:6379,num_cpus=2`, or `gpu:4`."""
+    if text is None:
+        return JobPlace()
+    kind, _, rest = text.partition(":")
+    if kind in ("slurm", "ray"):
+        parts, settings, address = rest.split(","), list[str](), ""
+        if kind == "ray":
+            address = "auto" if "=" in parts[0] else parts.pop(0) or "auto"
+        for part in parts:
+            if settings and part and "=" not in part:
+                settings[-1] += f",{part}"  # a comma inside a value, as in nodelist=a,b
+            elif part:
+                settings.append(part)
+        values = {key: toml_value(value) for key, value in (split_pair(s, "--on", "time=240") for s in settings)}
+        jobs = values.pop("jobs", None)
+        if jobs is None or (type(jobs) is int and jobs > 0):
+            return JobPlace(kind, jobs, address, values)
+        raise typer.BadParameter(f"--on {text}: jobs must be an integer of at least 1")
+    number = rest if kind == "gpu" and gpus else text
+    if number.isdecimal() and int(number):
+        return JobPlace("cpu" if number == text else "gpu", int(number))
+    raise typer.BadParameter(f"--on {text} names no place; give {PLACES}{', or gpu:N' if gpus else ''}")
+
+
+def cluster_of(place: JobPlace, keep: Path | None) -> Engine | None:
+    """Return the cluster that a measurement is spread over; None where this machine makes it."""
+    if not place.is_cluster:
+        return None
+    if keep is None:
+        raise typer.BadParameter(f"--on {place.kind} needs --out: the jobs leave there what they measure")
+    return place.engine(place.jobs or PARTS)

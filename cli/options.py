@@ -1,0 +1,118 @@
+"""Options that several commands share, and keys that `--set KEY=VALUE` gives."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from .model_file import model_file
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MODEL_HELP = "Model file, or the name of one that `sami models` lists"
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP}.", callback=model_file)]
+ModelOfRobot = Annotated[Path, typer.Option(help=f"{MODEL_HELP}, that is to drive it.", callback=model_file)]
+OptionalModel = Annotated[
+    Path | None, typer.Option(help=f"{MODEL_HELP}; ENV-satesac if left out.", callback=model_file)
+]
+ModelEnvironment = Annotated[str | None, typer.Option(help="Environment; the model's own if left out.")]
+OwnEnvironment = Annotated[
+    str | None,
+    typer.Option(
+        "--env",
+        metavar="NAME,...",
+        help="Environments of your own that these files name, MODULE:SPEC or ROBOT.toml: their code is imported only "
+        "if you name them, too.",
+    ),
+]
+"""The option of commands that run files' own environments; `app.Command` reads it."""
+Provider = Annotated[str, typer.Option(help="What runs the graph: cpu, cuda, ... Each rounds in its own way.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+
+FORCE: ContextVar[bool] = ContextVar("force", default=False)
+"""Whether outputs that exist are replaced: `--force`, an option of `sami` itself, may stand anywhere."""
+
+
+class Key(NamedTuple):
+    """One key of `--set`."""
+
+    kind: type
+    """bool, int, float or str."""
+    help: str
+    low: float = 0
+    """Least value of a number."""
+
+
+def set_option(keys: Mapping[str, Key]) -> Any:
+    """Return the option `--set`, whose help lists the keys."""
+    listed = "; ".join(f"{name}: {key.help}" for name, key in keys.items())
+    return typer.Option("--set", metavar="KEY=VALUE", help=f"May be given often. {listed}.")
+
+
+def set_values(keys: Mapping[str, Key], texts: Sequence[str] | None) -> dict[str, Any]:
+    """Return the checked values that `--set` gives, by key."""
+    from sami_runtime.errors import SamiError, UnknownName
+
+    values: dict[str, Any] = {}
+    for text in texts or ():
+        name, raw = split_pair(text, "--set", "atlas_episodes=0" if "atlas_episodes" in keys else "episodes=20")
+        if name not in keys:
+            raise UnknownName("key of --set", name, keys)
+        key, value = keys[name], toml_value(raw)
+        if key.kind is str:
+            value = raw
+        elif key.kind is float and type(value) is int:
+            value = float(value)
+        # A bool is an int to Python.
+        fits = type(value) is key.kind
+        if not fits or (isinstance(value, (int, float)) and not key.low <= value < float("inf")):
+            wanted = "true or false" if key.kind is bool else f"{key.kind.__name__} of at least {key.low:g}"
+            raise SamiError(f"--set {text}: {name} must be {wanted}; it is {key.help}.")
+        values[name] = value
+    return values
+
+
+def split_pair(text: str, option: str, example: str) -> tuple[str, str]:
+    """Return the two sides of NAME=VALUE."""
+    from sami_runtime.errors import SamiError
+
+    name, _, value = (part.strip() for part in text.partition("="))
+    if not (name and value):
+        form = "NAME=VALUE" if option == "--fix" else "KEY=VALUE"
+        raise SamiError(f"{option} {text} is not {form}, such as {option} {example}.")
+    return name, value
+
+
+def toml_value(text: str) -> Any:
+    """Return a value as TOML writes it; a text needs no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:
+        return text
+
+
+def run_values(texts: Sequence[str] | None) -> dict[str, Any]:
+    """Return the keys of a run that `--set` gives, by name; files of limits and settings that they name are read."""
+    from sami_runtime.files import read_document
+    from sami_runtime.safety.limits import Limits
+
+    values: dict[str, Any] = {}
+    for text in texts or ():
+        key, raw = split_pair(text, "--set", "provider=cuda")
+        if key == "limits":
+            values[key] = Limits.load(raw)
+        elif key == "settings":
+            values[key] = read_document(Path(raw), "settings")
+        elif key == "unguarded":
+            values[key] = [name.strip() for name in raw.split(",")]
+        else:
+            values[key] = toml_value(raw)
+    return values

@@ -1,0 +1,272 @@
+"""A run to look at while it happens: the loop sends a message a tick into a socket, and another process serves it.
+
+A message that finds the socket full is dropped and counted: nothing that a browser does can make the loop wait. The
+server answers browsers of this machine alone:
+
+    GET /TOKEN/          the page
+    GET /TOKEN/events    what happened so far and what happens, as server-sent events
+
+Anything else is not found, and nothing that is sent to it is read: a watched run cannot be commanded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from sami_runtime.adapters.scene import Scene
+from sami_runtime.child import python_command
+from sami_runtime.errors import SamiError
+from sami_runtime.loop.episode import EpisodeReport
+from sami_runtime.loop.tick import StepRecord
+from sami_runtime.model.contract import Contract
+from sami_runtime.recording.scene_topics import plain_scene
+from sami_runtime.recording.view import RunRows, described, page
+from sami_runtime.session.session import Session
+
+SOCKET_BYTES = 4_000_000
+"""How much may wait in the socket: minutes at 25 Hz."""
+START_S = 20.0
+"""How long the server may take to begin [s]."""
+MOST_BYTES = 256 << 20
+"""How many bytes of messages are kept for browsers that connect later; then the oldest tenth goes. At 4.4 kB a tick,
+as of a robot with many signals, that is ten minutes at 100 Hz."""
+BATCH = 2_000
+"""Ticks that are sent together to who comes late."""
+PATIENCE_S = 10.0
+"""After how long without a byte taken a browser is given up [s]."""
+
+
+class Feed:
+    """A run to look at while it happens; it is a loop's `on_step`.
+
+    Args:
+        contract: Of the policy.
+        about: What the run is, as a recording says it.
+        name: What the run is called.
+
+    Raises:
+        SamiError: The server does not begin.
+    """
+
+    def __init__(self, contract: Contract, about: dict[str, Any], name: str) -> None:
+        self.scene: Scene | None = None
+        """What the robot looks like; to be set before the first tick."""
+        self.dropped = 0
+        """Ticks that those who watch do not see."""
+        self._rows, self._episode = RunRows(contract), -1
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
+        token = secrets.token_urlsafe(16)
+        with theirs:
+            # A session of its own: Ctrl-C is the loop's. It ends by itself when the loop's end of the socket is closed.
+            self._server = subprocess.Popen(
+                python_command(__name__, theirs.fileno()),
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        assert self._server.stdin
+        assert self._server.stdout
+        self._server.stdin.write(token + "\n")  # not an argument, which everybody on the machine could read
+        self._server.stdin.close()
+        first_line = self._server.stdout.readline().strip()
+        if not first_line.isdigit():
+            self._server.wait(START_S)
+            raise SamiError(f"nobody can watch the run: {first_line or 'the server did not begin'}. Leave out --live.")
+        self.url = f"http://127.0.0.1:{first_line}/{token}/"
+        """Where it is; whoever knows this address, and is on this machine, may watch."""
+        run = {**described(contract, about, name), "groups": self._rows.groups, "columns": self._rows.columns}
+        self._socket.send(json.dumps({"run": run}).encode())
+        self._socket.setblocking(False)
+
+    def __call__(self, record: StepRecord) -> None:
+        """Send one tick. One that cannot be shown is dropped and counted: it must not end the run."""
+        self._episode += record.step == 0
+        try:
+            message = self._rows.row(self._episode, record)
+            if self.scene is not None:
+                if record.step == 0:
+                    message["scene"] = plain_scene(self.scene)
+                message["poses"] = np.round(self.scene.poses(), 5).ravel().tolist()
+        except Exception:
+            self.dropped += 1
+            return
+        self._tell(message)
+
+    def ended(self, report: EpisodeReport) -> None:
+        """Tell what came of the episode whose ticks were told last."""
+        self._tell({"came": [self._episode, report.ended.value, report.success]})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        try:
+            self._socket.send(json.dumps(message, allow_nan=False).encode())
+        except (OSError, ValueError, TypeError):  # full, or nobody there any more; or JSON has no such value
+            self.dropped += 1
+            if words := message.get("words"):  # the next row brings them
+                self._rows.forget(len(words))
+
+    def close(self) -> None:
+        """Let those who watch know that it is over. The page keeps what it has."""
+        self._socket.close()
+        if self._server.stdout:
+            self._server.stdout.close()
+        try:
+            self._server.wait(2.0)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+
+class Nobody:
+    """In the place of a feed where nobody watches."""
+
+    scene: Scene | None = None
+
+    def __call__(self, record: StepRecord) -> None:
+        """Tell nobody."""
+
+    def ended(self, report: EpisodeReport) -> None:
+        """Tell nobody."""
+
+
+@contextlib.contextmanager
+def watching(wanted: bool, session: Session, name: str, about: dict[str, Any]) -> Iterator[Feed | Nobody]:
+    """Let a run be watched, and say where; see `Feed`. To be entered before a process takes a real-time priority."""
+    if not wanted:
+        yield Nobody()
+        return
+    with Feed(session.contract, about, name) as feed:
+        print(f"watch it at {feed.url}", file=sys.stderr, flush=True)
+        yield feed
+    if feed.dropped:
+        print(f"{feed.dropped} ticks were not shown to those who watched", file=sys.stderr)
+
+
+class LiveHistory:
+    """Messages of a run in their order; threads wait for the next one."""
+
+    def __init__(self) -> None:
+        self.first = b""
+        self._ticks: list[bytes] = []
+        self._gone = self._bytes = 0
+        self.over = False
+        self._changed = threading.Condition()
+
+    def follow(self, source: socket.socket) -> None:
+        """Take every message, until the loop's end is closed."""
+        while data := source.recv(1 << 20):
+            with self._changed:
+                if self.first:
+                    self._ticks.append(data)
+                    self._bytes += _size(data)
+                else:
+                    self.first = data
+                if self._bytes > MOST_BYTES:
+                    gone = max(1, len(self._ticks) // 10)
+                    self._bytes -= sum(map(_size, self._ticks[:gone]))
+                    del self._ticks[:gone]
+                    self._gone += gone
+                self._changed.notify_all()
+        with self._changed:
+            self.over = True
+            self._changed.notify_all()
+
+    def after(self, ticks_sent: int, timeout_s: float) -> tuple[list[bytes], int]:
+        """Return the messages after so many, and how many have been seen with them; none if nothing came in time."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.over or self._gone + len(self._ticks) > ticks_sent, timeout_s)
+            start = max(0, ticks_sent - self._gone)
+            ticks = self._ticks[start : start + BATCH]
+            return ticks, self._gone + start + len(ticks)
+
+
+def _size(data: bytes) -> int:
+    """Return the memory that a message takes: its bytes, those of the object, and its place in the list."""
+    return sys.getsizeof(data) + 8
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers with the page or with events, to who knows the token."""
+
+    history: LiveHistory
+    token: str
+    page: bytes
+    timeout = PATIENCE_S
+    protocol_version = "HTTP/1.0"
+
+    def do_GET(self) -> None:
+        """Answer."""
+        port = self.connection.getsockname()[1]
+        token, _, rest = self.path.lstrip("/").partition("/")
+        # Another name for this machine is a page elsewhere that wants to read what is here.
+        ours = self.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
+        if not ours or not secrets.compare_digest(token.encode(), self.token.encode()) or rest not in ("", "events"):
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("X-Frame-Options", "DENY")
+        self.send_header("Content-Type", "text/event-stream" if rest else "text/html; charset=utf-8")
+        self.end_headers()
+        with contextlib.suppress(OSError):  # the browser went away
+            self._events() if rest else self.wfile.write(self.page)
+
+    def _events(self) -> None:
+        """Send all that happened, and what happens, until it is over."""
+        self.wfile.write(b"retry: 1000\n\ndata: " + self.history.first + b"\n\n")
+        ticks_sent = 0
+        while True:
+            ticks, ticks_sent = self.history.after(ticks_sent, timeout_s=5.0)
+            self.wfile.write(b"".join(b"data: " + tick + b"\n\n" for tick in ticks) or b": nothing new\n\n")
+            if not ticks and self.history.over:
+                self.wfile.write(b'data: {"over": true}\n\n')
+                return
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing: the terminal is the loop's."""
+
+
+def main(descriptor: int) -> None:
+    """Serve the run whose messages come in by a socket; the token is the first line of the input."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(10)  # the loop goes first
+    source = socket.socket(fileno=descriptor)
+    Handler.token, Handler.history, Handler.page = (
+        sys.stdin.readline().strip(),
+        LiveHistory(),
+        page([], live=True).encode(),
+    )
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    except OSError as error:
+        print(f"no port of 127.0.0.1 can be had: {error.strerror}", flush=True)
+        sys.exit(1)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.server_address[1], flush=True)
+    Handler.history.follow(source)
+    threading.Event().wait(1.0)  # for those who watch to hear the end

@@ -1,0 +1,173 @@
+"""The robot's shape in a recording, for viewers: `/scene` at the beginning of each episode, `/tf` after each tick.
+
+`/scene` is a `foxglove.SceneUpdate` whose entities stand in the frames of the links; `/tf` is a
+`foxglove.FrameTransforms` with the pose of every link in the frame `world`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.scene import Scene, Shape
+from sami_runtime.recording.format import TRANSFORMS
+from sami_runtime.recording.mcap_file import ChunkedFile
+from sami_runtime.recording.topics import FRAME, TIMESTAMP, Fields, Schemas, stamp_of
+
+UPDATE = "/scene"
+DURATION, COLOUR, POSE, VECTOR = "google.protobuf.Duration", "foxglove.Color", "foxglove.Pose", "foxglove.Vector3"
+PLANE_M = 10.0, 0.002
+"""Half the width of a plane that is shown, and its thickness [m]."""
+MESSAGES: dict[str, Fields] = {
+    DURATION: {"seconds": "int64", "nanos": "int32"},
+    COLOUR: dict.fromkeys("rgba", "double"),
+    "foxglove.FrameTransform": {
+        **{"timestamp": TIMESTAMP, "parent_frame_id": "string", "child_frame_id": "string"},
+        **{"translation": VECTOR, "rotation": "foxglove.Quaternion"},
+    },
+    "foxglove.FrameTransforms": {"transforms": "*foxglove.FrameTransform"},
+    "foxglove.SceneEntityDeletion": {"timestamp": TIMESTAMP, "type": "int32", "id": "string"},
+    "foxglove.KeyValuePair": {"key": "string", "value": "string"},
+    "foxglove.ArrowPrimitive": {
+        "pose": POSE,
+        **dict.fromkeys(("shaft_length", "shaft_diameter", "head_length", "head_diameter"), "double"),
+        "color": COLOUR,
+    },
+    "foxglove.CubePrimitive": {"pose": POSE, "size": VECTOR, "color": COLOUR},
+    "foxglove.SpherePrimitive": {"pose": POSE, "size": VECTOR, "color": COLOUR},
+    "foxglove.CylinderPrimitive": {
+        **{"pose": POSE, "size": VECTOR, "bottom_scale": "double", "top_scale": "double", "color": COLOUR},
+    },
+    "foxglove.SceneEntity": {
+        **{"timestamp": TIMESTAMP, "frame_id": "string", "id": "string", "lifetime": DURATION, "frame_locked": "bool"},
+        **{"metadata": "*foxglove.KeyValuePair", "arrows": "*foxglove.ArrowPrimitive"},
+        **{"cubes": "*foxglove.CubePrimitive", "spheres": "*foxglove.SpherePrimitive"},
+        "cylinders": "*foxglove.CylinderPrimitive",
+    },
+    "foxglove.SceneUpdate": {"deletions": "*foxglove.SceneEntityDeletion", "entities": "*foxglove.SceneEntity"},
+}
+"""Fields in the order of https://docs.foxglove.dev/docs/sdk/schemas; later ones, which are not used, are left out."""
+
+
+class SceneTopics:
+    """Adds a scene to a recording.
+
+    Args:
+        file: The recording.
+        scene: What the robot looks like.
+    """
+
+    def __init__(self, file: ChunkedFile, scene: Scene) -> None:
+        self._file, self._scene = file, scene
+        schemas = _schemas()
+        self._transforms, self._update = (
+            file.channel(topic, name, ("protobuf", "protobuf"), schemas.described(name), {})
+            for topic, name in ((TRANSFORMS, "foxglove.FrameTransforms"), (UPDATE, "foxglove.SceneUpdate"))
+        )
+        self._made = {name: schemas.message(name) for name in MESSAGES}
+        self._frames = [f"link {number}: {name}" for number, name in enumerate(scene.links)]
+
+    def add(self, begins: bool, log_time: int, publish_time: int) -> None:
+        """Add where the links are now; where an episode begins also what they look like."""
+        stamp = stamp_of(log_time)
+        if begins:
+            entities = [self._entity(number, stamp) for number in range(len(self._frames))]
+            update = self._made["foxglove.SceneUpdate"](entities=[entity for entity in entities if entity is not None])
+            self._file.add(self._update, update.SerializeToString(), log_time, publish_time)
+        make = self._made["foxglove.FrameTransform"]
+        transforms = [
+            make(
+                timestamp=stamp,
+                parent_frame_id=FRAME,
+                child_frame_id=frame,
+                translation=dict(zip("xyz", pose[:3], strict=True)),
+                rotation=dict(zip("xyzw", pose[3:], strict=True)),
+            )
+            for frame, pose in zip(self._frames, self._scene.poses().tolist(), strict=True)
+        ]
+        message = self._made["foxglove.FrameTransforms"](transforms=transforms)
+        self._file.add(self._transforms, message.SerializeToString(), log_time, publish_time)
+
+    def _entity(self, link: int, stamp: Any) -> Any:
+        """Return the shapes of a link as an entity in its frame; None where it has none."""
+        parts: dict[str, list[dict[str, Any]]] = {"cubes": [], "spheres": [], "cylinders": []}
+        for shape in self._scene.shapes:
+            if shape.link == link:
+                _add_parts(shape, parts)
+        if not any(parts.values()):
+            return None
+        frame = self._frames[link]
+        return self._made["foxglove.SceneEntity"](timestamp=stamp, frame_id=frame, id=frame, frame_locked=True, **parts)
+
+
+def plain_scene(scene: Scene) -> dict[str, Any]:
+    """Return what a scene looks like, for JSON."""
+    return {"links": list(scene.links), "shapes": [list(shape) for shape in scene.shapes]}
+
+
+def read_poses(messages: Sequence[bytes]) -> NDArray[np.float32]:
+    """Return the poses (N, L, 7) that N messages of `/tf` hold.
+
+    Raises:
+        ValueError: They do not hold equally many links each.
+    """
+    make = _schemas().message("foxglove.FrameTransforms")
+    rows = [
+        [
+            (*(getattr(link.translation, axis) for axis in "xyz"), *(getattr(link.rotation, axis) for axis in "xyzw"))
+            for link in make.FromString(data).transforms
+        ]
+        for data in messages
+    ]
+    if len({len(row) for row in rows}) != 1:
+        raise ValueError("its ticks do not show equally many links")
+    return np.array(rows, np.float32)
+
+
+def require_scene(value: Any) -> Mapping[str, Any]:
+    """Return a scene that a recording holds, if it has the form of `plain_scene`.
+
+    Raises:
+        ValueError, TypeError: It has not.
+    """
+    links, shapes = value["links"], [Shape(*row) for row in value["shapes"]]
+    for shape in shapes:
+        numbers = [*shape.size, *shape.pose, *shape.rgba]
+        if not 0 <= shape.link < len(links) or len(numbers) != 14 or not np.isfinite(np.array(numbers, float)).all():
+            raise ValueError(f"a shape of its scene is {list(shape)}")
+    return {"links": [str(name) for name in links], "shapes": [list(shape) for shape in shapes]}
+
+
+def _schemas() -> Schemas:
+    schemas = Schemas()
+    for name, fields in MESSAGES.items():
+        schemas.declare(name, fields)
+    return schemas
+
+
+def _add_parts(shape: Shape, parts: dict[str, list[dict[str, Any]]]) -> None:
+    """Add a shape to the primitives that show it; a capsule is a cylinder and two spheres."""
+    width, depth, height = (2 * number for number in shape.size)
+    place, turn = np.array(shape.pose[:3]), np.array(shape.pose[3:])
+    colour = dict(zip("rgba", shape.rgba, strict=True))
+
+    def primitive(at: NDArray[Any], size: tuple[float, ...], **more: float) -> dict[str, Any]:
+        pose = {
+            "position": dict(zip("xyz", at.tolist(), strict=True)),
+            "orientation": dict(zip("xyzw", turn.tolist(), strict=True)),
+        }
+        return {"pose": pose, "size": dict(zip("xyz", size, strict=True)), "color": colour, **more}
+
+    if shape.kind in ("capsule", "cylinder"):
+        parts["cylinders"].append(primitive(place, (width, depth, height), bottom_scale=1.0, top_scale=1.0))
+        x, y, z, w = turn
+        axis = np.array([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)]) * shape.size[2]
+        ends = (place - axis, place + axis) if shape.kind == "capsule" else ()
+        parts["spheres"] += [primitive(end, (width, width, width)) for end in ends]
+    elif shape.kind == "plane":
+        parts["cubes"].append(primitive(place, (2 * PLANE_M[0], 2 * PLANE_M[0], PLANE_M[1])))
+    else:
+        parts["cubes" if shape.kind == "box" else "spheres"].append(primitive(place, (width, depth, height)))

@@ -1,0 +1,218 @@
+"""A run to look at in a browser: one HTML file with everything in it, which loads nothing from anywhere.
+
+`RunRows` makes a row of numbers for each tick, texts by their number. `live` sends the same rows while a run happens.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sami_runtime.files import output
+from sami_runtime.loop.tick import StepRecord
+from sami_runtime.model.contract import Contract
+from sami_runtime.recording.format import TICK, in_words, signal_values, signals_of, tick_values
+from sami_runtime.recording.reader import Recording, values_of
+from sami_runtime.recording.scene_topics import read_poses, require_scene
+from sami_runtime.recording.topics import SHORT, Events
+from sami_runtime.signals import Signal
+
+COLUMNS = {name: kind for name, kind in TICK.items() if name not in ("time", "age", "passed", "telemetry.alarm")}
+"""What the page has of a tick, besides its time and its signals."""
+
+
+class RunRows:
+    """Makes the rows of a run, one tick after the other.
+
+    Args:
+        contract: Of the policy; what a model that takes over reads besides is left out.
+    """
+
+    def __init__(self, contract: Contract) -> None:
+        self.words: list[str] = [""]
+        """Texts by their number; the list only grows."""
+        self._known = {"": 0}
+        self._events = Events()
+        self._begun: float | None = None
+        self._last, self._offset, self._period = 0.0, 0.0, 1.0 / contract.rate_hz
+        self._task: Mapping[str, Any] | None = None
+        self._signals = signals_of(contract)
+        self.groups = [_group(name, signal) for name, signal in self._signals.items()]
+        """Of columns: what belongs together, with the unit and the elements' names and bounds."""
+        self.columns = ["t", *(SHORT[name] for name in COLUMNS)]
+        """Name of each number of a row; the first is seconds from the beginning of the run."""
+        self.columns += [column for group in self.groups for column in group["columns"]]
+
+    def row(self, episode: int, record: StepRecord) -> dict[str, Any]:
+        """Return a tick: its numbers, None where there is none; new words; events; and the task where it changes."""
+        words = len(self.words)
+        values, signals = tick_values(episode, record), signal_values(record)
+        numbers: list[Any] = [self._time(record)]
+        for name, kind in COLUMNS.items():
+            numbers.append(self._word(values.get(name, "")) if kind == "string" else values.get(name))
+        for name, signal in self._signals.items():
+            elements = np.asarray(signals.get(name, ()), float).ravel().tolist()
+            numbers += elements if len(elements) == signal.size else [None] * signal.size
+        row: dict[str, Any] = {"row": [_shown(number) for number in numbers]}
+        if events := [list(event) for event in self._events.of(episode, record)]:
+            row["events"] = events
+        task = record.info.get("task")
+        if isinstance(task, Mapping) and (record.step == 0 or task != self._task):
+            self._task = task
+            row["task"] = in_words(task)
+        if len(self.words) > words:
+            row["words"] = self.words[words:]
+        return row
+
+    def forget(self, count: int) -> None:
+        """Take back the last words, which did not arrive; they are new when they are next needed."""
+        for word in self.words[-count:]:
+            del self._known[word]
+        del self.words[-count:]
+
+    def _time(self, record: StepRecord) -> float:
+        """Return seconds since the run began. An episode begins a period after the one before, or later.
+
+        A loop without a clock counts each from 0, and a clock that stands still between them gives two ticks one time.
+        """
+        if self._begun is None:
+            self._begun = self._last = record.time
+        elif record.step == 0:
+            self._offset += max(0.0, self._last + self._period - record.time)
+        self._last = record.time
+        return round(record.time + self._offset - self._begun, 6)
+
+    def _word(self, text: str) -> int:
+        if text not in self._known:
+            self._known[text] = len(self.words)
+            self.words.append(text)
+        return self._known[text]
+
+
+def described(contract: Contract, about: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the head of a run's page.
+
+    Args:
+        contract: Of the policy.
+        about: What the recording says of itself, or would.
+        name: What the run is called.
+    """
+    atlas = contract.atlas.model_dump(mode="json", exclude={"covariance"}) if contract.atlas else about.get("atlas")
+    facts = [
+        {True: "in a simulator", False: "on a robot"}.get(about.get("simulator", ""), ""),
+        "dry run: nothing was written" if about.get("dry_run") else "",
+        "behind a gap" if about.get("gap") else "",
+        f"seed {about['seed']}" if "seed" in about else "",
+        str(about.get("machine", "")),
+    ]
+    return {
+        "name": name,
+        "model": contract.name,
+        "weights": contract.weights_sha256[:12],
+        "env": about.get("env") or "",
+        "rate": contract.rate_hz,
+        "facts": [fact for fact in facts if fact],
+        "limits": {key: value for key, value in (about.get("limits") or {}).items() if value is not None},
+        "atlas": atlas,
+    }
+
+
+def run_of(recording: Recording) -> dict[str, Any]:
+    """Return a recording as the page has it: its head, its numbers by column, and the outcome of its episodes."""
+    rows, tasks = RunRows(recording.contract), dict[str, str]()
+    numbers, events = list[list[Any]](), list[list[Any]]()
+    for at, (episode, record) in enumerate(recording.steps):
+        tick_row = rows.row(episode, record)
+        numbers.append(tick_row["row"])
+        events += [[at, *event] for event in tick_row.get("events", ())]
+        if "task" in tick_row:
+            tasks[str(episode)] = tick_row["task"]
+    table = np.array(numbers, np.float64).reshape(len(numbers), len(rows.columns))
+    return {
+        **described(recording.contract, recording.about, recording.path.name),
+        "closed": recording.closed,
+        "groups": rows.groups,
+        "columns": rows.columns,
+        "words": rows.words,
+        "count": len(numbers),
+        # Times to the microsecond need more digits than the rest.
+        "seconds": base64.b64encode(table[:, 0].astype("<f8").tobytes()).decode(),
+        "data": base64.b64encode(np.ascontiguousarray(table.T, "<f4").tobytes()).decode(),
+        "events": events,
+        "tasks": tasks,
+        **_scene_of(recording),
+        "came": {str(number): [episode.ended.value, episode.success] for number, episode in recording.episodes.items()},
+    }
+
+
+def _scene_of(recording: Recording) -> dict[str, Any]:
+    """Return what the robot looked like and where its links were; nothing where the recording does not hold it."""
+    if "scene" not in recording.about or len(recording.transforms) != len(recording.steps):
+        return {}
+    scene, poses = require_scene(recording.about["scene"]), read_poses(recording.transforms)
+    if poses.shape[1] != len(scene["links"]):
+        raise ValueError(f"its ticks show {poses.shape[1]} links, and its scene has {len(scene['links'])}")
+    return {"scene": scene, "poses": base64.b64encode(poses.astype("<f4").tobytes()).decode()}
+
+
+def page(runs: list[dict[str, Any]], live: bool = False) -> str:
+    """Return the page.
+
+    Args:
+        runs: See `run_of`; empty where the page is to follow a run.
+        live: Whether it follows the events of the server that it came from.
+    """
+    folder = files(__package__) / "page"
+    drawn = ("three.min.js",) if live or any("scene" in run for run in runs) else ()
+    html, style, *scripts = (
+        (folder / name).read_text(encoding="utf-8")
+        for name in ("view.html", "view.css", *drawn, "data.js", "lanes.js", "scene.js", "view.js")
+    )
+    # No text of a recording can end the script that holds it.
+    data = json.dumps({"runs": runs, "live": live}, allow_nan=False).replace("<", "\\u003c")
+    whole = html.replace("{{connect}}", "'self'" if live else "'none'").replace("{{style}}", style)
+    return whole.replace("{{script}}", "\n".join(scripts)).replace("{{data}}", data)
+
+
+def write_page(recordings: list[Recording], path: Path, force: bool = False) -> None:
+    """Write the page of one recording, or of two beside each other.
+
+    Raises:
+        SamiError: The file exists and is not to be replaced, or cannot be written.
+    """
+    runs = []
+    for recording in recordings:
+        with values_of(recording.path):
+            runs.append(run_of(recording))
+    with values_of(path):
+        data = page(runs).encode()
+    with output(path, force, [recording.path for recording in recordings]) as beside:
+        beside.write_bytes(data)
+
+
+def _group(name: str, signal: Signal) -> dict[str, Any]:
+    kind = name.partition(".")[0]
+    return {
+        "kind": kind,
+        "name": signal.name if kind in ("observation", "answer") else kind,
+        "unit": "" if signal.unit == "1" else signal.unit,
+        "meaning": signal.meaning,
+        "elements": list(signal.elements),
+        "columns": [f"{name}.{element}" for element in signal.elements],
+    }
+
+
+def _shown(number: Any) -> Any:
+    """Return a number as far as a screen has use for it, which is to the microsecond; None for anything else."""
+    if number.__class__ is float:
+        return round(number, 6) if math.isfinite(number) else None
+    if number is None or isinstance(number, bool | str | list | dict):
+        return None
+    return number if isinstance(number, int) else _shown(float(number))

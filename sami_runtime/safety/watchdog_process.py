@@ -1,0 +1,274 @@
+"""What runs in the watchdog's process: it looks at the beat, and stops the robot when the beat ceases.
+
+What it prints never waits for whoever should read it. An adapter may instruct its emergency stop, such as where to send
+what, over a pair of sockets of which this process inherits one: neither has a name, so that no other process can reach
+them, whoever runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from sami_runtime.errors import SamiError
+from sami_runtime.factories import call_factory, load_factory
+from sami_runtime.safety.watchdog import (
+    DUE,
+    FIRED,
+    LONGEST,
+    MOST_DESCRIPTORS,
+    QUIT,
+    READY,
+    SEEN,
+    STOPPED,
+    STOPPING,
+    TOLD,
+    clock_of,
+    now,
+    shared_numbers,
+    why_fired,
+)
+
+CHUNKS, CHUNK = 256, 4096
+"""Most pieces that wait for a reader, and the bytes of each; what comes beyond that is dropped."""
+
+
+class Output:
+    """Takes the place of stdout and stderr, and passes on what is written there, as far as somebody reads it.
+
+    Writes of this process, of a user's module and of the libraries that it loads go to a pipe that a thread empties, so
+    that none of them blocks. Another thread writes to the stderr that the process began with. That one may block for
+    ever: it is often a pipe, and the process that should read it may hang, as the loop does.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: queue.Queue[bytes] = queue.Queue(CHUNKS)
+        self._reads, writes = os.pipe()
+        theirs = os.dup(2)
+        for descriptor in (1, 2):
+            os.dup2(writes, descriptor)
+        os.close(writes)
+        for target, descriptor in ((self._drain, self._reads), (self._pass_on, theirs)):
+            threading.Thread(target=target, args=(descriptor,), name="sami-output", daemon=True).start()
+
+    def put(self, text: str) -> None:
+        """Print a line, without a system call."""
+        with suppress(queue.Full):
+            self._waiting.put_nowait(text.encode())
+
+    def flush(self, within_s: float) -> None:
+        """Wait until all that was printed has been passed on, no longer than a time [s]."""
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        end = time.monotonic() + within_s
+        while time.monotonic() < end:
+            time.sleep(0.001)  # what was just read from the pipe is not in the queue yet
+            if not self._waiting.unfinished_tasks and not select.select([self._reads], [], [], 0)[0]:
+                return
+
+    def _drain(self, descriptor: int) -> None:
+        while chunk := os.read(descriptor, CHUNK):
+            with suppress(queue.Full):
+                self._waiting.put_nowait(chunk)
+
+    def _pass_on(self, descriptor: int) -> None:
+        while True:
+            chunk = self._waiting.get()
+            with suppress(OSError):  # nobody is there any more
+                while chunk:
+                    chunk = chunk[os.write(descriptor, chunk) :]
+            self._waiting.task_done()
+
+
+Take = Callable[[dict[str, Any], list[int]], object]
+"""Acts on an instruction and the descriptors that came with it; raises where it cannot."""
+
+_takers: dict[str, Take] = {}
+
+
+def take_instructions(kind: str, take: Take) -> None:
+    """Have the adapter instruct an emergency stop that is being made in a watchdog's process.
+
+    Args:
+        kind: Of adapter: `"ros2"`.
+        take: Called in a thread of its own, once for each adapter that is made.
+    """
+    _takers[kind] = take
+
+
+def kinds_taken() -> list[str]:
+    """Return which kinds of adapters are expected to instruct this process's emergency stop."""
+    return sorted(_takers)
+
+
+def serve(line: socket.socket) -> None:
+    """Pass on each instruction and answer it, in a thread of the watchdog's process, until the loop's process ends."""
+    with line, suppress(OSError):
+        while True:
+            message, descriptors, *_ = socket.recv_fds(line, LONGEST, MOST_DESCRIPTORS)
+            if not message:
+                return
+            number, kind, document = json.loads(message)
+            try:
+                _takers[kind](document, descriptors)
+                why = ""
+            except Exception as error:  # the adapter reports it
+                why = str(error) or type(error).__name__
+            line.send(json.dumps([number, why]).encode())
+
+
+FLUSH_S = 0.5
+"""Longest time [s] that its end waits for whoever reads what it printed."""
+LOOKS = 4
+"""How often it looks in the time within which it has to fire, at least."""
+REPEATS, REPEAT_S = 20, 0.05
+"""How often it stops the robot of a loop that died, and after how long [s] anew at most; that of one which lives is
+stopped until the loop knows it."""
+
+
+def build_stop(name: str) -> Callable[[], object]:
+    """Return the function that stops the robot, made by `FACTORY()` of `MODULE`.
+
+    Raises:
+        SamiError: It cannot be made.
+    """
+    example = "my_arm:emergency_stop for emergency_stop() in my_arm.py"
+    stop = call_factory(name, load_factory(name, "emergency stop", example))
+    if not callable(stop):
+        raise SamiError(
+            f"{name}() returned {stop!r}, which cannot be called. It connects to the robot and returns a function "
+            "that stops it; see docs/reference/watchdog.md."
+        )
+    return stop
+
+
+class Watcher:
+    """Looks at the beat of a loop, in a process of its own.
+
+    Args:
+        numbers: What it shares with the loop.
+        link: To the loop's process.
+        loop_process: The id of the loop's process.
+        stop: Stops the robot.
+        name: What that is called.
+        within_s: Longest time [s] between two beats; how often it looks follows from it.
+        stop_s: Longest time [s] that the robot's own `stop()` may take.
+        output: Takes what it prints.
+    """
+
+    def __init__(
+        self,
+        numbers: memoryview,
+        link: socket.socket,
+        loop_process: int,
+        stop: Callable[[], object],
+        name: str,
+        within_s: float,
+        stop_s: float,
+        output: Output,
+    ) -> None:
+        self._numbers, self._link, self._loop_process, self._stop = numbers, link, loop_process, stop
+        self._name, self._within_s, self._stop_s, self._output = name, within_s, stop_s, output
+        self._pause_ms = 1e3 * within_s / LOOKS
+        self._poll = select.poll()
+        self._poll.register(link, select.POLLIN)
+        with suppress(AttributeError, OSError):  # an old kernel, or a container that forbids it: the next look sees it
+            # Wakes it up the moment that the loop's process is gone.
+            self._poll.register(os.pidfd_open(loop_process), select.POLLIN)
+        self._quit = False
+        numbers[SEEN] = now()
+
+    def run(self) -> None:
+        """Look until the loop's process says that this is enough, or is gone."""
+        while not self._quit:
+            self._numbers[SEEN] = moment = now()
+            due, gone = self._numbers[DUE], self._gone()
+            if due and (gone or moment >= due):
+                self._fire(moment)
+            elif gone:
+                return
+            else:
+                self._wait(min(self._pause_ms, (due - moment) / 1e6) if due else self._pause_ms)
+
+    def _fire(self, moment: int) -> None:
+        """Stop the robot, and keep it stopped: a command that hung until now may still reach it."""
+        instructed, gone, stopping = self._numbers[DUE] == TOLD, self._gone(), self._numbers[STOPPING] != 0
+        self._numbers[FIRED] = moment  # first, so that a loop that goes on meanwhile writes nothing more
+        why = why_fired(instructed, gone, stopping, self._within_s, self._stop_s)
+        self._output.put(f"sami: {clock_of(moment)} the watchdog {why}, and stops the robot by {self._name}.\n")
+        after_death, failed = 0, False
+        while self._numbers[DUE] and self._numbers[FIRED] and after_death < REPEATS:
+            self._numbers[SEEN] = now()
+            try:
+                self._stop()
+                self._numbers[STOPPED] = self._numbers[STOPPED] or now()
+            except BaseException as error:  # whatever it was, the next try may work
+                if not failed:
+                    self._output.put(f"sami: the emergency stop failed: {type(error).__name__}: {error}\n")
+                failed = True
+            after_death += self._gone()
+            self._wait(min(self._pause_ms, 1e3 * REPEAT_S))
+        if self._gone():
+            self._quit = True
+
+    def _gone(self) -> bool:
+        return os.getppid() != self._loop_process
+
+    def _wait(self, milliseconds: float) -> None:
+        """Sleep, unless the loop's process has something to say or ends."""
+        for descriptor, _ in self._poll.poll(max(milliseconds, 0.0)):
+            if descriptor == self._link.fileno() and self._link.recv(64) in (QUIT, b""):
+                self._poll.unregister(self._link)
+                self._quit = not self._numbers[DUE]
+            elif descriptor != self._link.fileno():
+                self._poll.unregister(descriptor)
+
+
+def main(
+    name: str, within_s: float, stop_s: float, loop_process: int, link_end: int, line_end: int, shared: int
+) -> None:
+    """Build what stops the robot, report to the loop's process whether that worked, and watch.
+
+    Args:
+        name: MODULE:FACTORY.
+        within_s: See `Watcher`.
+        stop_s: See `Watcher`.
+        loop_process: The id of the loop's process.
+        link_end: Descriptor of the link.
+        line_end: Descriptor of the line for instructions.
+        shared: Descriptor of the shared numbers.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # who ends the loop ends this, by the link or by dying
+    link, line = socket.socket(fileno=link_end), socket.socket(fileno=line_end)
+    try:
+        stop = build_stop(name)
+    except SamiError as error:
+        link.sendall(str(error).encode())
+        sys.exit(error.exit_code)
+    threading.Thread(target=serve, args=(line,), name="sami-instructions", daemon=True).start()
+    _come_first()
+    # From here on nothing that is printed can keep it from its work. Its threads take over the priority: one that waits
+    # for a processor must not hold Python's lock meanwhile.
+    output = Output()
+    watcher = Watcher(shared_numbers(shared), link, loop_process, stop, name, within_s, stop_s, output)
+    link.sendall(READY + json.dumps(kinds_taken()).encode())
+    watcher.run()
+    output.flush(FLUSH_S)
+
+
+def _come_first() -> None:
+    """Ask to run before everything else on a busy machine, which takes a permission; it sleeps nearly always."""
+    with suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_max(os.SCHED_FIFO) - 1))

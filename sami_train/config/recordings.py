@@ -1,0 +1,161 @@
+"""Recordings of `sami run --record` as episodes to learn from: off-policy, by the actions that were executed.
+
+A step is a tick at which the policy's observation was fresh and something was executed: the policy acted, a person
+drove, or the answer came too late and the last action stood. Where the loop held, refused, fell back, paused or missed
+ticks, what was observed is not what the robot went on from: the episode is cut there, and what follows begins anew, as
+a session does after a reset. What came of the last action of a stretch was not recorded, so that action is left out,
+unless the world ended the episode: nothing is worth anything after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sami_runtime.adapters.base import Observation
+from sami_runtime.errors import SamiError
+from sami_runtime.recording.reader import Recording, read_recording
+from sami_runtime.signals import Signal
+from sami_train.config.weights import unlike
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Task
+from sami_train.episodes.episode import Episode
+
+if TYPE_CHECKING:
+    from sami_runtime.loop.tick import StepRecord
+
+
+SHORTEST = 2
+"""Steps that a stretch must have to teach anything."""
+
+
+def recorded_episodes(
+    paths: Sequence[str | Path],
+    spec: EnvironmentSpec,
+    tasks: Sequence[Task],
+    episode_steps: int,
+    *,
+    end_on_fall: bool = False,
+) -> list[Episode]:
+    """Return the episodes of recordings, without encoder states.
+
+    An episode in none of the run's tasks, as the adapter tells it, counts as of a further task; where nobody tells the
+    task, each file is one. What goes on for longer than `episode_steps` is cut. With `end_on_fall` an episode is lost
+    when what should reach the goal is below where it can lie, see `Goal.lowest`.
+
+    Raises:
+        RecordingError: one cannot be read.
+        SamiError: one has other signals, another rate, or nothing that tells the reward.
+    """
+    known: list[Any] = [dict(task) for task in tasks]
+    episodes: list[Episode] = []
+    for path in paths:
+        recording = read_recording(path)
+        _require_fit(recording, spec)
+        episodes_read = 0
+        for number, stretch, ended in recording.stretches(_are_finite):
+            task = stretch[0].info.get("task", {})
+            key = task or {"recording": str(path)}
+            known += [] if key in known else [key]
+            outcome = recording.episodes.get(number)
+            for start in range(0, len(stretch), episode_steps):
+                part = stretch[start : start + episode_steps]
+                last = ended and start + len(part) == len(stretch)
+                succeeded = last and outcome is not None and outcome.success
+                episode = _episode(path, spec, part, task, known.index(key), last, bool(succeeded), end_on_fall)
+                if episode is not None:
+                    episodes.append(episode)
+                    episodes_read += 1
+        if not episodes_read:
+            raise SamiError(f"{path} has no {SHORTEST} steps in a row to learn from; leave it out.")
+    return episodes
+
+
+def _require_fit(recording: Recording, spec: EnvironmentSpec) -> None:
+    contract = recording.contract
+    observation = {signal.name: signal.size for signal in contract.observation}
+    if difference := unlike(observation, contract.action.size, spec):
+        raise SamiError(f"{recording.path} has other signals than environment {spec.name!r}: {difference}.")
+    if abs(contract.rate_hz - spec.rate_hz) > 1e-6 * spec.rate_hz:
+        raise SamiError(
+            f"{recording.path} was recorded at {contract.rate_hz:g} Hz, and {spec.name!r} acts at {spec.rate_hz:g} Hz; "
+            "a step would be another stretch of time."
+        )
+
+
+def _are_finite(seen: Observation, executed: np.ndarray) -> bool:
+    return all(np.isfinite(value).all() for value in (executed, *seen.values.values()))
+
+
+def _episode(
+    path: str | Path,
+    spec: EnvironmentSpec,
+    ticks: Sequence[StepRecord],
+    task: Task,
+    task_index: int,
+    ended: bool,
+    succeeded: bool,
+    end_on_fall: bool,
+) -> Episode | None:
+    """Return the episode of a stretch of ticks of the policy; None where too little is left of it.
+
+    It is rewarded as the adapter told, else by what reaching the goal is paid. Where `ended`, the ticks reach the end
+    of the recorded episode, which was a success where `succeeded`.
+    """
+    if len(ticks) < SHORTEST:
+        return None
+    goal, layout = spec.goal, spec.layout
+    rewards = [tick.info.get("reward") for tick in ticks]
+    all_rewarded = all(reward is not None for reward in rewards)
+    if not all_rewarded and goal is None:
+        raise SamiError(
+            f"{path} tells no reward, and {spec.name!r} has no goal that would say it. Let the adapter's "
+            'write() return info={"reward": ...}.'
+        )
+    observations = np.empty((len(ticks), layout.size), np.float32)
+    by_name = [tick.observation.values for tick in ticks if tick.observation is not None]
+    observations[:, layout.order] = [
+        np.concatenate([np.ravel(values[signal.name]) for signal in spec.signals]) for values in by_name
+    ]
+    success = succeeded or bool(ended and ticks[-1].info.get("is_success", False))
+    won = success and goal is not None
+    terminated = bool(ended and (won or ticks[-1].info.get("terminated", False)))
+    steps = len(ticks) if terminated else len(ticks) - 1
+    following = np.concatenate([observations[1:], observations[-1:]])
+    if goal is not None:
+        reached = goal.reached(following[:, goal.achieved], following[:, goal.desired])[: len(ticks) - 1]
+        lost = np.zeros_like(reached)
+        if goal.lowest is not None:
+            lost = following[: len(reached), goal.achieved][:, 2] < goal.lowest
+        if not all_rewarded:
+            rewards = [*np.where(reached, 0.0, -1.0), 0.0 if success else -1.0]
+        # The training's episodes would have ended here.
+        for ends, good in ((reached, True), (lost & end_on_fall, False)):
+            first = int(np.argmax(ends)) + 1
+            if ends.any() and first <= steps - terminated:
+                steps, terminated, success = first, True, good
+    if steps < SHORTEST:
+        return None
+    return Episode(
+        index=-1,
+        task=task,
+        task_index=task_index,
+        observations=np.concatenate([observations[:1], following[:steps]]),
+        actions=_normalised([tick.executed for tick in ticks[:steps]], spec.action),
+        rewards=np.array(rewards[:steps], np.float32),
+        terminated=terminated,
+        success=success,
+        skills=frozenset(),
+    )
+
+
+def _normalised(executed: Sequence[Any], action: Signal) -> np.ndarray:
+    """Return executed actions (T, A) as training has them: the signal's bounds, if any, are -1 and 1."""
+    actions = np.array(executed, np.float32)
+    for column, (low, high) in enumerate(zip(action.low, action.high, strict=True)):
+        if low is not None and high is not None and (low, high) != (-1.0, 1.0):
+            actions[:, column] = 2.0 * (actions[:, column] - low) / (high - low) - 1.0
+    return actions.clip(-1.0, 1.0)

@@ -1,0 +1,388 @@
+"""An MJCF model by the names of its elements: what a policy reads, what tasks change, what is rewarded."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.signals import Signal
+from sami_train.envs.layout import signal
+from sami_train.envs.mjcf.description import Change, End, MeasuredQuantity, ModelField, ObservedParts, Term
+from sami_train.envs.tasks import Feature, Task
+
+Kind = Literal["body", "joint", "geom", "site", "sensor", "actuator", "key"]
+_OBJECT = {kind: getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}") for kind in get_args(Kind)}
+_COUNT = dict(zip(get_args(Kind), ("nbody", "njnt", "ngeom", "nsite", "nsensor", "nu", "nkey"), strict=True))
+_WORDS = {"key": "keyframe"}
+_FREE, _BALL = mujoco.mjtJoint.mjJNT_FREE, mujoco.mjtJoint.mjJNT_BALL
+_SLIDE, _HINGE = mujoco.mjtJoint.mjJNT_SLIDE, mujoco.mjtJoint.mjJNT_HINGE
+
+
+def names(model: mujoco.MjModel, kind: Kind) -> list[str]:
+    """Return the names of all elements of a kind, in the model's order; those without one are left out."""
+    every = (mujoco.mj_id2name(model, _OBJECT[kind], i) for i in range(getattr(model, _COUNT[kind])))
+    return [name for name in every if name]
+
+
+def element(model: mujoco.MjModel, kind: Kind, name: str, where: str) -> int:
+    """Return an element's number.
+
+    Args:
+        model: the compiled model.
+        kind: what it is.
+        name: what it is called there.
+        where: the key of the file that names it, for messages.
+
+    Raises:
+        UnknownName: the model has none of that name; lists those that it has.
+    """
+    number = int(mujoco.mj_name2id(model, _OBJECT[kind], name))
+    if number < 0:
+        raise UnknownName(_WORDS.get(kind, kind), name, names(model, kind), f"{where} names it.")
+    return number
+
+
+def elements(model: mujoco.MjModel, kind: Kind, some: Iterable[str], where: str) -> list[int]:
+    """Return the numbers of those named, of all of them for `"all"`; raises as `element`."""
+    if some == "all":
+        return list(range(getattr(model, _COUNT[kind])))
+    return [element(model, kind, name, where) for name in some]
+
+
+def joint_name(model: mujoco.MjModel, joint: int) -> str:
+    """Return a joint's name, that of its body where it has none."""
+    name = mujoco.mj_id2name(model, _OBJECT["joint"], joint)
+    body = mujoco.mj_id2name(model, _OBJECT["body"], int(model.jnt_bodyid[joint]))
+    return name or (body and f"{body}_joint") or f"joint_{joint}"
+
+
+def positions(model: mujoco.MjModel, joint: int) -> np.ndarray:
+    """Where a joint's positions lie in qpos."""
+    size = {_FREE: 7, _BALL: 4}.get(joint_type(model, joint), 1)
+    return np.arange(size) + int(model.jnt_qposadr[joint])
+
+
+def velocities(model: mujoco.MjModel, joint: int) -> np.ndarray:
+    """Where a joint's velocities lie in qvel."""
+    size = {_FREE: 6, _BALL: 3}.get(joint_type(model, joint), 1)
+    return np.arange(size) + int(model.jnt_dofadr[joint])
+
+
+def joint_type(model: mujoco.MjModel, joint: int) -> mujoco.mjtJoint:
+    """Return what kind of joint it is."""
+    return mujoco.mjtJoint(int(model.jnt_type[joint]))
+
+
+def body_or_site(model: mujoco.MjModel, name: str, where: str) -> tuple[mujoco.mjtObj, int]:
+    """Return what a name means, a site before a body, and its number; `UnknownName` where neither has it."""
+    for kind in ("site", "body"):
+        number = int(mujoco.mj_name2id(model, _OBJECT[kind], name))
+        if number >= 0:
+            return _OBJECT[kind], number
+    raise UnknownName("site or body", name, [*names(model, "site"), *names(model, "body")], f"{where} names it.")
+
+
+_XYZ, _WXYZ = ("x", "y", "z"), ("w", "x", "y", "z")
+_UNITS = {
+    kind: unit
+    for unit, kinds in {
+        "N": "touch force",
+        "m/s^2": "accelerometer framelinacc",
+        "m/s": "velocimeter tendonvel framelinvel subtreelinvel",
+        "rad/s": "gyro ballangvel frameangvel",
+        "N m": "torque",
+        "T": "magnetometer",
+        "m": "rangefinder tendonpos framepos subtreecom geomdist",
+        "pixel": "camprojection",
+        "rad/s^2": "frameangacc",
+        "kg m^2/s": "subtreeangmom",
+        "J": "e_potential e_kinetic",
+        "s": "clock",
+    }.items()
+    for kind in kinds.split()
+}
+"""Unit of a sensor's numbers by MuJoCo's name of its type; what is not here has none, or depends on the joint."""
+_OF_JOINTS = {"jointpos": ("rad", "m"), "jointvel": ("rad/s", "m/s"), "jointactuatorfrc": ("N m", "N")}
+"""Units for a hinge and a slide."""
+
+
+@dataclass(frozen=True)
+class MujocoSignal:
+    """A signal, and where MuJoCo keeps its numbers."""
+
+    signal: Signal
+    field: Literal["qpos", "qvel", "sensordata"]
+    indices: NDArray[np.intp]
+
+
+def readings(model: mujoco.MjModel, observation: ObservedParts) -> tuple[MujocoSignal, ...]:
+    """Return what is read, in the order of the contract: positions, velocities, sensors.
+
+    Hinges are one signal and slides another; a ball or free joint has signals of its own. Sensors are called as in
+    the model, with `_` for what a signal's name cannot hold.
+
+    Raises:
+        UnknownName: a joint or sensor is not in the model.
+        SamiError: nothing is read, or two signals have one name.
+    """
+    read = [
+        *_of_joints(model, elements(model, "joint", observation.qpos, "observation.qpos"), "qpos"),
+        *_of_joints(model, elements(model, "joint", observation.qvel, "observation.qvel"), "qvel"),
+        *(_sensor(model, i) for i in elements(model, "sensor", observation.sensors, "observation.sensors")),
+    ]
+    if not read:
+        raise SamiError("the observation is empty: name joints or sensors in [observation], or leave its keys out.")
+    names = [reading.signal.name for reading in read]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise SamiError(
+            f"the observation has {', '.join(sorted(twice))} twice. Rename the sensor, or name each element once."
+        )
+    return tuple(read)
+
+
+def action_signal(model: mujoco.MjModel) -> Signal:
+    """Return what a policy writes: a number from -1 to 1 for each actuator, over its whole control range.
+
+    Raises:
+        SamiError: there is no actuator, or one has no control range.
+    """
+    if not model.nu:
+        raise SamiError("the model has no actuator, so that there is nothing to control. Add an <actuator>.")
+    known = names(model, "actuator")
+    called = known if len(known) == model.nu else [f"actuator_{i}" for i in range(model.nu)]
+    if free := [name for name, limited in zip(called, model.actuator_ctrllimited, strict=True) if not limited]:
+        raise SamiError(
+            f"actuators without a control range: {', '.join(free)}. An action of -1 to 1 spans it, so give each a "
+            'ctrlrange="LOW HIGH" in the model.'
+        )
+    spans = zip(called, model.actuator_ctrlrange.tolist(), strict=True)
+    ends = "; ".join(f"{low:g} to {high:g} for {name}" for name, (low, high) in spans)
+    meaning = f"-1 to 1 is MuJoCo's control from {ends}"
+    return signal("actuator_commands", "1", called, (-1.0, 1.0), meaning=meaning)
+
+
+def _of_joints(model: mujoco.MjModel, joints: Sequence[int], field: Literal["qpos", "qvel"]) -> list[MujocoSignal]:
+    moves = field == "qvel"
+    where = velocities if moves else positions
+    called = {
+        _HINGE: ("joint_velocities", "rad/s") if moves else ("joint_angles", "rad"),
+        _SLIDE: ("slide_velocities", "m/s") if moves else ("slide_positions", "m"),
+    }
+    read = []
+    for kind, (name, unit) in called.items():
+        of_kind = [joint for joint in joints if joint_type(model, joint) == kind]
+        if of_kind:
+            indices = np.concatenate([where(model, joint) for joint in of_kind])
+            read.append(MujocoSignal(_signal(name, unit, [joint_name(model, j) for j in of_kind]), field, indices))
+    for joint in joints:
+        kind, name, indices = joint_type(model, joint), joint_name(model, joint), where(model, joint)
+        if kind == _FREE:
+            place = _signal(f"{name}_velocity", "m/s", _XYZ) if moves else _signal(f"{name}_position", "m", _XYZ)
+            read.append(MujocoSignal(place, field, indices[:3]))
+            indices = indices[3:]
+        if kind in (_FREE, _BALL):
+            if moves:
+                turn = _signal(f"{name}_angular_velocity", "rad/s", _XYZ, "in the body's frame")
+            else:
+                turn = _signal(f"{name}_orientation", "1", _WXYZ, "unit quaternion")
+            read.append(MujocoSignal(turn, field, indices))
+    return read
+
+
+def _sensor(model: mujoco.MjModel, number: int) -> MujocoSignal:
+    kind = mujoco.mjtSensor(int(model.sensor_type[number])).name.removeprefix("mjSENS_").lower()
+    size, start = int(model.sensor_dim[number]), int(model.sensor_adr[number])
+    name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_SENSOR, number) or f"{kind}_{number}"
+    unit = _UNITS.get(kind, "1")
+    if kind in _OF_JOINTS:
+        unit = _OF_JOINTS[kind][joint_type(model, int(model.sensor_objid[number])) == _SLIDE]
+    parts = {3: _XYZ, 4: _WXYZ}.get(size) or tuple(str(i) for i in range(size))
+    indices = np.arange(start, start + size)
+    return MujocoSignal(_signal(name, unit, parts, f"MuJoCo's sensor {kind}"), "sensordata", indices)
+
+
+def _signal(name: str, unit: str, parts: Sequence[str], meaning: str = "") -> Signal:
+    safe = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return signal(f"_{safe}" if safe[0].isdigit() else safe, unit, parts, meaning=meaning)
+
+
+@dataclass(frozen=True)
+class _Field:
+    kind: Kind
+    unit: str
+    positive: bool = False
+    """Whether it must be more than 0."""
+
+
+_FIELDS: dict[ModelField, _Field] = {
+    "body_mass": _Field("body", "kg", positive=True),
+    "dof_damping": _Field("joint", "N m s/rad"),
+    "geom_friction": _Field("geom", "1"),
+    "actuator_gear": _Field("actuator", "1"),
+}
+
+
+class Dynamics:
+    """Changes a compiled model as tasks say.
+
+    A mass carries the inertia of its body with it, as other matter in the same shape would. Of a geom's friction, a
+    feature sets the sliding coefficient, and of an actuator's gear the first number; scaling takes all of them.
+
+    Args:
+        model: as compiled; its own values are what scales multiply, whatever was set since.
+        changes: by feature.
+
+    Raises:
+        UnknownName: an element is not in the model.
+        SamiError: a body has no mass to change.
+    """
+
+    def __init__(self, model: mujoco.MjModel, changes: Mapping[str, Change]) -> None:
+        self._model, self._scratch = model, mujoco.MjData(model)
+        self._base = {name: getattr(model, name).copy() for name in (*_FIELDS, "body_inertia")}
+        self._changes = dict(sorted(changes.items(), key=lambda item: item[1].sets is None))  # scales come after
+        self._rows = {name: self._numbers(name, change) for name, change in changes.items()}
+        self.features = tuple(self._feature(name, change) for name, change in changes.items())
+
+    def apply(self, task: Task) -> None:
+        """Give the model a task's values, and MuJoCo's constants what follows from them; the state stays.
+
+        Args:
+            task: a value for each feature, checked.
+        """
+        fields = {name: values.copy() for name, values in self._base.items()}
+        for name, change in self._changes.items():
+            values, rows = fields[change.field], self._rows[name]
+            if change.scales:
+                values[rows] *= task[name]
+            elif values.ndim == 2:
+                values[rows, 0] = task[name]
+            else:
+                values[rows] = task[name]
+        mass = self._base["body_mass"]
+        ratio = np.divide(fields["body_mass"], mass, out=np.ones_like(mass), where=mass > 0.0)
+        fields["body_inertia"] *= ratio[:, None]
+        for name, values in fields.items():
+            getattr(self._model, name)[:] = values
+        mujoco.mj_setConst(self._model, self._scratch)
+
+    def _numbers(self, name: str, change: Change) -> np.ndarray:
+        """Return the rows of the field that a feature changes."""
+        where = f"features.{name}"
+        numbers = elements(self._model, _FIELDS[change.field].kind, change.of, where)
+        if change.field == "dof_damping":
+            return np.concatenate([velocities(self._model, joint) for joint in numbers] or [np.empty(0, np.intp)])
+        if change.field == "body_mass":
+            if change.of == "all":
+                numbers = [body for body in numbers if self._model.body_mass[body] > 0.0]
+            if massless := [self._model.body(body).name for body in numbers if not self._model.body_mass[body] > 0.0]:
+                raise SamiError(
+                    f"{where}: {', '.join(massless)} has no mass in the model, nor an inertia that would go with one. "
+                    "Give it a geom with a mass, or name another body."
+                )
+        return np.array(numbers, np.intp)
+
+    def _feature(self, name: str, change: Change) -> Feature:
+        """Return what the task space says of a feature; left out of a task, it is as in the model."""
+        field = _FIELDS[change.field]
+        if change.scales:
+            return Feature(name, "(times the model's own)", 0.0, low_open=field.positive, default=1.0)
+        original = self._base[change.field][self._rows[name]]
+        values = {float(value) for value in (original[:, 0] if original.ndim == 2 else original)}
+        default = values.pop() if len(values) == 1 else None
+        return Feature(name, self._unit(name, change), 0.0, low_open=field.positive, default=default)
+
+    def _unit(self, name: str, change: Change) -> str:
+        """Return the unit of a field; damping is that of hinges, unless all that it is of are slides."""
+        joints = self._model.dof_jntid[self._rows[name]] if change.field == "dof_damping" else []
+        slides = [self._model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE for joint in joints]
+        return "N s/m" if slides and all(slides) else _FIELDS[change.field].unit
+
+
+Measure = Callable[[mujoco.MjData, np.ndarray], float]
+"""State after a step, action (A,) that was executed -> number."""
+
+
+def measure(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -> Measure:
+    """Return what measures a quantity.
+
+    Args:
+        model: the compiled model, whose parameters may change later.
+        quantity: what is measured.
+        where: the key of the file that asks for it, for messages.
+
+    Raises:
+        UnknownName: the model has no element of a name.
+        SamiError: a sensor has fewer numbers.
+    """
+    kind = quantity.kind
+    if kind == "alive":
+        return lambda data, action: 1.0
+    if kind == "effort":
+        return lambda data, action: float(np.square(action).sum())
+    if kind == "sensor":
+        assert quantity.sensor is not None
+        number = element(model, "sensor", quantity.sensor, where)
+        if quantity.element >= model.sensor_dim[number]:
+            raise SamiError(
+                f"{where}: element is {quantity.element}, and sensor {quantity.sensor!r} has "
+                f"{model.sensor_dim[number]} numbers, counted from 0. Give one of them."
+            )
+        address = int(model.sensor_adr[number]) + quantity.element
+        return lambda data, action: float(data.sensordata[address])
+    return _of_a_frame(model, quantity, where)
+
+
+def reward_of(model: mujoco.MjModel, terms: tuple[Term, ...]) -> Measure:
+    """Return the sum of the terms, each times its weight; raises as `measure`."""
+    parts = [(term.weight, measure(model, term, f"reward {i + 1}")) for i, term in enumerate(terms)]
+    return lambda data, action: sum(weight * value(data, action) for weight, value in parts)
+
+
+def ending_of(model: mujoco.MjModel, ends: tuple[End, ...]) -> Callable[[mujoco.MjData, np.ndarray], bool]:
+    """Return what says whether an episode is over before its time; raises as `measure`."""
+    bounds = []
+    for i, end in enumerate(ends):
+        low = -math.inf if end.below is None else end.below
+        high = math.inf if end.above is None else end.above
+        bounds.append((measure(model, end, f"end {i + 1}"), low, high))
+    return lambda data, action: any(not low <= value(data, action) <= high for value, low, high in bounds)
+
+
+def _of_a_frame(model: mujoco.MjModel, quantity: MeasuredQuantity, where: str) -> Measure:
+    name = getattr(quantity, quantity.kind)
+    kind, number = body_or_site(model, name, where)
+    place = _place(kind, number)
+    axis = "xyz".index(quantity.axis) if quantity.axis else 2
+    if quantity.kind == "position":
+        return lambda data, action: float(place(data)[axis])
+    if quantity.kind == "upright":
+        turn = "xmat" if kind == mujoco.mjtObj.mjOBJ_BODY else "site_xmat"
+        return lambda data, action: float(getattr(data, turn)[number, 8])  # row z, column z
+    if quantity.kind == "velocity":
+        twist = np.zeros(6)  # angular, then linear
+
+        def speed(data: mujoco.MjData, action: np.ndarray) -> float:
+            mujoco.mj_objectVelocity(model, data, kind, number, twist, 0)
+            return float(twist[3 + axis])
+
+        return speed
+    if isinstance(quantity.to, str):
+        other = _place(*body_or_site(model, quantity.to, where))
+        return lambda data, action: float(np.linalg.norm(place(data) - other(data)))
+    point = np.array(quantity.to)
+    return lambda data, action: float(np.linalg.norm(place(data) - point))
+
+
+def _place(kind: mujoco.mjtObj, number: int) -> Callable[[mujoco.MjData], np.ndarray]:
+    """Return what reads where a site or body is, (3,) [m]."""
+    field = "xpos" if kind == mujoco.mjtObj.mjOBJ_BODY else "site_xpos"
+    return lambda data: getattr(data, field)[number]

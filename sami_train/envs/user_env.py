@@ -1,0 +1,117 @@
+"""A plain Gymnasium environment that knows tasks: what training, evaluation and runs make of a user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from sami_runtime.errors import SamiError
+from sami_train.envs.measure import SUCCESS
+from sami_train.envs.plain import bare
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Task, draw
+
+
+class UserEnv(gym.Env[Any, np.ndarray]):
+    """The user's environment with a task in each episode, actions from -1 to 1, and observations in float32.
+
+    Args:
+        spec: the environment.
+        tasks: a set's name, one task, or a sequence of tasks: a new one at each reset. A set without end (ranges, a
+            function) is drawn from anew, by the episode's seed.
+        render_mode: the plain environment's own.
+
+    Raises:
+        TaskError, UnknownName, SamiError: the tasks are not valid, or the environment cannot be made.
+    """
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        tasks: str | Task | Sequence[Task] = "training",
+        render_mode: str | None = None,
+    ) -> None:
+        assert spec.plain is not None, spec.name
+        self.environment, self.plain, self.space = spec, spec.plain, spec.tasks
+        known = self.space.resolve(tasks)
+        self._draw = self.space.drawn.get(tasks) if isinstance(tasks, str) else None
+        self.tasks: tuple[Task, ...] = () if self._draw else known
+        """What is drawn from; empty where it has no end."""
+        self.env = bare(self.plain.open(render_mode))
+        self.render_mode, self.metadata = render_mode, self.env.metadata
+        self.observation_space = _float32(self.env.observation_space)
+        action: Any = self.env.action_space
+        self._low, self._high = np.ravel(action.low).astype(np.float64), np.ravel(action.high).astype(np.float64)
+        self._shape, self._dtype = action.shape, action.dtype
+        self._unit = bool((self._low == -1.0).all() and (self._high == 1.0).all())
+        self.action_space = spaces.Box(-1.0, 1.0, (len(self._low),), np.float32)
+        self.current_task: dict[str, Any] = {}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode in a task that is drawn, or in `options["task"]`; other options reach the environment."""
+        super().reset(seed=seed)
+        rest = dict(options or {})
+        chosen = rest.pop("task", None)
+        if chosen is None:
+            chosen = self._draw(self.np_random) if self._draw else draw(self.tasks, self.np_random)
+        self.current_task = dict(self.space.check(chosen))
+        if self.plain.set_task is not None:
+            self.plain.set_task(self.env, dict(self.current_task))
+        observation, info = self.env.reset(seed=seed, options=rest or None)
+        return _flat(observation), {**info, "task": dict(self.current_task)}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Apply one action (A,) from -1 to 1, as the environment's own.
+
+        Raises:
+            SamiError: the environment should tell success and does not.
+        """
+        unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
+        native = unit if self._unit else self._low + (unit + 1.0) / 2.0 * (self._high - self._low)
+        native = native.astype(self._dtype).reshape(self._shape)
+        observation, reward, terminated, truncated, info = self.env.step(native)
+        if self.environment.measure is SUCCESS and "is_success" not in info:
+            raise SamiError(
+                f"{self.environment.name} is judged by success, and its info has no is_success after a step; add it "
+                'there, or judge it by its return (measure="return").'
+            )
+        info = {**info, "task": dict(self.current_task)}
+        return _flat(observation), float(reward), bool(terminated), bool(truncated), info
+
+    def set_dynamics(self, task: Task) -> None:
+        """Give the environment the physics of a task in the middle of an episode.
+
+        Raises:
+            SamiError: its spec has nothing that does it, or the task is not valid.
+        """
+        self.environment.require_changes()
+        assert self.plain.set_dynamics is not None
+        self.current_task = dict(self.space.check(task))
+        self.plain.set_dynamics(self.env, dict(self.current_task))
+
+    def render(self) -> Any:
+        """Return what the environment renders."""
+        return self.env.render()
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
+
+def _flat(observation: Any) -> Any:
+    """Return an observation whose arrays are float32 vectors."""
+    if isinstance(observation, dict):
+        return {key: np.ravel(value).astype(np.float32) for key, value in observation.items()}
+    return np.ravel(observation).astype(np.float32)
+
+
+def _float32(space: Any) -> spaces.Space[Any]:
+    """Return the space of such observations."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({key: _float32(entry) for key, entry in space.items()})
+    low, high = (np.ravel(end).astype(np.float32) for end in (space.low, space.high))
+    return spaces.Box(low, high, dtype=np.float32)

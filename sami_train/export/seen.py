@@ -1,0 +1,257 @@
+"""What training saw: tasks, gap, contexts, the spread of every signal and its response to the action. No torch here.
+
+The file itself drives the training tasks. Training saw more than a trained policy shows: its first episodes were
+random, the last ones explored. So where ranges are measured, half of the actions of every second episode are random.
+Signals are measured as they arrived, behind the gap that it learned behind; responses without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sami_runtime.adapters.gymnasium_adapter import GymnasiumAdapter
+from sami_runtime.errors import SamiError
+from sami_runtime.gap.profile import GapProfile
+from sami_runtime.model.artifact import Artifact, artifact_of
+from sami_runtime.model.seen import Response, Responses, Seen, Spread, longest_repeat, probe, rounded
+from sami_runtime.signals import Signal
+from sami_train import seeds
+from sami_train.envs.make import make, make_adapter
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Task
+from sami_train.evaluation.model_policy import RecordedPolicy, SessionPolicy
+from sami_train.evaluation.play import OnRound, playing
+
+SEED = seeds.TRAINING_RANGES
+EPISODES = 120
+"""In all training tasks together."""
+STARTS = 24
+"""Starts that responses are measured from, in all training tasks together."""
+SHARE = 0.1
+"""Of half the action's range: how far its elements are moved to see what answers."""
+TICKS, SETTLE = 5, 5
+"""Ticks of a move, and of rest after it."""
+TRIES = 10
+"""Starts that are tried for each that is wanted: at some the episode is over before the moves are."""
+Contexts = Sequence[np.ndarray]
+"""One task's episodes, each (T, C)."""
+
+
+class Behind(NamedTuple):
+    """The gap that episodes are measured behind."""
+
+    gap: GapProfile | None = None
+    """None where nothing lies between."""
+    clean_share: float = 0.0
+    """Share of the episodes that have none all the same."""
+
+
+def known_tasks(training: Mapping[str, Any], spec: EnvironmentSpec) -> Sequence[Task]:
+    """Return the tasks that a policy learned from: what its contract tells of training, else the environment's own."""
+    return spec.tasks.resolve(training.get("tasks") or "training")
+
+
+def known_gap(training: Mapping[str, Any]) -> Behind:
+    """Return what a policy learned behind, by its contract; without a gap where that tells of none."""
+    config = training.get("config")  # a stranger's file may hold anything there
+    if not isinstance(config, Mapping) or not config.get("gap"):
+        return Behind()
+    behind_gap = config.get("behind_gap")
+    keys = behind_gap if isinstance(behind_gap, Mapping) else {}
+    name = "spared" if "spared" in keys else "clean_share"  # as files of before have it, and as those of today
+    share = keys.get(name, 0.0)
+    if not isinstance(share, (int, float)) or not 0 <= share <= 1:
+        raise SamiError(
+            f"its contract's training.config.behind_gap.{name} is {share!r}; it must be the share of the episodes "
+            "that had no gap, from 0 to 1. It was changed after its export: export it from its run again."
+        )
+    return Behind(GapProfile.loads(str(config["gap"])), float(share))
+
+
+def collect_contexts(
+    model: Path | Artifact,
+    spec: EnvironmentSpec,
+    tasks: Sequence[Task],
+    episodes: int,
+    seed: int,
+    on_round: OnRound | None = None,
+    behind: Behind | None = None,
+) -> list[Contexts]:
+    """Return the contexts of a model file in so many episodes of each of K tasks, (K,) lists.
+
+    All episodes begin differently, also in different tasks: episodes of one start resemble each other, and held-out
+    ones must count as so many independent ones. Without `behind` there is no gap.
+    """
+    task_of_episode = [task for task in tasks for _ in range(episodes)]
+
+    def make_policy(rows: int) -> RecordedPolicy:
+        return RecordedPolicy(SessionPolicy(model, spec, rows))
+
+    driven = _drive(spec, make_policy, task_of_episode, seed, behind or Behind(), on_round)
+    contexts = [contexts for _, _, contexts in driven]
+    return [contexts[first : first + episodes] for first in range(0, len(contexts), episodes)]
+
+
+def _drive(
+    spec: EnvironmentSpec,
+    make_policy: Callable[[int], RecordedPolicy],
+    tasks: Sequence[Task],
+    seed: int,
+    behind: Behind,
+    on_round: OnRound | None,
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return what was observed (T, D), executed (T, A) and inferred (T, C) in an episode of each task."""
+    stage = playing(spec, make_policy, len(tasks), gap=behind.gap, on_round=on_round, clean_share=behind.clean_share)
+    with stage as (play, policy):
+        _, lengths = play(tasks, seed)
+    episodes = zip(policy.episodes(), lengths, strict=False)
+    return [(seen[:length], acted[:length], contexts[:length]) for (seen, acted, contexts), length in episodes]
+
+
+def exploring(model: Path | Artifact, spec: EnvironmentSpec, rows: int) -> RecordedPolicy:
+    """Return a model file of which every second row acts at random half of the time, and which is recorded."""
+    low, high = _bounds(spec.action)
+    rng = np.random.default_rng(SEED)
+
+    def explore(action: np.ndarray) -> np.ndarray:
+        chance = rng.random(len(action)) < 0.5
+        chance[::2] = False
+        return np.where(chance[:, None], rng.uniform(low, high, action.shape), action).astype(np.float32)
+
+    return RecordedPolicy(SessionPolicy(model, spec, rows), explore)
+
+
+def measure_seen(
+    model: Path | Artifact,
+    spec: EnvironmentSpec,
+    episodes: int = EPISODES,
+    starts: int = STARTS,
+    seed: int = SEED,
+    on_round: OnRound | None = None,
+) -> Seen:
+    """Return what training saw, in episodes of all its tasks in turn; responses are measured from 2 starts or more.
+
+    Raises:
+        AdapterError: the model reads or writes other signals than the environment has.
+    """
+    artifact = artifact_of(model)
+    training = artifact.contract.training
+    tasks, behind = known_tasks(training, spec), known_gap(training)
+    task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
+    driven = _drive(spec, lambda rows: exploring(artifact, spec, rows), task_of_episode, seed, behind, on_round)
+    observations = [observed for observed, _, _ in driven]
+    flat = np.concatenate(observations)
+    actions = np.concatenate([acted for _, acted, _ in driven])
+    values = {**spec.layout.by_name(flat), spec.action.name: actions}
+    first = spec.layout.by_name(np.stack([observed[0] for observed in observations]))
+    return Seen(
+        measured=(
+            f"the file drove {episodes} episodes in the {len(tasks)} training tasks in turn, in every second one with "
+            f"random actions half of the time; seed {seed}"
+        ),
+        steps=len(flat),
+        episodes=episodes,
+        signals={name: Spread.of(value) for name, value in values.items()},
+        begin={name: Spread.of(value) for name, value in first.items()},
+        responses=measure_responses(spec, tasks, starts, seed),
+        repeats=measure_repeats(spec, behind.gap, observations) if behind.clean_share == 0 else {},
+    )
+
+
+def measure_repeats(
+    spec: EnvironmentSpec, gap: GapProfile | None, observations: Sequence[np.ndarray]
+) -> dict[str, int]:
+    """Return the longest run of equal values of each signal that had noise, by its name.
+
+    A signal without noise repeats wherever the world rests, whatever it did in training, so nothing is said of it.
+    The observations (T, D) of every episode were measured behind the gap.
+    """
+    longest = {}
+    for name in [] if gap is None else noisy_signals(gap, [signal.name for signal in spec.signals]):
+        longest[name] = max(longest_repeat(spec.layout.by_name(episode, [name])[name]) for episode in observations)
+    return longest
+
+
+def noisy_signals(gap: GapProfile, names: Sequence[str]) -> list[str]:
+    """Return the signals to which a profile adds noise in every episode, and which it neither rounds nor freezes.
+
+    Noise that is a share of the value is none where the value is 0, so it does not count.
+    """
+    source = {name: gap.same_as.get(name, name) for name in names}
+    return [
+        name
+        for name in names
+        if np.min(gap.of_signal("noise", source[name])) > 0.0
+        and np.max(gap.of_signal("quantisation", source[name])) == 0.0
+        and np.min(gap.of_signal("stuck_at_s", source[name])) == np.inf
+    ]
+
+
+def measure_responses(spec: EnvironmentSpec, tasks: Sequence[Task], starts: int, seed: int = SEED) -> Responses | None:
+    """Return how observations answer to small moves of each element of the action.
+
+    None where hardly an episode lasts as long as the moves take: a robot that falls while it rests. One of the tasks is
+    drawn at each start, of which there are at least 2.
+    """
+    low, high = _bounds(spec.action)
+    size, rest = SHARE * (high - low) / 2, np.clip(np.zeros(spec.action.size, np.float32), low, high)
+    # Moves take longer than an episode may.
+    robot = make_adapter(spec, make(spec, tasks=list(tasks), max_episode_steps=1_000_000))
+    answers: list[np.ndarray] = []
+    try:
+        for number in range(TRIES * starts):
+            answer = _answers(robot, rest, size, seed + 1 + number)
+            if answer is not None:
+                answers.append(answer)
+            if len(answers) == starts or (number >= starts and not answers):
+                break
+    finally:
+        robot.close()
+    if len(answers) < 2:
+        return None
+    moved = np.stack(answers)  # (starts, A, D)
+    ends = np.cumsum([signal.size for signal in spec.signals])[:-1]
+    mean, deviation = (np.split(part, ends, axis=1) for part in (moved.mean(axis=0), moved.std(axis=0)))
+    return Responses(
+        size=rounded(size),
+        ticks=TICKS,
+        settle=SETTLE,
+        starts=len(answers),
+        signals={
+            signal.name: Response(mean=tuple(map(rounded, mean[at])), deviation=tuple(map(rounded, deviation[at])))
+            for at, signal in enumerate(spec.signals)
+        },
+    )
+
+
+def _answers(robot: GymnasiumAdapter, rest: np.ndarray, size: np.ndarray, seed: int) -> np.ndarray | None:
+    """Return the responses (A, D) at one start; None where its episode ends.
+
+    Each side comes first once, from the same start, so that what the robot does by itself, such as fall, falls out.
+    """
+    over = False
+
+    def act(action: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        nonlocal over
+        if not over:
+            over = robot.write(action).done
+        values = robot.read().values
+        return action, np.concatenate([values[signal.name] for signal in robot.observation]).astype(np.float64)
+
+    def answer(element: int, by: float) -> np.ndarray:
+        robot.reset(seed)
+        return probe(act, rest, element, by, TICKS, SETTLE)
+
+    answers = [(answer(at, float(by)) + answer(at, -float(by))) / 2 for at, by in enumerate(size)]
+    return None if over else np.stack(answers)
+
+
+def _bounds(action: Signal) -> tuple[np.ndarray, np.ndarray]:
+    """Return the action's bounds (A,); 1 to either side where it has none."""
+    low = np.array([-1.0 if bound is None else bound for bound in action.low], np.float32)
+    high = np.array([1.0 if bound is None else bound for bound in action.high], np.float32)
+    return low, high

@@ -1,0 +1,200 @@
+"""What a forward model learns from: episodes driven in simulation or recorded on a robot, aligned in time.
+
+A late observation is laid where it was measured: `age` periods before its tick, signal by signal, on the time line of
+the commands. There the command of a period is what acts within it, whatever the delays were. Between two observations
+are a period apart numbers are interpolated; where more is missing, a stretch ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.errors import SamiError
+from sami_runtime.model.artifact import Artifact, artifact_of
+from sami_runtime.model.contract import Contract
+from sami_runtime.recording.reader import Recording, read_recording
+from sami_runtime.signals import Signal
+from sami_train import seeds
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.evaluation.play import OnRound, playing
+from sami_train.export.seen import exploring, known_tasks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sami_runtime.loop.tick import StepRecord
+
+Array = NDArray[np.float32]
+
+SEED = seeds.LOOKAHEAD
+EPISODES = 600
+"""That are rolled out, in all training tasks together."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """T + 1 observations, a period between each two, with nothing missing."""
+
+    observations: Array
+    """(T + 1, D), the signals end to end in the contract's order."""
+    actions: Array
+    """(T + 1, A): row t + 1 acted between observations t and t + 1, and row 0 before the first."""
+    contexts: Array
+    """(T + 1, C): inferred when each was observed."""
+
+    def __len__(self) -> int:
+        return len(self.observations) - 1
+
+
+def roll_out(
+    model: Path | Artifact,
+    spec: EnvironmentSpec,
+    episodes: int = EPISODES,
+    seed: int = SEED,
+    on_round: OnRound | None = None,
+) -> list[Stretch]:
+    """Return episodes that a model file drove in its training tasks, every second one with actions half at random.
+
+    Args:
+        model: the file, or one in memory that is not written yet.
+        spec: the environment that it was trained in.
+        episodes: in all training tasks together, which are visited in turn.
+        seed: of their starts.
+        on_round: called now and then with how many episodes are done since it was called last.
+    """
+    artifact = artifact_of(model)
+    tasks = known_tasks(artifact.contract.training, spec)
+    task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
+    with playing(spec, lambda rows: exploring(artifact, spec, rows), episodes, on_round=on_round) as (play, policy):
+        _, lengths = play(task_of_episode, seed)
+    stretches: list[Stretch] = []
+    for (observed, acted, inferred), length in zip(policy.episodes()[:episodes], lengths, strict=True):
+        before = np.concatenate([np.zeros_like(acted[:1]), acted[: length - 1]])
+        stretches.append(Stretch(observed[:length][:, spec.layout.order], before, inferred[:length]))
+    return stretches
+
+
+APART = 1.0 + 1e-3
+"""Periods between two observations of a signal, of which numbers between them are interpolated."""
+LEAST = 2
+"""Observations in a row that teach anything."""
+
+
+def recorded_stretches(
+    paths: Sequence[Path], contract: Contract, command_delay_s: float | None = None
+) -> list[Stretch]:
+    """Return what recordings teach a forward model.
+
+    Args:
+        paths: of the recordings.
+        contract: of the model that it is for; one with other weights may have driven.
+        command_delay_s: what an action took to have its effect [s]; as each recording says if None.
+
+    Raises:
+        RecordingError: one cannot be read.
+        SamiError: one has other signals or another rate, or teaches nothing.
+    """
+    collected: list[Stretch] = []
+    for path in paths:
+        recording = read_recording(path)
+        _require_fit(recording, contract)
+        followed = float(recording.about.get("command_delay_s", 0.0))
+        later = 0.0 if command_delay_s is None else (command_delay_s - followed) * contract.rate_hz
+        episodes: dict[int, list[StepRecord]] = {}
+        for number, record in recording.steps:
+            episodes.setdefault(number, []).append(record)
+        stretches = [
+            stretch for records in episodes.values() for stretch in _Timeline(records, contract, later).stretches()
+        ]
+        if not stretches:
+            raise SamiError(f"{path} has no {LEAST} observations in a row to learn from; leave it out.")
+        collected += stretches
+    return collected
+
+
+def _require_fit(recording: Recording, contract: Contract) -> None:
+    theirs, ours = ([(s.name, s.size) for s in (*c.observation, c.action)] for c in (recording.contract, contract))
+    if sorted(theirs) != sorted(ours) or recording.contract.rate_hz != contract.rate_hz:
+        raise SamiError(
+            f"{recording.path} was recorded with {theirs} at {recording.contract.rate_hz:g} Hz; {contract.name!r} has "
+            f"{ours} at {contract.rate_hz:g} Hz. Record with the model, or another one for the same robot."
+        )
+
+
+class _Timeline:
+    """One recorded episode by periods of the policy."""
+
+    def __init__(self, records: Sequence[StepRecord], contract: Contract, later: float) -> None:
+        self.contract = contract
+        self.readings: dict[str, tuple[list[float], list[NDArray[np.float64]]]] = {
+            s.name: ([], []) for s in contract.observation
+        }
+        executed: dict[int, Array] = {}
+        contexts: dict[int, Array] = {}
+        period = -1
+        for record in records:
+            period += record.passed
+            if record.executed is not None:
+                executed[period] = record.executed
+            contexts[period] = record.context
+            if record.observation is not None:
+                self._lay(record.observation.values, record.age, period - later)
+        self.periods = period + 1
+        nothing = np.zeros(contract.action.size, np.float32)
+        self.executed = np.stack([nothing, *_filled(executed, self.periods, nothing)])  # row t acted before period t
+        self.contexts = np.stack(_filled(contexts, self.periods, np.zeros(contract.context_size, np.float32)))
+
+    def _lay(self, values: Mapping[str, Array], age: float | Mapping[str, float], period: float) -> None:
+        """Put an observation to when each signal was measured, where it is newer than what is there."""
+        for name, (times, rows) in self.readings.items():
+            time = period - (age if isinstance(age, float) else age[name])
+            value = np.asarray(values[name], np.float64)
+            if (not times or time > times[-1] + 0.5) and np.isfinite(value).all():
+                times.append(time)
+                rows.append(value)
+
+    def stretches(self) -> list[Stretch]:
+        """Return each run of periods in which all signals are known."""
+        whole = np.ones(self.periods, bool)
+        columns = []
+        for signal in self.contract.observation:
+            known, values = self._at_periods(signal)
+            whole &= known
+            columns.append(values)
+        rows = np.concatenate(columns, axis=1).astype(np.float32)
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], whole.astype(int), [0]])))
+        return [
+            Stretch(rows[start:end], self.executed[start:end], self.contexts[start:end])
+            for start, end in zip(edges[::2], edges[1::2], strict=True)
+            if end - start >= LEAST
+        ]
+
+    def _at_periods(self, signal: Signal) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Return which periods a signal is known at (T,), and its numbers there (T, size)."""
+        times, rows = self.readings[signal.name]
+        at = np.arange(self.periods, dtype=np.float64)
+        if not times:
+            return np.zeros(len(at), bool), np.zeros((len(at), signal.size))
+        stamps, values = np.array(times), np.stack(rows)
+        values = np.unwrap(values, axis=0) if signal.unit == "rad" else values
+        # A stamp that is a period off by rounding alone is none off.
+        stamps = np.where(np.abs(stamps - np.round(stamps)) < 1e-3, np.round(stamps), stamps)
+        right = np.clip(np.searchsorted(stamps, at), 0, len(stamps) - 1)
+        left = np.clip(np.searchsorted(stamps, at, "right") - 1, 0, len(stamps) - 1)
+        known = (stamps[left] <= at) & (at <= stamps[right]) & (stamps[right] - stamps[left] <= APART)
+        return known, np.stack([np.interp(at, stamps, column) for column in values.T], axis=1)
+
+
+def _filled(known: Mapping[int, Array], count: int, first: Array) -> list[Array]:
+    """Return one for each period: where there is none, the one before stands."""
+    rows = []
+    for period in range(count):
+        first = known.get(period, first)
+        rows.append(first)
+    return rows

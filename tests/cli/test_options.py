@@ -1,0 +1,79 @@
+"""Options that commands share: where jobs run, keys of `--set`, and spellings of before."""
+
+import pytest
+import typer
+from sami_cli.app import OLD_OPTIONS
+from sami_cli.measuring import JobPlace, cluster_of, place_of
+
+MODEL = "panda-satesac"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (None, JobPlace()),
+        ("4", JobPlace("cpu", 4)),
+        ("gpu:2", JobPlace("gpu", 2)),
+        ("slurm", JobPlace("slurm")),
+        ("slurm:partition=gpu,time=240,jobs=8", JobPlace("slurm", 8, "", {"partition": "gpu", "time": 240})),
+        ("slurm:nodelist=a,b,time=2", JobPlace("slurm", None, "", {"nodelist": "a,b", "time": 2})),
+        ("ray", JobPlace("ray", None, "auto")),
+        ("ray:num_cpus=2", JobPlace("ray", None, "auto", {"num_cpus": 2})),
+        ("ray:10.0.0.1:6379,num_cpus=2", JobPlace("ray", None, "10.0.0.1:6379", {"num_cpus": 2})),
+    ],
+)
+def test_a_place_is_processes_here_or_a_cluster_with_its_settings(text, place):
+    assert place_of(text, gpus=True) == place
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "two", "gpu:0", "slurm:jobs=0", "ray:a:1,jobs=many"])
+def test_what_is_no_place_is_refused(text):
+    with pytest.raises(typer.BadParameter):
+        place_of(text, gpus=True)
+
+
+def test_a_measurement_takes_no_gpus_and_a_cluster_needs_a_folder():
+    with pytest.raises(typer.BadParameter, match="names no place; give a number of processes, slurm:"):
+        place_of("gpu:2")
+    with pytest.raises(typer.BadParameter, match="--on slurm needs --out"):
+        cluster_of(place_of("slurm"), None)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("atlas_episode=1", "unknown key of --set 'atlas_episode'. Did you mean 'atlas_episodes'?"),
+        ("atlas_episodes", "--set atlas_episodes is not KEY=VALUE"),
+        ("atlas_episodes=few", "atlas_episodes must be int of at least 0; it is episodes of each training task"),
+        ("lookahead_episodes=3", "lookahead_episodes must be int of at least 20"),
+        ("card=1", "card must be true or false"),
+        ("seen_episodes=true", "seen_episodes must be int of at least 0"),
+        ("command_delay_s=nan", "command_delay_s must be float of at least 0"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name_and_with_what_is_valid(sami, setting, message):
+    done = sami("export", "--run", "none", "--out", "new.onnx", "--set", setting)
+    assert (done.code, done.out) == (1, "")
+    assert message in done.err
+
+
+def test_force_may_stand_anywhere_and_replaces_outputs(sami):
+    words = ("inspect", MODEL, "--golden", "golden.csv")
+    assert sami(*words).code == 0
+    assert "golden.csv exists; choose another name, or replace it with --force." in sami(*words).err
+    assert (sami("--force", *words).code, sami("inspect", "--force", *words[1:]).code) == (0, 0)
+
+
+def test_a_spelling_of_before_means_what_it_meant_and_says_what_to_write(sami):
+    done = sami("robustness", MODEL, "--kinds", "latensy")
+    assert "warning: --kinds is deprecated, and the next version does not have it: --gap latensy\n" in done.err
+    assert "unknown kind of gap 'latensy'. Did you mean 'latency'?" in done.err
+    done = sami("run", "--env", "panda", "--mass=x", "--no-keys")
+    assert (done.code, "mass is 'x'" in done.err) == (1, True)
+    assert {meaning.split()[0] for old in OLD_OPTIONS.values() for meaning in old.values()} <= {
+        "--set",
+        "--fix",
+        "--render",
+        "--gap",
+        "--excite",
+    }

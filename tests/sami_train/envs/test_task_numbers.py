@@ -1,0 +1,29 @@
+"""On which scale features of tasks are told apart."""
+
+import numpy as np
+import pytest
+
+from sami_train.envs.catalog import environment
+from sami_train.envs.task_numbers import FeatureScale, standardised
+
+PANDA, CHEETAH = environment("panda").tasks, environment("crippled-half-cheetah").tasks
+
+
+def test_what_spans_a_decade_is_compared_by_ratio_and_comes_back():
+    for space, logarithmic in ((PANDA, True), (CHEETAH, False)):
+        scale = FeatureScale.of(space.features[0], space.sets["training"])
+        assert scale.logarithmic is logarithmic
+        values = np.array([scale.low, scale.high])
+        assert scale.value(scale.place(values)) == pytest.approx(values)
+
+
+def test_tasks_are_told_by_numbers_of_mean_0_and_deviation_1():
+    for space in (PANDA, CHEETAH):
+        told = standardised(space.features, space.sets["training"])
+        assert told.mean(0) == pytest.approx(np.zeros(told.shape[1]), abs=1e-6)
+        assert told.std(0) == pytest.approx(np.ones(told.shape[1]), abs=1e-5)
+
+
+def test_what_never_differs_is_not_told():
+    assert standardised(PANDA.features, PANDA.sets["training"][:4]).shape == (4, 1)
+    assert standardised(PANDA.features, PANDA.sets["training"][:1]).shape == (1, 0)
