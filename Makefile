@@ -18,23 +18,16 @@ run: $(VENV)/runtime  ## watch a shipped policy adapt: its success, and a film
 	$(BIN)/sami demo
 
 test: $(VENV)/dev  ## the whole test suite, a file at a time on each core
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --durations=15
 
 test-real: $(VENV)/dev $(VENV)/franka-sim/ready  ## tests that take minutes: real processes, clocks, signals
-	$(BIN)/python -m pytest tests/real
+	$(BIN)/python -m pytest tests/real --durations=15
 
 franka-sim: $(VENV)/franka-sim/ready  ## a simulated Franka that speaks the robot's protocol
 	$(VENV)/franka-sim/bin/python examples/franka/robot.py $(ROBOT)
 
-# For the C++ example, Slurm, pages and Fast DDS. libonnxruntime-dev: from Debian 13 on.
 debian:  ## install the Debian packages without which some tests skip
-	@test "$$(id -u)" = 0 || become="sudo -n"; \
-	for package in nlohmann-json3-dev libonnxruntime-dev slurm-wlm chromium libfastrtps-dev; do \
-		dpkg -s $$package >/dev/null 2>&1 && continue; \
-		$$become apt-get install -y -qq $$package >/dev/null 2>&1 || \
-		{ $$become apt-get update -qq && $$become apt-get install -y -qq $$package; } >/dev/null 2>&1 || \
-		echo "without $$package, the tests that need it skip"; \
-	done
+	sh tests/debian.sh
 
 lint: $(VENV)/dev  ## ruff's findings and formatting
 	$(BIN)/ruff check .

@@ -1,6 +1,8 @@
 """What tests of every package share."""
 
+import re
 import sys
+from collections import Counter
 
 import pytest
 
@@ -14,3 +16,12 @@ def _torch_as_it_was():
         torch.set_flush_denormal(False)
         torch.set_float32_matmul_precision("highest")
         torch.set_num_threads(1)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Count what skipped for want of Debian packages in one line, with the command that installs them."""
+    reasons = (str(report.longrepr) for report in terminalreporter.stats.get("skipped", ()))
+    packages = Counter(package[1] for reason in reasons if (package := re.search(r"\(Debian: ([\w+-]+)\)", reason)))
+    if packages:
+        names = ", ".join(sorted(packages))
+        terminalreporter.write_line(f"{packages.total()} skipped for want of {names}: `make debian` installs them")

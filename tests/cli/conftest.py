@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import shutil
 import sys
@@ -16,6 +17,7 @@ from sami_cli.app import main
 
 from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.contract import METADATA_KEY
+from sami_runtime.session import admission
 from tests.making.still_robot import ROBOT
 
 SMALL = {
@@ -74,6 +76,24 @@ def trained(tmp_path_factory):
             == 0
         )
     return Trained(run, model)
+
+
+REHEARSED = set()
+"""Hashes of the model files that came through a rehearsal in these tests."""
+
+
+@pytest.fixture(autouse=True)
+def rehearsed_once(monkeypatch):
+    """Share rehearsals between tests: the bytes that came through one need no second process of a second."""
+    rehearse = admission.rehearse
+
+    def once(artifact, provider="cpu", *limits):
+        tried = hashlib.sha256(artifact.model_bytes).digest(), provider
+        if tried not in REHEARSED:
+            rehearse(artifact, provider, *limits)
+            REHEARSED.add(tried)
+
+    monkeypatch.setattr(admission, "rehearse", once)
 
 
 @pytest.fixture

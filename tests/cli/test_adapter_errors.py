@@ -35,8 +35,13 @@ def run_wrong(sami, trained, text):
         sys.modules.pop("wrong", None)
 
 
-@pytest.mark.parametrize("method", ["reset", "read", "write", "stop", "close"])
-@pytest.mark.parametrize("error", ["TypeError('no such axis')", "ValueError('axis 7')", "KeyError('axis')"])
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        *((method, "ValueError('axis 7')") for method in ("reset", "read", "write", "stop", "close")),
+        *(("read", error) for error in ("TypeError('no such axis')", "KeyError('axis')")),
+    ],
+)
 def test_an_error_of_an_adapters_own_is_told_with_its_line(sami, trained, method, error):
     done = run_wrong(sami, trained, RAISES.format(method=method, error=error))
     assert (done.code, done.errors.count("\n")) == (1, 1)

@@ -2,10 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -216,40 +214,3 @@ main()
 def test_learning_rates_that_never_fall_train_to_the_end(nothing_leaks, sami, small):
     done = sami("train", "--steps", 360, *small(learning__decay_from=1.0), "--out", "never", "-q")
     assert (done.code, done.err) == (0, "")
-
-
-@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-@pytest.mark.parametrize(
-    "collectors",
-    [0, 1],
-)
-def test_ctrl_c_stops_training_where_resume_goes_on(nothing_leaks, sami, small, tmp_path, collectors):
-    run = tmp_path / "run"
-    script = "from sami_cli.app import main; main()"
-    options = ["--steps", "2000", *small(checkpoint_every=300, collection__collectors=collectors)]
-    command = [sys.executable, "-c", script, "train", *options, "--out", str(run), "-q"]
-    # A session of its own, and the signal to all of it: a terminal's Ctrl-C reaches the collectors too.
-    training = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while not list(run.glob("checkpoints/*/buffer.npz")) and training.poll() is None:
-            assert time.monotonic() < deadline, "no checkpoint appeared"
-            time.sleep(0.02)
-        os.killpg(training.pid, signal.SIGINT)
-        out, err = training.communicate(timeout=60)
-    finally:
-        training.kill()
-    assert (training.returncode, err) == (130, "")
-    assert f"Go on with:\n  sami train --resume {run}\n" in out
-    stopped = json.loads((run / "run.json").read_text())
-    assert stopped["state"] == "stopped"
-    assert stopped["steps"] < 2000
-    assert not (run / "agent.zip").exists()
-    done = sami("train", "--resume", run, "-q")
-    assert (done.code, done.err) == (0, "")
-    finished = json.loads((run / "run.json").read_text())
-    assert finished["state"] == "finished"
-    assert finished["steps"] >= 2000
-    assert finished["seconds"] > stopped["seconds"]

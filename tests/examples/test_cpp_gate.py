@@ -27,7 +27,7 @@ def generated(*options):
 def gate_table(tmp_path_factory):
     """The program that compares; it needs a compiler and nothing else."""
     if shutil.which("c++") is None:
-        pytest.skip("the C++ gate is not built: c++ is not installed")
+        pytest.skip("the C++ gate is not built: c++ is not installed (Debian: g++)")
     program = tmp_path_factory.mktemp("gate") / "gate_table"
     warnings = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
     sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")

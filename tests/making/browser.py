@@ -19,7 +19,7 @@ def needs_chromium():
     """Skip where there is no browser, or nothing to talk to it with."""
     pytest.importorskip("websockets", reason="websockets is not installed, which talks to Chromium")
     if CHROMIUM is None:
-        pytest.skip("chromium is not installed; `make debian` installs it where it may")
+        pytest.skip("no browser is installed (Debian: chromium)")
 
 
 class Browser:

@@ -55,7 +55,7 @@ def slurm_cluster():
     """Start a cluster, and stop it; what its commands need stands in this process's environment within."""
     missing = [name for name in NEEDED if shutil.which(name) is None and not Path("/usr/sbin", name).is_file()]
     if missing:
-        pytest.skip(f"no {missing[0]} here: install Debian's slurm-wlm")
+        pytest.skip(f"{missing[0]} is not installed (Debian: slurm-wlm)")
     folder = Path(tempfile.mkdtemp(prefix="slurm", dir="/tmp"))  # with a long path jobs never start
     for name in ("state", "spool"):
         (folder / name).mkdir()

@@ -1,7 +1,8 @@
-"""The tutorials that train, block by block, with few steps."""
+"""The tutorials, block by block, with few steps and episodes."""
 
 from tests.making.tutorial import follow
 
+UDP_ROBOT_PORT = "47311"
 FEW = ("--steps 20000 --set", "--steps 1500 --set exploration.warmup_steps=1000 --set")
 
 
@@ -19,3 +20,18 @@ def test_compare_methods(tmp_path):
     )
     assert "tesac" in printed
     assert (tmp_path / "examples" / "own_environment" / "report" / "report.md").is_file()
+
+
+def test_see_it_adapt(tmp_path):
+    printed = follow("see-it-adapt.md", tmp_path, [("--steps 200", "--steps 80"), ("--episodes 4", "--episodes 2")])
+    assert "live less" in printed
+    assert (tmp_path / "light.html").stat().st_size > 10_000
+    assert (tmp_path / "adapt" / "adaptation.png").is_file()
+
+
+def test_put_it_on_an_arm(tmp_path, monkeypatch):
+    monkeypatch.setenv("UDP_ROBOT_PORT", UDP_ROBOT_PORT)
+    printed = follow("put-it-on-an-arm.md", tmp_path)
+    assert (tmp_path / "examples" / "run.mcap").is_file()
+    assert (tmp_path / "examples" / "my_arm.py").is_file()
+    assert "WRONG" not in printed

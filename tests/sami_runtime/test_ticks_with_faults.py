@@ -1,4 +1,4 @@
-"""Twenty thousand ticks of a robot that does everything wrong; `make test-real` drives a million."""
+"""Twelve thousand ticks of a robot that does everything wrong; `make test-real` drives a million."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def paths(make):
 
 
 def test_whatever_the_robot_does_what_is_written_is_allowed_and_what_is_reported_is_what_happened(paths):
-    counts = drive(paths, 20_000, seed=0)
+    counts = drive(paths, 12_000, seed=0)
     require_laws(counts)
     assert {f"read {fault}" for fault in READ} | {f"write {fault}" for fault in WRITE} < counts["faults"].keys()
     assert set(counts["ended"]) >= {"SafetyStop", "AdapterError", "OSError", "SignalError"}
@@ -41,7 +41,7 @@ def test_the_observer_finds_a_gate_that_is_broken(paths, monkeypatch, owner, met
     monkeypatch.setattr(owner, method, broken)
     if owner is Session:  # the one that is fed by hand is not broken
         monkeypatch.setattr("tests.making.ticks_with_faults.ByHand.tell", lambda hand, told: kept(hand.session, told))
-    counts = drive(paths, 1500, seed=0)
+    counts = drive(paths, 800, seed=0)
     assert finding in str(counts["violations"] + counts["difference"])
     with pytest.raises(AssertionError):
         require_laws(counts)

@@ -128,21 +128,29 @@ def test_a_hand_that_is_measured_at_its_flange_keeps_the_law_and_is_noted(check)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "fault"),
+    ("wrong", "faults"),
     [
-        ({"do": lambda a: a * np.float32([1, -1, 1, 1])}, "dy moved ee_position.y by -0.17"),
-        ({"do": lambda a: a * np.float32([1, -1, 1, 1])}, "its sign is flipped"),
-        ({"see": changed("ee_velocity", by=lambda v: v * np.float32([1, -1, 1]))}, "dy moved ee_velocity.y by -0.17"),
-        ({"do": lambda a: a[[1, 0, 2, 3]]}, "dx and dy are swapped. Correct their order"),
-        ({"do": lambda a: a * np.float32([1, 1, 0, 1])}, "dz moved ee_position.z by "),
-        ({"do": lambda a: a * np.float32([1, 1, 0, 1])}, "dz is dead, or its scale is too small"),
-        ({"do": lambda a: np.clip(5 * a, -1, 1)}, "its scale is wrong by a factor of "),
-        ({"do": lambda a: a * np.float32([1, 1, 1, -1])}, "gripper moved gripper_width.width by"),
+        (
+            {"do": lambda a: a * np.float32([1, -1, 1, 1])},
+            ("dy moved ee_position.y by -0.17", "its sign is flipped"),
+        ),
+        (
+            {"see": changed("ee_velocity", by=lambda v: v * np.float32([1, -1, 1]))},
+            ("dy moved ee_velocity.y by -0.17",),
+        ),
+        ({"do": lambda a: a[[1, 0, 2, 3]]}, ("dx and dy are swapped. Correct their order",)),
+        (
+            {"do": lambda a: a * np.float32([1, 1, 0, 1])},
+            ("dz moved ee_position.z by ", "dz is dead, or its scale is too small"),
+        ),
+        ({"do": lambda a: np.clip(5 * a, -1, 1)}, ("its scale is wrong by a factor of ",)),
+        ({"do": lambda a: a * np.float32([1, 1, 1, -1])}, ("gripper moved gripper_width.width by",)),
     ],
 )
-def test_a_robot_that_answers_otherwise_than_in_simulation_is_found_by_moving_it_a_little(check, wrong, fault):
-    assert FRAME not in broken(check(**wrong)), "numbers alone do not tell"
-    assert fault in broken(check(excite=True, **wrong))[ANSWER]
+def test_a_robot_that_answers_otherwise_than_in_simulation_is_found_by_moving_it_a_little(check, wrong, faults):
+    found = broken(check(excite=True, **wrong))
+    assert FRAME not in found, "numbers alone do not tell"
+    assert [fault for fault in faults if fault not in found[ANSWER]] == []
 
 
 def test_only_what_moves_wrongly_is_named(check):

@@ -19,14 +19,6 @@ def test_it_is_off_by_default():
     assert agent().learner.dynamics is None
 
 
-@pytest.mark.parametrize(("method", "weight"), [("pearl", 1.0), ("tesac", 10.0)])
-def test_contexts_learn_to_carry_the_task(method, weight):
-    learnt = agent(method=method, learning__encoder_rate=1e-2, learning__aux_dynamics=weight).learn(400)
-    for _ in range(400):
-        told = learnt.learner.update(learnt.buffer, learnt.rng, contrasting=False)
-    assert told["dynamics_error"].item() < 0.8  # 1 for contexts that carry nothing
-
-
 def test_without_it_nothing_is_told_of_it():
     assert "dynamics_error" not in agent(method="tesac").learn(300)._last_scalars
 
@@ -34,15 +26,15 @@ def test_without_it_nothing_is_told_of_it():
 @pytest.mark.parametrize("window", [0, 6])
 def test_a_run_with_it_resumes_to_the_bit(window, tmp_path):
     changes = {"learning__window": window, "learning__burn_in": window // 3, **WEIGHT}
-    whole = agent(**changes).learn(700)
+    whole = agent(**changes).learn(420)
     interrupted = agent(**changes)
-    interrupted.learn(700, Stop(400))
+    interrupted.learn(420, Stop(250))
     interrupted.save(tmp_path / "agent.zip")
     interrupted.make_buffer().save(tmp_path / "buffer.npz")
     torch.manual_seed(1234)
     resumed = ContextSAC.load(tmp_path / "agent.zip", env=gym.make("sami-tests/HiddenSign-v0"), device="cpu")
     resumed.make_buffer().restore(tmp_path / "buffer.npz")
-    resumed.learn(700 - resumed.num_timesteps, reset_num_timesteps=False)
+    resumed.learn(420 - resumed.num_timesteps, reset_num_timesteps=False)
     assert same(weights(whole), weights(resumed))
     assert same(whole.learner.dynamics.state_dict(), resumed.learner.dynamics.state_dict())
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 
 from sami_runtime.errors import SamiError, UnknownName
@@ -76,17 +75,17 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_does_not():
 @pytest.mark.parametrize(("method", "window"), [*((name, 0) for name in METHODS), ("satesac", 6)])
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method, window, tmp_path):
     changes = {"method": method, "learning__window": window, "learning__burn_in": window // 3}
-    whole = agent(**changes).learn(900)
+    whole = agent(**changes).learn(540)
 
     interrupted = agent(**changes)
-    interrupted.learn(900, Stop(400))
+    interrupted.learn(540, Stop(300))
     interrupted.save(tmp_path / "agent.zip")
     interrupted.make_buffer().save(tmp_path / "buffer.npz")
     torch.manual_seed(1234)  # a new process has another global state
     resumed = ContextSAC.load(tmp_path / "agent.zip", env=gym.make("sami-tests/HiddenSign-v0"), device="cpu")
     resumed.make_buffer().restore(tmp_path / "buffer.npz")
-    assert resumed.num_timesteps < 900
-    resumed.learn(900 - resumed.num_timesteps, reset_num_timesteps=False)
+    assert resumed.num_timesteps < 540
+    resumed.learn(540 - resumed.num_timesteps, reset_num_timesteps=False)
 
     assert resumed.num_timesteps == whole.num_timesteps
     assert resumed._n_updates == whole._n_updates
@@ -242,15 +241,6 @@ def test_learning_rates_fall_linearly_to_their_share():
         learner.set_progress(done)
         rates.append([group["lr"] for group in learner.critic_optimizer.param_groups])
     assert np.array(rates) == pytest.approx(np.outer([1, 1, 0.55, 0.1], [1e-3, 3e-4]))
-
-
-def test_a_policy_with_memory_learns_which_way_its_push_works():
-    trained = agent(learning__encoder_rate=1e-3, learning__train_every=4, learning__discount=0.9, contrast__every=8)
-    trained.learn(9_000)
-    mean, _ = evaluate_policy(trained, make_vec_env("sami-tests/HiddenSign-v0", 4), 40, deterministic=True)
-    # Without memory nothing beats standing still, -12: what helps with one sign hurts more with the other. Knowing the
-    # sign would give -0.5; finding it out costs a first push the wrong way in half of the episodes, -1.75 on average.
-    assert mean > -8.0
 
 
 def test_collectors_run_without_torch_and_bring_what_in_step_collection_brings():

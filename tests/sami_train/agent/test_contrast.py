@@ -76,26 +76,18 @@ def test_steps_of_its_own_move_the_encoder_although_the_coefficient_is_zero():
     assert any(name.startswith("encoder.") for name in changed)
 
 
-def test_steps_of_its_own_raise_the_bound_more_than_a_share_of_the_critics_step():
-    def reached(rate):
-        trained = agent(contrast__coefficient=0.01, contrast__rate=rate, contrast__every=1, learning__train_every=4)
-        return trained.learn(2400).contrast_record.scalars()["contrast/bound"]
-
-    assert reached(1e-3) > reached(0.0) + 0.1
-
-
 def test_a_run_whose_contrast_has_an_optimiser_resumes_to_the_bit(tmp_path):
     changes = {"contrast__rate": 1e-3, "contrast__every": 1}
-    whole = agent(**changes).learn(600)
+    whole = agent(**changes).learn(360)
     from tests.sami_train.agent.test_context_sac import ContextSAC, Stop, gym
 
     interrupted = agent(**changes)
-    interrupted.learn(600, Stop(300))
+    interrupted.learn(360, Stop(220))
     interrupted.save(tmp_path / "agent.zip")
     interrupted.make_buffer().save(tmp_path / "buffer.npz")
     resumed = ContextSAC.load(tmp_path / "agent.zip", env=gym.make("sami-tests/HiddenSign-v0"), device="cpu")
     resumed.make_buffer().restore(tmp_path / "buffer.npz")
-    resumed.learn(600 - resumed.num_timesteps, reset_num_timesteps=False)
+    resumed.learn(360 - resumed.num_timesteps, reset_num_timesteps=False)
     assert same(weights(whole), weights(resumed))
     assert resumed.contrast_record.scalars() == whole.contrast_record.scalars()
 

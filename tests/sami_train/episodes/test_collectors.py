@@ -2,8 +2,6 @@
 
 import math
 import multiprocessing as mp
-import os
-import signal
 import time
 from types import SimpleNamespace
 
@@ -14,7 +12,7 @@ import pytest
 from sami_train.agent.context_sac import ContextSAC
 from sami_train.config.resolve import resolve
 from sami_train.episodes import collectors
-from sami_train.episodes.collectors import BURST, CollectorError, InStep, Processes, SharedWeights
+from sami_train.episodes.collectors import BURST, InStep, Processes, SharedWeights
 from sami_train.episodes.numpy_policy import NumpyWeights
 
 
@@ -77,31 +75,6 @@ def collected(source, least, seconds=60.0):
 def test_rounds_of_all_collectors_arrive_whole(beside):
     episodes = collected(beside, 20)
     assert all(episode.observations.shape == (len(episode) + 1, 2) for episode in episodes)
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_collector_that_ends_or_stops_within_a_message_does_not_hang_the_learner(beside, number, capsys):
-    """The pipe is full while nobody reads it, so that each of them is within a message."""
-    collected(beside, 1)
-    beside.patience_s = 3.0
-    time.sleep(3.0)
-    for process in beside._processes:
-        os.kill(process.pid, number)
-    told = "died with exit code -9" if number == signal.SIGKILL else r"no collector brought an episode within 3 s"
-    with pytest.raises(CollectorError, match=rf"{told}.*--resume"):
-        collected(beside, math.inf)
-    beside.close()
-    assert [process.exitcode for process in beside._processes] == [-signal.SIGKILL] * 2
-
-
-def test_of_one_that_stops_it_is_told_once_and_the_others_go_on(beside, capsys):
-    collected(beside, 1)
-    beside.patience_s = 3.0
-    os.kill(beside._processes[0].pid, signal.SIGSTOP)
-    for _ in range(4):
-        collected(beside, 10)
-        time.sleep(1.0)
-    assert capsys.readouterr().err == "collector-0 brought nothing for 3 s: it is stopped, or hangs.\n"
 
 
 def test_weights_that_a_killed_reader_holds_are_not_waited_for():

@@ -99,7 +99,7 @@ def test_warm_up_is_uniform_and_reaches_touch_the_cube(envs, weights):
 
     def moved(plan):
         runner = rollout(envs, weights, **plan)
-        episodes = [e for k in range(0, 18, 3) for e in runner.round([k, k + 1, k + 2])]
+        episodes = [e for k in range(0, 12, 3) for e in runner.round([k, k + 1, k + 2])]
         return np.mean([np.linalg.norm(np.ptp(e.observations[:, 7:9], axis=0)) > 0.01 for e in episodes])
 
     reaching = moved({"warmup_steps": 1000, "reach_episodes": 1.0, "reach_until": 10_000, "reach_steps": (12, 13)})
@@ -109,7 +109,7 @@ def test_warm_up_is_uniform_and_reaches_touch_the_cube(envs, weights):
 def test_held_random_actions_take_their_share_of_the_steps(envs, weights):
     for hold in ((1, 1), (1, 5), (4, 4)):
         runner = rollout(envs, weights, random_action=0.3, random_hold=hold)
-        episodes = [e for k in range(0, 24, 3) for e in runner.round([k, k + 1, k + 2], steps_done=1)]
+        episodes = [e for k in range(0, 15, 3) for e in runner.round([k, k + 1, k + 2], steps_done=1)]
         repeated = np.concatenate([(np.diff(e.actions, axis=0) == 0).all(1) for e in episodes])
         # h steps held are one beginning and h - 1 repetitions
         h = sum(hold) / 2

@@ -48,13 +48,19 @@ def interrupt_at(monkeypatch, steps):
     monkeypatch.setattr(train.Progress, "update", update)
 
 
-@pytest.fixture
-def stopped(tmp_path, monkeypatch):
-    """A run that was cut off with two checkpoints behind it."""
-    with monkeypatch.context() as patch:
+@pytest.fixture(scope="module")
+def cut_off(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    with pytest.MonkeyPatch.context() as patch:
         interrupt_at(patch, 700)
-        train.start(resolve("fast-cpu", TINY), tmp_path / "run", show=False)
-    return RunFolder.open(tmp_path / "run")
+        train.start(resolve("fast-cpu", TINY), folder, show=False)
+    return folder
+
+
+@pytest.fixture
+def stopped(cut_off, tmp_path):
+    """A run that was cut off with two checkpoints behind it, for a test to break."""
+    return RunFolder.open(shutil.copytree(cut_off, tmp_path / "run"))
 
 
 def flip(path):

@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
 
+pytestmark = pytest.mark.usefixtures("ports_of_the_robot")
+
 OVERHEARD = """
 import json, sys, udp_robot
 loads = json.loads

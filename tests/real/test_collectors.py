@@ -1,0 +1,38 @@
+"""Collectors that are killed or stopped while they send: the learner says so and does not hang."""
+
+import math
+import os
+import signal
+import time
+
+import pytest
+
+from sami_train.episodes.collectors import CollectorError
+from tests.sami_train.episodes.test_collectors import beside, collected
+
+__all__ = ["beside"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_collector_that_ends_or_stops_within_a_message_does_not_hang_the_learner(beside, number, capsys):
+    """The pipe is full while nobody reads it, so that each of them is within a message."""
+    collected(beside, 1)
+    beside.patience_s = 3.0
+    time.sleep(3.0)
+    for process in beside._processes:
+        os.kill(process.pid, number)
+    told = "died with exit code -9" if number == signal.SIGKILL else r"no collector brought an episode within 3 s"
+    with pytest.raises(CollectorError, match=rf"{told}.*--resume"):
+        collected(beside, math.inf)
+    beside.close()
+    assert [process.exitcode for process in beside._processes] == [-signal.SIGKILL] * 2
+
+
+def test_of_one_that_stops_it_is_told_once_and_the_others_go_on(beside, capsys):
+    collected(beside, 1)
+    beside.patience_s = 3.0
+    os.kill(beside._processes[0].pid, signal.SIGSTOP)
+    for _ in range(4):
+        collected(beside, 10)
+        time.sleep(1.0)
+    assert capsys.readouterr().err == "collector-0 brought nothing for 3 s: it is stopped, or hangs.\n"
