@@ -28,8 +28,8 @@ PAGES = ("CONTRIBUTING.md", "docs/how-it-works.md", "docs/index.md")
 ENDS = ("py", "md", "sh", "toml", "txt", "json", "csv", "onnx", "svg", "png")
 NAMED = re.compile(r"[\w.*-]+(?:/[\w.*-]*)+|[\w-]+\.(?:" + "|".join(ENDS) + r")\b")
 """A path in code: parts with slashes, or a file's name."""
-EXAMPLES = {"limits.toml", "gap.toml", "robot.toml", "run.mcap", "docs/results/", "build/"}
-"""Files that a user writes, and a folder that make writes into."""
+EXAMPLES = {"build/", "limits.toml", "gap.toml", "robot.toml", "run.mcap", "docs/results/"}
+"""Files that a user writes, or a command makes."""
 
 
 def words(page):

@@ -11,6 +11,7 @@ KINDS = {0: "plane", 2: "sphere", 3: "capsule", 4: "ellipsoid", 5: "cylinder", 6
 """Shapes by MuJoCo's number of a geom's type; a mesh is shown as its bounding box, and a height field not at all."""
 UNSET = np.array([0.5, 0.5, 0.5, 1.0], np.float32)
 """Colour of a geom that has none of its own; its material's counts."""
+MESH = 7
 SHOWN_GROUPS = (0, 1, 2)
 """Groups of geoms that MuJoCo's viewers show."""
 
@@ -88,8 +89,9 @@ def _colour(model: Any, geom: int) -> NDArray[Any]:
 def _shape(model: Any, geom: int, link: int, colour: NDArray[Any]) -> Shape:
     kind = KINDS[int(model.geom_type[geom])]
     size, place, turn = model.geom_size[geom], model.geom_pos[geom], model.geom_quat[geom]
-    if model.geom_type[geom] == 7:
-        size = model.geom_aabb[geom, 3:]
+    if model.geom_type[geom] == MESH:  # whose box need not lie around its origin
+        size, (w, x, y, z), middle = model.geom_aabb[geom, 3:], turn, model.geom_aabb[geom, :3]
+        place = place + middle + 2 * np.cross([x, y, z], np.cross([x, y, z], middle) + w * middle)
     elif kind == "sphere":
         size = np.repeat(size[0], 3)
     elif kind in ("capsule", "cylinder"):

@@ -59,7 +59,7 @@ class Robot {
     if (!this.reach) this.frame();
     const moving = this.links[1] || this.links[0], to = moving.position;
     if (this.followed) {  // the camera goes along with a robot that runs away
-      const passed = to.clone().sub(this.followed);
+      const passed = to.clone().sub(this.followed).setZ(0);
       if (passed.length() > 0) { this.camera.position.add(passed); this.looks.target.add(passed); }
     }
     this.followed = to.clone();

@@ -84,6 +84,20 @@ def test_a_scene_shows_what_mujocos_viewers_show():
     assert scene.poses()[1].tolist() == [1, 2, 3, 1, 0, 0, 0], "x, y, z, w"
 
 
+def test_the_box_of_a_mesh_lies_around_its_vertices():
+    import mujoco
+
+    corners = "0 0 0  .2 0 0  0 .4 0  0 0 .6  .2 .4 0  .2 0 .6  0 .4 .6  .2 .4 .6"
+    xml = f"""<mujoco><asset><mesh name="m" vertex="{corners}"/></asset><worldbody>
+    <body pos="1 0 0"><geom type="mesh" mesh="m" euler="0 0 90"/></body></worldbody></mujoco>"""
+    model = mujoco.MjModel.from_xml_string(xml)
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    (shape,) = MujocoScene(model, data).shapes
+    assert sorted(shape.size) == pytest.approx([0.1, 0.2, 0.3], abs=1e-4)
+    assert shape.pose[:3] == pytest.approx((-0.2, 0.1, 0.3), abs=1e-4), "turned by 90 degrees about z"
+
+
 def test_a_robot_without_a_model_has_no_scene():
     assert scene_of(FakeAdapter()) is None
     assert scene_of(DryRun(FakeAdapter())) is None
