@@ -128,7 +128,7 @@ def train(
     if agent.finished:
         measure = environment(agent.config.env).measure
         mean = agent.task_record.mean(measure)
-        reached = "- (no episode ended)" if math.isnan(mean) else measure.show(mean, coarse=True)
+        reached = "- (no episode ended)" if mean is None or math.isnan(mean) else measure.show(mean, coarse=True)
         print(f"trained {agent.num_timesteps:,} steps, {measure.name} while exploring {reached}. Next:")
         print(f"  sami eval --run {folder}{named}")
         if not agent.method.is_told:  # nobody tells a robot its task

@@ -59,7 +59,7 @@ class Feed:
         name: What the run is called.
 
     Raises:
-        SamiError: The server does not begin.
+        SamiError: The system is not Linux, or the server does not begin.
     """
 
     def __init__(self, contract: Contract, about: dict[str, Any], name: str) -> None:
@@ -68,6 +68,10 @@ class Feed:
         self.dropped = 0
         """Ticks that those who watch do not see."""
         self._rows, self._episode = RunRows(contract), -1
+        if sys.platform != "linux":
+            raise SamiError(
+                f"a live view needs Linux, this is {sys.platform}. Record the run, and look at it by `sami view`."
+            )
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
         token = secrets.token_urlsafe(16)

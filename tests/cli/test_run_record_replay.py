@@ -65,7 +65,7 @@ def test_what_the_command_does_a_run_does_in_python(rows, trained):
     told = rows("--record", "run.mcap", "--seed", 4, "--gap", "gap.toml", "--limits", "limits.toml", "--steps", 12)
     session, clock = Session.load(trained.model), ManualClock()
     options = {"gap": GapProfile.load("gap.toml"), "limits": Limits.load("limits.toml"), "simulator": True}
-    facts = {"env": "panda", "seed": 4}
+    facts = {"env": "panda", "seed": 4, "engine": environment("panda").engine}
     with (
         closing(simulator(environment("panda"), "all", {}, None).make(clock, session.contract)) as panda,
         Run(session, panda, clock, record="python.mcap", facts=facts, **options) as run,
@@ -209,7 +209,7 @@ def test_a_safety_stop_exits_with_3_and_tells_what_was_until_then(sami, trained)
 def test_the_end_of_a_run_tells_times_by_section(sami, trained):
     done = sami("run", "--model", trained.model, "--episodes", 2)
     lines = done.out.splitlines()
-    at = next(index for index, line in enumerate(lines) if line.split() == ["us", "p50", "p99", "p99.9", "worst"])
+    at = next(index for index, line in enumerate(lines) if line.split() == ["µs", "p50", "p99", "p99.9", "worst"])
     names = [line.split()[0] for line in lines[at + 1 : at + 7]]
     assert names == ["observe", "infer", "gate", "write", "total", "lag"]
     assert all(float(number) >= 0 for line in lines[at + 1 : at + 7] for number in line.split()[1:])

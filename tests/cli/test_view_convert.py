@@ -17,8 +17,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip("mcap")
+from sami_runtime.errors import SamiError
 from sami_runtime.loop.episode import EpisodeReport
 from sami_runtime.loop.tick import LoopReport
+from sami_runtime.model.artifact import read_artifact
 from sami_runtime.recording.live import Feed, LiveHistory
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.view import RunRows, page, run_of
@@ -170,3 +172,10 @@ def test_a_tick_that_cannot_be_shown_is_counted_and_ends_no_run(monkeypatch):
     with Feed(recording.contract, {}, "odd") as feed:
         feed(recording.steps[0].record)
     assert feed.dropped == 1
+
+
+def test_a_live_view_is_refused_where_the_system_is_not_linux(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    contract = read_artifact(MODEL).contract
+    with pytest.raises(SamiError, match="needs Linux, this is darwin"):
+        Feed(contract, {}, "run")

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from sami_train.config.resolve import resolve
+from sami_train.envs.catalog import environment
 from sami_train.episodes.episode import TaskRecord
 from sami_train.files import read_json_lines
 from sami_train.runs import train
@@ -82,6 +83,13 @@ def test_a_damaged_last_checkpoint_falls_back_to_the_one_before_to_the_bit(finis
     assert f"It is set aside; the run goes on from {before.name} steps" in said
     expected = finished[1].policy.state_dict()
     assert all(torch.equal(tensor, expected[name]) for name, tensor in agent.policy.state_dict().items())
+
+
+def test_a_run_is_not_resumed_in_another_physics_engine(stopped):
+    assert stopped.facts()["engine"] == environment("panda").engine
+    stopped.update(engine="another")
+    with pytest.raises(RunError, match="was trained in the engine another, and panda runs in "):
+        train.resume(stopped.path, show=False)
 
 
 def test_where_all_are_damaged_nothing_is_moved_and_each_is_named(stopped):
