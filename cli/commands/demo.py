@@ -24,6 +24,7 @@ SLOWER = 2.0
 def demo() -> None:
     """Watch the shipped Panda policy adapt: training tasks, then a change in mid-episode; writes sami-demo.gif."""
     import numpy as np
+    from rich.console import Console
 
     from sami_runtime.errors import SamiError
     from sami_train.envs.catalog import environment
@@ -55,15 +56,14 @@ def demo() -> None:
     steps = range(0, spec.episode_steps, 2)
     long_first = sorted(range(PAIRS), key=lambda k: len(live[k].actions) < change.step + LONG_ENOUGH)
     filmed = sorted(seeds[k] for k in long_first[:FILMED])
-    print("\nFilming ...", end="\r", flush=True)
     try:
-        with closing(ChangedEpisodes(model, spec, FILMED)) as runner:
+        with Console(stderr=True).status("filming"), closing(ChangedEpisodes(model, spec, FILMED)) as runner:
             scenes = [film_tasks(runner, SHOWN_TASKS, SEED, steps, shadows=False)]
             scenes += film_change(runner, spec, change, filmed, steps, shadows=False)
-        write_film(scenes, FILM, SLOWER, force=True)
-        print(f"Film: {FILM}")
+            write_film(scenes, FILM, SLOWER, force=True)
+        print(f"\nFilm: {FILM}")
     except SamiError as error:  # where nothing can be drawn, everything else was shown
-        print(f"No film: {error}")
+        print(f"\nNo film: {error}")
     if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         from .run import run
 
