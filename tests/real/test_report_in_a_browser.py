@@ -78,7 +78,9 @@ def test_a_window_shows_all_of_it_and_no_more(made, tab, window, dark):
     assert tab.value(f"{charts}.filter((c) => c.getBoundingClientRect().right > innerWidth).length") == 0
     assert tab.value(f"{charts}.every((c) => c.getBoundingClientRect().height > 60)")
     assert tab.value(f"{charts}.every((c) => c.querySelector('title').textContent.length > 5)")
-    assert tab.value("[...document.images].every((image) => image.complete && image.naturalWidth > 100)")
+    tab.wait_for(
+        "[...document.images].every((image) => image.complete && image.naturalWidth > 100)"
+    )  # decoding takes time
 
 
 def test_charts_follow_when_a_reader_changes_to_dark(made, tab):
