@@ -86,12 +86,13 @@ def test_run_marks_the_tasks_that_the_models_own_evaluation_left_at_the_floor(sa
     for task in HOPELESS:
         chosen = ("--mass", task["mass"], "--friction", task["friction"])
         done = sami("run", *chosen, "--episodes", 1, "--steps", 2, "--seed", 3)
-        assert done.out.startswith("*: in this task the model's own evaluation is hardly better than doing nothing.")
-        episode, total = done.out.splitlines()[2], next(x for x in done.out.splitlines() if "0.00*" in x)
+        marked = "*: in this task the model's own evaluation is hardly better than doing nothing."
+        assert done.out.splitlines()[1].startswith(marked), "after the line that names the engine"
+        episode, total = done.out.splitlines()[3], next(x for x in done.out.splitlines() if "0.00*" in x)
         assert "no*" in episode.split()
         assert total.replace("│", " ").split()[:2] == [f"{task['mass']:g}", f"{task['friction']:g}"]
     hard = sami("run", "--mass", 30, "--friction", 1, "--episodes", 1, "--steps", 2, "--seed", 3).out
-    assert "no" in hard.splitlines()[2].split()
+    assert "no" in hard.splitlines()[3].split()
     assert "0.00*" not in hard
 
 
