@@ -81,7 +81,7 @@ def test_the_report_names_what_was_held_and_what_was_limited():
     lines = str(report).splitlines()
     assert lines[0] == "3 ticks: 2 acted, 1 held, 0 late, 0 refused; 0 overruns, 0 missed; mean period 40 ms"
     assert lines[1:3] == ["not acted: age 1", "limited: rate dy 2, bounds dx 1"]
-    assert [line.split()[0] for line in lines[3:]] == ["us", "observe", "infer", "gate", "write", "total", "lag"]
+    assert [line.split()[0] for line in lines[3:]] == ["µs", "observe", "infer", "gate", "write", "total", "lag"]
 
 
 def test_a_loop_counts_every_outcome(make, arm):
