@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import onnx
 import pytest
 from onnx import helper
+from rich.cells import cell_len
 from sami_cli.app import main
 
 from sami_runtime.model.artifact import graph_sha256
@@ -27,6 +29,19 @@ SMALL = {
     "learning.buffer_episodes": "200",
     "network.net_arch": "[32,32]",
 }
+
+
+COLUMNS = 80
+UNBROKEN = re.compile(r"\s*(Next: )?(\S*sami [a-z-]+ )?(--\S+ )?\S+( \\)?")
+"""A path or an address, perhaps with the command or the option that it belongs to."""
+FOR_PROGRAMS = re.compile(r"[\s\[]*[{}\]\"]|\s*-?[0-9.]+,?$|\| ")
+"""The beginning of a line of JSON, or of a table for a page."""
+
+
+def too_wide(text):
+    """Lines that a terminal of 80 columns breaks in the middle of a word, and cells of tables that were cut off."""
+    lines = [line for line in text.splitlines() if not FOR_PROGRAMS.match(line)]
+    return [line for line in lines if "…" in line or (cell_len(line) > COLUMNS and not UNBROKEN.fullmatch(line))]
 
 
 class Done(NamedTuple):
@@ -98,7 +113,10 @@ def rehearsed_once(monkeypatch):
 
 @pytest.fixture
 def sami(monkeypatch, capfd, tmp_path):
-    """Calls `sami` in an empty folder; the captured output is that of the file descriptors, C code's too."""
+    """Calls `sami` in an empty folder; the captured output is that of the file descriptors, C code's too.
+
+    Each call asserts that what it printed for people fits 80 columns.
+    """
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -106,7 +124,9 @@ def sami(monkeypatch, capfd, tmp_path):
     def run(*arguments):
         capfd.readouterr()
         code = call(monkeypatch, *arguments)
-        return Done(code, *capfd.readouterr())
+        done = Done(code, *capfd.readouterr())
+        assert too_wide(done.out) == []
+        return done
 
     return run
 
