@@ -98,7 +98,7 @@ def header(world: Target, telemetry: Telemetry, hopeless: Sequence[Mapping[str, 
     if telemetry.probe is not None and telemetry.probe.silent:
         note += f"the context does not identify {', '.join(telemetry.probe.silent)}\n"
     names = " ".join(f"{name:>{_width(name)}}" for name in world.features)
-    known = "" if telemetry.atlas is None else "  phase        score "
+    known = "" if telemetry.atlas is None else "  phase       score "
     outcome = "  success" if world.success else "    return"
     moves = "  context moves" if telemetry.size else ""
     return f"{note}{names}  {'skill          ' if world.skills else ''}steps{outcome}{known}{moves}"
@@ -172,7 +172,7 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
 def _known(telemetry: Mapping[str, Any]) -> str:
     """Return the phase at the end, and the highest score; an exclamation mark after an alarm."""
     score = "-" if telemetry["score"] is None else f"{telemetry['score']:.2f}"
-    return f"{telemetry['phase']:<11}  {score:>5}{' ' if telemetry['alarm_at'] is None else '!'}"
+    return f"{telemetry['phase']:<11} {score:>5}{' ' if telemetry['alarm_at'] is None else '!'}"
 
 
 def _mark(row: Mapping[str, Any], features: Sequence[str], hopeless: Sequence[Mapping[str, Any]]) -> str:

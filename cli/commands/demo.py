@@ -13,7 +13,6 @@ from ..output import print_text, text_console
 MODEL, FILM = "panda-satesac", Path("sami-demo.gif")
 CHANGE = "mass=10,friction=0.1:10@6"
 """The table becomes rough under a heavy cube, which the policy was about to push."""
-SHOWN_TASKS = ({"mass": 1.0, "friction": 5.0}, {"mass": 5.0, "friction": 1.0}, {"mass": 10.0, "friction": 0.1})
 EPISODES, PAIRS, FILMED = 10, 20, 3
 """Episodes of each training task; starts of the change that are compared, and filmed."""
 LONG_ENOUGH = 8
@@ -31,7 +30,7 @@ def demo() -> None:
     from sami_train.envs.catalog import environment
     from sami_train.evaluation.evaluate import evaluate
     from sami_train.machine import usable_cores
-    from sami_train.studies.contexts.change_film import film_change, film_tasks, write_film
+    from sami_train.studies.contexts.change_film import PANDA_TASKS, film_change, film_tasks, write_film
     from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange, Variant
 
     from ..measuring import task_progress
@@ -59,7 +58,7 @@ def demo() -> None:
     filmed = sorted(seeds[k] for k in long_first[:FILMED])
     try:
         with text_console(error=True).status("filming"), closing(ChangedEpisodes(model, spec, FILMED)) as runner:
-            scenes = [film_tasks(runner, SHOWN_TASKS, SEED, steps, shadows=False)]
+            scenes = [film_tasks(runner, PANDA_TASKS, SEED, steps, shadows=False)]
             scenes += film_change(runner, spec, change, filmed, steps, shadows=False)
             write_film(scenes, FILM, SLOWER, force=True)
         print_text(f"\nFilm: {FILM}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import os
 import re
 import shutil
 import sys
@@ -31,7 +32,6 @@ SMALL = {
 }
 
 
-COLUMNS = 80
 UNBROKEN = re.compile(r"\s*(Next: )?(\S*sami [a-z-]+ )?(--\S+ )?\S+( \\)?")
 """A path or an address, perhaps with the command or the option that it belongs to."""
 FOR_PROGRAMS = re.compile(r"[\s\[]*[{}\]\"]|\s*-?[0-9.]+,?$|\| ")
@@ -40,8 +40,9 @@ FOR_PROGRAMS = re.compile(r"[\s\[]*[{}\]\"]|\s*-?[0-9.]+,?$|\| ")
 
 def too_wide(text):
     """Lines that a terminal of 80 columns breaks in the middle of a word, and cells of tables that were cut off."""
+    columns = int(os.environ.get("COLUMNS", 80))
     lines = [line for line in text.splitlines() if not FOR_PROGRAMS.match(line)]
-    return [line for line in lines if "…" in line or (cell_len(line) > COLUMNS and not UNBROKEN.fullmatch(line))]
+    return [line for line in lines if "…" in line or (cell_len(line) > columns and not UNBROKEN.fullmatch(line))]
 
 
 class Done(NamedTuple):
@@ -50,6 +51,11 @@ class Done(NamedTuple):
     code: int
     out: str
     err: str
+
+    @property
+    def prose(self) -> str:
+        """Standard output with its lines joined."""
+        return " ".join(self.out.split())
 
     @property
     def errors(self) -> str:

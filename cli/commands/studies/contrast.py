@@ -70,9 +70,10 @@ def contrast(
 
 
 def _table(ceilings: list[Ceiling]) -> Table:
+    from rich import box
     from rich.table import Table
 
-    table = Table(title="ceiling of the contrast, nats", title_justify="left")
+    table = Table(title="ceiling of the contrast, nats", title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     for name in ("stage", "method", "ranked by"):
         table.add_column(name)
     for name in ("episodes", "bound", "held out", "log K", "losses", "realised"):

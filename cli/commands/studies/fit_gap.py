@@ -65,11 +65,13 @@ def fit_gap(
         result["notes"] = fitted.notes
         print(json_module.dumps(result))
         return
+    from rich import box
     from rich.table import Table
 
-    table = Table(title=f"{fitted.episodes} episodes of {', '.join(fitted.names)}", title_justify="left")
+    title = f"{fitted.episodes} episodes of {', '.join(fitted.names)}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("gap", "signal", "found", "95 % interval", "by"):
-        table.add_column(name, no_wrap=name in ("gap", "found"), min_width=10)
+        table.add_column(name, no_wrap=name in ("gap", "found"), overflow="fold")
     for one in fitted.estimates:
         low, value, high = (f"{end:.3g}" for end in one.estimate)
         table.add_row(one.key, one.signal, f"{value} {one.unit}", f"{low} to {high}", one.by)

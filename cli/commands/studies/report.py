@@ -39,7 +39,10 @@ def report(
     env: Annotated[str | None, typer.Option(help="Environment of models; their own if left out.")] = None,
     results: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder or file of `sami robustness`; what is of these weights is shown. Repeatable."),
+        typer.Option(
+            help="Folder or file of `sami robustness`; what is of these weights is shown. Repeatable. What a checkout "
+            "holds of a shipped model is shown without it."
+        ),
     ] = None,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
     json: Json = False,
