@@ -25,7 +25,7 @@ def test_a_good_adapter_passes_and_nothing_is_written_unless_asked_for(sami, tra
     Path("limits.toml").write_text("rest = 0.0")
     options = ("--write", "--limits", "limits.toml")
     done = sami("check-adapter", "my_robot:make", "--model", trained.model, *options)
-    assert done.out.splitlines()[-1].startswith("my_robot:make: 0 of 13 laws broken; ")
+    assert "my_robot:make: 0 of 13 laws broken; " in done.prose
     assert Path("written.txt").read_text() == "0.0 0.0 0.0 0.0\n" * 25
 
 
