@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 
 from .commands import (
     adapter,
+    adopt,
     atlas,
     bench,
     demo,
@@ -158,6 +159,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Model file": {
         "export": export.export,
+        "adopt": adopt.adopt,
         "atlas": atlas.atlas,
         "probe": probe.probe,
         "describe": describe.describe,
