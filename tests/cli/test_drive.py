@@ -264,3 +264,21 @@ def test_a_relative_path_does_not_depend_on_the_current_folder(tmp_path):
     assert robot.limits.rest == 0.0
     with pytest.raises(UnknownName, match=r"unknown key of a robot .frozen..* It stands in here"):
         RobotFile.of({"version": 1, "model": "a", "adapter": "b", "frozen": 1}, "here")
+
+
+def test_the_evidence_log_says_who_drove_what_and_is_checked_by_a_command(sami):
+    robot_file('evidence = "log.jsonl"\nsteps = 5\nepisodes = 2\n[limits]\nrest = 0.0\nrate = 0.001\n')
+    assert sami("drive", "robot.toml").code == 0
+    done = sami("verify-log", "log.jsonl", "--json")
+    log = json.loads(done.out)
+    digest = hashlib.sha256(shipped_models()["panda-satesac"].read_bytes()).hexdigest()
+    assert (done.code, log["complete"], log["model"]["sha256"]) == (0, True, digest)
+    assert [(row["ended"], row["steps"]) for row in log["episodes"]] == [("steps", 5), ("steps", 5)]
+    assert log["counts"]["ticks"] == 10
+    assert log["counts"]["rate dx"] > 0
+    text = Path("log.jsonl").read_text()
+    Path("log.jsonl").write_text(text.replace("rate dx", "rate dy"))
+    done = sami("verify-log", "log.jsonl")
+    assert (done.code, "was changed: its hash is another one" in done.out) == (4, True)
+    assert sami("drive", "robot.toml").errors.startswith("sami: log.jsonl exists; an evidence log never replaces one")
+    assert len(Path("written.txt").read_text().splitlines()) == 10
