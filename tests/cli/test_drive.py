@@ -150,11 +150,11 @@ def test_a_check_does_everything_but_move(sami):
     done = sami("drive", "robot.toml", "--check")
     assert (done.code, done.err) == (0, "")
     checks = checks_of(done)
-    names = ["file", "model", "recording", "limits", "host", "watchdog", "adapter", "fit", "observation"]
+    names = ["file", "model", "recording", "evidence", "limits", "host", "watchdog", "adapter", "fit", "observation"]
     assert list(checks) == [*names, "watchdog again", "close"]
     assert {state for state, _ in checks.values()} == {"ok"}
     assert digest in checks["model"][1]
-    assert done.out.splitlines()[-1] == "robot.toml: 0 of 11 checks failed; no action was written"
+    assert done.out.splitlines()[-1] == "robot.toml: 0 of 12 checks failed; no action was written"
     assert not [name for name in ("moved.txt", "written.txt", "emergency.txt", "r.mcap") if Path(name).exists()]
 
 
@@ -166,6 +166,13 @@ def test_a_check_does_everything_but_move(sami):
         ("limits = {low = {dw = 1.0}}", "make", "limits", "unknown element of the action 'dw'."),
         ("record = 'there.mcap'", "make", "recording", "there.mcap exists; a recording never replaces one."),
         ("record = 'nowhere/r.mcap'", "make", "recording", "nowhere is no folder that may be written to."),
+        ("evidence = 'my_robot.py'", "make", "evidence", "my_robot.py exists; a recording never replaces one."),
+        (
+            "evidence = 'e.jsonl'\nevidence_key = 'no.key'",
+            "make",
+            "evidence",
+            "no.key is no file; make a key with sami",
+        ),
         ("record = 'r.csv'", "make", "recording", "cannot record to r.csv; a recording is NAME.mcap."),
         ("watchdog_s = 0.02", "make", "watchdog", "Give it more, such as three periods, 0.12 s."),
         ("watchdog_s = 0.5", "make", "watchdog", "unknown factory 'emergency_stop'"),
