@@ -31,6 +31,7 @@ from .commands import (
     run,
     train,
     verify,
+    verify_log,
 )
 from .commands import eval as evaluate
 from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep
@@ -177,6 +178,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "replay": recording.replay,
         "convert": recording.convert,
         "view": recording.view,
+        "verify-log": verify_log.verify_log,
         "fit-gap": fit_gap.fit_gap,
         "bench": bench.bench,
         "doctor": doctor.doctor,
