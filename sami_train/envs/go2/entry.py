@@ -50,7 +50,7 @@ FEATURES = (
     Feature("payload", "kg", 0.0, default=0.0),
     Feature("payload_x", "m", -0.2, default=0.0, high=0.2),
     Feature("payload_y", "m", -0.1, default=0.0, high=0.1),
-    Feature("friction", "1", 0.0, low_open=True, default=0.8),
+    Feature("friction", "", 0.0, low_open=True, default=0.8),
     Feature("strength", "(times the motors' own)", 0.0, default=1.0),
     Feature("damping", "N m s/rad", 0.0, default=0.1),
     Feature("delay", "s", 0.0, default=0.0, high=0.04),

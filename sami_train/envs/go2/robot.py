@@ -222,7 +222,7 @@ class Walks:
         self._errors[over] += self._error_of_command()[over]
         self._commands[over] += 1
         self._moved[over], self._judged[over] = 0.0, 0.0
-        for i in over:
+        for i in over.tolist():
             self._draw_command(i)
 
     def _error_of_command(self) -> Array:

@@ -287,8 +287,10 @@ class Dynamics:
                 values = fields[array] if fields[array].ndim == 2 else fields[array][:, None]
                 if change.axis:
                     column = "xyz".index(change.axis)
-                whole = column is None or (change.scales and field.scales_all)
-                at = np.ix_(self._rows[name], range(values.shape[1]) if whole else [column])
+                columns = np.arange(values.shape[1])
+                if column is not None and not (change.scales and field.scales_all):
+                    columns = columns[column : column + 1]
+                at = np.ix_(self._rows[name], columns)
                 if change.scales:
                     values[at] *= task[name]
                 elif change.adds:
