@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("mujoco")
 
 import mujoco
+
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.go2 import batch as batch_module
