@@ -79,9 +79,9 @@ class Go2Robot:
     @staticmethod
     def changes(task: Task) -> dict[str, float]:
         """Return a checked task as values of what it changes in the model, by the names of `Dynamics`."""
-        own = {motor: 1.0 for motor in MOTORS}
-        own |= {MOTORS[motor]: task["crippled_strength"] for motor in task["crippled"]}
-        return {name: own.get(name, task.get(name)) for name in _CHANGES}  # type: ignore[misc]
+        strengths = dict.fromkeys(MOTORS, 1.0)
+        strengths |= {MOTORS[motor]: task["crippled_strength"] for motor in task["crippled"]}
+        return {name: strengths[name] if name in strengths else task[name] for name in _CHANGES}
 
     def start(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """Positions (19,) and velocities (18,) of a new episode: the stance in any direction, and some noise."""
