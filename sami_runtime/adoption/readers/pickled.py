@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import pickletools
+import warnings
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -56,7 +57,9 @@ def pickle_tree(data: bytes, source: str) -> Any:
     if len(data) > MAX_PICKLE_BYTES:
         raise ArtifactError(f"{source} has {len(data)} bytes of pickle; at most {MAX_PICKLE_BYTES} are read.")
     try:
-        return _walk(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes in a damaged pickle's text
+            return _walk(data)
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         cause = printable(str(error) or type(error).__name__)[:200]
         raise ArtifactError(f"{source} is damaged or holds no weights: {cause}. Save the policy again.") from None
