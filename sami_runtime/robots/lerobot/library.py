@@ -55,11 +55,11 @@ def _config_class(settings: LeRobotSettings, registry: Any) -> Any:
 
     if settings.module is not None and (fault := _import_fault(settings.module)):
         raise AdapterError(f"settings.module cannot be imported: {fault}. It must be installed here.")
-    own = [f"lerobot.robots.{found.name}" for found in pkgutil.iter_modules(lerobot.robots.__path__) if found.ispkg]
-    faults = [_import_fault(module) for module in own]
+    folders = pkgutil.iter_modules(lerobot.robots.__path__, "lerobot.robots.")
+    faults = [_import_fault(folder.name) for folder in folders if folder.ispkg]
     if settings.type not in registry.get_known_choices():
-        names = (str(found.metadata["Name"]).replace("-", "_") for found in importlib.metadata.distributions())
-        faults += [_import_fault(name) for name in sorted({name for name in names if name.startswith(PLUGINS)})]
+        installed = {str(package.metadata["Name"]).replace("-", "_") for package in importlib.metadata.distributions()}
+        faults += [_import_fault(name) for name in sorted(installed) if name.startswith(PLUGINS)]
     known = registry.get_known_choices()
     if settings.type not in known:
         broken = "; ".join(fault for fault in faults if fault)
