@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 
 from .commands import (
     adapter,
+    adopt,
     atlas,
     bench,
     demo,
@@ -30,10 +31,12 @@ from .commands import (
     run,
     train,
     verify,
+    verify_log,
 )
 from .commands import eval as evaluate
 from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep
 from .options import FORCE
+from .output import print_text
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
@@ -58,7 +61,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from sami_runtime.distribution import installed_version
 
-        print(f"sami {installed_version('sami') or 'of a checkout that is not installed'}")
+        print_text(f"sami {installed_version('sami') or 'of a checkout that is not installed'}")
         raise typer.Exit()
 
 
@@ -130,8 +133,8 @@ class Command(TyperCommand):
             read += [option, argument] if argument else [option]
             if self.name != "run":  # `sami run --adapter` warns by itself
                 meaning = " ".join(read[-2:] if argument else read[-1:])
-                print(
-                    f"warning: {name} is deprecated, and the next version does not have it: {meaning}", file=sys.stderr
+                print_text(
+                    f"warning: {name} is deprecated, and the next version does not have it: {meaning}", error=True
                 )
         return super().parse_args(ctx, read)
 
@@ -158,6 +161,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Model file": {
         "export": export.export,
+        "adopt": adopt.adopt,
         "atlas": atlas.atlas,
         "probe": probe.probe,
         "describe": describe.describe,
@@ -175,6 +179,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "replay": recording.replay,
         "convert": recording.convert,
         "view": recording.view,
+        "verify-log": verify_log.verify_log,
         "fit-gap": fit_gap.fit_gap,
         "bench": bench.bench,
         "doctor": doctor.doctor,
@@ -222,7 +227,7 @@ def main() -> None:
 
                 extra = EXTRAS.get(str(error.name).partition(".")[0], "train")
                 hint = f"install it with: {install_hint(extra)}"
-            print(f"sami: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
+            print_text(f"sami: {type(error).__name__}: {error} ({hint})", error=True)
             sys.exit(1)
-        print(f"sami: {error}", file=sys.stderr)
+        print_text(f"sami: {error}", error=True)
         sys.exit(code)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json as json_module
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .output import print_text
+
 if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.tick import StepRecord
+    from sami_runtime.robots.evidence import EvidenceLog
     from sami_runtime.robots.robot_file import RobotFile, RunKeys
     from sami_runtime.run import Run
     from sami_runtime.safety.watchdog import Watchdog
     from sami_runtime.session.admission import Admission
+    from sami_runtime.session.session import Session
 
     from .keyboard import Keyboard
     from .target import Target
@@ -65,6 +69,22 @@ def watchdog_for(robot: RobotFile) -> Watchdog | None:
     return Watchdog(stop, robot.watchdog_s) if robot.watchdog_s is not None else None
 
 
+def evidence_log(robot: RobotFile, session: Session) -> EvidenceLog:
+    """Begin the evidence log of a robot's run."""
+    from sami_runtime.robots.evidence import EvidenceLog
+    from sami_runtime.robots.robot_file import begun_now
+
+    artifact = session.artifact
+    model = {
+        "path": str(artifact.path),
+        "name": session.contract.name,
+        "sha256": hashlib.sha256(artifact.model_bytes).hexdigest(),
+        "weights_sha256": artifact.graph_sha256,
+    }
+    keys = robot.model_dump(mode="json", exclude_none=True)
+    return EvidenceLog(begun_now(robot.evidence) or Path(), {"model": model, "robot": keys}, robot.evidence_key)
+
+
 def robot_options(robot: RobotFile, clock: Any, contract: Any) -> dict[str, Any]:
     """Return what only a robot's `Run` is given."""
     from sami_runtime.loop.settings import LoopSettings
@@ -87,7 +107,7 @@ def safety_warnings_shown() -> Iterator[None]:
         yield
     for warning in caught:
         if issubclass(warning.category, SafetyWarning):
-            print(f"warning: {warning.message}", file=sys.stderr)
+            print_text(f"warning: {warning.message}", error=True)
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
@@ -199,9 +219,10 @@ def run_episodes(plan: Plan) -> None:
                 **(robot_options(robot, clock, contract) if robot else {}),
             )
         if plan.notice:
-            print(f"warning: {plan.notice}", file=sys.stderr)
+            print_text(f"warning: {plan.notice}", error=True)
         if not plan.json:
-            closing.callback(lambda: print(episodes.ending(run, film, record), end=""))
+            closing.callback(lambda: print_text(*episodes.ending(run, film, record)))
+        log = closing.enter_context(evidence_log(robot, session)) if robot and robot.evidence else None
         closing.enter_context(run)
         line = closing.enter_context(episodes.LiveLine(run.telemetry, status=keyboard.status_of(person)))
         if film is not None:
@@ -209,12 +230,19 @@ def run_episodes(plan: Plan) -> None:
 
         def on_step(step: StepRecord, rewards: list[float]) -> None:
             feed(step)
+            if log is not None:
+                log(step)
             if not plan.json:
                 line(step)
             if film is not None and film.wants(step):
                 film.add(adapter.render(), step, sum(rewards))
 
-        _drive(plan, run, person, watched, on_step, line.clear, feed.ended)
+        def ended(report: EpisodeReport) -> None:
+            feed.ended(report)
+            if log is not None:
+                log.conclude(report)
+
+        _drive(plan, run, person, watched, on_step, line.clear, ended)
 
 
 def _drive(
@@ -235,7 +263,7 @@ def _drive(
     values, target = plan.values, plan.target
     hopeless = episodes.at_floor(run.session.contract)
     if not plan.json:
-        print(episodes.header(target, run.telemetry, hopeless))
+        print_text(episodes.header(target, run.telemetry, hopeless))
     rows = list[episodes.Row]()
     number, wanted, running = 0, values.episodes or (1 if target.real else EPISODES), True
     pause_s = 0.0 if values.pause_s is None and not (person and target.real) else values.pause_s
@@ -243,7 +271,7 @@ def _drive(
         skills: Counter[str] = Counter()
         rewards: list[float] = []
         if watched and (note := watched.take_over(run)):
-            print(note, file=sys.stderr)
+            print_text(note, error=True)
             hopeless = episodes.at_floor(run.session.contract)
 
         def watch(step: StepRecord, skills: Counter[str] = skills, rewards: list[float] = rewards) -> None:
@@ -258,7 +286,7 @@ def _drive(
         row = episodes.row_of(number, report, target, skills, total_reward, run.shadow, run.telemetry)
         clear()
         if not plan.json:
-            print(episodes.line(row, target, report, hopeless), flush=True)
+            print_text(episodes.line(row, target, report, hopeless))
         judged, running = keyboard.between(run, report, person, pause_s, last=number + 1 == wanted)
         ended(judged)
         if judged is not report:
@@ -269,6 +297,6 @@ def _drive(
             rows.append(row)
             number += 1
     if target.real and not plan.json and (text := episodes.successes(rows)):
-        print(text)
+        print_text(text)
     if target.features and not plan.json and not plan.dry_run:
         episodes.summary(rows, target, hopeless)

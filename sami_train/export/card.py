@@ -130,13 +130,15 @@ def _results(result: Evaluation, title: str) -> list[str]:
 
 def _returns(result: Evaluation, title: str) -> list[str]:
     show = result.measure.show
+    metrics = [metric for metric in environment(result.env).metrics if result.results[0].metrics]
+    names = "".join(f" {metric.name.replace('_', ' ')} [{metric.unit}] |" for metric in metrics)
     counts = " or ".join(dict.fromkeys(str(len(result.returns(name))) for name in result.sets))
     lines = [
         f"Return, {counts} episodes in each set of tasks, which come in turn, deterministic. std: deviation over these "
         "episodes; ±: standard error of their mean; the paper's ±: deviation over five seeds.",
         "",
-        "| task set | tasks | return | std | paper |",
-        "|---|---|---|---|---|",
+        f"| task set | tasks | return | std | paper |{names}",
+        "|---|---|---|---|---|" + "---|" * len(metrics),
     ]
     for name in result.sets:
         cell = reported(result.env, title, name)
@@ -145,13 +147,18 @@ def _returns(result: Evaluation, title: str) -> list[str]:
         lines.append(
             f"| {name} | {len(result.of(name))}{drawn} | {show(result.ret(name))} ± {show(result.ret_error(name))} "
             f"| {show(result.ret_std(name))} | {theirs} |"
+            + "".join(f" {result.metrics(name)[metric.name]:.{metric.digits}f} |" for metric in metrics)
         )
-    lines += ["", "| task set | task | episodes | return |", "|---|---|---|---|"]
+    lines += ["", f"| task set | task | episodes | return |{names}", "|---|---|---|---|" + "---|" * len(metrics)]
     for name in result.sets:
         rows = result.of(name)
         for what, same in _listed(rows):
             returns = [value for row in same for value in row.returns]
-            lines.append(f"| {name} | {what} | {len(returns)} | {show(sum(returns) / len(returns))} |")
+            cells = []
+            for metric in metrics:
+                values = [value for row in same for value in row.metrics[metric.name]]
+                cells.append(f" {sum(values) / len(values):.{metric.digits}f} |")
+            lines.append(f"| {name} | {what} | {len(returns)} | {show(sum(returns) / len(returns))} |{''.join(cells)}")
     return [*lines, ""]
 
 
@@ -172,15 +179,15 @@ def _successes(result: Evaluation, title: str) -> list[str]:
     paper = {name: cell.mean for name in result.sets if (cell := reported(result.env, title, name))}
     lines = [
         f"Success, {result.results[0].episodes} episodes per task, deterministic, the same starts in every task "
-        f"({result.results[0].solved_at_start:.0%} of them solved already: the floor).",
+        f"({result.results[0].solved_at_start:.0%} of them solved already: the do-nothing baseline).",
         "",
-        "| task set | success | above the floor | paper |",
+        "| task set | success | excluding trivial starts | paper |",
         "|---|---|---|---|",
     ]
     for name in result.sets:
         theirs = f"{paper[name]:.2f}" if name in paper else ""
         lines.append(f"| {name} | {result.success(name):.3f} | {show(result.above_floor(name))} | {theirs} |")
-    columns = ("task set", "task", "success", "above the floor", *result.results[0].shares, "steps")
+    columns = ("task set", "task", "success", "excluding trivial starts", *result.results[0].shares, "steps")
     lines += ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in result.results:
         shares = [f"{share:.2f}" for share in row.shares.values()]
