@@ -129,7 +129,7 @@ def misfits_of(traces: Sequence[Trace], by_element: Sequence[Answer]) -> np.ndar
         for column, lag in enumerate(LAGS):
             followed = commanded(trace.executed, 0, lag)
             for delay in DELAYS:
-                row[delay, column] = _misfit(observed, by_element, _delayed(followed, delay))
+                row[delay, column] = _misfit(observed, by_element, _delayed(followed, int(delay)))
     return table
 
 
