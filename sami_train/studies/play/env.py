@@ -23,7 +23,7 @@ from sami_train.envs.spec import EnvironmentSpec
 from sami_train.envs.tasks import Feature, Task, TaskSpace, draw
 from sami_train.studies.play.commands import CommandSource
 from sami_train.studies.play.quantities import COMMAND, RobotState, readings_of
-from sami_train.studies.play.scene import Scene, SceneFile
+from sami_train.studies.play.robot import PlayedRobot, SceneFile
 
 SMOOTHED_S = 0.5
 """Time constant of the mean by which a velocity is compared with the command [s]: strides are averaged out."""
@@ -57,7 +57,7 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         render_size: width and height of rendered images, in pixels.
 
     Raises:
-        SamiError, UnknownName: policy and robot do not fit; see `Scene` and `readings_of`.
+        SamiError, UnknownName: policy and robot do not fit; see `PlayedRobot` and `readings_of`.
     """
 
     metadata = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012 (declared so by the base class)
@@ -69,10 +69,10 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         render_mode: str | None = None,
         render_size: tuple[int, int] = (480, 360),
     ) -> None:
-        self.scene = Scene(played.settings, played.recipe, played.rate_hz)
-        self.state = RobotState(self.scene)
+        self.robot = PlayedRobot(played.settings, played.recipe, played.rate_hz)
+        self.state = RobotState(self.robot)
         self.model, self.data = self.state.model, self.state.data
-        self._readings, self.commands = readings_of(self.scene, played.recipe, played.observation)
+        self._readings, self.commands = readings_of(self.robot, played.recipe, played.observation)
         elements = [element for elements in self.commands.values() for element in elements]
         self.elements = sorted(elements, key=lambda element: [*COMMAND, element].index(element))
         """Of the command."""
@@ -98,18 +98,18 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         super().reset(seed=seed)
         chosen = (options or {}).get("task") or draw(self.tasks, self.np_random)
         self._task = dict(self.space.check(chosen))
-        self.scene.begin(self.data, self.np_random)
+        self.robot.begin(self.data, self.np_random)
         self._time, self.state.clock_s = 0.0, 0.0
         self._smoothed = self._velocity()
-        self._height = float(self.data.xpos[self.scene.base][2])
+        self._height = float(self.data.xpos[self.robot.base][2])
         self._command()
         self._show()
         return self._observe(), self._info()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Hold the position targets (A,) for one period of the policy."""
-        self.scene.hold(self.data, np.asarray(action, float))
-        mujoco.mj_step(self.model, self.data, nstep=self.scene.substeps)
+        self.robot.hold(self.data, np.asarray(action, float))
+        mujoco.mj_step(self.model, self.data, nstep=self.robot.substeps)
         mujoco.mj_forward(self.model, self.data)  # sensors and frames of the state that was reached
         self._time += self._period
         self.state.clock_s += self._period
@@ -131,7 +131,7 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
 
     def _velocity(self) -> np.ndarray:
         """Return forward, left [m/s] and turn [rad/s] of the base, along its heading and about the vertical."""
-        if self.scene.base < 0:
+        if self.robot.base < 0:
             return np.zeros(3)
         turn, velocity = np.split(self.state.velocity(local=False), 2)
         ahead = self.state.rotation[:2, 0] / max(float(np.linalg.norm(self.state.rotation[:2, 0])), 1e-9)
@@ -146,11 +146,11 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         return {"task": dict(command), "tracking_error": error, "is_success": self._upright()}
 
     def _upright(self) -> bool:
-        settings, finite = self.scene.settings, bool(np.isfinite(self.data.qpos).all())
-        if not finite or not self.scene.floats:
+        settings, finite = self.robot.settings, bool(np.isfinite(self.data.qpos).all())
+        if not finite or not self.robot.floats:
             return finite
         tilt = np.degrees(np.arccos(np.clip(self.state.rotation[2, 2], -1.0, 1.0)))
-        height = float(self.data.xpos[self.scene.base][2])
+        height = float(self.data.xpos[self.robot.base][2])
         return bool(tilt < settings.fallen_tilt_deg and height > settings.fallen_height * self._height)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sami_runtime.adoption.recipe import Recipe
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.signals import Signal
-from sami_train.studies.play.scene import Scene, matched_joints
+from sami_train.studies.play.robot import PlayedRobot, matched_joints
 
 Array = NDArray[np.float64]
 Reading = Callable[["RobotState"], Array]
@@ -41,8 +41,8 @@ JOINT_UNITS = {"rad": "joint_angles", "rad/s": "joint_velocities"}
 class RobotState:
     """A simulated robot now: MuJoCo's data, its base, the command and the phases of its gait."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene, self.model, self.data = scene, scene.model, mujoco.MjData(scene.model)
+    def __init__(self, robot: PlayedRobot) -> None:
+        self.robot, self.model, self.data = robot, robot.model, mujoco.MjData(robot.model)
         self.command: dict[str, float] = {}
         """By element."""
         self.clock_s = 0.0
@@ -51,7 +51,7 @@ class RobotState:
     @property
     def rotation(self) -> Array:
         """Axes of the base in the world, (3, 3)."""
-        return self.data.xmat[self.scene.base].reshape(3, 3)
+        return self.data.xmat[self.robot.base].reshape(3, 3)
 
     @property
     def gravity(self) -> Array:
@@ -61,13 +61,13 @@ class RobotState:
     def velocity(self, local: bool = True) -> Array:
         """Return angular [rad/s] and linear velocity [m/s] of the base, (6,), in its own frame or the world's."""
         result = np.zeros(6)
-        mujoco.mj_objectVelocity(self.model, self.data, mujoco.mjtObj.mjOBJ_XBODY, self.scene.base, result, int(local))
+        mujoco.mj_objectVelocity(self.model, self.data, mujoco.mjtObj.mjOBJ_XBODY, self.robot.base, result, int(local))
         return result
 
     @property
     def phases(self) -> Array:
         """Of the gait clock [rad]."""
-        clock = self.scene.settings.clock
+        clock = self.robot.settings.clock
         assert clock is not None
         offsets = np.asarray(clock.offsets)
         if not any(self.command.values()):
@@ -80,7 +80,9 @@ def command_element(name: str) -> str:
     return next((element for element, names in COMMAND.items() if name in names.split()), name)
 
 
-def readings_of(scene: Scene, recipe: Recipe, signals: Sequence[Signal]) -> tuple[list[Reading], dict[str, list[str]]]:
+def readings_of(
+    robot: PlayedRobot, recipe: Recipe, signals: Sequence[Signal]
+) -> tuple[list[Reading], dict[str, list[str]]]:
     """Return what reads each signal, and the elements of each that is a command, by its name.
 
     Raises:
@@ -88,26 +90,26 @@ def readings_of(scene: Scene, recipe: Recipe, signals: Sequence[Signal]) -> tupl
         UnknownName: [signals] says something that does not exist.
     """
     described = {part.name: part for part in recipe.signals}
-    sensors = {scene.model.sensor(at).name: at for at in range(scene.model.nsensor)}
-    for name in scene.settings.signals:
+    sensors = {robot.model.sensor(at).name: at for at in range(robot.model.nsensor)}
+    for name in robot.settings.signals:
         if name not in described:
             raise UnknownName("signal in [signals]", name, described)
     readings, commands = list[Reading](), dict[str, list[str]]()
     for signal in signals:
         part = described[signal.name]
-        quantity = "command" if part.command else _quantity(scene, signal, sensors)
+        quantity = "command" if part.command else _quantity(robot, signal, sensors)
         world = part.frame == "world"
         if quantity == "command":
             commands[signal.name] = [
-                command_element(name) if scene.floats else name for name in _command_elements(signal)
+                command_element(name) if robot.floats else name for name in _command_elements(signal)
             ]
             readings.append(_commanded(commands[signal.name]))
         elif quantity in ("joint_angles", "joint_velocities"):
-            readings.append(_of_joints(scene, signal, quantity))
+            readings.append(_of_joints(robot, signal, quantity))
         elif quantity in sensors and quantity not in NAMES:
-            readings.append(_of_sensor(scene, signal, sensors[quantity]))
+            readings.append(_of_sensor(robot, signal, sensors[quantity]))
         else:
-            readings.append(_of_base(scene, signal, quantity, world))
+            readings.append(_of_base(robot, signal, quantity, world))
     return readings, commands
 
 
@@ -116,8 +118,8 @@ def _command_elements(signal: Signal) -> tuple[str, ...]:
     return ("turn",) if signal.size == 1 and "ang" in signal.name else signal.elements
 
 
-def _quantity(scene: Scene, signal: Signal, sensors: Mapping[str, int]) -> str:
-    declared = scene.settings.signals.get(signal.name)
+def _quantity(robot: PlayedRobot, signal: Signal, sensors: Mapping[str, int]) -> str:
+    declared = robot.settings.signals.get(signal.name)
     if declared is not None:
         if declared not in NAMES and declared not in sensors:
             raise UnknownName(f"quantity of {signal.name}", declared, [*NAMES, *sensors])
@@ -125,7 +127,7 @@ def _quantity(scene: Scene, signal: Signal, sensors: Mapping[str, int]) -> str:
     if signal.name in sensors:
         return signal.name
     named = next((quantity for quantity, names in NAMES.items() if signal.name in names.split()), None)
-    if named is None and signal.unit in JOINT_UNITS and set(signal.elements) <= set(scene.elements):
+    if named is None and signal.unit in JOINT_UNITS and set(signal.elements) <= set(robot.elements):
         named = JOINT_UNITS[signal.unit]
     if named is None:
         raise SamiError(
@@ -140,25 +142,25 @@ def _commanded(elements: Sequence[str]) -> Reading:
     return lambda state: np.array([state.command.get(element, 0.0) for element in elements])
 
 
-def _of_joints(scene: Scene, signal: Signal, quantity: str) -> Reading:
-    aliases = {element: joint for element, joint in scene.settings.joints.items() if element in signal.elements}
-    joints = matched_joints(signal.elements, scene.movable, aliases)
+def _of_joints(robot: PlayedRobot, signal: Signal, quantity: str) -> Reading:
+    aliases = {element: joint for element, joint in robot.settings.joints.items() if element in signal.elements}
+    joints = matched_joints(signal.elements, robot.movable, aliases)
     if quantity == "joint_angles":
-        at = scene.addresses(joints, "jnt_qposadr")
+        at = robot.addresses(joints, "jnt_qposadr")
         return lambda state: state.data.qpos[at]
-    at = scene.addresses(joints, "jnt_dofadr")
+    at = robot.addresses(joints, "jnt_dofadr")
     return lambda state: state.data.qvel[at]
 
 
-def _of_sensor(scene: Scene, signal: Signal, number: int) -> Reading:
-    start, size = int(scene.model.sensor_adr[number]), int(scene.model.sensor_dim[number])
-    _require_size(signal, size, f"sensor {scene.model.sensor(number).name}")
+def _of_sensor(robot: PlayedRobot, signal: Signal, number: int) -> Reading:
+    start, size = int(robot.model.sensor_adr[number]), int(robot.model.sensor_dim[number])
+    _require_size(signal, size, f"sensor {robot.model.sensor(number).name}")
     return lambda state: state.data.sensordata[start : start + size]
 
 
-def _of_base(scene: Scene, signal: Signal, quantity: str, world: bool) -> Reading:
+def _of_base(robot: PlayedRobot, signal: Signal, quantity: str, world: bool) -> Reading:
     if quantity in ("sin_phase", "cos_phase"):
-        clock = scene.settings.clock
+        clock = robot.settings.clock
         if clock is None:
             raise SamiError(
                 f"the MJCF cannot give the signal {signal.name!r}, the phase of a gait. Say how long a cycle is in the "
@@ -167,7 +169,7 @@ def _of_base(scene: Scene, signal: Signal, quantity: str, world: bool) -> Readin
         _require_size(signal, len(clock.offsets), "[clock] offsets")
         wave = np.sin if quantity == "sin_phase" else np.cos
         return lambda state: np.asarray(wave(state.phases))
-    if scene.base < 0:
+    if robot.base < 0:
         raise SamiError(
             f"the MJCF cannot give the signal {signal.name!r}: no body has a free joint. Name the body that it is "
             'measured on in the TOML file that --robot names: base = "NAME"'
@@ -180,10 +182,10 @@ def _of_base(scene: Scene, signal: Signal, quantity: str, world: bool) -> Readin
                 f"nothing says the order of the quaternion {signal.name!r}: its elements are "
                 f"{', '.join(signal.elements)}. Call them w, x, y, z in the order that the policy reads."
             )
-        return lambda state: state.data.xquat[scene.base][order]
+        return lambda state: state.data.xquat[robot.base][order]
     if quantity == "height":
         _require_size(signal, 1, quantity)
-        return lambda state: state.data.xpos[scene.base][2:]
+        return lambda state: state.data.xpos[robot.base][2:]
     _require_size(signal, 3, quantity)
     if quantity == "gravity":
         return (lambda state: np.array([0.0, 0.0, -1.0])) if world else (lambda state: state.gravity)

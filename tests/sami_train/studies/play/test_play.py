@@ -45,7 +45,7 @@ STANCE = (0.1, 0.1, -0.1, -0.1)
 
 def test_joints_are_matched_by_name_whatever_their_order(played):
     env = played()
-    assert env.scene.joints == ["FL_joint", "FR_joint", "RL_joint", "RR_joint"]
+    assert env.robot.joints == ["FL_joint", "FR_joint", "RL_joint", "RR_joint"]
     env.reset(seed=0)
     hold(env, (0.3, 0.1, -0.1, -0.4), 30)
     angles = {name: float(env.data.joint(f"{name}_joint").qpos[0]) for name in ("FL", "FR", "RL", "RR")}
@@ -57,7 +57,7 @@ def test_names_that_differ_are_declared_and_a_mismatch_lists_both_sides(played):
     other = mjcf().replace('"FL_joint"', '"front_left"')
     with pytest.raises(SamiError, match=r"no joint for FL\. The policy moves FL, FR, RL, RR; the MJCF has front_left,"):
         played(xml=other)
-    assert played('[joints]\nFL = "front_left"', other).scene.joints[0] == "front_left"
+    assert played('[joints]\nFL = "front_left"', other).robot.joints[0] == "front_left"
     with pytest.raises(SamiError, match="aliases of XX"):
         played('[joints]\nXX = "front_left"')
     with pytest.raises(SamiError, match="one joint for two elements"):
@@ -68,7 +68,7 @@ def test_targets_are_held_by_the_recipes_gains_within_the_motors_torque(played):
     env = played()
     env.reset(seed=0)
     env.step(np.array(STANCE, np.float32))
-    q, v = env.data.qpos[env.scene.qpos], env.data.qvel[env.scene.qvel]
+    q, v = env.data.qpos[env.robot.qpos], env.data.qvel[env.robot.qvel]
     expected = 40.0 * (np.array(STANCE) - q) - 1.0 * v
     np.testing.assert_allclose(env.data.actuator_force, expected, atol=1e-6)
     env.step(np.full(4, 1.4, np.float32))
@@ -77,8 +77,8 @@ def test_targets_are_held_by_the_recipes_gains_within_the_motors_torque(played):
 
 def test_a_period_of_the_policy_is_a_whole_number_of_physics_steps(played):
     env = played()
-    assert env.scene.substeps == 7
-    assert env.scene.substeps * env.model.opt.timestep == pytest.approx(0.02)
+    assert env.robot.substeps == 7
+    assert env.robot.substeps * env.model.opt.timestep == pytest.approx(0.02)
     env.reset(seed=0)
     hold(env, STANCE, 3)
     assert env.data.time == pytest.approx(0.06)
@@ -99,7 +99,7 @@ def test_gains_come_from_the_mjcfs_own_servos_where_the_recipe_has_none(tmp_path
 def test_it_begins_in_the_default_pose_with_its_feet_on_a_floor(played):
     env = played("start_noise = 0.0")
     env.reset(seed=0)
-    np.testing.assert_allclose(env.data.qpos[env.scene.qpos], STANCE, atol=1e-6)
+    np.testing.assert_allclose(env.data.qpos[env.robot.qpos], STANCE, atol=1e-6)
     feet = env.data.xpos[1:][:, 2].min()
     assert 0.25 < env.data.body("trunk").xpos[2] < 0.28
     assert feet > 0.2

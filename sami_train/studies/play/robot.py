@@ -109,7 +109,7 @@ def matched_joints(elements: Sequence[str], joints: Iterable[str], aliases: Mapp
     return matched
 
 
-class Scene:
+class PlayedRobot:
     """A compiled robot: each action element is the position target of a joint, held by PD control.
 
     Args:
