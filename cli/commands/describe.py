@@ -10,6 +10,7 @@ import typer
 from ..measuring import progress
 from ..model_file import environment_of
 from ..options import FORCE, Key, ModelEnvironment, set_option, set_values
+from ..output import print_text
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
@@ -57,7 +58,7 @@ def describe(
         seen = measure_seen(model, spec, settings["episodes"], settings["starts"], on_round=advance)
     described = put(model, spec, seen)
     sheet = "its frame and home pose" if described.sheet else "no frame and home pose, as nobody wrote them down"
-    print(f"{model} tells what training saw, over {seen.steps:,} steps of {seen.episodes} episodes, and {sheet}")
+    print_text(f"{model} tells what training saw, over {seen.steps:,} steps of {seen.episodes} episodes, and {sheet}")
 
 
 def _describe_by_rollouts(model: Path, paths: list[Path]) -> None:
@@ -70,7 +71,7 @@ def _describe_by_rollouts(model: Path, paths: list[Path]) -> None:
     _require_new(model, artifact.contract)
     seen = seen_in(artifact.contract, paths)
     write(recompose(artifact, {"seen": seen}))
-    print(f"{model} tells what training saw, over {seen.steps:,} steps of {seen.episodes} episodes")
+    print_text(f"{model} tells what training saw, over {seen.steps:,} steps of {seen.episodes} episodes")
 
 
 def _require_new(model: Path, contract: Contract) -> None:
