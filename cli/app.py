@@ -26,6 +26,7 @@ from .commands import (
     export,
     inspect,
     models,
+    play,
     recording,
     robustness,
     run,
@@ -173,6 +174,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Robot": {
         "demo": demo.demo,
         "run": run.run,
+        "play": play.play,
         "drive": drive.drive,
         "new-adapter": adapter.new_adapter,
         "check-adapter": adapter.check_adapter,
