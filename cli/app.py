@@ -147,7 +147,7 @@ class Command(TyperCommand):
 
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"train": train.train, "sweep": sweep.sweep, "teach": teach.teach},
+    "Train": {"train": train.train, "sweep": sweep.sweep, "teach": teach.teach, "distil": teach.distil},
     "Judge": {
         "eval": evaluate.evaluate,
         "robustness": robustness.robustness,

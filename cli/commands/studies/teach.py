@@ -29,6 +29,28 @@ def teach(
     print(f"The teacher in {out} has learned from {teacher.steps:,} steps.")
 
 
+def distil(
+    teacher: Annotated[Path, typer.Option(help="Folder of the teacher.")],
+    out: Annotated[Path, typer.Option(help="Run folder of the student; one that has a student is gone on with.")],
+    steps: Annotated[
+        int, typer.Option(min=1, help="Environment steps in all, those already done included.")
+    ] = 3_000_000,
+    method: Annotated[str, typer.Option(help="tesac: a student with a context; sac: one without memory.")] = "tesac",
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+) -> None:
+    """Distil a teacher into a policy that a robot can run. Ctrl-C keeps it; the same command goes on."""
+    from sami_train.studies.teacher.student import distil as train_student
+
+    agent = train_student(teacher, out, steps, method, seed, _show_losses)
+    print(f"The student in {out} has learned from {agent.num_timesteps:,} steps.")
+    print(f"Next: sami eval --run {out}, then sami export --run {out} --out {out.name}.onnx")
+
+
+def _show_losses(line: Mapping[str, float]) -> None:
+    errors = ", ".join(f"{name.partition('/')[2]} {value:.4f}" for name, value in line.items() if "train/" in name)
+    print(f"{line['step']:>12,} steps {line['time/seconds'] / 60:6.1f} min  {errors}", flush=True)
+
+
 def _show(line: Mapping[str, Any]) -> None:
     cells = [
         f"{name} " + " ".join(f"{value:.3g}" for value in metrics.values()) for name, metrics in line["sets"].items()

@@ -28,6 +28,9 @@ class TrainingBatch(Batch, Protocol):
     steps: np.ndarray
     """Steps of each row's episode so far, (n,)."""
 
+    current_tasks: list[Task]
+    """The task of each row."""
+
     @property
     def truncated(self) -> np.ndarray:
         """Rows whose episode is over by time, bool (n,)."""
