@@ -27,11 +27,11 @@ EPISODES = 6
 
 @pytest.fixture(scope="module")
 def weights():
-    """Of a policy that acts wildly, so that some robots fall."""
+    """Of a policy that acts wildly, so that some robots fall and others do not."""
     config = resolve("fast-cpu", {"env": "go2", "method": "tesac", "network.net_arch": [16], "network.hidden_size": 8})
     policy = ContextSAC("ContextPolicy", make(ENVIRONMENTS["go2"]), config, device="cpu").policy
-    policy.actor.mean.bias.data[:] = 0.35
-    policy.actor.mean.weight.data *= 3.0
+    policy.actor.mean.bias.data[:] = 0.2
+    policy.actor.mean.weight.data *= 2.0
     return policy.numpy_weights()
 
 
@@ -70,4 +70,4 @@ def test_a_table_shows_what_changed_and_what_was_measured(weights):
     table = evaluation_table(evaluate(weights, "go2", ["single"], EPISODES), "single")
     heads = [str(column.header) for column in table.columns]
     assert heads[0] == "change"
-    assert heads[-4:] == [r"tracking error \[m/s]", r"yaw error \[rad/s]", "falls", r"power \[W]"]
+    assert heads[-4:] == [r"tracking error \[m/s]", r"yaw error \[rad/s]", "falls", "power [W]"]
