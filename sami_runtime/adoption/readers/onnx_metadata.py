@@ -29,6 +29,8 @@ MJLAB_TERMS = {
     "command": "command",
 }
 """By the name of a term in mjlab's velocity task, ours."""
+TERM_SETTINGS = ("scale", "history_length", "flatten_history_dim", "clip")
+"""What mjlab says of each term, under `observation_terms_...`."""
 MJLAB = FieldSource(kind="table", where="mjlab's observation manager and JointPositionAction")
 MJLAB_RATE = "mjlab's metadata has no rate: 1 / (timestep x decimation) of the task, mostly 50.0"
 
@@ -110,17 +112,14 @@ def _read_mjlab(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
         value = config.numbers(key)
         draft.put(field, value * actions if len(value) == 1 else config.numbers(key, actions), config.source(key))
     terms = config.names("observation_names")
-    settings = {
-        key: config.get(f"observation_terms_{key}")
-        for key in ("scale", "history_length", "flatten_history_dim", "clip")
-    }
+    settings = {key: config.get(f"observation_terms_{key}") for key in TERM_SETTINGS}
+    for key, entries in settings.items():
+        if not isinstance(entries, list) or len(entries) != len(terms):
+            raise config.refuse(f"observation_terms_{key}", f"an entry for each of {len(terms)} terms")
     sizes: dict[str, int] = {}
     for at, term in enumerate(terms):
         require_known("observation", term, MJLAB_TERMS, config)
-        row = {
-            key: value[at] if isinstance(value, list) and len(value) == len(terms) else None
-            for key, value in settings.items()
-        }
+        row = {key: entries[at] for key, entries in settings.items()}
         sizes[MJLAB_TERMS[term]] = _put_mjlab_term(draft, config, MJLAB_TERMS[term], row, names)
     put_slices(draft, sizes, total, config.source("observation_names"))
     return draft.reading(data)
@@ -144,7 +143,7 @@ def _put_mjlab_term(draft: Draft, config: Document, name: str, row: Mapping[str,
         if name == "last_action":
             raise config.refuse("observation_terms_clip", "no clip of the last action")
         draft.put(f"{field}.clip", clip, config.source("observation_terms_clip"))
-    steps = int(float(row["history_length"] or 0))
+    steps = int(_number(str(row["history_length"])) or 0)
     if steps > 1:
         if row["flatten_history_dim"] != "True":
             raise config.refuse("observation_terms_flatten_history_dim", "True, or no history")
@@ -171,7 +170,7 @@ def _number(text: str) -> float | None:
 def _numbers(entry: Any) -> Any:
     """Return the numbers of an entry, semicolons between them."""
     if not isinstance(entry, str):
-        return [1.0 if entry is None else entry]
+        return [entry]
     return [_number(part) for part in entry.split(";")]
 
 
@@ -202,7 +201,7 @@ def _read_holosoma(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     robot = {("left_hip_pitch_joint", 29): "g1", ("AAHead_yaw", 29): "t1"}.get((names[0], size))
     moves = len(scan.inputs) == 1 and config.get("command_ranges") is not None
     if robot is None or not moves:
-        why = "only the locomotion policies of G1 and T1 with 29 joints are in this reader's table"
+        why = "this reader knows the locomotion of G1 and T1 only"
         for field in ("rate_hz", "action.scale", "action.default", "input", "output"):
             draft.unknown(field, why)
         return draft.reading(data)
