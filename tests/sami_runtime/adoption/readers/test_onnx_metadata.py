@@ -87,7 +87,10 @@ def test_mjlabs_metadata_is_the_whole_recipe_but_the_rate(policy, tmp_path):
     ("change", "message"),
     [
         ({}, r"rate_hz \(unknown: mjlab's metadata has no rate"),
-        ({"observation_names": "base_ang_vel,height_scan"}, "unknown observation of .*'height_scan'"),
+        (
+            {"observation_names": MJLAB["observation_names"].replace("command", "height_scan")},
+            "unknown observation of .*'height_scan'",
+        ),
         ({"joint_names": "hip,thigh"}, "metadata joint_names is .*; expected 3 joints, one an action"),
         ({"default_joint_pos": "0.1,zero,2.0"}, "metadata default_joint_pos is .*expected a list of numbers"),
         ({"observation_terms_scale": "1.000,1.000"}, "observation_terms_scale is .*; expected an entry for each of 6"),
