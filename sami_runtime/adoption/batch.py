@@ -23,11 +23,15 @@ def with_free_batch(data: bytes) -> bytes:
         if node.op_type != "Reshape" or node.input[1] not in constants:
             continue
         turned = makers.get(node.input[0])
-        layer = makers.get(turned.input[0]) if turned is not None and turned.op_type == "Transpose" else None
-        shape = onnx.numpy_helper.to_array(constants[node.input[1]])
-        if layer is None or layer.op_type not in ("LSTM", "GRU") or shape.shape != (3,) or tuple(shape[:2]) != (1, 1):
+        if (
+            turned is None
+            or turned.op_type != "Transpose"
+            or [n for a in turned.attribute for n in a.ints] != STEP_MAJOR
+        ):
             continue
-        if [*turned.attribute[0].ints] == STEP_MAJOR:
+        layer = makers.get(turned.input[0])
+        shape = onnx.numpy_helper.to_array(constants[node.input[1]])
+        if layer is not None and layer.op_type in ("LSTM", "GRU") and [*shape[:2]] == [1, 1] and len(shape) == 3:
             freed = shape.copy()
             freed[1] = -1
             node.input[1] = f"{node.output[0]}.any_batch"
