@@ -27,7 +27,7 @@ TRUNK = (
     "sami_runtime.run",
 )
 """Where the trunk begins; the rest of it is what these import."""
-BRANCHES = ("sami_runtime.robots", "sami_train.studies")
+BRANCHES = ("sami_runtime.adoption", "sami_runtime.robots", "sami_train.studies")
 """What most users never open, and what the trunk must not import."""
 SENTENCES = {"told", "found", "own", "said", "each", "given", "going", "asked", "stands", "kept"}
 """Bare verbs and pronouns, which name nothing: no identifier is one of them."""
@@ -138,11 +138,11 @@ def budget() -> list[Row]:
     return [
         Row("files of the trunk", len(reached), 140, 140),
         Row("lines of the trunk", lines_of(reached), 22_800, 19_000),
-        Row("lines of the product", lines_of(modules()), 47_800, 41_000),
-        Row("rooms on the first level", len(rooms()), 19, 19),
+        Row("lines of the product", lines_of(modules()), 53_000, 41_000),
+        Row("rooms on the first level", len(rooms()), 20, 20),
         Row("class names defined twice", len(classes_defined_twice()), 0, 0),
         Row("circles of imports", circles(), 0, 0),
-        Row("options of the commands", options(), 140, 140),
+        Row("options of the commands", options(), 170, 140),
         Row("names that are a verb or pronoun", len(sentence_names()), 0, 0),
     ]
 

@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 
 from .commands import (
     adapter,
+    adopt,
     atlas,
     bench,
     demo,
@@ -30,6 +31,7 @@ from .commands import (
     run,
     train,
     verify,
+    verify_log,
 )
 from .commands import eval as evaluate
 from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep
@@ -158,6 +160,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Model file": {
         "export": export.export,
+        "adopt": adopt.adopt,
         "atlas": atlas.atlas,
         "probe": probe.probe,
         "describe": describe.describe,
@@ -175,6 +178,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "replay": recording.replay,
         "convert": recording.convert,
         "view": recording.view,
+        "verify-log": verify_log.verify_log,
         "fit-gap": fit_gap.fit_gap,
         "bench": bench.bench,
         "doctor": doctor.doctor,

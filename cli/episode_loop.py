@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json as json_module
 import sys
 import warnings
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.tick import StepRecord
+    from sami_runtime.robots.evidence import EvidenceLog
     from sami_runtime.robots.robot_file import RobotFile, RunKeys
     from sami_runtime.run import Run
     from sami_runtime.safety.watchdog import Watchdog
     from sami_runtime.session.admission import Admission
+    from sami_runtime.session.session import Session
 
     from .keyboard import Keyboard
     from .target import Target
@@ -63,6 +66,22 @@ def watchdog_for(robot: RobotFile) -> Watchdog | None:
 
     stop = robot.emergency_stop or f"{robot.adapter.partition(':')[0]}:emergency_stop"
     return Watchdog(stop, robot.watchdog_s) if robot.watchdog_s is not None else None
+
+
+def evidence_log(robot: RobotFile, session: Session) -> EvidenceLog:
+    """Begin the evidence log of a robot's run."""
+    from sami_runtime.robots.evidence import EvidenceLog
+    from sami_runtime.robots.robot_file import begun_now
+
+    artifact = session.artifact
+    model = {
+        "path": str(artifact.path),
+        "name": session.contract.name,
+        "sha256": hashlib.sha256(artifact.model_bytes).hexdigest(),
+        "weights_sha256": artifact.graph_sha256,
+    }
+    keys = robot.model_dump(mode="json", exclude_none=True)
+    return EvidenceLog(begun_now(robot.evidence) or Path(), {"model": model, "robot": keys}, robot.evidence_key)
 
 
 def robot_options(robot: RobotFile, clock: Any, contract: Any) -> dict[str, Any]:
@@ -202,6 +221,7 @@ def run_episodes(plan: Plan) -> None:
             print(f"warning: {plan.notice}", file=sys.stderr)
         if not plan.json:
             closing.callback(lambda: print(episodes.ending(run, film, record), end=""))
+        log = closing.enter_context(evidence_log(robot, session)) if robot and robot.evidence else None
         closing.enter_context(run)
         line = closing.enter_context(episodes.LiveLine(run.telemetry, status=keyboard.status_of(person)))
         if film is not None:
@@ -209,12 +229,19 @@ def run_episodes(plan: Plan) -> None:
 
         def on_step(step: StepRecord, rewards: list[float]) -> None:
             feed(step)
+            if log is not None:
+                log(step)
             if not plan.json:
                 line(step)
             if film is not None and film.wants(step):
                 film.add(adapter.render(), step, sum(rewards))
 
-        _drive(plan, run, person, watched, on_step, line.clear, feed.ended)
+        def ended(report: EpisodeReport) -> None:
+            feed.ended(report)
+            if log is not None:
+                log.conclude(report)
+
+        _drive(plan, run, person, watched, on_step, line.clear, ended)
 
 
 def _drive(

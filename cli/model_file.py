@@ -44,7 +44,10 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
     trained_in = contract.training.get("env")
     name = trained_in if env is None else env
     if name is None:
-        raise SamiError(f"model {contract.name!r} does not say what it was trained in; name it with --env.")
+        raise SamiError(
+            f"model {contract.name!r} does not say what it was trained in; name it with --env. "
+            "To drive a robot with it, use sami drive."
+        )
     if is_code(str(name)):
         require_named(str(name), "environment", f"model {contract.name!r}")
     try:

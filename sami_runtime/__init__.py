@@ -14,6 +14,7 @@ from sami_runtime.adapters import (
     PandaAdapter,
     SignalSource,
 )
+from sami_runtime.adoption.adopt import adopt
 from sami_runtime.checks.check_adapter import check_adapter
 from sami_runtime.checks.verify import verify
 from sami_runtime.clock import Clock, ManualClock, MonotonicClock
@@ -98,6 +99,7 @@ __all__ = [
     "Telemetry",
     "UnknownName",
     "Watchdog",
+    "adopt",
     "check_adapter",
     "read_artifact",
     "read_recording",

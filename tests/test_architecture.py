@@ -41,7 +41,7 @@ FLOORS = {
         "loop",
         "checks recording",
         "run testing",
-        "robots",
+        "robots adoption",
         "__init__",
     ),
     "sami_train": (

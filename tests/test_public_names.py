@@ -11,7 +11,7 @@ PUBLIC = {
         *("Clock", "ManualClock", "MonotonicClock"),
         *("Adapter", "Executed", "Observation", "DryRun", "FakeAdapter", "Gapped", "GymnasiumAdapter", "PandaAdapter"),
         *("SignalSource", "GapProfile", "Limits", "SafetyGate", "Phase", "Reading", "Telemetry"),
-        *("Recorder", "Recording", "Shadow", "read_recording", "replay", "check_adapter", "verify"),
+        *("Recorder", "Recording", "Shadow", "read_recording", "replay", "check_adapter", "verify", "adopt"),
         *("Watchdog", "real_time", "Controller", "Ending", "Pilot", "Request"),
         *("SamiError", "AdapterError", "ArtifactError", "CheckFailed", "ContractError", "NonFiniteError"),
         *("ProviderError", "RecordingError", "SafetyStop", "SignalError", "UnknownName"),

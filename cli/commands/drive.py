@@ -153,6 +153,7 @@ def _judge_all(load: Callable[[], RobotFile], judge: Callable[[str, Callable[[],
         closing.enter_context(fatal_signals_raise())
         session: Session | None = judge("model", lambda: _model(file))
         judge("recording", lambda: _recording(file))
+        judge("evidence", lambda: _evidence(file))
         if session is None:
             return
         contract, clock = session.contract, MonotonicClock()
@@ -196,14 +197,37 @@ def _recording(file: RobotFile) -> tuple[None, str]:
         return None, "none (record)"
     if path.suffix != ".mcap":
         raise RecordingError(f"cannot record to {path}; a recording is NAME.mcap.")
+    _require_room(path)
+    mcap_parts()
+    return None, str(path)
+
+
+def _evidence(file: RobotFile) -> tuple[None, str]:
+    """Check that an evidence log could begin, and be signed at its end, without beginning one."""
+    from sami_runtime.errors import SamiError
+    from sami_runtime.robots.robot_file import begun_now
+
+    path = begun_now(file.evidence)
+    if path is None:
+        return None, "none (evidence)"
+    _require_room(path)
+    if file.evidence_key is None:
+        return None, f"{path}, unsigned"
+    if not Path(file.evidence_key).is_file():
+        raise SamiError(f"{file.evidence_key} is no file; make a key with sami sign --new-key {file.evidence_key}.")
+    return None, f"{path}, signed by {file.evidence_key}"
+
+
+def _require_room(path: Path) -> None:
+    """Refuse a file that could not be begun: it exists, or its folder cannot be written to."""
+    from sami_runtime.errors import RecordingError
+
     if path.exists():
         raise RecordingError(
             f"{path} exists; a recording never replaces one. Choose another name, or one with {{time}}."
         )
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
         raise RecordingError(f"cannot record to {path}: {path.parent} is no folder that may be written to. Make it.")
-    mcap_parts()
-    return None, str(path)
 
 
 def _limits(file: RobotFile, session: Session) -> tuple[bool, str]:

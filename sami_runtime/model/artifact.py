@@ -123,7 +123,7 @@ def scan_bytes(data: bytes, source: str | Path) -> ModelScan:
         ) from error
 
 
-def require_safe(scan: ModelScan, source: str | Path) -> None:
+def require_safe(scan: ModelScan, source: str | Path, advice: str = "Use a file that sami export wrote.") -> None:
     """Raise ArtifactError, with all faults, where a model reads other files or runs operators that are not known."""
     faults = []
     if scan.external:
@@ -154,7 +154,7 @@ def require_safe(scan: ModelScan, source: str | Path) -> None:
                 "divided"
             )
     if faults:
-        raise ArtifactError(f"{source} is refused; it has {'; '.join(faults)}. Use a file that sami export wrote.")
+        raise ArtifactError(f"{source} is refused; it has {'; '.join(faults)}. {advice}")
 
 
 def read_contract(scan: ModelScan, source: str | Path) -> Contract:

@@ -27,6 +27,12 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
 
 
+def begun_now(name: str | None, now: datetime | None = None) -> Path | None:
+    """Return the path of a file that begins now, whose name may hold `{time}`; None for no name."""
+    moment = now or datetime.now(timezone.utc)
+    return Path(name.replace(TIME, moment.strftime("%Y%m%dT%H%M%SZ"))) if name else None
+
+
 class RunKeys(BaseModel):
     """What may be said of any run, on a robot or in a simulator. What is left out is None or its default."""
 
@@ -94,10 +100,7 @@ class RunKeys(BaseModel):
 
     def recording(self, now: datetime | None = None) -> Path | None:
         """Return the file of a recording that begins now; None if nothing is recorded."""
-        if self.record is None:
-            return None
-        moment = now or datetime.now(timezone.utc)
-        return Path(self.record.replace(TIME, moment.strftime("%Y%m%dT%H%M%SZ")))
+        return begun_now(self.record, now)
 
 
 class SimulatorKeys(RunKeys):
@@ -137,6 +140,10 @@ class RobotFile(RunKeys):
     """Ask the policy at every so-many-th of its periods, for a robot that is so many times as slow."""
     fallback: str | None = None
     """MODULE:FACTORY of what acts where the policy was held too long."""
+    evidence: str | None = None
+    """Evidence log of who drove and of every intervention, NAME.jsonl; `{time}` in the name as in `record`."""
+    evidence_key: str | None = None
+    """Private key, NAME.key, that signs the log when the run ends."""
     unguarded: list[str] = []
     """Guards of a robot's observations that are turned off: ranges, ood, frozen."""
 
@@ -173,10 +180,12 @@ class RobotFile(RunKeys):
                 f"{where}: emergency_stop is {robot.emergency_stop!r}, and no watchdog would call it. Set watchdog_s, "
                 "the seconds of silence after which it does, such as watchdog_s = 0.12, or leave emergency_stop out."
             )
+        if robot.evidence_key is not None and robot.evidence is None:
+            raise SamiError(f"{where}: evidence_key is set, and there is no log to sign. Set evidence, NAME.jsonl.")
         return robot
 
 
-PATHS = ("trusted", "limits", "record", "settings")
+PATHS = ("trusted", "limits", "record", "settings", "evidence", "evidence_key")
 """Keys whose text is a path."""
 NAMES_OR_PATHS = ("model", "shadow", "gap")
 """Keys whose text is a path, or a name that comes along: a bare word without a suffix."""

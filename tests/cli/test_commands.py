@@ -21,6 +21,7 @@ PANELS = {
         "replay",
         "convert",
         "view",
+        "verify-log",
         "fit-gap",
         "bench",
         "doctor",

@@ -150,11 +150,11 @@ def test_a_check_does_everything_but_move(sami):
     done = sami("drive", "robot.toml", "--check")
     assert (done.code, done.err) == (0, "")
     checks = checks_of(done)
-    names = ["file", "model", "recording", "limits", "host", "watchdog", "adapter", "fit", "observation"]
+    names = ["file", "model", "recording", "evidence", "limits", "host", "watchdog", "adapter", "fit", "observation"]
     assert list(checks) == [*names, "watchdog again", "close"]
     assert {state for state, _ in checks.values()} == {"ok"}
     assert digest in checks["model"][1]
-    assert done.out.splitlines()[-1] == "robot.toml: 0 of 11 checks failed; no action was written"
+    assert done.out.splitlines()[-1] == "robot.toml: 0 of 12 checks failed; no action was written"
     assert not [name for name in ("moved.txt", "written.txt", "emergency.txt", "r.mcap") if Path(name).exists()]
 
 
@@ -166,6 +166,13 @@ def test_a_check_does_everything_but_move(sami):
         ("limits = {low = {dw = 1.0}}", "make", "limits", "unknown element of the action 'dw'."),
         ("record = 'there.mcap'", "make", "recording", "there.mcap exists; a recording never replaces one."),
         ("record = 'nowhere/r.mcap'", "make", "recording", "nowhere is no folder that may be written to."),
+        ("evidence = 'my_robot.py'", "make", "evidence", "my_robot.py exists; a recording never replaces one."),
+        (
+            "evidence = 'e.jsonl'\nevidence_key = 'no.key'",
+            "make",
+            "evidence",
+            "no.key is no file; make a key with sami",
+        ),
         ("record = 'r.csv'", "make", "recording", "cannot record to r.csv; a recording is NAME.mcap."),
         ("watchdog_s = 0.02", "make", "watchdog", "Give it more, such as three periods, 0.12 s."),
         ("watchdog_s = 0.5", "make", "watchdog", "unknown factory 'emergency_stop'"),
@@ -264,3 +271,21 @@ def test_a_relative_path_does_not_depend_on_the_current_folder(tmp_path):
     assert robot.limits.rest == 0.0
     with pytest.raises(UnknownName, match=r"unknown key of a robot .frozen..* It stands in here"):
         RobotFile.of({"version": 1, "model": "a", "adapter": "b", "frozen": 1}, "here")
+
+
+def test_the_evidence_log_says_who_drove_what_and_is_checked_by_a_command(sami):
+    robot_file('evidence = "log.jsonl"\nsteps = 5\nepisodes = 2\n[limits]\nrest = 0.0\nrate = 0.001\n')
+    assert sami("drive", "robot.toml").code == 0
+    done = sami("verify-log", "log.jsonl", "--json")
+    log = json.loads(done.out)
+    digest = hashlib.sha256(shipped_models()["panda-satesac"].read_bytes()).hexdigest()
+    assert (done.code, log["complete"], log["model"]["sha256"]) == (0, True, digest)
+    assert [(row["ended"], row["steps"]) for row in log["episodes"]] == [("steps", 5), ("steps", 5)]
+    assert log["counts"]["ticks"] == 10
+    assert log["counts"]["rate dx"] > 0
+    text = Path("log.jsonl").read_text()
+    Path("log.jsonl").write_text(text.replace("rate dx", "rate dy"))
+    done = sami("verify-log", "log.jsonl")
+    assert (done.code, "was changed: its hash is another one" in done.out) == (4, True)
+    assert sami("drive", "robot.toml").errors.startswith("sami: log.jsonl exists; an evidence log never replaces one")
+    assert len(Path("written.txt").read_text().splitlines()) == 10

@@ -1,0 +1,49 @@
+"""`sami adopt`: a policy that another framework exported becomes a self-describing file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import fill
+from typing import Annotated
+
+import typer
+
+from ..options import FORCE
+
+
+def adopt(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="ONNX file or folder of another framework.")],
+    contract: Annotated[Path | None, typer.Option(help="TOML that says what its numbers are.")] = None,
+    reader: Annotated[str | None, typer.Option(help="What reads POLICY; chosen by its content if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Model file to write; POLICY-adopted.onnx if left out.")] = None,
+    draft: Annotated[Path | None, typer.Option(help="Write a contract to complete instead, .toml.")] = None,
+) -> None:
+    """Make a model file of a policy that another framework exported, and compare both over 500 steps."""
+    from sami_runtime.adoption.adopt import adopt_reading, read_policy
+    from sami_runtime.adoption.recipe import Recipe, fields_of
+    from sami_runtime.adoption.sources import draft as drafted
+    from sami_runtime.files import output, printable
+
+    inputs = [policy, *([contract] if contract else [])]
+    reading = read_policy(policy, contract, reader)
+    if draft is not None:
+        with output(draft, FORCE.get(), inputs) as beside:
+            beside.write_text(drafted(reading), encoding="utf-8")
+        print(f"wrote {draft}: fill its gaps (???), then sami adopt {policy} --contract {draft}")
+        return
+    out = out or Path(f"{policy.stem}-adopted.onnx")
+    with output(out, FORCE.get(), inputs) as beside:
+        artifact = adopt_reading(reading, policy)
+        beside.write_bytes(artifact.model_bytes)
+    fields: dict[str, list[str]] = {}
+    for name, _ in fields_of(reading.values):
+        fields.setdefault(str(reading.source_of(name)), []).append(name)
+    for source, names in {**fields, "default": ["all other fields"]}.items():
+        print(
+            printable(source),
+            fill(printable(", ".join(names)), 78, initial_indent="  ", subsequent_indent="  "),
+            sep="\n",
+        )
+    print(artifact.contract)
+    recipe = Recipe.of(artifact)
+    print(f"wrote {out}: over 500 steps of {recipe.name} it answers as {policy} does")

@@ -1,0 +1,31 @@
+"""`sami verify-log`: is an evidence log whole and unchanged, and what happened in it?"""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..options import Json
+
+
+def verify_log(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="Evidence log, NAME.jsonl.")],
+    trusted: Annotated[
+        Path | None,
+        typer.Option(metavar="KEYS", help="File of public keys: a log that none of them signed is refused."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check an evidence log, and print what happened. Exit code 4 if a line was changed or removed."""
+    from sami_runtime.robots.evidence import check_log
+
+    check = check_log(log, trusted)
+    if json:
+        print(json_module.dumps(check.summary(), indent=2))
+    else:
+        print(check)
+    if check.fault:
+        raise typer.Exit(4)

@@ -1,0 +1,1 @@
+"""Adopts policies that other frameworks trained: one self-describing file, with the recipe of their observations."""

@@ -1,0 +1,166 @@
+"""Makes a self-describing file of a policy that something else trained and exported to ONNX."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, states_of, wrapped_model
+from sami_runtime.adoption.layout import PolicyLayout, layout_of
+from sami_runtime.adoption.original import OriginalPolicy
+from sami_runtime.adoption.readers import read_with
+from sami_runtime.adoption.recipe import ADOPTED, ActionTerm, Recipe, SignalTerm
+from sami_runtime.adoption.sources import FieldSource, PolicyReading
+from sami_runtime.checks.verify import verify
+from sami_runtime.errors import ArtifactError, CheckFailed, ContractError
+from sami_runtime.files import faults_of, output, printable, read_document
+from sami_runtime.model.artifact import Artifact, graph_sha256, judge, require_safe, scan_bytes
+from sami_runtime.model.contract import ACTION, Contract
+from sami_runtime.model.golden import GoldenSteps
+from sami_runtime.session.session import Session
+from sami_runtime.signals import Signal
+
+PARITY_STEPS, PARITY_RESETS = 500, (0, 31, 150, 333)
+GOLDEN_STEPS, GOLDEN_RESETS = 64, (0, 31)
+DISTURBED = 0.5
+"""Share of the golden steps at which another action was executed than the policy's."""
+TOLERANCE = 1e-5
+"""Largest difference between the original and the adopted file."""
+
+
+def adopt(
+    policy: str | Path, contract: str | Path | None, out: str | Path, reader: str | None = None, force: bool = False
+) -> Artifact:
+    """Make one self-describing file of a feed-forward or recurrent policy that something else exported.
+
+    Args:
+        policy: The ONNX file, with all its weights inside, or a folder that a reader recognizes.
+        contract: TOML that says what the numbers are; None where a reader finds out everything.
+        out: The file to write.
+        reader: Name of the reader; chosen by the content of `policy` if None.
+        force: Whether a file that exists is replaced.
+
+    Returns:
+        The written file. Its golden steps are outputs of the original; both were compared over 500 steps.
+
+    Raises:
+        ArtifactError: The policy is unsafe, damaged or of a kind that cannot be adopted.
+        ContractError: A field is missing, wrong, or disagrees with the policy.
+        CheckFailed: The written file does not answer as the original does.
+    """
+    reading = read_policy(policy, contract, reader)
+    inputs = [Path(path) for path in (policy, contract) if path is not None]
+    with output(Path(out), force, inputs) as beside:
+        artifact = adopt_reading(reading, policy)
+        beside.write_bytes(artifact.model_bytes)
+    return judge(artifact.model_bytes, out)
+
+
+def read_policy(policy: str | Path, contract: str | Path | None = None, reader: str | None = None) -> PolicyReading:
+    """Return a policy and what a reader and a person's contract say about it, which may be incomplete.
+
+    Raises:
+        SamiError: A file cannot be read.
+    """
+    reading = read_with(Path(policy), reader)
+    if "name" not in reading.values:
+        named = FieldSource(kind="default", where="the file's name")
+        reading = PolicyReading(
+            reading.policy, {"name": Path(policy).stem, **reading.values}, {**reading.sources, "name": named}
+        )
+    if contract is None:
+        return reading
+    return reading.overlaid(read_document(Path(contract), "contracts"), str(contract))
+
+
+def adopt_reading(reading: PolicyReading, policy: str | Path) -> Artifact:
+    """Return the adopted file, not written yet; see `adopt`."""
+    where = str(policy)
+    data, layout, recipe = _fitted(reading, where)
+    original = OriginalPolicy(data, recipe, layout, where)
+    contract = _contract(reading, recipe, layout, where)
+    model = wrapped_model(data, recipe, layout, contract, where)
+    golden = list(original.walk(GOLDEN_STEPS, GOLDEN_RESETS, DISTURBED))
+    steps = GoldenSteps(
+        observation={s.name: np.stack([step.observation[s.name] for step in golden]) for s in contract.observation},
+        executed=np.stack([step.executed for step in golden]),
+        answers={ACTION: np.stack([step.action for step in golden])},
+        resets=GOLDEN_RESETS,
+    )
+    contract = contract.model_copy(
+        update={"weights_sha256": graph_sha256(model.SerializeToString()), "golden": contract.pack_golden(steps)}
+    )
+    import_onnx().helper.set_model_props(model, contract.metadata())
+    artifact = judge(model.SerializeToString(), policy)
+    _require_parity(artifact, original, where)
+    verify(artifact).require()
+    return artifact
+
+
+def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Recipe]:
+    """Return the policy's bytes with its functions inlined, the sizes in its graph, and its recipe."""
+    data = reading.policy
+    scan = scan_bytes(data, where)
+    if scan.messages["Function"]:  # as torch's newer exporter writes them
+        onnx = import_onnx()
+        data = onnx.inliner.inline_local_functions(onnx.load_from_string(data)).SerializeToString()
+        scan = scan_bytes(data, where)
+    require_safe(scan, where, "Export the policy again, in float32, into one file, with plain operators.")
+    onnx = import_onnx()
+    model = onnx.load_from_string(data)
+    newest, opset = onnx.defs.onnx_opset_version(), max((entry.version for entry in model.opset_import), default=0)
+    if not OLDEST_OPSET <= opset <= newest:
+        raise ArtifactError(
+            f"{where} has opset {opset}; {OLDEST_OPSET} to {newest} can be adopted. Export the policy with one."
+        )
+    recipe = reading.recipe(where)
+    filled = {tensor.name for tensor in model.graph.initializer}
+    layout = layout_of(recipe, [tensor for tensor in scan.inputs if tensor.name not in filled], scan.outputs, where)
+    return data, layout, recipe
+
+
+def _contract(reading: PolicyReading, recipe: Recipe, layout: PolicyLayout, where: str) -> Contract:
+    adopted = {
+        "recipe": recipe.model_dump(mode="json"),
+        "sources": {name: source.model_dump() for name, source in reading.sources.items()},
+        "policy_sha256": hashlib.sha256(reading.policy).hexdigest(),
+    }
+    try:
+        return Contract(
+            name=recipe.name,
+            rate_hz=recipe.rate_hz,
+            observation=tuple(_signal(signal) for signal in recipe.signals),
+            action=_signal(recipe.action),
+            state=states_of(recipe, layout),
+            episode_steps=recipe.episode_steps,
+            training={ADOPTED: adopted},
+            weights_sha256="0" * 64,
+        )
+    except ValidationError as error:
+        raise ContractError(f"the recipe of {where}: {printable(faults_of(error))}. Correct the recipe.") from None
+
+
+def _signal(term: SignalTerm | ActionTerm) -> Signal:
+    size = len(term.elements)
+    frame = f"in the frame {term.frame}" if isinstance(term, SignalTerm) and term.frame else ""
+    values: dict[str, Any] = {key: getattr(term, key) or (None,) * size for key in ("low", "high")}
+    meaning = ", ".join(filter(None, (term.meaning, frame)))
+    return Signal(name=term.name, size=size, unit=term.unit, elements=term.elements, meaning=meaning, **values)
+
+
+def _require_parity(artifact: Artifact, original: OriginalPolicy, where: str) -> None:
+    """Compare both in closed loop: each has its own state and its own last action."""
+    session = Session(artifact)
+    for at, step in enumerate(original.walk(PARITY_STEPS, PARITY_RESETS, disturbed=0.0)):
+        if at in PARITY_RESETS:
+            session.reset()
+        error = float(np.abs(session.step(step.observation).action - step.action).max())
+        if not error <= TOLERANCE * max(1.0, float(np.abs(step.action).max())):
+            raise CheckFailed(
+                f"{where}: the adopted file is off by {error:.3g} at step {at}; at most {TOLERANCE:g} is allowed. "
+                "Check the names and initial values of its state."
+            )

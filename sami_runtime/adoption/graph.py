@@ -1,0 +1,214 @@
+"""Writes the graph of an adopted policy: the recipe, the network, the meaning of its output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from sami_runtime.adoption.layout import PolicyLayout
+from sami_runtime.adoption.recipe import LAST_ACTION, History, Recipe, SignalTerm, row
+from sami_runtime.distribution import install_hint
+from sami_runtime.errors import ArtifactError, SamiError
+from sami_runtime.files import printable
+from sami_runtime.model.contract import (
+    ACTION,
+    PREVIOUS_ACTION,
+    Contract,
+    StateTensor,
+    observation_input,
+    state_input,
+    state_output,
+)
+from sami_runtime.model.graph_scan import FLOAT
+
+BEGUN = "begun"
+"""State that the recipe adds: 0 at the first step of an episode, then 1."""
+FRAME = "frame"
+"""What the state of the history of whole frames is named after."""
+PREFIX = "policy."
+"""Of all names of the network, so that none meets ours."""
+OLDEST_OPSET = 11
+"""`Slice`, `Clip` and broadcasting are since then what they are now."""
+
+
+def import_onnx() -> ModuleType:
+    """Return the package onnx.
+
+    Raises:
+        SamiError: It is not installed.
+    """
+    try:
+        import onnx
+        import onnx.compose
+        import onnx.inliner
+    except ModuleNotFoundError:
+        raise SamiError(f"adopting a policy needs the package onnx. Install it with: {install_hint('adopt')}") from None
+    module: ModuleType = onnx
+    return module
+
+
+def history_state(name: str) -> str:
+    """Return the name of the state that stores the past of a signal, the last action or the whole frame."""
+    return f"history_{name}"
+
+
+def states_of(recipe: Recipe, layout: PolicyLayout) -> tuple[StateTensor, ...]:
+    """Return the states of the adopted file: the network's, and those that the recipe adds."""
+    states = [StateTensor(name=p.name, shape=layout.states[p.name].shape, initial=p.initial) for p in recipe.state]
+    last = recipe.last_action
+    if last and last.kind == "raw":
+        states.append(StateTensor(name=LAST_ACTION, shape=(layout.actions,)))
+    histories: list[tuple[History, str, int]] = []
+    for terms in recipe.inputs.values():
+        for name, term in terms:
+            if term.history:
+                histories.append((term.history, name, (term.slice[1] - term.slice[0]) // term.history.steps))
+    if recipe.history:
+        histories.append((recipe.history, FRAME, recipe.inputs[recipe.input][-1][1].slice[1]))
+    states += [StateTensor(name=history_state(name), shape=(size * (h.steps - 1),)) for h, name, size in histories]
+    if (last and last.kind == "applied") or any(history.start == "repeat" for history, _, _ in histories):
+        states.append(StateTensor(name=BEGUN, shape=(1,)))
+    return tuple(states)
+
+
+def wrapped_model(data: bytes, recipe: Recipe, layout: PolicyLayout, contract: Contract, where: str) -> Any:
+    """Return the ONNX model whose inputs and outputs are those of the contract; its metadata is empty.
+
+    Args:
+        data: The policy's ONNX model.
+        recipe: Its recipe.
+        layout: Sizes in its graph.
+        contract: Names and sizes of the signals and states.
+        where: The policy's file, for messages.
+
+    Raises:
+        ArtifactError: The graph cannot be extended.
+    """
+    onnx = import_onnx()
+
+    def declared(shapes: Mapping[str, tuple[int, ...]]) -> list[Any]:
+        make = onnx.helper.make_tensor_value_info
+        return [make(name, FLOAT, ["batch", *shape]) for name, shape in shapes.items()]
+
+    try:
+        network = onnx.compose.add_prefix(onnx.load_from_string(data), PREFIX)
+        recipe_nodes = _RecipeNodes(recipe, layout, onnx.helper.make_node)
+        before, after = recipe_nodes.before(), recipe_nodes.after()
+        constants = [onnx.numpy_helper.from_array(v, name) for name, v in recipe_nodes.constants.items()]
+        graph = onnx.helper.make_graph(
+            [*before, *network.graph.node, *after],
+            "adopted",
+            declared(contract.inputs),
+            declared(contract.outputs),
+            [*network.graph.initializer, *constants],
+        )
+        return onnx.helper.make_model(graph, opset_imports=network.opset_import, ir_version=network.ir_version)
+    except (ValueError, TypeError, KeyError, RuntimeError) as error:
+        line = printable(" ".join(str(error).split()))[:300]
+        raise ArtifactError(f"{where} cannot be adopted: {line}. Export it again.") from None
+
+
+class _RecipeNodes:
+    """The nodes around the network."""
+
+    def __init__(self, recipe: Recipe, layout: PolicyLayout, make_node: Any) -> None:
+        self.recipe, self.layout, self._make_node = recipe, layout, make_node
+        self.constants: dict[str, Any] = {}
+        self._nodes: list[Any] = []
+        self._begun = ""
+
+    def before(self) -> list[Any]:
+        """Return what computes the network's inputs."""
+        self._nodes = []
+        recipe = self.recipe
+        names = [state.name for state in states_of(recipe, self.layout)]
+        if BEGUN in names:
+            self._begun = self._with("Greater", state_input(BEGUN), np.full(1, 0.5, np.float32), "recipe.begun")
+            self._with("Max", state_input(BEGUN), np.ones(1, np.float32), state_output(BEGUN))
+        for at, (name, terms) in enumerate(recipe.inputs.items()):
+            parts = [self._term(term_name, term) for term_name, term in terms]
+            value = self._node("Concat", parts, f"recipe.input{at}", axis=1)
+            if recipe.clip:
+                value = self._clipped(value, -recipe.clip, recipe.clip)
+            if recipe.history and name == recipe.input:
+                value = self._stacked(FRAME, value, terms[-1][1].slice[1], recipe.history)
+            shape = np.array([0, *self.layout.inputs[name]], np.int64)  # 0 is the batch's size
+            self._with("Reshape", value, shape, PREFIX + name)
+        for pair in recipe.state:
+            self._node_of_state(pair.name, state_input(pair.name), PREFIX + pair.input, into=True)
+        return self._nodes
+
+    def after(self) -> list[Any]:
+        """Return what computes the action and the next state."""
+        self._nodes = []
+        target, size = self.recipe.action, self.layout.actions
+        raw = PREFIX + self.recipe.output
+        if target.clip:
+            raw = self._clipped(raw, -target.clip, target.clip)
+        if self.recipe.last_action and self.recipe.last_action.kind == "raw":
+            self._node("Identity", [raw], state_output(LAST_ACTION))
+        scaled = self._with("Mul", raw, row(target.scale, size), "recipe.action")
+        self._with("Add", scaled, row(target.default, size), ACTION)
+        for pair in self.recipe.state:
+            self._node_of_state(pair.name, PREFIX + pair.output, state_output(pair.name), into=False)
+        return self._nodes
+
+    def _term(self, name: str, term: Any) -> str:
+        target, actions = self.recipe.action, self.layout.actions
+        size = (term.slice[1] - term.slice[0]) // (term.history.steps if term.history else 1)
+        if isinstance(term, SignalTerm):
+            value = observation_input(name)
+            value = self._with("Sub", value, row(term.offset, size), f"recipe.{name}.shifted")
+            if term.clip:
+                value = self._clipped(value, *term.clip)
+        elif term.kind == "raw":
+            value = state_input(LAST_ACTION)
+        else:
+            value = self._with("Sub", PREVIOUS_ACTION, row(target.default, actions), "recipe.applied.shifted")
+            value = self._with("Div", value, row(target.scale, actions), "recipe.applied")
+            self.constants["recipe.applied.nothing"] = np.zeros((1, actions), np.float32)
+            value = self._node("Where", [self._begun, value, "recipe.applied.nothing"], "recipe.applied.begun")
+        value = self._with("Mul", value, row(term.scale, size), f"recipe.{name}")
+        return self._stacked(name, value, size, term.history) if term.history else value
+
+    def _stacked(self, name: str, value: str, size: int, history: History) -> str:
+        """Return a value with its past; the past's state takes all but the oldest."""
+        state, at = history_state(name), f"recipe.{name}.past"
+        past, count = state_input(state), history.steps - 1
+        if history.start == "repeat":
+            repeated = self._node("Concat", [value] * count, f"{at}.repeated", axis=1)
+            past = self._node("Where", [self._begun, past, repeated], at)
+        oldest_first = history.first == "oldest"
+        stacked = self._node("Concat", [past, value] if oldest_first else [value, past], f"{at}.stacked", axis=1)
+        start = size if oldest_first else 0
+        ends = {"start": start, "stop": start + size * count, "axis": 1}
+        for key, number in ends.items():
+            self.constants[f"{at}.{key}"] = np.full(1, number, np.int64)
+        self._node("Slice", [stacked, *(f"{at}.{key}" for key in ends)], state_output(state))
+        return stacked
+
+    def _node_of_state(self, name: str, source: str, result: str, into: bool) -> None:
+        """Move the batch axis, which is ours first, to where the network has it, or back."""
+        layout = self.layout.states[name]
+        axes = list(range(len(layout.shape) + 1))
+        order = axes[1:]
+        order.insert(layout.batch_axis, 0)
+        if order == axes:
+            self._node("Identity", [source], result)
+        else:
+            self._node("Transpose", [source], result, perm=order if into else np.argsort(order).tolist())
+
+    def _clipped(self, value: str, low: float, high: float) -> str:
+        floor = self._with("Max", value, np.full(1, low, np.float32), f"{value}.above")
+        return self._with("Min", floor, np.full(1, high, np.float32), f"{value}.clipped")
+
+    def _with(self, operator: str, value: str, constant: Any, result: str) -> str:
+        self.constants[f"{result}.constant"] = constant
+        return self._node(operator, [value, f"{result}.constant"], result)
+
+    def _node(self, operator: str, inputs: list[str], result: str, **attributes: Any) -> str:
+        self._nodes.append(self._make_node(operator, inputs, [result], **attributes))
+        return result

@@ -1,0 +1,143 @@
+"""The policy as it was exported, with its recipe in numpy: the reference that an adopted file is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adoption.layout import PolicyLayout
+from sami_runtime.adoption.recipe import History, Recipe, SignalTerm, row
+from sami_runtime.errors import ArtifactError
+from sami_runtime.files import printable
+from sami_runtime.session.inference import import_onnxruntime
+
+Array = NDArray[np.float32]
+
+
+class WalkStep(NamedTuple):
+    """One step of a walk through random observations."""
+
+    observation: dict[str, Array]
+    action: Array
+    executed: Array
+
+
+class OriginalPolicy:
+    """Steps the exported graph, and computes in numpy what its framework computed around it.
+
+    Args:
+        data: The ONNX model as it was exported.
+        recipe: Its recipe.
+        layout: Sizes in its graph.
+        where: The policy's file, for messages.
+
+    Raises:
+        ArtifactError: onnxruntime refuses the model.
+    """
+
+    def __init__(self, data: bytes, recipe: Recipe, layout: PolicyLayout, where: str) -> None:
+        self.recipe, self.layout, self.where = recipe, layout, where
+        onnxruntime = import_onnxruntime()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = 1, 4
+        try:
+            self._session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's exceptions share no base class
+            raise self._refused("is refused by onnxruntime", error) from None
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin an episode."""
+        self._state = {}
+        for pair in self.recipe.state:
+            layout = self.layout.states[pair.name]
+            shape = [*layout.shape[: layout.batch_axis], 1, *layout.shape[layout.batch_axis :]]
+            self._state[pair.input] = np.full(shape, pair.initial, np.float32)
+        self._last = np.zeros(self.layout.actions, np.float32)
+        self._past: dict[str, list[Array]] = {}
+
+    def entries(self, observation: Mapping[str, Array]) -> dict[str, Array]:
+        """Return what the network's inputs but its state are for an observation, each (1, ...); a step of histories."""
+        recipe = self.recipe
+        entries = {}
+        for name, terms in recipe.inputs.items():
+            parts = []
+            for term_name, term in terms:
+                if isinstance(term, SignalTerm):
+                    value = observation[term_name] - row(term.offset, len(term.elements))
+                    value = np.clip(value, np.float32(term.clip[0]), np.float32(term.clip[1])) if term.clip else value
+                else:
+                    value = self._last
+                value = value * row(term.scale, len(value))
+                parts.append(self._stacked(term_name, np.asarray(value, np.float32), term.history))
+            frame = np.concatenate(parts)
+            if recipe.clip:
+                frame = np.clip(frame, -np.float32(recipe.clip), np.float32(recipe.clip))
+            stacked = self._stacked(f"input {name}", frame, recipe.history if name == recipe.input else None)
+            entries[name] = stacked.reshape(1, *self.layout.inputs[name])
+        return entries
+
+    def step(self, observation: Mapping[str, Array]) -> Array:
+        """Return the action (A,) for an observation, by signal name; call `executed` afterwards."""
+        recipe = self.recipe
+        names = [recipe.output, *(pair.output for pair in recipe.state)]
+        try:
+            raw, *states = self._session.run(names, {**self.entries(observation), **self._state})
+        except Exception as error:
+            raise self._refused("cannot be run", error) from None
+        self._state = dict(zip(self._state, states, strict=True))
+        target = recipe.action
+        self._raw = np.clip(raw[0], -target.clip, target.clip).astype(np.float32) if target.clip else raw[0]
+        size = len(self._raw)
+        return np.asarray(self._raw * row(target.scale, size) + row(target.default, size), np.float32)
+
+    def executed(self, action: Array) -> None:
+        """Take the action (A,) that was executed."""
+        target, size = self.recipe.action, len(action)
+        last = self.recipe.last_action
+        applied = (action - row(target.default, size)) / row(target.scale, size)
+        self._last = np.asarray(applied if last and last.kind == "applied" else self._raw, np.float32)
+
+    def walk(self, steps: int, resets: tuple[int, ...], disturbed: float, seed: int = 0) -> Iterator[WalkStep]:
+        """Step through observations that wander at random around what the network reads as about 0.
+
+        Args:
+            steps: How many steps.
+            resets: Before which of them an episode begins.
+            disturbed: Share of the steps at which another action is executed than the policy's.
+            seed: Of the random numbers.
+        """
+        rng = np.random.default_rng(seed)
+        wander = {signal.name: np.zeros(len(signal.elements)) for signal in self.recipe.signals}
+        for step in range(steps):
+            if step in resets:
+                self.reset()
+            observation: dict[str, Array] = {}
+            for signal in self.recipe.signals:
+                size = len(signal.elements)
+                value = 0.95 * wander[signal.name] + 0.3 * rng.normal(size=size)
+                wander[signal.name] = value
+                value = value / row(signal.scale, size) + row(signal.offset, size)
+                observation[signal.name] = value.astype(np.float32)
+            action = self.step(observation)
+            noise = 0.1 * row(self.recipe.action.scale, len(action)) * rng.normal(size=len(action))
+            executed = (action + noise).astype(np.float32) if rng.random() < disturbed else action
+            self.executed(executed)
+            yield WalkStep(observation, action, executed)
+
+    def _stacked(self, name: str, value: Array, history: History | None) -> Array:
+        """Return a value with its past, and add it to the past."""
+        if history is None:
+            return value
+        nothing = value if history.start == "repeat" else np.zeros_like(value)
+        past = self._past.setdefault(name, [nothing] * (history.steps - 1))
+        values = [*past, value]  # oldest first
+        self._past[name] = values[1:]
+        return np.concatenate(values if history.first == "oldest" else values[::-1])
+
+    def _refused(self, fact: str, error: Exception) -> ArtifactError:
+        line = printable(" ".join(str(error).split()))[:300]
+        return ArtifactError(f"{self.where} {fact}: {line}. Export it again.")

@@ -1,0 +1,61 @@
+"""Readers: each gets the recipe of a policy out of the files that one framework writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from sami_runtime.adoption.sources import FieldSource, PolicyReading
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.model.artifact import read_bytes, scan_bytes
+
+
+class PolicyReader(Protocol):
+    """A module that reads what one framework writes."""
+
+    def recognizes(self, path: Path) -> bool:
+        """Whether a file or folder is of this framework, judged by its content."""
+        ...
+
+    def read(self, path: Path) -> PolicyReading:
+        """Return the policy and what the files say about it, with the source of each field."""
+        ...
+
+
+READERS: Mapping[str, PolicyReader] = {}
+"""By the name that `--reader` takes; the first that recognizes a path reads it."""
+
+
+def read_with(path: Path, reader: str | None) -> PolicyReading:
+    """Return what a reader gets out of a file or folder; of a bare ONNX file that no reader recognizes, only its bytes.
+
+    Args:
+        path: The policy's file or folder.
+        reader: Name of the reader; chosen by the content if None.
+
+    Raises:
+        UnknownName: There is no such reader.
+        SamiError: No reader recognizes a folder.
+    """
+    if reader is not None:
+        if reader not in READERS:
+            raise UnknownName("reader", reader, READERS)
+        return READERS[reader].read(path)
+    for candidate in READERS.values():
+        if candidate.recognizes(path):
+            return candidate.read(path)
+    if path.is_dir():
+        raise SamiError(
+            f"{path} is a folder that no reader recognizes ({', '.join(READERS)}). Give the ONNX file, with --contract."
+        )
+    return bare_reading(path)
+
+
+def bare_reading(path: Path) -> PolicyReading:
+    """Return what an ONNX file alone says: the names of its input and output, where there is one of each."""
+    data = read_bytes(path)
+    scan = scan_bytes(data, path)
+    tensors = {"input": scan.inputs, "output": scan.outputs}
+    values = {key: declared[0].name for key, declared in tensors.items() if len(declared) == 1}
+    return PolicyReading(data, values, {key: FieldSource(kind="file", where=f"{path}") for key in values})

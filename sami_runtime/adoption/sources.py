@@ -1,0 +1,149 @@
+"""Where each field of a recipe comes from: a file, a table, a default, an inference; or nobody knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sami_runtime.adoption.recipe import (
+    ADOPTED,
+    LAST_ACTION,
+    ActionTerm,
+    LastAction,
+    Recipe,
+    SignalTerm,
+    StatePair,
+    fields_of,
+    moves_robot,
+    tables_in,
+)
+from sami_runtime.errors import ContractError
+from sami_runtime.model.artifact import Artifact
+from sami_runtime.signals import Entry
+
+
+class FieldSource(Entry):
+    """Where the value of a field comes from."""
+
+    kind: Literal["file", "table", "default", "inferred", "unknown"]
+    """A file of the user's, a table of this package, the framework's default, a guess, or nothing."""
+    where: str
+    """The file and its key, the table, or why it is not known."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.where}" if self.where else self.kind
+
+
+@dataclass(frozen=True)
+class PolicyReading:
+    """What a reader got out of a framework's files; it may be incomplete."""
+
+    policy: bytes
+    """The ONNX model."""
+    values: Mapping[str, Any]
+    """Shaped as the TOML of a recipe."""
+    sources: Mapping[str, FieldSource] = field(default_factory=dict)
+    """By dotted field, `"signals.gravity.scale"` or, for a whole table, `"signals.gravity"`; also of missing fields."""
+
+    def source_of(self, name: str) -> FieldSource:
+        """Return where a field comes from: the source of the field itself, or of the closest table around it."""
+        parts = name.split(".")
+        for end in range(len(parts), 0, -1):
+            if source := self.sources.get(".".join(parts[:end])):
+                return source
+        return FieldSource(kind="unknown", where="no source is given")
+
+    def overlaid(self, document: Mapping[str, Any], where: str) -> PolicyReading:
+        """Return the same reading, in which the fields of a person's contract replace those of the reader."""
+        sources = dict(self.sources)
+        for name, _ in fields_of(document):
+            for covered in [other for other in sources if other.startswith(f"{name}.")]:
+                del sources[covered]
+            sources[name] = FieldSource(kind="file", where=where)
+        return PolicyReading(self.policy, _merged(self.values, document), sources)
+
+    def recipe(self, where: str) -> Recipe:
+        """Return the complete recipe.
+
+        Raises:
+            ContractError: A field is missing or wrong, or one that moves a robot is a default or a guess.
+        """
+        if guesses := self.guesses():
+            listed = "; ".join(f"{name} ({source})" for name, source in guesses.items())
+            raise ContractError(
+                f"{where} does not say what moves the robot: {listed}. Give these fields in --contract; "
+                "`sami adopt --draft my.toml` writes a file to complete."
+            )
+        return Recipe.parse(self.values, where)
+
+    def guesses(self) -> dict[str, FieldSource]:
+        """Return the fields that move a robot and that no file and no table gives, with what is known of them."""
+        names = [name for name, _ in fields_of(self.values)]
+        missing = [name for name, source in self.sources.items() if source.kind == "unknown" and name not in names]
+        guesses = {name: self.source_of(name) for name in [*names, *missing] if moves_robot(name)}
+        return {name: source for name, source in guesses.items() if source.kind not in ("file", "table")}
+
+
+def sources_of(artifact: Artifact) -> dict[str, FieldSource]:
+    """Return where each field of an adopted file's recipe came from."""
+    stored = artifact.contract.training.get(ADOPTED, {}).get("sources", {})
+    return {name: FieldSource.model_validate(source) for name, source in stored.items()}
+
+
+def draft(reading: PolicyReading) -> str:
+    """Return a recipe as TOML to complete: each field with its source, and gaps marked."""
+    lines = ["# A recipe for `sami adopt --contract`. Fill the gaps (???), and check each field that is no file's."]
+    values = dict(reading.values)
+    signals, state = tables_in(values.pop("signals", [{}])), tables_in(values.pop("state", []))
+    tables = {key: dict(values.pop(key)) for key in (LAST_ACTION, "action") if isinstance(values.get(key), Mapping)}
+    lines += _keys(values, "", reading, Recipe)
+    for name, entry in signals.items():
+        lines += ["", "[[signals]]", *_keys(entry, f"signals.{name}.", reading, SignalTerm)]
+    if LAST_ACTION in tables:
+        lines += ["", f"[{LAST_ACTION}]", *_keys(tables[LAST_ACTION], f"{LAST_ACTION}.", reading, LastAction)]
+    lines += ["", "[action]", *_keys(tables.get("action", {}), "action.", reading, ActionTerm)]
+    for name, entry in state.items():
+        lines += ["", "[[state]]", *_keys(entry, f"state.{name}.", reading, StatePair)]
+    return "\n".join([*lines, ""])
+
+
+def _keys(table: Mapping[str, Any], prefix: str, reading: PolicyReading, kind: type[Entry]) -> list[str]:
+    """Return a line for each key of a table, and for each key that it lacks and needs."""
+    lines = []
+    for key, value in table.items():
+        source = reading.source_of(f"{prefix}{key}")
+        doubtful = source.kind not in ("file", "table") and moves_robot(f"{prefix}{key}")
+        lines.append(f"{'# ???  ' if doubtful else ''}{key} = {_toml(value, key)}  # {source}")
+    for key, info in kind.model_fields.items():
+        if info.is_required() and key not in table and key not in ("signals", "action"):
+            reason = reading.sources.get(f"{prefix}{key}")
+            lines.append(f"# ???  {key} =   # missing" + (f": {reason.where}" if reason else ""))
+    return lines
+
+
+def _toml(value: Any, key: str = "") -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(inner, key) for inner in value) + "]"
+    if value is None:  # no bound
+        return "-inf" if key == "low" else "inf"
+    return repr(value) if isinstance(value, float) else json.dumps(value)
+
+
+def _merged(values: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` with the entries of `document` in place of theirs; tables in lists are matched by name."""
+    merged = dict(values)
+    for key, value in document.items():
+        old = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            merged[key] = _merged(old, value)
+        elif (entries := tables_in(value)) and (before := tables_in(old)):
+            merged[key] = list(
+                {**before, **{n: _merged(before.get(n, {}), entry) for n, entry in entries.items()}}.values()
+            )
+        else:
+            merged[key] = value
+    return merged

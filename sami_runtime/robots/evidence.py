@@ -1,0 +1,305 @@
+"""The evidence log: who drove a robot by which file, and every intervention, in lines that cannot be changed unseen.
+
+One JSON object a line. `hash` is the SHA-256 of the line without it, and `previous` the hash of the line before: a
+line that was changed, removed or put in breaks the chain there. Only a signature, made when a run ends, shows that
+nothing is missing at the end.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import os
+import platform
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from sami_runtime.distribution import installed_version
+from sami_runtime.errors import RecordingError, SamiError
+from sami_runtime.files import printable
+from sami_runtime.loop.episode import EpisodeReport
+from sami_runtime.loop.tick import Outcome, StepRecord
+from sami_runtime.model.signature import require_signed, sign, trusted_keys
+
+VERSION = 1
+FIRST = "0" * 64
+"""`previous` of the first line."""
+SUMMARY_S = 1.0
+"""Time between two lines that count ticks [s], by the loop's clock."""
+NORMAL = {Outcome.ACTED, Outcome.STANDING}
+
+
+class EvidenceLog:
+    """Writes the log of one run; it is a loop's `on_step`.
+
+    Each kind of intervention gets a line at the tick where it begins, or begins again after a whole second without it.
+    Every second a line counts the ticks and all interventions since the line before. Lines are handed to the system as
+    they are made, so that a killed process loses none; they are on the disk when the run begins, after each episode
+    and at the end.
+
+    Args:
+        path: The file, NAME.jsonl; it must not exist.
+        facts: What the first line says: model and its hash, limits, the robot's file.
+        key: Private key that signs the whole file when it is closed; unsigned if None.
+
+    Raises:
+        RecordingError: The file exists or cannot be written.
+    """
+
+    def __init__(self, path: str | Path, facts: Mapping[str, Any], key: str | Path | None = None) -> None:
+        self.path, self._key = Path(path), Path(key) if key else None
+        try:
+            self._file = open(self.path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
+        except FileExistsError:
+            raise RecordingError(f"{path} exists; an evidence log never replaces one. Choose another name.") from None
+        except OSError as error:
+            raise RecordingError(f"cannot write to {path}: {error.strerror}. Choose another place.") from None
+        self._previous, self._number, self._episode = FIRST, 0, -1
+        self._counted_at = self._time = 0.0
+        self._counts: Counter[str] = Counter()
+        self._begun: dict[str, float] = {}
+        """When each kind of intervention was seen last [s]."""
+        self._driver = "policy"
+        user = f"{getpass.getuser()}@{platform.node()}"
+        software = installed_version("sami-rl") or "unknown"
+        self._write("begin", {"version": VERSION, "user": user, "software": software, **facts})
+        self._sync()
+
+    def __call__(self, record: StepRecord) -> None:
+        """Log what is worth it of one tick.
+
+        Raises:
+            RecordingError: The file cannot be written.
+        """
+        self._time = record.time
+        if record.step == 0:
+            self._episode += 1
+            self._counted_at, self._begun = record.time, {}
+            self._write("episode", {"episode": self._episode})
+        driver = "person" if record.outcome is Outcome.PILOTED else "policy"
+        if driver != self._driver and record.outcome is not Outcome.PAUSED:
+            self._driver = driver
+            self._write("hand-over", {"step": record.step, "to": driver})
+        if record.swapped:
+            weights = record.swapped.weights_sha256
+            self._write("model", {"step": record.step, "model": record.swapped.path, "weights_sha256": weights})
+        self._counts["ticks"] += 1
+        for kind in interventions(record):
+            self._counts[kind] += 1
+            if record.time - self._begun.get(kind, -SUMMARY_S) >= SUMMARY_S:
+                detail = {"reason": record.reason} if record.reason else {}
+                self._write("intervention", {"step": record.step, "what": kind, **detail})
+            self._begun[kind] = record.time
+        if record.executed is None and record.limited_by:
+            self._write("trip", {"step": record.step, "reason": record.reason})
+        if record.time - self._counted_at >= SUMMARY_S:
+            self._summarize()
+
+    def conclude(self, report: EpisodeReport) -> None:
+        """Log what came of an episode.
+
+        Raises:
+            RecordingError: The file cannot be written.
+        """
+        self._summarize()
+        outcome = {"episode": self._episode, "ended": report.ended.value, "success": report.success}
+        self._write("ended", {**outcome, "steps": report.steps})
+        self._sync()
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Write the last line, and sign the file. Does nothing the second time.
+
+        Args:
+            error: What ended the run, if it did not end by itself.
+
+        Raises:
+            RecordingError: The file cannot be written.
+            SamiError: The key cannot be read.
+        """
+        if self._file.closed:
+            return
+        try:
+            self._summarize()
+            what = {} if error is None else {"error": f"{type(error).__name__}: {error}"}
+            self._write("end", what)
+            self._sync()
+        finally:
+            self._file.close()
+        if self._key is not None:
+            sign(self.path, self.path.read_bytes(), self._key)
+
+    def _summarize(self) -> None:
+        if self._counts:
+            self._write("counts", dict(self._counts))
+        self._counts, self._counted_at = Counter(), self._time
+
+    def _write(self, kind: str, facts: Mapping[str, Any]) -> None:
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        fields = {"number": self._number, "previous": self._previous, "utc": now, "clock": round(self._time, 6)}
+        text = json.dumps({**fields, "kind": kind, **facts}, separators=(",", ":"), default=str)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        try:
+            self._file.write(f'{text[:-1]},"hash":"{digest}"}}\n'.encode())
+        except (OSError, ValueError) as error:
+            raise RecordingError(f"writing {self.path} failed: {error}. Its whole lines can be read.") from error
+        self._previous, self._number = digest, self._number + 1
+
+    def _sync(self) -> None:
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> EvidenceLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close(error)
+
+
+def interventions(record: StepRecord) -> list[str]:
+    """Return what kept a tick from executing the policy's own answer: its outcome, then each limit."""
+    outcome = record.outcome
+    kinds = [] if outcome in NORMAL else [outcome.value]
+    if outcome is not Outcome.PAUSED and record.reason:
+        kinds.append(record.reason.partition(":")[0])
+    return [*kinds, *record.limited_by]
+
+
+@dataclass(frozen=True)
+class LogCheck:
+    """What a log says, and whether its chain holds."""
+
+    lines: tuple[Mapping[str, Any], ...]
+    """Every line up to the first fault."""
+    fault: str
+    """Which line breaks the chain, and how; empty if none does."""
+    cut: bool
+    """Whether the last line is unfinished, as a process leaves it that was killed while it wrote."""
+    signer: str | None = None
+    """Who signed the whole file; None if nobody did, or nobody was asked for."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run came to its end: the last line says so."""
+        return not self.fault and bool(self.lines) and self.lines[-1]["kind"] == "end"
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Ticks, and ticks with each kind of intervention."""
+        total: Counter[str] = Counter()
+        for line in self.of_kind("counts"):
+            total.update({name: value for name, value in line.items() if name not in FIELDS})
+        return total
+
+    def summary(self) -> dict[str, Any]:
+        """Return what happened, as plain values."""
+        first = self.lines[0] if self.lines else {}
+        last = self.lines[-1] if self.lines else {}
+        return {
+            "lines": len(self.lines),
+            "fault": self.fault or None,
+            "complete": self.complete,
+            "cut": self.cut,
+            "signer": self.signer,
+            "user": first.get("user"),
+            "model": first.get("model"),
+            "from": first.get("utc"),
+            "to": last.get("utc"),
+            "episodes": [_facts(line) for line in self.of_kind("ended")],
+            "hand_overs": [_facts(line) for line in self.of_kind("hand-over")],
+            "trips": [_facts(line) for line in self.of_kind("trip")],
+            "counts": dict(self.counts.most_common()),
+            "error": last.get("error"),
+        }
+
+    def __str__(self) -> str:
+        about = self.summary()
+        model = about["model"] or {}
+        state = f"BROKEN: {self.fault}" if self.fault else "the chain holds"
+        if not self.fault and not self.complete:
+            state += "; the run did not come to its end" + (", and the last line is cut" if self.cut else "")
+        rows = [
+            f"{about['lines']} lines, {state}",
+            f"signed by {self.signer}"
+            if self.signer
+            else "no signature was asked for: lines may be missing at the end",
+            f"from {about['from']} to {about['to']}, by {about['user']}",
+            f"model {model.get('name')}, SHA-256 {str(model.get('sha256'))[:12]}",
+            f"episodes ended: {_listed(line['ended'] for line in about['episodes'])}",
+            *(f"hand-over to the {line['to']} at step {line['step']}" for line in about["hand_overs"]),
+            *(f"STOPPED at step {line['step']}: {line['reason']}" for line in about["trips"]),
+            *(f"ended by {error}" for error in [about["error"]] if error),
+            "",
+            f"{'what':<40}{'ticks':>10}",
+            *(f"{printable(name):<40}{count:>10}" for name, count in about["counts"].items()),
+        ]
+        return "\n".join(rows)
+
+    def of_kind(self, kind: str) -> list[Mapping[str, Any]]:
+        """Return the lines of one kind, such as `trip`."""
+        return [line for line in self.lines if line["kind"] == kind]
+
+
+def _facts(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name not in FIELDS}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in Counter(names).items()) or "none"
+
+
+FIELDS = ("number", "previous", "utc", "clock", "kind", "hash")
+"""What every line has."""
+
+
+def check_log(path: str | Path, trusted: str | Path | None = None) -> LogCheck:
+    """Read a log, and check its chain and its signature.
+
+    Args:
+        path: The file.
+        trusted: File of public keys, one of which must have signed it; not asked for if None.
+
+    Raises:
+        SamiError: The file cannot be read.
+        ArtifactError: It is not signed by one of the keys, or was changed since.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SamiError(f"{path} cannot be read: {error.strerror}; expected an evidence log, NAME.jsonl.") from None
+    signer = require_signed(path, data, trusted_keys(Path(trusted))) if trusted else None
+    *whole, rest = data.split(b"\n")
+    lines: list[Mapping[str, Any]] = []
+    previous = FIRST
+    for number, text in enumerate(whole):
+        try:
+            line = _read_line(text, number, previous)
+        except ValueError as error:
+            return LogCheck(tuple(lines), f"line {number + 1} {printable(str(error))}", False, signer)
+        lines.append(line)
+        previous = line["hash"]
+    if not lines:
+        raise SamiError(f"{path} has no whole line; expected an evidence log, as `evidence` in robot.toml makes it.")
+    return LogCheck(tuple(lines), "", bool(rest), signer)
+
+
+_SEAL = re.compile(rb',"hash":"([0-9a-f]{64})"}')
+
+
+def _read_line(text: bytes, number: int, previous: str) -> Mapping[str, Any]:
+    """Return a line that follows the line of the hash `previous`; raise ValueError if it does not."""
+    seal = _SEAL.search(text, max(0, len(text) - 80))
+    if seal is None or seal.end() != len(text):
+        raise ValueError("has no hash at its end")
+    if hashlib.sha256(text[: seal.start()] + b"}").hexdigest() != seal[1].decode():
+        raise ValueError("was changed: its hash is another one")
+    line = json.loads(text)
+    if line["previous"] != previous or line["number"] != number:
+        raise ValueError(f"does not follow the line before: it is number {line['number']}, expected {number}")
+    return dict(line)

@@ -1,0 +1,123 @@
+"""Policies as other frameworks export them, and their recipes; the test's own numpy says what they answer."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+JOINTS = ["hip", "knee"]
+DEFAULT = [0.5, -1.0]
+
+
+def info(name, shape, kind=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model(nodes, inputs, outputs, weights, opset=17):
+    tensors = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = helper.make_graph(nodes, "exported", inputs, outputs, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def weights_of(size, actions=2, seed=0):
+    generator = np.random.default_rng(seed)
+    return {"w": generator.normal(0, 0.5, (size, actions)).astype(np.float32), "b": np.full(actions, 0.1, np.float32)}
+
+
+def feed_forward(size=8, actions=2, shape=None, **others):
+    """`obs` -> `actions` = tanh(obs w + b), as rsl_rl and stable-baselines3 export it."""
+    weights = weights_of(size, actions)
+    nodes = [
+        helper.make_node("Gemm", ["obs", "w", "b"], ["z"]),
+        helper.make_node("Tanh", ["z"], ["actions"]),
+    ]
+    return model(nodes, [info("obs", shape or [1, size])], [info("actions", [1, actions])], weights, **others)
+
+
+def recurrent(kind="LSTM", batch_first=False, size=8, hidden=5, layers=2):
+    """Stacked LSTMs or GRUs with `h_in` (and `c_in`) as [layers, batch, size]; one cell with [batch, size] states."""
+    generator = np.random.default_rng(1)
+    gates = {"LSTM": 4, "GRU": 3}[kind]
+    layers = 1 if batch_first else layers
+    tensors = ["h", "c"] if kind == "LSTM" else ["h"]
+    weights = {"axis": np.array([0], np.int64)}
+    nodes, value, wide = [helper.make_node("Unsqueeze", ["obs", "axis"], ["x0"])], "x0", size
+    for tensor in tensors:
+        if not batch_first:
+            parts = [f"{tensor}{layer}.in" for layer in range(layers)]
+            nodes.append(helper.make_node("Split", [f"{tensor}_in"], parts, axis=0))
+        else:
+            nodes.append(helper.make_node("Unsqueeze", [f"{tensor}_in", "axis"], [f"{tensor}0.in"]))
+    for layer in range(layers):
+        for name, columns in (("W", wide), ("R", hidden)):
+            shape = (1, gates * hidden, columns)
+            weights[f"{name}{layer}"] = generator.normal(0, 0.4, shape).astype(np.float32)
+        inputs = [value, f"W{layer}", f"R{layer}", "", "", *(f"{tensor}{layer}.in" for tensor in tensors)]
+        outputs = [f"y{layer}", *(f"{tensor}{layer}.out" for tensor in tensors)]
+        nodes.append(helper.make_node(kind, inputs, outputs, hidden_size=hidden))
+        value, wide = f"x{layer + 1}", hidden
+        nodes.append(helper.make_node("Squeeze", [f"y{layer}", "one"], [value]))
+    weights |= {"one": np.array([1], np.int64), **weights_of(hidden)}
+    nodes.append(helper.make_node("Squeeze", [value, "axis"], ["last"]))
+    nodes.append(helper.make_node("Gemm", ["last", "w", "b"], ["actions"]))
+    shape = [1, hidden] if batch_first else [layers, 1, hidden]
+    for tensor in tensors:
+        parts = [f"{tensor}{layer}.out" for layer in range(layers)]
+        if batch_first:
+            nodes.append(helper.make_node("Squeeze", [parts[0], "axis"], [f"{tensor}_out"]))
+        else:
+            nodes.append(helper.make_node("Concat", parts, [f"{tensor}_out"], axis=0))
+    inputs = [info("obs", [1, size]), *(info(f"{tensor}_in", shape) for tensor in tensors)]
+    outputs = [info("actions", [1, 2]), *(info(f"{tensor}_out", shape) for tensor in tensors)]
+    return model(nodes, inputs, outputs, weights)
+
+
+def document(**changes):
+    """The recipe of `feed_forward()`: angles, velocities, a command, the last action."""
+    fields = {
+        "name": "walker",
+        "rate_hz": 50.0,
+        "episode_steps": 20,
+        "input": "obs",
+        "output": "actions",
+        "signals": [
+            signal("joint_angles", "rad", JOINTS, [0, 2], offset=DEFAULT),
+            signal("joint_velocities", "rad/s", JOINTS, [2, 4], scale=0.05),
+            signal("command", "m/s", ["forward", "left"], [4, 6], command=True),
+        ],
+        "last_action": {"slice": [6, 8], "kind": "raw"},
+        "action": {
+            "name": "joint_targets",
+            "unit": "rad",
+            "elements": JOINTS,
+            "meaning": "position targets of the joints",
+            "scale": [0.25, 0.5],
+            "default": DEFAULT,
+            "kp": 20.0,
+            "kd": 0.5,
+        },
+    }
+    return fields | changes
+
+
+def signal(name, unit, elements, slice_, scale=1.0, **others):
+    return {"name": name, "unit": unit, "elements": elements, "slice": slice_, "scale": scale, **others}
+
+
+STATES = [{"name": name, "input": f"{name}_in", "output": f"{name}_out"} for name in ("h", "c")]
+
+
+class Foreign:
+    """Writes a policy and its contract into a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def write(self, policy, document):
+        """The two paths; the contract is JSON, which is read as TOML is."""
+        paths = self.folder / "policy.onnx", self.folder / "my.json"
+        paths[0].write_bytes(policy if isinstance(policy, bytes) else policy.SerializeToString())
+        paths[1].write_text(json.dumps(document))
+        return paths

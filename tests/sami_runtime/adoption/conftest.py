@@ -1,0 +1,16 @@
+"""Adopts policies that the tests export as other frameworks do."""
+
+import pytest
+
+from sami_runtime import adopt
+from tests.making.foreign import Foreign
+
+
+@pytest.fixture
+def adopted(tmp_path):
+    """Adopts a policy with a recipe; returns the artifact."""
+
+    def make(policy, document):
+        return adopt(*Foreign(tmp_path).write(policy, document), tmp_path / "adopted.onnx", force=True)
+
+    return make

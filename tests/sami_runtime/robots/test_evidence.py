@@ -1,0 +1,167 @@
+"""The evidence log: what is in it, and that no line can be changed or removed unseen."""
+
+import json
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from sami_runtime.errors import ArtifactError, RecordingError, SamiError
+from sami_runtime.loop.episode import EpisodeReport
+from sami_runtime.loop.tick import LoopReport, Outcome, SectionTimes, StepRecord
+from sami_runtime.robots.evidence import EvidenceLog, check_log
+
+FACTS = {"model": {"name": "arm", "sha256": "ab" * 32}}
+RATE_HZ = 50.0
+NOTHING = np.zeros(0, np.float32)
+
+
+def tick(step, outcome=Outcome.ACTED, executed=NOTHING, **changes):
+    times = SectionTimes(0.0, 0.0, 0.0, 0.0)
+    return StepRecord(step, outcome, None, None, executed, NOTHING, {}, times, **{"time": step / RATE_HZ} | changes)
+
+
+def write(path, ticks, key=None):
+    with EvidenceLog(path, FACTS, key) as log:
+        for record in ticks:
+            log(record)
+        log.conclude(EpisodeReport(len(ticks), False, {}, NOTHING, LoopReport()))
+    return path
+
+
+@pytest.fixture
+def log(tmp_path):
+    ticks = [tick(step) for step in range(200)]
+    ticks[30] = tick(30, limited_by=("rate dx", "bounds dy"))
+    ticks[31] = tick(31, limited_by=("rate dx",))
+    ticks[100:120] = [tick(step, Outcome.HELD, reason="age: the observation is 3 s old") for step in range(100, 120)]
+    ticks[150:160] = [tick(step, Outcome.PILOTED) for step in range(150, 160)]
+    ticks[199] = tick(199, executed=None, limited_by=("stop",), reason="age: the last action is too old")
+    return write(tmp_path / "log.jsonl", ticks)
+
+
+def test_every_intervention_hand_over_and_stop_is_in_the_log(log):
+    check = check_log(log)
+    assert (check.fault, check.complete, check.cut, check.signer) == ("", True, False, None)
+    assert dict(check.counts) == {
+        **{"ticks": 200, "rate dx": 2, "bounds dy": 1, "held": 20, "age": 21, "piloted": 10, "stop": 1}
+    }
+    begun = [(line["step"], line["what"]) for line in check.of_kind("intervention")]
+    assert begun[:4] == [(30, "rate dx"), (30, "bounds dy"), (100, "held"), (100, "age")]
+    assert [(line["step"], line["to"]) for line in check.of_kind("hand-over")] == [(150, "person"), (160, "policy")]
+    assert [line["reason"] for line in check.of_kind("trip")] == ["age: the last action is too old"]
+    assert check.lines[0]["model"] == FACTS["model"]
+    assert "STOPPED at step 199: age: the last action is too old" in str(check)
+    assert all(len(line) <= 80 for line in str(check).splitlines())
+
+
+def test_a_second_of_the_same_intervention_is_one_line_and_a_later_one_another(tmp_path):
+    ticks = [tick(step, limited_by=("rate dx",) if step < 100 or step >= 160 else ()) for step in range(200)]
+    check = check_log(write(tmp_path / "log.jsonl", ticks))
+    assert [line["step"] for line in check.of_kind("intervention")] == [0, 160]
+    assert check.counts["rate dx"] == 140
+
+
+def test_each_line_that_is_changed_removed_moved_or_repeated_breaks_the_chain_there(log):
+    whole = log.read_bytes().splitlines(keepends=True)
+    assert len(whole) > 10
+    rng = np.random.default_rng(0)
+    for at, line in enumerate(whole[:-1]):
+        place = int(rng.integers(len(line) - 1))
+        changed = line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :]
+        for wrong in (
+            [*whole[:at], changed, *whole[at + 1 :]],
+            [*whole[:at], *whole[at + 1 :]],
+            [*whole[:at], whole[at + 1], line, *whole[at + 2 :]],
+            [*whole[:at], line, line, *whole[at + 1 :]],
+        ):
+            log.write_bytes(b"".join(wrong))
+            check = check_log(log)
+            assert check.fault.startswith((f"line {at + 1} ", f"line {at + 2} ")), (at, check.fault)
+            assert not check.complete
+
+
+def test_a_line_that_was_sealed_anew_does_not_fit_the_next_one(log, tmp_path):
+    other = write(tmp_path / "other.jsonl", [tick(step) for step in range(60)])
+    lines, others = (path.read_bytes().splitlines(keepends=True) for path in (log, other))
+    log.write_bytes(b"".join([*others[:3], *lines[3:]]))
+    assert "does not follow the line before" in check_log(log).fault
+
+
+def test_a_removed_end_is_seen_by_the_last_line_and_by_the_signature(tmp_path):
+    pytest.importorskip("cryptography")
+    from sami_runtime.model.signature import new_key
+
+    public = new_key(tmp_path / "arm.key", "Ada")
+    log = write(tmp_path / "log.jsonl", [tick(step) for step in range(120)], tmp_path / "arm.key")
+    assert check_log(log, public).signer == "Ada"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:-1]))
+    check = check_log(log)
+    assert (check.fault, check.complete) == ("", False)
+    assert "the run did not come to its end" in str(check)
+    with pytest.raises(ArtifactError, match=r"it, or log\.jsonl\.sig, was changed since"):
+        check_log(log, public)
+    (tmp_path / "log.jsonl.sig").unlink()
+    with pytest.raises(ArtifactError, match="is not signed"):
+        check_log(log, public)
+
+
+def test_a_process_that_is_killed_leaves_a_log_that_holds_up_to_its_last_second(tmp_path):
+    path = tmp_path / "log.jsonl"
+    child = os.fork()
+    if child == 0:
+        log, step = EvidenceLog(path, FACTS), 0
+        while True:
+            log(tick(step, limited_by=("rate dx",) if step % 7 == 0 else (), time=step / 1000))
+            step += 1
+            time.sleep(0.0002)
+    for _ in range(1000):
+        if path.exists() and b'"counts"' in path.read_bytes():
+            break
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    check = check_log(path)
+    assert (check.fault, check.complete) == ("", False)
+    assert check.counts["ticks"] >= 1001
+    assert (check.counts["ticks"] - 1) % 1000 == 0, "every second has its line"
+    with path.open("ab") as file:
+        file.write(b'{"number":9,"prev')
+    assert check_log(path).cut
+
+
+def test_a_run_that_fails_says_why_in_its_last_line(tmp_path):
+    path = tmp_path / "log.jsonl"
+
+    def run():
+        with EvidenceLog(path, FACTS) as log:
+            log(tick(0))
+            raise OSError("the bus is silent")
+
+    with pytest.raises(OSError, match="the bus is silent"):
+        run()
+    assert check_log(path).lines[-1]["error"] == "OSError: the bus is silent"
+
+
+def test_what_is_no_log_is_refused(tmp_path, log):
+    with pytest.raises(RecordingError, match=r"log\.jsonl exists; an evidence log never replaces one"):
+        EvidenceLog(log, FACTS)
+    with pytest.raises(RecordingError, match=r"cannot write to .*: No such file or directory"):
+        EvidenceLog(tmp_path / "no" / "log.jsonl", FACTS)
+    with pytest.raises(SamiError, match="cannot be read: No such file"):
+        check_log(tmp_path / "none.jsonl")
+    for text, fault in ((b"", None), (b"{}\n", "line 1 has no hash at its end"), (b'{"a":1,"hash":"zz"}\n', "no hash")):
+        log.write_bytes(text)
+        if fault is None:
+            with pytest.raises(SamiError, match="has no whole line"):
+                check_log(log)
+        else:
+            assert fault in check_log(log).fault
+
+
+def test_lines_are_plain_json(log):
+    kinds = [json.loads(line)["kind"] for line in log.read_text().splitlines()]
+    assert (kinds[0], kinds[1], kinds[-2], kinds[-1]) == ("begin", "episode", "ended", "end")
