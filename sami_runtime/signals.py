@@ -89,7 +89,7 @@ class Moves(Entry):
 class Signal(Entry):
     """A named vector that crosses between the robot and the policy."""
 
-    OPTIONAL = ("moves",)
+    OPTIONAL = ("moves", "command")
 
     name: Name
     size: Size
@@ -106,6 +106,8 @@ class Signal(Entry):
     """What the numbers do, where name and unit do not say it all."""
     moves: dict[str, Moves] | None = None
     """By element of an action, what it moves; None where that is not declared."""
+    command: bool = False
+    """Whether a person or the policy itself chose it (a commanded speed, the last action), instead of a sensor."""
 
     @model_validator(mode="after")
     def _lengths_and_bounds(self) -> Signal:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from sami_train.evaluation.results import Evaluation
 
 
+MOST_COLUMNS = 4
+"""Features of a task that have columns; of tasks with more, a table tells what changed."""
+
+
 def evaluate(
     run: Annotated[Path | None, typer.Option(help="Run folder to evaluate.")] = None,
     model: Annotated[Path | None, typer.Option(help=f"{MODEL_HELP}, instead of a run.")] = None,
@@ -122,14 +126,21 @@ def evaluate(
 
 def evaluation_table(result: Evaluation, task_set: str) -> Table:
     """Return what was measured in each task of one set, with the mean."""
+    import numpy as np
+    from rich.markup import escape
     from rich.table import Table
 
     from sami_train.envs.catalog import environment
+    from sami_train.envs.layout import UNIT
     from sami_train.envs.measure import SUCCESS
-    from sami_train.envs.tasks import shown
+    from sami_train.envs.tasks import label, shown
 
     rows, measure = result.of(task_set), result.measure
+    spec = environment(result.env)
     features = list(rows[0].task)
+    many = len(features) > MOST_COLUMNS
+    if many:
+        features = ["change"]
     columns: tuple[str, ...]
     cells: list[tuple[str, ...]]
     if measure is SUCCESS:
@@ -152,15 +163,23 @@ def evaluation_table(result: Evaluation, task_set: str) -> Table:
         cells = [(str(row.episodes), measure.show(row.ret)) for row in rows]
         error = measure.show(result.ret_error(task_set))
         means = [str(total), f"{measure.show(result.ret(task_set))} ± {error}"]
-    if task_set in environment(result.env).tasks.drawn:
-        title += f"; these {len(environment(result.env).tasks.sets[task_set])} tasks stand for all that may be drawn"
+    if task_set in spec.tasks.drawn:
+        title += f"; these {len(spec.tasks.sets[task_set])} tasks stand for all that may be drawn"
+    metrics = spec.metrics if rows[0].metrics else ()
     table = Table(title=f"{task_set} ({title})", title_justify="left")
     for name in (*(features or ["task"]), *columns):
         table.add_column(name, justify="right")
+    for metric in metrics:
+        unit = "" if metric.unit == UNIT else f" [{metric.unit}]"
+        table.add_column(f"{metric.name.replace('_', ' ')}{escape(unit)}", justify="right")
     for row, numbers in zip(rows, cells, strict=True):
-        task = [shown(row.task[name]) for name in features] or ["the one"]
-        table.add_row(*task, *numbers, f"{row.steps:.1f}")
+        task = (
+            [shown(row.task[name]) for name in features] if not many else [label(spec.tasks.changes(row.task), "none")]
+        )
+        measured = [f"{np.mean(row.metrics[metric.name]):.{metric.digits}f}" for metric in metrics]
+        table.add_row(*(task or ["the one"]), *numbers, f"{row.steps:.1f}", *measured)
     table.add_section()
+    means += ["", *(f"{result.metrics(task_set)[metric.name]:.{metric.digits}f}" for metric in metrics)]
     table.add_row("mean", *[""] * (len(features) - 1), *means, style="bold")
     table.caption = "above baseline: among episodes that doing nothing would not have solved."
     if measure is not SUCCESS:

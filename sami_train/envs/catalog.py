@@ -13,12 +13,13 @@ from gymnasium.envs.registration import registry
 
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.factories import load_named, require_named
+from sami_train.envs.go2.entry import GO2
 from sami_train.envs.mujoco.table import MUJOCO
 from sami_train.envs.panda.entry import PANDA
 from sami_train.envs.panda_mujoco.entry import PANDA_BOTH, PANDA_MUJOCO
 from sami_train.envs.spec import EnvironmentSpec
 
-ENVIRONMENTS = {spec.name: spec for spec in (PANDA, PANDA_MUJOCO, PANDA_BOTH, *MUJOCO)}
+ENVIRONMENTS = {spec.name: spec for spec in (PANDA, PANDA_MUJOCO, PANDA_BOTH, *MUJOCO, GO2)}
 """Those that come along."""
 GROUP = "sami.environments"
 """Entry points by which installed packages bring theirs: a name, and MODULE:SPEC."""

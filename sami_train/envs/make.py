@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -80,17 +80,25 @@ class GappedEnv(gym.Wrapper, RecordConstructorArgs):
 
 
 class Batch(Protocol):
-    """Many environments of one kind, each in a task of its own, stepped together; all episodes end by time."""
+    """Many environments of one kind, each in a task of its own, stepped together."""
 
     rows: int
     """n."""
     episode_steps: int
 
+    @property
+    def terminated(self) -> np.ndarray:
+        """Rows whose episode the world ended in the last step, bool (n,)."""
+
+    @property
+    def metrics(self) -> Mapping[str, np.ndarray]:
+        """What the rows' episodes are judged by so far, by name, (n,) each; see `EnvironmentSpec.metrics`."""
+
     def reset(self, seeds: Sequence[int | None], tasks: Sequence[Task]) -> np.ndarray:
         """Begin an episode in every row, each by its seed and in its task: observations (n, D)."""
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Step every row by its action (n, A): observations (n, D) and rewards (n,)."""
+        """Step every row by its action (n, A), also those whose episode is over: observations (n, D), rewards (n,)."""
 
 
 def make(spec: EnvironmentSpec, gap: GapProfile | None = None, **arguments: Any) -> Any:

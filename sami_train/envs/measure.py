@@ -59,6 +59,17 @@ def episode_skill(shown: Collection[str], skills: Sequence[Skill]) -> str | None
 
 
 @dataclass(frozen=True)
+class Metric:
+    """A number that an environment measures of each episode, as `info["metrics"]` says at its last step."""
+
+    name: str
+    unit: str = "1"
+    digits: int = 2
+    """Digits after the point that a mean is shown with."""
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
 class Measure:
     """How the policies of an environment are judged, and how that is told."""
 

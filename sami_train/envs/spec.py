@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -16,7 +16,7 @@ from sami_runtime.errors import SamiError
 from sami_runtime.model.contract import DataSheet
 from sami_runtime.signals import Signal
 from sami_train.envs.layout import Layout
-from sami_train.envs.measure import Goal, Measure, Skill
+from sami_train.envs.measure import Goal, Measure, Metric, Skill
 from sami_train.envs.plain import (
     PlainEnvironment,
     SetTask,
@@ -71,6 +71,8 @@ class EnvironmentSpec:
     """Keys of a configuration's `collection` that the environment takes as arguments in training."""
     skills: tuple[Skill, ...] = ()
     """Skills that it labels, the rarest first: an episode is named after the first of them that it shows."""
+    metrics: tuple[Metric, ...] = ()
+    """What evaluations report beside it, in the order of their tables."""
     same_sensor: Mapping[str, str] = field(default_factory=dict)
     """Signals that come from another one's sensor, by name."""
     extra: str | None = None
@@ -104,6 +106,7 @@ class EnvironmentSpec:
         goal: float | Goal | None = None,
         reach: Reach | None = None,
         set_dynamics: SetTask | None = None,
+        metrics: Sequence[Metric] = (),
         batch: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         ends_early: bool = True,
@@ -136,6 +139,7 @@ class EnvironmentSpec:
                 rewrites rewards as -1 or 0, so the reward must be that too.
             reach: scripted exploration.
             set_dynamics: as `set_task`, but in the middle of an episode; often the same function.
+            metrics: what evaluations report beside the measure; `info["metrics"]` must hold them at the last step.
             batch: MODULE:CLASS of a `Batch` that steps many of them.
             arguments: of the id, or of the function.
             ends_early: whether the environment may terminate an episode.
@@ -168,6 +172,7 @@ class EnvironmentSpec:
                 ends_early=ends_early,
                 goal=known_goal,
                 reach=reach,
+                metrics=tuple(metrics),
                 batch_entry_point=batch,
                 hyperparameters=hyperparameters or {},
                 plain=source,
@@ -211,9 +216,10 @@ class EnvironmentSpec:
 
     @property
     def estimated(self) -> tuple[Signal, ...]:
-        """Signals whose present a policy may estimate: all but the goal, which is given and not measured."""
+        """Signals whose present a policy may estimate: all but goals and commands, which are no measurements."""
         goals = range(0) if self.goal is None else range(self.goal.desired.start, self.goal.desired.stop)
-        return tuple(signal for signal in self.signals if self.layout.columns(signal.name).start not in goals)
+        measured = (signal for signal in self.signals if not signal.command)
+        return tuple(signal for signal in measured if self.layout.columns(signal.name).start not in goals)
 
     @property
     def outcomes(self) -> dict[str, str]:

@@ -115,6 +115,14 @@ class TaskSpace:
     remark: str = ""
     """What a reader of results by task should know, as a sentence."""
 
+    def changes(self, task: Task) -> Task:
+        """Return what of a checked task is not as in the model."""
+        return {
+            feature.name: task[feature.name]
+            for feature in self.features
+            if feature.default is None or feature.of(task) != feature.check(feature.default)
+        }
+
     def training_tasks(self, count: int, seed: int) -> tuple[Task, ...]:
         """Return what a run learns from: the training set, or so many tasks drawn from it by the run's seed.
 
@@ -191,9 +199,9 @@ def shown(value: Any) -> str:
     return f"{value:g}"
 
 
-def label(task: Task) -> str:
-    """Short text for a task, e.g. ``mass 10, friction 0.1``."""
-    return ", ".join(f"{name} {shown(value)}" for name, value in task.items()) or "the one task"
+def label(task: Task, empty: str = "the one task") -> str:
+    """Short text for a task, e.g. ``mass 10, friction 0.1``; `empty` for one without features."""
+    return ", ".join(f"{name} {shown(value)}" for name, value in task.items()) or empty
 
 
 DRAWS = 20

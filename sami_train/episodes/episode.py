@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ class Episode:
     """The encoder's state before steps 0, n, 2 n, ..., (ceil(T / n), ...) each; empty where none were asked for."""
     true_observations: np.ndarray | None = None
     """What would have been observed without a gap, (T + 1, D) float32; None where it was not asked for."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """What the environment measured of it, see `EnvironmentSpec.metrics`."""
 
     def __len__(self) -> int:
         return len(self.actions)

@@ -194,6 +194,7 @@ class _Recorder:
             skills=frozenset(self.skills),
             states=tuple(np.stack(part) for part in zip(*self.states, strict=True)),
             true_observations=None if self.true_observations is None else np.stack(self.true_observations),
+            metrics=self.info.get("metrics", {}),
         )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, groupby
@@ -195,7 +195,13 @@ def _result(spec: EnvironmentSpec, task_set: str, task: Task, episodes: Sequence
         skills={skill.name: share(shown == skill.name for shown in skills) for skill in spec.skills},
         ret=float(np.mean([episode.ret for episode in episodes])),
         successes=tuple(episode.success for episode in episodes),
+        metrics=_by_name([episode.metrics for episode in episodes]),
     )
+
+
+def _by_name(metrics: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
+    """Return the metrics of some episodes by name."""
+    return {name: tuple(of_episode[name] for of_episode in metrics) for name in metrics[0]}
 
 
 def _measure_sets(source: Source, spec: EnvironmentSpec, left: list[Piece], episodes: int, cores: int) -> Measured:
@@ -229,7 +235,7 @@ def in_turn(count: int, episodes: int, seed: int) -> np.ndarray:
 def _measure_returns(play: Play, task_set: str, tasks: Sequence[Task], episodes: int) -> Iterator[TaskResult]:
     """Run episodes over a set of tasks, and yield what came of each task that came up, in the order of the set."""
     turns = in_turn(len(tasks), episodes, SEED)
-    returns, steps = play([tasks[turn] for turn in turns], SEED)
+    returns, steps, metrics = play([tasks[turn] for turn in turns], SEED)
     for index, task in enumerate(tasks):
         in_task = turns == index
         if in_task.any():
@@ -240,4 +246,5 @@ def _measure_returns(play: Play, task_set: str, tasks: Sequence[Task], episodes:
                 steps=float(steps[in_task].mean()),
                 ret=float(returns[in_task].mean()),
                 returns=tuple(returns[in_task].tolist()),
+                metrics=_by_name([metrics[k] for k in np.flatnonzero(in_task)]),
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing as mp
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -28,9 +28,11 @@ ROWS = 10
 BATCH_ROWS = 100
 """Most episodes that are stepped side by side by native threads."""
 
-Play = Callable[[Sequence[Task], int], tuple[np.ndarray, np.ndarray]]
+Metrics = Mapping[str, float]
+"""What an environment measured of an episode, by name."""
+Play = Callable[[Sequence[Task], int], tuple[np.ndarray, np.ndarray, list[Metrics]]]
 """Run one episode in each of these tasks, the k-th begun as the k-th of a `Rollout` of this seed: the returns and the
-lengths, (len(tasks),) each."""
+lengths, (len(tasks),) each, and what the environment measured of each."""
 OnRound = Callable[[int], None]
 """Called after each round with the number of episodes in it."""
 P = TypeVar("P", bound=Policy)
@@ -100,8 +102,8 @@ def side_by_side(episodes: int, most: int = ROWS) -> int:
 
 
 def plays_in_batch(spec: EnvironmentSpec, gap: GapProfile | None) -> bool:
-    """Whether native threads step the episodes: the environment has a batch, and nothing ends one before the others."""
-    return spec.batch_entry_point is not None and not spec.ends_early and gap is None
+    """Whether native threads step the episodes: the environment has a batch, and nothing lies between."""
+    return spec.batch_entry_point is not None and gap is None
 
 
 @contextmanager
@@ -160,21 +162,21 @@ Round = tuple[Sequence[Task], int, int]
 
 
 def _play_by(run: Jobs, rows: int, on_round: OnRound | None) -> Play:
-    def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray]:
-        played: list[tuple[float, int]] = []
+    def play(tasks: Sequence[Task], seed: int) -> tuple[np.ndarray, np.ndarray, list[Metrics]]:
+        played: list[tuple[float, int, Metrics]] = []
         for (_, _, first), of_round in run([(list(tasks), seed, first) for first in range(0, len(tasks), rows)]):
             played += of_round
             if on_round is not None:
                 on_round(min(rows, len(tasks) - first))
         # The last round may run more episodes than are asked for.
-        returns, lengths = zip(*played[: len(tasks)], strict=True)
-        return np.array(returns), np.array(lengths)
+        returns, lengths, metrics = zip(*played[: len(tasks)], strict=True)
+        return np.array(returns), np.array(lengths), list(metrics)
 
     return play
 
 
 class _EnvStage:
-    """Single environments, stepped side by side: a round is the return and the length of one episode in each."""
+    """Single environments, stepped side by side: a round is an episode in each, with its return, length and metrics."""
 
     def __init__(
         self, spec: EnvironmentSpec, policy: Policy, rows: int, gap: GapProfile | None, clean_share: float = 0.0
@@ -187,10 +189,11 @@ class _EnvStage:
         for env in self.envs:
             env.close()
 
-    def run(self, job: Round) -> list[tuple[float, int]]:
+    def run(self, job: Round) -> list[tuple[float, int, Metrics]]:
         tasks, seed, first = job
         rollout = Rollout(self.envs, self.policy, seed, tasks=tasks, behind=self.behind)
-        return [(episode.ret, len(episode)) for episode in rollout.round(range(first, first + len(self.envs)))]
+        episodes = rollout.round(range(first, first + len(self.envs)))
+        return [(episode.ret, len(episode), episode.metrics) for episode in episodes]
 
 
 def _stage_of(source: Source, spec: EnvironmentSpec, rows: int, gap: GapProfile | None) -> _EnvStage:
@@ -198,7 +201,7 @@ def _stage_of(source: Source, spec: EnvironmentSpec, rows: int, gap: GapProfile 
 
 
 class _BatchStage:
-    """Environments that native threads step together; all episodes end together, by time."""
+    """Environments that native threads step together."""
 
     def __init__(self, batch: Batch, policy: Policy) -> None:
         self.batch, self.policy = batch, policy
@@ -206,15 +209,29 @@ class _BatchStage:
     def close(self) -> None:
         pass
 
-    def run(self, job: Round) -> list[tuple[float, int]]:
+    def run(self, job: Round) -> list[tuple[float, int, Metrics]]:
         tasks, seed, first = job
         batch, numbers = self.batch, range(first, first + self.batch.rows)
         of_rows = [tasks[k % len(tasks)] for k in numbers]
         observations = batch.reset([beginning(seed, k)[0] for k in numbers], of_rows)
         self.policy.reset(of_rows)
-        rewards = np.empty((batch.rows, batch.episode_steps), np.float32)
+        rewards = np.zeros((batch.rows, batch.episode_steps), np.float32)
+        lengths = np.zeros(batch.rows, np.int64)
+        metrics: list[Metrics] = [{}] * batch.rows
+        running = np.ones(batch.rows, bool)
         for step in range(batch.episode_steps):
             actions, _ = self.policy.step(observations)
             self.policy.previous_action = actions
-            observations, rewards[:, step] = batch.step(actions)
-        return [(float(row.sum()), batch.episode_steps) for row in rewards]
+            observations, of_step = batch.step(actions)
+            rewards[running, step] = of_step[running]
+            lengths += running
+            over = running & batch.terminated if step + 1 < batch.episode_steps else running
+            if over.any():
+                measured = batch.metrics
+                for row in np.flatnonzero(over):
+                    metrics[row] = {name: float(values[row]) for name, values in measured.items()}
+                running &= ~over
+                if not running.any():
+                    break
+        episodes = zip(rewards, lengths.tolist(), metrics, strict=True)
+        return [(float(row[:length].sum()), length, of_episode) for row, length, of_episode in episodes]

@@ -71,6 +71,8 @@ class TaskResult:
     successes: tuple[bool, ...] = ()
     """Whether each episode succeeded, where success is what counts; the k-th began as the k-th of every other task.
     Empty in files of before it was kept."""
+    metrics: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """What the environment measured of each episode, by name, see `EnvironmentSpec.metrics`."""
 
     @property
     def above_floor(self) -> float:
@@ -82,7 +84,9 @@ class TaskResult:
     def row(self, measure: Measure) -> dict[str, Any]:
         """Return plain values of what is told where policies are judged so; the outcomes are columns like others."""
         first = {"task_set": self.task_set, "task": dict(self.task), "episodes": self.episodes}
-        last = {"steps": self.steps, "ret": self.ret}
+        last: dict[str, Any] = {"steps": self.steps, "ret": self.ret}
+        if self.metrics:
+            last["metrics"] = {name: list(values) for name, values in self.metrics.items()}
         if measure is not SUCCESS:
             return {**first, **last, "returns": self.returns}
         shares = {"success": self.success, "solved_at_start": self.solved_at_start, **self.shares}
@@ -105,6 +109,7 @@ class TaskResult:
             values["successes"] = tuple(digit == "1" for digit in row.get("successes", ""))
         else:
             values["returns"] = tuple(row["returns"])
+        values["metrics"] = {name: tuple(map(float, of)) for name, of in row.get("metrics", {}).items()}
         made = cls(**values, ret=row.get("ret"))
         numbers = [made.steps, made.success, made.solved_at_start, made.ret or 0.0, *made.shares.values()]
         numbers += [*made.skills.values(), *made.returns]
@@ -178,6 +183,12 @@ class Evaluation:
         std = self.ret_std(task_set)
         return None if std is None else std / math.sqrt(len(self.returns(task_set)))
 
+    def metrics(self, task_set: str) -> dict[str, float]:
+        """Mean of each metric over a set's episodes, by name; empty where the environment has none."""
+        results = [result for result in self.of(task_set) if result.metrics]
+        names = results[0].metrics if results else ()
+        return {name: float(np.mean([value for one in results for value in one.metrics[name]])) for name in names}
+
     def starts(self, task_set: str) -> np.ndarray:
         """Return what each start scored, mean over a set's tasks, (starts,); empty in files of before it was kept.
 
@@ -194,15 +205,17 @@ class Evaluation:
 
     def summary(self, task_set: str) -> dict[str, float | None]:
         """Return what counts in a set: success, or the return with its deviation over episodes and standard error."""
+        metrics = self.metrics(task_set)
         if self.measure is RETURN:
             return {
+                **metrics,
                 "ret": self.ret(task_set),
                 "ret_std": self.ret_std(task_set),
                 "ret_error": self.ret_error(task_set),
                 "episodes": len(self.returns(task_set)),
             }
         ret = {} if np.isnan(self.ret(task_set)) else {"ret": self.ret(task_set)}
-        return {"success": self.success(task_set), "above_floor": known(self.above_floor(task_set)), **ret}
+        return {"success": self.success(task_set), "above_floor": known(self.above_floor(task_set)), **ret, **metrics}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""

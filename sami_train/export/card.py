@@ -130,13 +130,15 @@ def _results(result: Evaluation, title: str) -> list[str]:
 
 def _returns(result: Evaluation, title: str) -> list[str]:
     show = result.measure.show
+    metrics = [metric for metric in environment(result.env).metrics if result.results[0].metrics]
+    names = "".join(f" {metric.name.replace('_', ' ')} [{metric.unit}] |" for metric in metrics)
     counts = " or ".join(dict.fromkeys(str(len(result.returns(name))) for name in result.sets))
     lines = [
         f"Return, {counts} episodes in each set of tasks, which come in turn, deterministic. std: deviation over these "
         "episodes; ±: standard error of their mean; the paper's ±: deviation over five seeds.",
         "",
-        "| task set | tasks | return | std | paper |",
-        "|---|---|---|---|---|",
+        f"| task set | tasks | return | std | paper |{names}",
+        "|---|---|---|---|---|" + "---|" * len(metrics),
     ]
     for name in result.sets:
         cell = reported(result.env, title, name)
@@ -145,13 +147,18 @@ def _returns(result: Evaluation, title: str) -> list[str]:
         lines.append(
             f"| {name} | {len(result.of(name))}{drawn} | {show(result.ret(name))} ± {show(result.ret_error(name))} "
             f"| {show(result.ret_std(name))} | {theirs} |"
+            + "".join(f" {result.metrics(name)[metric.name]:.{metric.digits}f} |" for metric in metrics)
         )
-    lines += ["", "| task set | task | episodes | return |", "|---|---|---|---|"]
+    lines += ["", f"| task set | task | episodes | return |{names}", "|---|---|---|---|" + "---|" * len(metrics)]
     for name in result.sets:
         rows = result.of(name)
         for what, same in _listed(rows):
             returns = [value for row in same for value in row.returns]
-            lines.append(f"| {name} | {what} | {len(returns)} | {show(sum(returns) / len(returns))} |")
+            cells = []
+            for metric in metrics:
+                values = [value for row in same for value in row.metrics[metric.name]]
+                cells.append(f" {sum(values) / len(values):.{metric.digits}f} |")
+            lines.append(f"| {name} | {what} | {len(returns)} | {show(sum(returns) / len(returns))} |{''.join(cells)}")
     return [*lines, ""]
 
 

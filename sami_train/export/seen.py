@@ -107,7 +107,7 @@ def _drive(
     """Return what was observed (T, D), executed (T, A) and inferred (T, C) in an episode of each task."""
     stage = playing(spec, make_policy, len(tasks), gap=behind.gap, on_round=on_round, clean_share=behind.clean_share)
     with stage as (play, policy):
-        _, lengths = play(tasks, seed)
+        _, lengths, _ = play(tasks, seed)
     episodes = zip(policy.episodes(), lengths, strict=False)
     return [(seen[:length], acted[:length], contexts[:length]) for (seen, acted, contexts), length in episodes]
 

@@ -13,13 +13,25 @@ from sami_runtime.files import read_document
 from sami_train.settings import Count, Natural, Positive, Settings
 
 Number = Annotated[float, Field(allow_inf_nan=False, description="be a finite number")]
-ModelField = Literal["body_mass", "dof_damping", "geom_friction", "actuator_gear"]
+ModelField = Literal[
+    "body_mass",
+    "dof_damping",
+    "geom_friction",
+    "actuator_gear",
+    "body_pos",
+    "dof_armature",
+    "dof_frictionloss",
+    "actuator_delay",
+    "actuator_forcerange",
+    "actuator_stiffness",
+    "actuator_strength",
+]
 
 
 def _names(value: Any) -> Any:
     if value == "all":
         return value
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
         raise ValueError('it must be a list of names, or "all"')
     return tuple(value)
 
@@ -81,19 +93,29 @@ class Change(Settings):
     """The task's value is the field's."""
     scales: ModelField | None = None
     """The field is the model's own times the task's value."""
+    adds: ModelField | None = None
+    """The field is the model's own plus the task's value."""
+    axis: Literal["x", "y", "z"] | None = None
+    """For `body_pos`."""
     of: Names = "all"
     """Bodies, joints, geoms or actuators, as the field has them."""
 
     @model_validator(mode="after")
     def _either(self) -> Change:
-        if (self.sets is None) == (self.scales is None):
-            raise ValueError('a feature either sets or scales a field of the model, e.g. sets = "body_mass"')
+        if sum(field is not None for field in (self.sets, self.scales, self.adds)) != 1:
+            raise ValueError(
+                'a feature either sets or scales a field of the model, or adds to it, e.g. sets = "body_mass"'
+            )
+        if (self.axis is not None) != (self.field == "body_pos"):
+            raise ValueError("`axis` belongs to body_pos, and body_pos needs it")
+        if self.scales is None and self.field in ("actuator_strength", "actuator_forcerange"):
+            raise ValueError(f'{self.field} has more than one number, so it is scaled: scales = "{self.field}"')
         return self
 
     @property
     def field(self) -> ModelField:
         """The field of the model that changes."""
-        return self.sets or self.scales  # type: ignore[return-value]  # one of them is given
+        return self.sets or self.scales or self.adds  # type: ignore[return-value]  # one of them is given
 
 
 class MeasuredQuantity(Settings):

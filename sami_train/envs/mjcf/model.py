@@ -218,16 +218,35 @@ def _signal(name: str, unit: str, parts: Sequence[str], meaning: str = "") -> Si
 class _Field:
     kind: Kind
     unit: str
+    arrays: tuple[tuple[str, int | None, float], ...]
+    """MuJoCo's arrays that it lies in, each with the column that a value sets (None: it has one) and its factor."""
     positive: bool = False
     """Whether it must be more than 0."""
+    scales_all: bool = True
+    """Whether scaling takes all columns of the arrays."""
 
 
 _FIELDS: dict[ModelField, _Field] = {
-    "body_mass": _Field("body", "kg", positive=True),
-    "dof_damping": _Field("joint", "N m s/rad"),
-    "geom_friction": _Field("geom", "1"),
-    "actuator_gear": _Field("actuator", "1"),
+    "body_mass": _Field("body", "kg", (("body_mass", None, 1.0),), positive=True),
+    "body_pos": _Field("body", "m", (("body_pos", None, 1.0),)),
+    "dof_armature": _Field("joint", "kg m^2", (("dof_armature", None, 1.0),)),
+    "dof_damping": _Field("joint", "N m s/rad", (("dof_damping", None, 1.0),)),
+    "dof_frictionloss": _Field("joint", "N m", (("dof_frictionloss", None, 1.0),)),
+    "geom_friction": _Field("geom", "1", (("geom_friction", 0, 1.0),)),
+    "actuator_delay": _Field("actuator", "s", (("actuator_delay", None, 1.0),)),
+    "actuator_forcerange": _Field("actuator", "N m", (("actuator_forcerange", None, 1.0),)),
+    "actuator_gear": _Field("actuator", "1", (("actuator_gear", 0, 1.0),)),
+    "actuator_stiffness": _Field(
+        "actuator", "N m/rad", (("actuator_gainprm", 0, 1.0), ("actuator_biasprm", 1, -1.0)), scales_all=False
+    ),
+    "actuator_strength": _Field(
+        "actuator",
+        "1",
+        (("actuator_gainprm", None, 1.0), ("actuator_biasprm", None, 1.0), ("actuator_forcerange", None, 1.0)),
+    ),
 }
+"""What a task can change. Two have names of their own: the stiffness of a position servo (its kp, also called P gain),
+and the strength of a motor, which scales its torque as a whole: gain, feedback and force range."""
 
 
 class Dynamics:
@@ -242,15 +261,47 @@ class Dynamics:
 
     Raises:
         UnknownName: an element is not in the model.
-        SamiError: a body has no mass to change.
+        SamiError: a body has no mass to change, or an actuator keeps no targets to delay.
     """
 
     def __init__(self, model: mujoco.MjModel, changes: Mapping[str, Change]) -> None:
         self._model, self._scratch = model, mujoco.MjData(model)
-        self._base = {name: getattr(model, name).copy() for name in (*_FIELDS, "body_inertia")}
         self._changes = dict(sorted(changes.items(), key=lambda item: item[1].sets is None))  # scales come after
+        touched = {name for change in changes.values() for name, *_ in _FIELDS[change.field].arrays}
+        if "body_mass" in touched:
+            touched.add("body_inertia")
+        self._base = {name: getattr(model, name).copy() for name in sorted(touched)}
         self._rows = {name: self._numbers(name, change) for name, change in changes.items()}
         self.features = tuple(self._feature(name, change) for name, change in changes.items())
+
+    def fields(self, task: Task) -> dict[str, np.ndarray]:
+        """Return the model's arrays that a task changes, by MuJoCo's names; the constants that follow are not here.
+
+        Args:
+            task: a value for each feature, checked.
+        """
+        fields = {name: values.copy() for name, values in self._base.items()}
+        for name, change in self._changes.items():
+            field = _FIELDS[change.field]
+            for array, column, factor in field.arrays:
+                values = fields[array] if fields[array].ndim == 2 else fields[array][:, None]
+                if change.axis:
+                    column = "xyz".index(change.axis)
+                columns = np.arange(values.shape[1])
+                if column is not None and not (change.scales and field.scales_all):
+                    columns = columns[column : column + 1]
+                at = np.ix_(self._rows[name], columns)
+                if change.scales:
+                    values[at] *= task[name]
+                elif change.adds:
+                    values[at] += factor * task[name]
+                else:
+                    values[at] = factor * task[name]
+        if "body_mass" in fields:
+            mass = self._base["body_mass"]
+            ratio = np.divide(fields["body_mass"], mass, out=np.ones_like(mass), where=mass > 0.0)
+            fields["body_inertia"] *= ratio[:, None]
+        return fields
 
     def apply(self, task: Task) -> None:
         """Give the model a task's values, and MuJoCo's constants what follows from them; the state stays.
@@ -258,32 +309,27 @@ class Dynamics:
         Args:
             task: a value for each feature, checked.
         """
-        fields = {name: values.copy() for name, values in self._base.items()}
-        for name, change in self._changes.items():
-            values, rows = fields[change.field], self._rows[name]
-            if change.scales:
-                values[rows] *= task[name]
-            elif values.ndim == 2:
-                values[rows, 0] = task[name]
-            else:
-                values[rows] = task[name]
-        mass = self._base["body_mass"]
-        ratio = np.divide(fields["body_mass"], mass, out=np.ones_like(mass), where=mass > 0.0)
-        fields["body_inertia"] *= ratio[:, None]
-        for name, values in fields.items():
+        for name, values in self.fields(task).items():
             getattr(self._model, name)[:] = values
         mujoco.mj_setConst(self._model, self._scratch)
 
     def _numbers(self, name: str, change: Change) -> np.ndarray:
         """Return the rows of the field that a feature changes."""
-        where = f"features.{name}"
-        numbers = elements(self._model, _FIELDS[change.field].kind, change.of, where)
-        if change.field == "dof_damping":
-            return np.concatenate([velocities(self._model, joint) for joint in numbers] or [np.empty(0, np.intp)])
+        where, model = f"features.{name}", self._model
+        numbers = elements(model, _FIELDS[change.field].kind, change.of, where)
+        if _FIELDS[change.field].kind == "joint":
+            return np.concatenate([velocities(model, joint) for joint in numbers] or [np.empty(0, np.intp)])
+        if change.field == "actuator_delay" and (
+            bare := [model.actuator(number).name for number in numbers if not model.actuator_history[number, 0]]
+        ):
+            raise SamiError(
+                f"{where}: {', '.join(bare)} keeps no past targets, so nothing can be delayed. Give the actuator "
+                'nsample="N" delay="0" in the model: N time steps is the longest delay.'
+            )
         if change.field == "body_mass":
             if change.of == "all":
-                numbers = [body for body in numbers if self._model.body_mass[body] > 0.0]
-            if massless := [self._model.body(body).name for body in numbers if not self._model.body_mass[body] > 0.0]:
+                numbers = [body for body in numbers if model.body_mass[body] > 0.0]
+            if massless := [model.body(body).name for body in numbers if not model.body_mass[body] > 0.0]:
                 raise SamiError(
                     f"{where}: {', '.join(massless)} has no mass in the model, nor an inertia that would go with one. "
                     "Give it a geom with a mass, or name another body."
@@ -292,19 +338,33 @@ class Dynamics:
 
     def _feature(self, name: str, change: Change) -> Feature:
         """Return what the task space says of a feature; left out of a task, it is as in the model."""
-        field = _FIELDS[change.field]
+        field, rows = _FIELDS[change.field], self._rows[name]
+        high = math.inf
+        if change.field == "actuator_delay":
+            high = float(self._model.opt.timestep * (self._model.actuator_history[rows, 0].min() - 1))
         if change.scales:
             return Feature(name, "(times the model's own)", 0.0, low_open=field.positive, default=1.0)
-        original = self._base[change.field][self._rows[name]]
-        values = {float(value) for value in (original[:, 0] if original.ndim == 2 else original)}
+        if change.adds:
+            return Feature(name, field.unit, -math.inf, default=0.0, high=high)
+        array, column, factor = field.arrays[0]
+        if change.axis:
+            column = "xyz".index(change.axis)
+        values = {
+            factor * float(value) for value in self._base[array].reshape(len(self._base[array]), -1)[rows, column or 0]
+        }
         default = values.pop() if len(values) == 1 else None
-        return Feature(name, self._unit(name, change), 0.0, low_open=field.positive, default=default)
+        low = -math.inf if change.axis else 0.0
+        return Feature(name, self._unit(name, change), low, low_open=field.positive, default=default, high=high)
 
     def _unit(self, name: str, change: Change) -> str:
-        """Return the unit of a field; damping is that of hinges, unless all that it is of are slides."""
-        joints = self._model.dof_jntid[self._rows[name]] if change.field == "dof_damping" else []
+        """Return the unit of a field; that of joints is of hinges, unless all that it is of are slides."""
+        field = _FIELDS[change.field]
+        joints = self._model.dof_jntid[self._rows[name]] if field.kind == "joint" else []
         slides = [self._model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE for joint in joints]
-        return "N s/m" if slides and all(slides) else _FIELDS[change.field].unit
+        return _OF_SLIDES[field.unit] if slides and all(slides) else field.unit
+
+
+_OF_SLIDES = {"kg m^2": "kg", "N m s/rad": "N s/m", "N m": "N"}
 
 
 Measure = Callable[[mujoco.MjData, np.ndarray], float]

@@ -30,7 +30,7 @@ class Rows:
         model: of all rows.
         rows: n.
         space: of the tasks.
-        tasks: the set to draw from at a reset, one task, or a sequence of tasks.
+        tasks: the set to draw from at a reset, one task, or a sequence of tasks. Sets without end are drawn from anew.
         episode_steps: length of an episode.
         threads: of the simulation; 0 is one for each core that this process may use.
         dynamics: the model's fields that a task sets, by name.
@@ -50,6 +50,7 @@ class Rows:
         dynamics: Callable[[Task], Mapping[str, np.ndarray]],
     ) -> None:
         self.rows, self.space, self.tasks, self.episode_steps = rows, space, space.resolve(tasks), episode_steps
+        self._draw = space.drawn.get(tasks) if isinstance(tasks, str) else None
         self._batch = Batch(model, rows, threads or usable_cores())
         self._qpos, self._qvel = self._batch.bind("qpos"), self._batch.bind("qvel")
         self._dynamics = dynamics
@@ -64,6 +65,16 @@ class Rows:
     def truncated(self) -> NDArray[np.bool_]:
         """Rows whose episode is over by time, (n,)."""
         return self.steps >= self.episode_steps
+
+    @property
+    def terminated(self) -> NDArray[np.bool_]:
+        """Rows whose episode the world ended in the last step, (n,)."""
+        return np.zeros(self.rows, bool)
+
+    @property
+    def metrics(self) -> Mapping[str, NDArray[np.float64]]:
+        """What the rows' episodes are judged by so far, by name, (n,) each."""
+        return {}
 
     def set_dynamics(self, row: int, task: Task) -> None:
         """Give one row a task's dynamics, also in the middle of an episode; `TaskError` if it is not valid."""
@@ -94,7 +105,10 @@ class Rows:
         for i, seed, task in zip(ids, seeds, checked, strict=True):
             if seed is not None:
                 self._rngs[i] = np_random(int(seed))[0]
-            self._set_task(i, self.space.check(draw(self.tasks, self._rngs[i])) if task is None else task)
+            if task is None:
+                rng = self._rngs[i]
+                task = self.space.check(self._draw(rng) if self._draw else draw(self.tasks, rng))
+            self._set_task(i, task)
         self._batch.set_const(ids)
         self.steps[ids] = 0
         return ids, [self._rngs[i] for i in ids]

@@ -72,7 +72,7 @@ def roll_out(
     tasks = known_tasks(artifact.contract.training, spec)
     task_of_episode = [tasks[k % len(tasks)] for k in range(episodes)]
     with playing(spec, lambda rows: exploring(artifact, spec, rows), episodes, on_round=on_round) as (play, policy):
-        _, lengths = play(task_of_episode, seed)
+        _, lengths, _ = play(task_of_episode, seed)
     stretches: list[Stretch] = []
     for (observed, acted, inferred), length in zip(policy.episodes()[:episodes], lengths, strict=True):
         before = np.concatenate([np.zeros_like(acted[:1]), acted[: length - 1]])

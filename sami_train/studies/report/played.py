@@ -115,7 +115,7 @@ def _in_batch(
         return RecordedPolicy(policy_of(source, spec, rows))
 
     with playing(spec, policy, len(scheduled), threads, on_round=on_round) as (play, recorded):
-        returns, _ = play([task for _, task in scheduled], seed)
+        returns, *_ = play([task for _, task in scheduled], seed)
     episodes = zip(scheduled, returns, recorded.episodes(), strict=False)  # a last round may have more rows
     return [Played(name, dict(task), "", False, float(ret), contexts) for (name, task), ret, (*_, contexts) in episodes]
 

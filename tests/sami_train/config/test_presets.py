@@ -37,7 +37,7 @@ def test_a_key_has_one_default_in_the_schema_or_in_the_presets():
 
 
 @pytest.mark.parametrize("preset", BEFORE)
-@pytest.mark.parametrize("env", ENVIRONMENTS)
+@pytest.mark.parametrize("env", [env for env in ENVIRONMENTS if env != "go2"])  # which came after these results
 def test_our_environments_are_trained_with_the_values_that_their_results_were_made_with(preset, env):
     told = BEFORE[preset]
     # The Panda's values are those of its task, whatever simulates it.

@@ -43,5 +43,4 @@ def test_signals_of_a_batch_of_observations_are_copies():
 @SPECS
 def test_an_entry_contradicts_nothing_that_it_says(spec):
     assert spec.goal is None or spec.measure is SUCCESS, "who has goals counts how often they are reached"
-    assert spec.batch_entry_point is None or not spec.ends_early, "a batch ends all its episodes together"
     assert {*spec.same_sensor, *spec.same_sensor.values()} <= {signal.name for signal in spec.signals}

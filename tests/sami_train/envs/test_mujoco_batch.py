@@ -9,6 +9,7 @@ import pytest
 from sami_runtime.errors import SamiError, UnknownName
 from sami_train.envs import ENVIRONMENTS
 from sami_train.envs.make import make
+from sami_train.envs.mujoco.table import ROWS
 from sami_train.envs.tasks import TaskError
 
 pytest.importorskip("mujoco")
@@ -17,7 +18,7 @@ from sami_train.envs.mujoco import batch as batch_module
 from sami_train.envs.mujoco.batch import MujocoBatch
 from sami_train.envs.mujoco.env import UNSTABLE
 
-NAMES = [name for name in ENVIRONMENTS if not name.startswith("panda")]
+NAMES = [row.name for row in ROWS]
 OPTIONS = {
     "ant": {"contact_cost": True, "legacy_ant_scaling": True},
     "crippled-ant": {"shrink_geoms": True, "scale_inertia": True},

@@ -1,0 +1,118 @@
+"""Many Go2s, each in a task of its own, stepped by native threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_train.envs.go2.entry import GO2
+from sami_train.envs.go2.robot import FRAME_SKIP, Go2Robot, Physics, Walks
+from sami_train.envs.mujoco.batch import Rows
+from sami_train.envs.tasks import Task
+
+
+class Go2Batch(Rows):
+    """n Go2s in n tasks.
+
+    A row that is reset with a seed goes through the same episode, bit for bit, as `Go2Env` reset with it.
+
+    >>> batch = Go2Batch(2)
+    >>> observations = batch.reset(seeds=[0, 1], tasks=[{}, {"payload": 5.0, "crippled": [2]}])
+    >>> observations, rewards = batch.step(np.zeros((2, 12), np.float32))
+    >>> observations.shape, batch.terminated.tolist(), sorted(batch.metrics)
+    ((2, 45), [False, False], ['falls', 'power', 'tracking_error', 'yaw_error'])
+
+    Args:
+        rows: n.
+        tasks: the set to draw from at a reset, one task, or a sequence of tasks; see `Go2Env`.
+        episode_steps: length of an episode; that of `GO2` if None.
+        threads: of the simulation; 0 is one for each core that this process may use.
+
+    Raises:
+        TaskError, UnknownName: the tasks are not valid.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        tasks: str | Task | Sequence[Task] = "training",
+        episode_steps: int | None = None,
+        threads: int = 0,
+    ) -> None:
+        self.robot = robot = Go2Robot()
+        self.observation_space, self.action_space = robot.observation_space, robot.action_space
+        steps = episode_steps or GO2.episode_steps
+        super().__init__(
+            robot.model, rows, GO2.tasks, tasks, steps, threads, lambda task: robot.dynamics.fields(robot.changes(task))
+        )
+        bind = self._batch.bind
+        self._ctrl, self._history = bind("ctrl"), bind("history")
+        self._physics = Physics(self._qpos, self._qvel, bind("geom_xpos"), bind("actuator_force"))
+        self.walks = Walks(robot, rows)
+        self._codes = np.zeros((rows, robot.code.size), np.float32)
+
+    @property
+    def terminated(self) -> NDArray[np.bool_]:
+        """Rows whose robot has fallen in the last step, (n,)."""
+        return self.walks.fallen
+
+    @property
+    def metrics(self) -> dict[str, NDArray[np.float64]]:
+        """What the rows' episodes are judged by so far, by name, (n,) each."""
+        return self.walks.metrics
+
+    def reset(
+        self,
+        seeds: Sequence[int | None] | None = None,
+        tasks: Sequence[Task | None] | None = None,
+        rows: Sequence[int] | np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Begin new episodes, and return their observations (len(rows), 45) float32.
+
+        Args:
+            seeds: one for each row that is reset; None goes on with the row's own generator.
+            tasks: one for each row that is reset; None draws it.
+            rows: which; all if None.
+
+        Raises:
+            TaskError, UnknownName: a task is not valid.
+        """
+        ids, rngs = self._begin(seeds, tasks, rows)
+        if not len(ids):
+            return np.empty((0, GO2.layout.size), np.float32)
+        qpos, qvel = (np.stack(part) for part in zip(*(self.robot.start(rng) for rng in rngs), strict=True))
+        self._place(ids, qpos, qvel)
+        history = self._history[ids]
+        self.robot.forget_targets(history)
+        self._history[ids] = history
+        self.walks.begin(ids, rngs, qvel)
+        return self.observations()[ids]
+
+    def observations(self) -> np.ndarray:
+        """Return what the rows observe now, (n, 45) float32."""
+        return self.walks.observe(self._physics)
+
+    def privileged(self) -> np.ndarray:
+        """Return what a critic may read beside it in training, (n, P) float32: the motion, and the task as numbers."""
+        return np.concatenate([self.walks.hidden(self._physics), self._codes], axis=1)
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, NDArray[np.float64]]:
+        """Step all rows by actions (n, 12) in [-1, 1], also those whose episode is over: the caller resets them.
+
+        Returns:
+            Observations (n, 45) float32 and rewards (n,).
+
+        Raises:
+            SamiError: an action is not finite.
+        """
+        self._ctrl[:] = self.robot.targets(actions)
+        self._batch.step(nstep=FRAME_SKIP)
+        self.steps += 1
+        rewards, _ = self.walks.step(self._physics, actions)
+        return self.observations(), rewards
+
+    def _set_task(self, i: int, task: Task) -> None:
+        super()._set_task(i, task)
+        self._codes[i] = self.robot.code.tell([task])[0]

@@ -1,0 +1,186 @@
+"""Entry of the Go2 in the catalogue: what it reads, what is hidden, and how it is judged. No simulator here."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sami_train import seeds
+from sami_train.envs.layout import Layout, signal
+from sami_train.envs.measure import RETURN, Metric
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Crippled, Feature, Range, Task, TaskSpace
+
+LEGS = ("FR", "FL", "RR", "RL")
+"""In the order of Unitree's low-level interface."""
+MOTORS = tuple(f"{leg}_{part}" for leg in LEGS for part in ("hip", "thigh", "calf"))
+STANCE = (0.0, 0.8, -1.5) * 4
+"""Joint angles [rad] that an action of 0 asks for."""
+REACH = (0.6, 1.2, 1.2) * 4
+"""How far from the stance an action of 1 asks for [rad]."""
+FASTEST = {"velocity": ((-0.5, -0.3), (1.0, 0.3)), "yaw_rate": ((-0.8,), (0.8,))}
+"""Least and largest commands: forward and to the left [m/s], turn to the left [rad/s]."""
+
+_XYZ = ("x", "y", "z")
+LAYOUT = Layout.of(
+    [
+        signal("angular_velocity", "rad/s", _XYZ, meaning="of the trunk, in its frame: the gyroscope"),
+        signal("gravity", "1", _XYZ, (-1.0, 1.0), meaning="unit vector down, in the trunk's frame"),
+        signal("commanded_velocity", "m/s", ("x", "y"), (-1.0, 1.0), meaning="forward and to the left", command=True),
+        signal("commanded_yaw_rate", "rad/s", ("yaw",), (-0.8, 0.8), meaning="turn to the left", command=True),
+        signal("joint_angles", "rad", MOTORS),
+        signal("joint_velocities", "rad/s", MOTORS),
+        signal("last_action", "1", MOTORS, (-1.0, 1.0), meaning="the action that was applied last", command=True),
+    ]
+)
+_ENDS = ", ".join(
+    f"{low:g} to {high:g} for {part}"
+    for part, low, high in (
+        (part, STANCE[i] - REACH[i], STANCE[i] + REACH[i]) for i, part in enumerate(("hips", "thighs", "calves"))
+    )
+)
+ACTION = signal(
+    "joint_targets", "1", MOTORS, (-1.0, 1.0), meaning=f"-1 to 1 is a target angle in rad from {_ENDS}; kp 20, kd 0.5"
+)
+
+FEATURES = (
+    Feature("payload", "kg", 0.0, default=0.0),
+    Feature("payload_x", "m", -0.2, default=0.0, high=0.2),
+    Feature("payload_y", "m", -0.1, default=0.0, high=0.1),
+    Feature("friction", "", 0.0, low_open=True, default=0.8),
+    Feature("strength", "(times the motors' own)", 0.0, default=1.0),
+    Feature("damping", "N m s/rad", 0.0, default=0.1),
+    Feature("delay", "s", 0.0, default=0.0, high=0.04),
+    Crippled("motor", MOTORS, most=1),
+    Feature("crippled_strength", "(times the motor's own)", 0.0, default=0.0, high=1.0),
+)
+_GROUPS = (("payload", "payload_x", "payload_y"), ("friction",), ("strength",), ("damping",), ("delay",), ("crippled",))
+"""What changes together, or not."""
+
+
+@dataclass(frozen=True)
+class DrawnChanges:
+    """Draws tasks with some changes at once: each group of features changes with a probability, and at least one."""
+
+    ranges: Mapping[str, tuple[Range | float, ...]]
+    """By feature, one of which is drawn from; a crippled motor has the strength that `crippled_strength` draws."""
+    nominal: float = 0.0
+    """Share of tasks without a change."""
+    chance: float = 0.5
+    """Probability of each group's change."""
+
+    def __call__(self, rng: np.random.Generator) -> Task:
+        """Draw a task."""
+        changes = rng.random(len(_GROUPS)) < self.chance
+        changes[int(rng.integers(len(_GROUPS)))] = True
+        if rng.random() < self.nominal:
+            changes[:] = False
+        task: dict[str, float | list[int]] = {}
+        for group in (group for group, changed in zip(_GROUPS, changes, strict=True) if changed):
+            if group == ("crippled",):
+                task["crippled"] = [int(rng.integers(len(MOTORS)))]
+                group = ("crippled_strength",)
+            for name in group:
+                values = self.ranges[name]
+                value = values[int(rng.integers(len(values)))]
+                task[name] = value.draw(rng) if isinstance(value, Range) else value
+        return {feature.name: feature.of(task) for feature in FEATURES}
+
+
+_OFFSETS: dict[str, tuple[Range | float, ...]] = {
+    "payload_x": (Range(-0.12, 0.12),),
+    "payload_y": (Range(-0.05, 0.05),),
+}
+DRAWN = {
+    "training": DrawnChanges(
+        {
+            **_OFFSETS,
+            "payload": (Range(0.0, 5.0),),
+            "friction": (Range(0.5, 1.25),),
+            "strength": (Range(0.8, 1.1),),
+            "damping": (Range(0.05, 0.3),),
+            "delay": (Range(0.0, 0.02),),
+            "crippled_strength": (Range(0.0, 1.0), 0.0),
+        },
+        nominal=0.1,
+    ),
+    "moderate": DrawnChanges(
+        {
+            **_OFFSETS,
+            "payload": (Range(5.0, 6.5),),
+            "friction": (Range(0.4, 0.5), Range(1.25, 1.4)),
+            "strength": (Range(0.75, 0.8),),
+            "damping": (Range(0.3, 0.4),),
+            "delay": (Range(0.02, 0.03),),
+            "crippled_strength": (Range(0.0, 0.2),),
+        }
+    ),
+    "extreme": DrawnChanges(
+        {
+            **_OFFSETS,
+            "payload": (Range(6.5, 8.0),),
+            "friction": (Range(0.3, 0.4), Range(1.4, 1.5)),
+            "strength": (Range(0.7, 0.75),),
+            "damping": (Range(0.4, 0.5),),
+            "delay": (Range(0.03, 0.04),),
+            "crippled_strength": (0.0,),
+        }
+    ),
+}
+TASKS = 100
+"""Of each drawn set, wherever tasks are counted."""
+SINGLE: tuple[Task, ...] = (
+    {},
+    {"payload": 8.0},
+    {"payload": 5.0, "payload_x": 0.12},
+    {"friction": 0.3},
+    {"friction": 1.5},
+    {"strength": 0.7},
+    {"damping": 0.5},
+    {"delay": 0.02},
+    {"delay": 0.04},
+    *({"crippled": [motor], "crippled_strength": 0.2} for motor in range(3)),
+)
+"""Nothing, and one change at a time."""
+DEAD: tuple[Task, ...] = tuple({"crippled": [motor]} for motor in range(len(MOTORS)))
+"""Each motor dead, all else as it is."""
+
+
+def _task_space() -> TaskSpace:
+    space = TaskSpace(FEATURES, {}, hint="It is the number of one motor, e.g. crippled=2.")
+    sets = {
+        name: tuple(drawn(rng) for _ in range(TASKS))
+        for name, drawn in DRAWN.items()
+        for rng in [np.random.default_rng((seeds.TASK_RANGES, zlib.crc32(f"go2 {name}".encode())))]
+    }
+    listed = {"single": SINGLE, "dead": DEAD}
+    sets |= {name: tuple(space.check(task) for task in tasks) for name, tasks in listed.items()}
+    return TaskSpace(FEATURES, sets, hint=space.hint, drawn=DRAWN)
+
+
+GO2 = EnvironmentSpec(
+    name="go2",
+    id="sami/Go2-v0",
+    entry_point="sami_train.envs.go2.env:Go2Env",
+    batch_entry_point="sami_train.envs.go2.batch:Go2Batch",
+    tasks=_task_space(),
+    layout=LAYOUT,
+    action=ACTION,
+    rate_hz=50.0,
+    episode_steps=500,
+    measure=RETURN,
+    metrics=(
+        Metric("tracking_error", "m/s", 3, "distance of the mean velocity from a command, from its first second on"),
+        Metric("yaw_error", "rad/s", 3, "the same of the yaw rate"),
+        Metric("falls", "1", 2, "share of episodes that ended in a fall"),
+        Metric("power", "W", 0, "mean mechanical power of the motors, absolute"),
+    ),
+    ends_early=True,
+    goal=None,
+    reach=None,
+    extra="mujoco",
+)
+"""A Unitree Go2 that walks as commanded."""

@@ -1,0 +1,98 @@
+"""One Go2 as a Gymnasium environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+
+from sami_train.envs.go2.entry import GO2, MOTORS
+from sami_train.envs.go2.robot import FRAME_SKIP, Go2Robot, Physics, Walks
+from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
+from sami_train.envs.tasks import Task, draw
+
+
+class Go2Env(Filmed, gym.Env[np.ndarray, np.ndarray]):
+    """A Go2 that walks as commanded, see `GO2.signals`; an episode ends with a fall.
+
+    `info["metrics"]` says how it was judged so far. In images a motor that does not obey is red.
+
+    Args:
+        tasks: the set to draw from at each reset, one task as `{"payload": 5.0}`, or a sequence of tasks. Sets without
+            end are drawn from anew, by the episode's seed.
+        render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
+        render_size: width and height of rendered images, in pixels.
+
+    Raises:
+        TaskError, UnknownName, SamiError: the tasks or the render mode are not valid.
+        SamiError: there is no display for `"human"`.
+    """
+
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": round(GO2.rate_hz)}  # noqa: RUF012 (as the base class)
+
+    def __init__(
+        self,
+        tasks: str | Task | Sequence[Task] = "training",
+        render_mode: str | None = None,
+        render_size: tuple[int, int] = (480, 360),
+    ) -> None:
+        self.robot, self.space = Go2Robot(), GO2.tasks
+        known = self.space.resolve(tasks)
+        self._draw = self.space.drawn.get(tasks) if isinstance(tasks, str) else None
+        self.tasks: tuple[Task, ...] = () if self._draw else known
+        """What is drawn from; empty where it has no end."""
+        self.model, self.data = self.robot.model, mujoco.MjData(self.robot.model)
+        self.observation_space, self.action_space = self.robot.observation_space, self.robot.action_space
+        self.walks = Walks(self.robot, 1)
+        data = self.data
+        self._physics = Physics(data.qpos[None], data.qvel[None], data.geom_xpos[None], data.actuator_force[None])
+        self._colours = self.model.geom_rgba.copy()
+        self._film(self.model, self.data, render_mode, render_size)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start an episode in a task drawn from the set, or in `options["task"]`; the same seed starts it alike."""
+        super().reset(seed=seed)
+        chosen = (options or {}).get("task")
+        if chosen is None:
+            chosen = self._draw(self.np_random) if self._draw else draw(self.tasks, self.np_random)
+        self.set_dynamics(chosen)
+        qpos, qvel = self.robot.start(self.np_random)
+        mujoco.mj_resetData(self.model, self.data)
+        self.data.qpos[:], self.data.qvel[:] = qpos, qvel
+        self.robot.forget_targets(self.data.history[None])
+        self.walks.begin([0], [self.np_random], qvel[None])
+        if self._camera is not None:
+            mujoco.mj_forward(self.model, self.data)
+        self._show()
+        return self.walks.observe(self._physics)[0], {"task": dict(self.current_task)}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Ask the motors for the angles of an action (12,) for 20 ms; `SamiError` if it is not finite."""
+        actions = np.asarray(action)[None]
+        self.data.ctrl[:] = self.robot.targets(actions)[0]
+        mujoco.mj_step(self.model, self.data, nstep=FRAME_SKIP)
+        reward, fallen = self.walks.step(self._physics, actions)
+        self._show()
+        metrics = {name: float(values[0]) for name, values in self.walks.metrics.items()}
+        info = {"task": dict(self.current_task), "metrics": metrics}
+        return self.walks.observe(self._physics)[0], float(reward[0]), bool(fallen[0]), False, info
+
+    def set_dynamics(self, task: Task) -> None:
+        """Give the robot a task's load, floor and motors, also in the middle of an episode.
+
+        Raises:
+            TaskError, UnknownName: the task is not valid.
+        """
+        self.current_task = self.space.check(task)
+        self.robot.dynamics.apply(self.robot.changes(self.current_task))
+        if self._camera is not None:
+            colours, crippled = self._colours.copy(), [MOTORS[motor] for motor in self.current_task["crippled"]]
+            bodies = [self.model.body(motor).id for motor in crippled]
+            colours[np.isin(self.model.geom_bodyid, bodies)] = (0.9, 0.1, 0.1, 1.0)
+            colours[self.model.geom("payload").id, 3] = float(self.current_task["payload"] > 0.0)
+            self.model.geom_rgba[:] = colours

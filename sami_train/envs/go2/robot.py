@@ -1,0 +1,256 @@
+"""The Go2's model and the laws of its task, for n robots at once: one environment is n = 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import mujoco
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from sami_runtime.errors import SamiError
+from sami_train.envs.go2.entry import FASTEST, GO2, LEGS, MOTORS, REACH, STANCE
+from sami_train.envs.mjcf.description import Change
+from sami_train.envs.mjcf.model import Dynamics
+from sami_train.envs.task_numbers import TaskCode
+from sami_train.envs.tasks import Task
+
+Array = NDArray[np.float64]
+
+FRAME_SKIP = 4
+"""Simulation steps of 5 ms for each action."""
+HOLD = 250
+"""Steps until the next command."""
+SETTLING = 50
+"""Steps after a command that tracking is not judged in."""
+STANDING = 0.1
+"""Share of commands to stand still."""
+TILT, LOWEST = 0.5, 0.15
+"""A robot has fallen when its trunk's z axis is tilted by more than 60 degrees (cosine), or is that low [m]."""
+FALL = 10.0
+"""Reward that a fall costs."""
+UNSTABLE = 500.0
+"""Velocity [m/s, rad/s] of a simulation that is blowing up."""
+_LOW, _HIGH = (np.concatenate([FASTEST["velocity"][end], FASTEST["yaw_rate"][end]]) for end in (0, 1))
+_STANCE, _REACH = np.array(STANCE), np.array(REACH)
+_STEP_S = 1.0 / GO2.rate_hz
+_FOOT, _CONTACT, _CLEARANCE = 0.022, 0.027, 0.07
+"""Radius of a foot, height of its centre that counts as contact, and height that a swinging foot should have [m]."""
+_CHANGES = {
+    "payload": Change(sets="body_mass", of=("payload",)),
+    "payload_x": Change(adds="body_pos", axis="x", of=("payload",)),
+    "payload_y": Change(adds="body_pos", axis="y", of=("payload",)),
+    "friction": Change(sets="geom_friction", of=LEGS),
+    "strength": Change(scales="actuator_strength"),
+    "damping": Change(sets="dof_damping", of=MOTORS),
+    "delay": Change(sets="actuator_delay"),
+    **{motor: Change(scales="actuator_strength", of=(motor,)) for motor in MOTORS},
+}
+"""What tasks change in the model, each motor's own strength among them."""
+
+
+class Physics(NamedTuple):
+    """Views of the state of n simulations."""
+
+    qpos: Array
+    """(n, 19)."""
+    qvel: Array
+    """(n, 18)."""
+    geom_xpos: Array
+    """(n, geoms, 3)."""
+    torque: Array
+    """Of each motor [N m], (n, 12)."""
+
+
+class Go2Robot:
+    """The compiled model, and how a task changes it."""
+
+    def __init__(self) -> None:
+        self.model = mujoco.MjModel.from_xml_path(str(Path(__file__).with_name("go2.xml")))
+        self.dynamics = Dynamics(self.model, _CHANGES)
+        self.feet = np.array([self.model.geom(leg).id for leg in LEGS])
+        self.observation_space = spaces.Box(-np.inf, np.inf, (GO2.layout.size,), np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, (len(MOTORS),), np.float32)
+        self.code = TaskCode.of(GO2.tasks.features, GO2.tasks.sets["training"])
+
+    @staticmethod
+    def changes(task: Task) -> dict[str, float]:
+        """Return a checked task as values of what it changes in the model, by the names of `Dynamics`."""
+        strengths = dict.fromkeys(MOTORS, 1.0)
+        strengths |= {MOTORS[motor]: task["crippled_strength"] for motor in task["crippled"]}
+        return {name: strengths[name] if name in strengths else task[name] for name in _CHANGES}
+
+    def start(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Positions (19,) and velocities (18,) of a new episode: the stance in any direction, and some noise."""
+        yaw = rng.uniform(-np.pi, np.pi)
+        qpos = self.model.key("stance").qpos.copy()
+        qpos[[3, 6]] = np.cos(yaw / 2.0), np.sin(yaw / 2.0)
+        qpos[7:] += rng.uniform(-0.15, 0.15, 12)
+        return qpos, rng.uniform(-0.2, 0.2, 18)
+
+    def forget_targets(self, history: Array) -> None:
+        """Fill the delayed targets of n simulations, histories (n, H), with the stance."""
+        length = int(self.model.actuator_history[0, 0])
+        for address, angle in zip(self.model.actuator_historyadr, STANCE, strict=True):
+            history[:, address + 2 + length : address + 2 + 2 * length] = angle  # after user value, cursor and times
+
+    @staticmethod
+    def targets(actions: np.ndarray) -> Array:
+        """Return target angles [rad] for actions (n, 12) from -1 to 1.
+
+        Raises:
+            SamiError: an action has another shape, or is not finite.
+        """
+        if actions.shape[1:] != (12,) or not np.isfinite(actions).all():
+            raise SamiError(f"the actions {actions.tolist()} are not 12 finite numbers each; check the policy.")
+        return _STANCE + _REACH * np.clip(actions, -1.0, 1.0)
+
+
+class Walks:
+    """The episodes of n robots: their commands, what they did before, what they are paid and how they are judged.
+
+    Args:
+        robot: the model.
+        rows: n.
+    """
+
+    def __init__(self, robot: Go2Robot, rows: int) -> None:
+        self._feet_ids = robot.feet
+        self.steps = np.zeros(rows, np.int64)
+        """Steps of each episode so far, (n,)."""
+        self.command = np.zeros((rows, 3))
+        """Forward and sideways velocity [m/s] and yaw rate [rad/s], (n, 3)."""
+        self.last_action = np.zeros((rows, 12))
+        self.contact, self._air = np.zeros((rows, 4), bool), np.zeros((rows, 4))
+        self._feet, self._joint_velocity = np.full((rows, 4, 3), np.nan), np.zeros((rows, 12))
+        self._moved, self._judged = np.zeros((rows, 3)), np.zeros(rows)
+        self._errors, self._commands, self._energy = np.zeros((rows, 2)), np.zeros(rows), np.zeros(rows)
+        self.fallen = np.zeros(rows, bool)
+        """Robots that fell in the last step, (n,)."""
+        self._rngs: list[np.random.Generator] = [np.random.default_rng(0)] * rows
+
+    def begin(self, ids: Sequence[int] | np.ndarray, rngs: Sequence[np.random.Generator], qvel: Array) -> None:
+        """Begin episodes of some robots, whose commands these generators draw, at velocities (len(ids), 18)."""
+        for of_motion in (self.steps, self.last_action, self.contact, self._air, self.fallen):
+            of_motion[ids] = 0
+        for judged in (self._moved, self._judged, self._errors, self._commands, self._energy):
+            judged[ids] = 0
+        self._feet[ids] = np.nan
+        self._joint_velocity[ids] = qvel[:, 6:]
+        for i, rng in zip(ids, rngs, strict=True):
+            self._rngs[i] = rng
+            self._draw_command(i)
+
+    def observe(self, physics: Physics) -> NDArray[np.float32]:
+        """Return what the robots read, (n, 45)."""
+        gravity, _ = _frame(physics)
+        parts = [physics.qvel[:, 3:6], gravity, self.command, physics.qpos[:, 7:], physics.qvel[:, 6:]]
+        return np.concatenate([*parts, self.last_action], axis=1).astype(np.float32)
+
+    def hidden(self, physics: Physics) -> NDArray[np.float32]:
+        """Return what no robot measures, (n, 16): velocity, height, and contact, air time and height of the feet."""
+        _, velocity = _frame(physics)
+        heights = np.nan_to_num(self._feet[:, :, 2])
+        parts = [velocity, physics.qpos[:, 2:3], self.contact, np.minimum(self._air, 1.0), heights]
+        return np.concatenate(parts, axis=1).astype(np.float32)
+
+    def step(self, physics: Physics, actions: np.ndarray) -> tuple[Array, NDArray[np.bool_]]:
+        """Take in what actions (n, 12) came to: rewards (n,), and whether each robot has fallen (n,)."""
+        gravity, velocity = _frame(physics)
+        turning, command, joint_velocity = physics.qvel[:, 3:6], self.command, physics.qvel[:, 6:]
+        actions = np.clip(actions, -1.0, 1.0).astype(np.float64)
+        feet = physics.geom_xpos[:, self._feet_ids]
+        slide2 = np.minimum(_squares(np.nan_to_num((feet - self._feet)[:, :, :2] / _STEP_S)), 9.0)
+        self.contact = feet[:, :, 2] < _CONTACT
+        landed = self.contact & (self._air > 0.0)
+        moving = np.abs(command).sum(axis=1) > 0.1
+        offset = physics.qpos[:, 7:] - _STANCE
+        height_error2 = (feet[:, :, 2] - _FOOT - _CLEARANCE) ** 2
+        velocity_error2, yaw_error2 = _squares(velocity[:, :2] - command[:, :2]), (turning[:, 2] - command[:, 2]) ** 2
+        reward = (
+            1.75 * np.exp(-velocity_error2 / 0.2)
+            + 0.5 * np.exp(-yaw_error2 / 0.08)
+            + 0.35 * np.exp(-yaw_error2 / 0.5)
+            + 3.0 * moving * ((np.minimum(self._air, 0.4) - 0.2) * landed).sum(axis=1)
+            - 2.0 * moving * (height_error2 * np.minimum(np.sqrt(slide2), 2.0)).sum(axis=1)
+            - 0.05 * (slide2 * self.contact).sum(axis=1)
+            - 1.5 * velocity[:, 2] ** 2
+            - 0.04 * _squares(turning[:, :2])
+            - 2.0 * _squares(gravity[:, :2])
+            - 15.0 * np.minimum(physics.qpos[:, 2] - 0.29, 0.0) ** 2
+            - 1e-4 * _squares(physics.torque)
+            - 1.5e-7 * _squares((joint_velocity - self._joint_velocity) / _STEP_S)
+            - 0.16 * _squares(_REACH * (actions - self.last_action))
+            - 0.2 * _squares(offset[:, 0::3])
+            - np.where(moving, 0.05, 0.3) * _squares(offset)
+        )
+        self.fallen = ~((gravity[:, 2] < -TILT) & (physics.qpos[:, 2] > LOWEST))
+        self.fallen |= ~(np.abs(physics.qvel).max(axis=1) < UNSTABLE)  # so that NaN is a fall too
+        reward = np.maximum(np.nan_to_num(reward), 0.0) - FALL * self.fallen
+        self._air = np.where(self.contact, 0.0, self._air + _STEP_S)
+        self._feet, self._joint_velocity, self.last_action = feet.copy(), joint_velocity.copy(), actions
+        self._judge(np.column_stack([velocity[:, :2], turning[:, 2]]), np.abs(physics.torque * joint_velocity))
+        return reward, self.fallen
+
+    @property
+    def metrics(self) -> dict[str, Array]:
+        """What the episodes are judged by so far, by name, (n,) each; see `GO2.metrics`."""
+        errors = (self._errors + self._error_of_command()) / np.maximum(self._commands + (self._judged > 0), 1)[:, None]
+        return {
+            "tracking_error": errors[:, 0],
+            "yaw_error": errors[:, 1],
+            "falls": self.fallen.astype(np.float64),
+            "power": self._energy / np.maximum(self.steps, 1),
+        }
+
+    def _judge(self, motion: Array, power: Array) -> None:
+        """Add up what was done in a step, and give those robots a new command whose time has come."""
+        since = self.steps % HOLD
+        late = since >= SETTLING
+        # An episode that ends before tracking is judged has the error of its few steps.
+        counted = late | (self.steps < SETTLING)
+        first_late = self.steps == SETTLING
+        self._moved[first_late], self._judged[first_late] = 0.0, 0.0
+        self._moved[counted] += motion[counted]
+        self._judged += counted
+        self._energy += np.nan_to_num(power.sum(axis=1))
+        self.steps += 1
+        over = np.flatnonzero(self.steps % HOLD == 0)
+        self._errors[over] += self._error_of_command()[over]
+        self._commands[over] += 1
+        self._moved[over], self._judged[over] = 0.0, 0.0
+        for i in over.tolist():
+            self._draw_command(i)
+
+    def _error_of_command(self) -> Array:
+        """Error of the mean velocity and yaw rate under the present command, (n, 2); 0 where it is not judged yet."""
+        judged = self._judged > 0
+        mean = np.nan_to_num(self._moved) / np.maximum(self._judged, 1.0)[:, None]
+        off = np.where(judged[:, None], mean - self.command, 0.0)
+        return np.column_stack([np.hypot(off[:, 0], off[:, 1]), np.abs(off[:, 2])])
+
+    def _draw_command(self, i: int) -> None:
+        rng = self._rngs[i]
+        command = rng.uniform(_LOW, _HIGH)
+        self.command[i] = 0.0 if rng.random() < STANDING else command
+
+
+def _frame(physics: Physics) -> tuple[Array, Array]:
+    """Return the unit vector down and the velocity [m/s] in the trunk's frame, (n, 3) each."""
+    w, x, y, z = physics.qpos[:, 3:7].T
+    down = -np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1)
+    ahead = np.stack([1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)], axis=1)
+    left = np.stack([2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)], axis=1)
+    velocity = physics.qvel[:, :3]
+    return down, np.stack([_dot(ahead, velocity), _dot(left, velocity), -_dot(down, velocity)], axis=1)
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return (a * b).sum(axis=1)
+
+
+def _squares(x: Array) -> Array:
+    return np.square(x).sum(axis=-1)
