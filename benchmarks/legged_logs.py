@@ -150,8 +150,8 @@ def _holosoma(path: Path, folder: Path) -> Policy:
     source = (folder / "holosoma_inference" / "config" / "config_values" / "robot.py").read_text()
     # The default pose and the action scale stand in its configuration, as plain numbers.
     table = source.split(f"{robot}_29dof = RobotConfig(")[1]
-    exec("default = (" + table.split("default_dof_angles=(")[1].split("),")[0] + ")", scopes)  # noqa: S102
-    exec("scale = (" + source.split("ACTION_SCALE = (")[1].split(")")[0] + ")", scopes)  # noqa: S102
+    exec("default = (" + table.split("default_dof_angles=(")[1].split("),")[0] + ")", scopes)
+    exec("scale = (" + source.split("ACTION_SCALE = (")[1].split(")")[0] + ")", scopes)
     scales = {"base_ang_vel": 0.25 if robot == "g1" else 1.0, "dof_vel": 0.05 if robot == "g1" else 0.1}
     sizes = {"actions": joints, "dof_pos": joints, "dof_vel": joints}
     sizes |= {"command_ang_vel": ("turn",), "command_lin_vel": ("forward", "left")}
@@ -242,7 +242,7 @@ def drive(policy: Policy, seed: int, seconds: float, builder: Builder | None = N
         target = target + np.clip(wanted - target, -rate_limit / RATE_HZ, rate_limit / RATE_HZ)
         rows.append({**row, "obs": observation, "actions": raw.copy(), "targets": target.copy()})
         phase = np.fmod(phase + 2 * np.pi / RATE_HZ + np.pi, 2 * np.pi) - np.pi
-        for _ in range(int(round(1 / RATE_HZ / TIMESTEP))):
+        for _ in range(round(1 / RATE_HZ / TIMESTEP)):
             torque = policy.kp * (target - data.qpos[positions]) - policy.kd * data.qvel[velocities]
             data.ctrl[motors] = np.clip(torque, -effort, effort)
             mujoco.mj_step(model, data)

@@ -11,13 +11,10 @@ with efferent 0.5 installed, which judges the same logs.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from legged_logs import Policy, drive, policies
@@ -122,9 +119,7 @@ def _bugs(policy: Policy, rng: np.random.Generator) -> list[SeededBug]:
     add("joint angles in degrees", {POSITIONS: "degrees"}, setter(POSITIONS, lambda v, *_: v * DEGREES))
     add("gyro in degrees", {GYRO: "degrees"}, setter(GYRO, lambda v, *_: v * DEGREES))
     if scales[VELOCITIES] != 1:
-        add(
-            "velocity scale missing", {VELOCITIES: "scale"}, setter(VELOCITIES, lambda v, *_: v / scales[VELOCITIES])
-        )
+        add("velocity scale missing", {VELOCITIES: "scale"}, setter(VELOCITIES, lambda v, *_: v / scales[VELOCITIES]))
     add("gyro scaled wrong", {GYRO: "scale"}, setter(GYRO, lambda v, *_: v * factor))
     if policy.default.any():
         add("default pose missing", {POSITIONS: "default pose"}, setter(POSITIONS, lambda v, *_: v + policy.default))

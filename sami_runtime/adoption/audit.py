@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from sami_runtime.adoption.hypotheses import LATEST, Array, Explanation, Term, explain
-from sami_runtime.adoption.log import PolicyLog
-from sami_runtime.adoption.raw_signals import Sources, sources
+from sami_runtime.adoption.hypotheses import EXPLAINED, LATEST, MATTERS, Array, Explanation, Term, explain
+from sami_runtime.adoption.log import PolicyLog, read_log
+from sami_runtime.adoption.network import PolicyNetwork
+from sami_runtime.adoption.raw_signals import Sources, difference, sources
 from sami_runtime.adoption.recipe import LAST_ACTION, History, InputTerm, Recipe, SignalTerm, row
 from sami_runtime.errors import SignalError
+from sami_runtime.model.artifact import Artifact
 
 QUANTITIES = {
     "command": r"command|cmd",
@@ -25,10 +27,8 @@ QUANTITIES = {
 }
 """What a term measures, by its name."""
 ACTION = "action"
-NETWORK_TOLERANCE = 1e-3
-
-Network = Callable[[Array], Array]
-"""Answers raw outputs (T, A) for observations (T, D) of a feed-forward policy."""
+NETWORK_TOLERANCE, LIMITED = 1e-3, 0.1
+"""Parts of the spread: of the network's outputs, and of targets that limits may have changed."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,28 @@ class Audit:
         return "\n".join([head, *map(str, self.verdicts), end])
 
 
-def audit(recipe: Recipe, log: PolicyLog, network: Network | None = None) -> Audit:
+def audit_log(policy: Artifact, path: str | Path) -> Audit:
+    """Judge a log by the adopted policy that it is of.
+
+    Raises:
+        SignalError: The log cannot be read, or does not fit the policy.
+        ContractError: The policy was not adopted.
+    """
+    recipe = Recipe.of(policy)
+    log = read_log(path, recipe.action.elements)
+    answered = None
+    if log.observation is not None and log.observation.shape[1] == _width(recipe) and len(recipe.inputs) == 1:
+        answered = PolicyNetwork(policy).follow({recipe.input: log.observation}, log.step)
+    return audit(recipe, log, answered)
+
+
+def audit(recipe: Recipe, log: PolicyLog, answered: Array | None = None) -> Audit:
     """Compare a log with the recipe of its policy.
 
     Args:
         recipe: What the network should be fed.
         log: What it was fed, with raw signals.
-        network: The policy, for its raw outputs where the log lacks them; None for a recurrent one.
+        answered: (T, A), what the network answers to the observations of the log; None where that is not known.
 
     Raises:
         SignalError: The log does not fit the recipe.
@@ -94,11 +109,10 @@ def audit(recipe: Recipe, log: PolicyLog, network: Network | None = None) -> Aud
     if log.observation is not None:
         if log.observation.shape[1] != (size := _width(recipe)):
             raise SignalError(
-                f"{log.path}: obs has {log.observation.shape[1]} numbers a row; the recipe of {recipe.name} gives {size}. "
-                "Is it the log of another policy?"
+                f"{log.path}: obs has {log.observation.shape[1]} numbers a row; the recipe of {recipe.name} gives "
+                f"{size}. Is it the log of another policy?"
             )
-        if network is not None:
-            answered = network(log.observation)
+        if answered is not None:
             if "actions" in raw:
                 verdicts.append(_compare_network(answered, raw["actions"]))
             raw.setdefault("actions", answered)
@@ -132,7 +146,8 @@ def _add_actions(recipe: Recipe, raw: dict[str, Array]) -> None:
         kinds["applied"] = (raw["targets"] - row(action.default, size)) / row(action.scale, size)
     if recipe.last_action and recipe.last_action.kind in kinds:
         raw[LAST_ACTION] = kinds.pop(recipe.last_action.kind)
-        raw |= {"other_action": other for other in kinds.values()}
+        if kinds:
+            raw["other_action"] = kinds.popitem()[1]
 
 
 def _compare_network(answered: Array, logged: Array) -> TermVerdict:
@@ -148,18 +163,17 @@ def _compare_network(answered: Array, logged: Array) -> TermVerdict:
 
 
 def _judge(recipe: Recipe, name: str, term: InputTerm, log: PolicyLog, raw: dict[str, Array]) -> TermVerdict:
-    quantity, approximate = _quantity(name, term), False
-    table = _sources(name, quantity, term, raw, recipe.rate_hz)
+    quantity = _quantity(name, term)
     if log.observation is None:
-        table, approximate = _consistent(name, quantity, raw, recipe.rate_hz), True
+        table, resemblance = _consistent(name, quantity, raw, recipe.rate_hz), EXPLAINED
+    else:
+        table, resemblance = _sources(name, quantity, term, raw, recipe.rate_hz), None
     elements = recipe.action.elements if name == LAST_ACTION else getattr(term, "elements", ())
     table = {key: entry for key, entry in table.items() if entry[0].shape[1] == len(elements)}
     if not any(bug is None for _, bug in table.values()):
         return TermVerdict(name, "skipped", (), "the log lacks its raw signal")
-    verdicts = [
-        _verdict(name, explain(slot, table))
-        for slot in _slots(recipe, name, term, quantity, elements, log, approximate)
-    ]
+    slots = _slots(recipe, name, term, quantity, elements, log)
+    verdicts = [_verdict(name, explain(replace(slot, resemblance=resemblance), table)) for slot in slots]
     return next((verdict for verdict in verdicts if verdict.status == "fault"), verdicts[0])
 
 
@@ -182,16 +196,15 @@ def _consistent(name: str, quantity: str, raw: dict[str, Array], rate_hz: float)
     """Return what a recorded signal should resemble, by the other signals of the recording."""
     others = {key: value for key, value in raw.items() if key != name}
     if quantity == "joint_velocities":
-        positions = next((v for k, v in others.items() if re.search(QUANTITIES["joint_positions"], k)), None)
-        table = {} if positions is None else sources("joint_velocities", {"joint_positions": positions, quantity: positions}, rate_hz)
-        return {"right": (table["difference"][0], None)} if table else {}
+        positions = [value for key, value in others.items() if re.search(QUANTITIES["joint_positions"], key)]
+        return {"right": (difference(positions[0], rate_hz), None)} if positions else {}
     if quantity == "joint_positions":
         return {"right": (raw["targets"], None)}
     return sources(quantity, others, rate_hz)
 
 
 def _slots(
-    recipe: Recipe, name: str, term: InputTerm, quantity: str, elements: tuple[str, ...], log: PolicyLog, approximate: bool
+    recipe: Recipe, name: str, term: InputTerm, quantity: str, elements: tuple[str, ...], log: PolicyLog
 ) -> Iterator[Term]:
     """Yield the term at each step of its history; the present one alone where it has none."""
     count, base = len(elements), 1 if quantity == LAST_ACTION else 0
@@ -221,7 +234,7 @@ def _slots(
             lag=base + past,
             mirror=mirror,
             pose=quantity == "joint_positions",
-            approximate=approximate,
+            clip=None if log.observation is None else recipe.clip,
         )
 
 
@@ -243,11 +256,11 @@ def _judge_targets(recipe: Recipe, log: PolicyLog, raw: dict[str, Array]) -> Ter
         scale=scale,
         rows=np.flatnonzero(log.step >= LATEST),
         pose=True,
-        approximate=True,
+        resemblance=LIMITED,
     )
     answered = np.clip(raw["actions"], -action.clip, action.clip) if action.clip else raw["actions"]
     verdict = _verdict(ACTION, explain(term, {"right": (answered, None)}))
-    if verdict.status == "ok" and verdict.before is not None and verdict.before > 0.02:
+    if verdict.status == "ok" and verdict.before is not None and verdict.before > MATTERS:
         fact = f"differs from what was answered by {verdict.before:.0%} of its spread, as limits do"
         return replace(verdict, fact=fact)
     return verdict

@@ -7,9 +7,8 @@ it assumes. The recipe itself costs nothing, a named bug a little, a fitted numb
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -52,8 +51,11 @@ class Term:
     """The lag that it would have if its history were stacked the other way round."""
     pose: bool = False
     """Whether the offset is a default pose."""
-    approximate: bool = False
-    """Whether the raw signals only resemble the right ones: then a fitted number proves nothing."""
+    resemblance: float | None = None
+    """Where raw signals only resemble the right ones: the residual below which one named bug is believed, in parts of
+    the spread. A fitted number or a lag proves nothing then."""
+    clip: float | None = None
+    """Largest number that is fed."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,10 @@ class Bug:
     kind: str
     fact: str
     advice: str
+
+
+Source = tuple[Array, Bug | None]
+"""A raw signal (T, n) that a term may have been built from; the right one has no bug."""
 
 
 class Explanation(NamedTuple):
@@ -97,25 +103,31 @@ class _Affine(NamedTuple):
     b: Array
 
 
-def explain(term: Term, sources: Mapping[str, tuple[Array, Bug | None]]) -> Explanation | None:
+def explain(term: Term, sources: Mapping[str, Source]) -> Explanation | None:
     """Return the hypothesis that rebuilds a term best; None if the log shows too little.
 
     Args:
         term: What was fed.
-        sources: Raw signals (T, n) that it may have been built from; the right one has no bug.
+        sources: Raw signals that it may have been built from, by name.
     """
+    term, sources = _unclipped(term, sources)
     if len(term.rows) < 2 * CORRELATED or not sources:
         return None
     candidates: list[_Candidate] = []
+    affines = list(_affines(term))
+    right = next(raw for raw, bug in sources.values() if bug is None)[term.rows]
+    spread = (term.fed[term.rows].var(0) + term.scale**2 * right.var(0)) / 2
+    spread = np.maximum(spread, max(1e-6 * float(spread.mean()), 1e-10))
     lags = {*range(max(0, term.lag - 1), term.lag + LATEST + 1), *(() if term.mirror is None else (term.mirror,))}
     for raw, bug in sources.values():
-        for lag in sorted(lags):
+        for lag in [term.lag] if term.resemblance else sorted(lags):
             late = () if lag == term.lag else (_lag(lag - term.lag, lag == term.mirror),)
             origin = (*(() if bug is None else (bug,)), *late)
-            candidates += _Moments(term, term.fed[term.rows], raw[term.rows - lag]).candidates(origin)
+            candidates += _Moments(term, spread, raw[term.rows - lag]).candidates(affines, origin)
     recipe = next(c for c in candidates if not c.bugs)
-    if term.approximate:
-        candidates = [c for c in candidates if c.after < 0.5 * recipe.after] + [recipe]
+    if term.resemblance:
+        most = min(term.resemblance, recipe.after / 2)
+        candidates = [recipe, *(c for c in candidates if c.after < most and len(c.bugs) == 1)]
     best = min(candidates, key=lambda c: c.score)
     if recipe.after < MATTERS:
         best = recipe
@@ -125,10 +137,30 @@ def explain(term: Term, sources: Mapping[str, tuple[Array, Bug | None]]) -> Expl
         for c in candidates
         if _kinds(c) != kinds and c.misfit < best.misfit + TIE and c.cost < best.cost + 2 * NAMED and len(c.bugs) <= 1
     }
-    if best.after > EXPLAINED and not term.approximate:
+    if best.after > EXPLAINED and term.resemblance is None:
         fact = f"differs from its raw signal by {recipe.after:.0%} of its spread, and no known bug explains it"
         best = best._replace(bugs=(Bug("unknown", fact, "Compare the code that fills it with the recipe."),))
     return Explanation(best.bugs, recipe.after, best.after, tuple(filter(None, alternatives)))
+
+
+def _unclipped(term: Term, table: Mapping[str, Source]) -> tuple[Term, Mapping[str, Source]]:
+    """Leave out what the clip changed: elements that are often clipped, then rows in which another one is."""
+    if term.clip is None:
+        return term, table
+    clipped = np.abs(term.fed) > term.clip * (1 - 1e-6)
+    often = np.asarray(clipped[term.rows].mean(0) > 0.2 if len(term.rows) else clipped.all(0))
+    if not clipped.any() or often.all():
+        return term, table
+    some = ~often
+    unclipped = replace(
+        term,
+        elements=tuple(term.elements[i] for i in np.flatnonzero(some)),
+        rows=term.rows[~clipped[term.rows][:, some].any(1)],
+        fed=term.fed[:, some],
+        offset=term.offset[some],
+        scale=term.scale[some],
+    )
+    return unclipped, {name: (raw[:, some], bug) for name, (raw, bug) in table.items()}
 
 
 def _kinds(candidate: _Candidate) -> str:
@@ -146,16 +178,15 @@ def _lag(steps: int, mirrored: bool) -> Bug:
 class _Moments:
     """Second moments of a term and of a raw signal, from which the residual of every affine map follows."""
 
-    def __init__(self, term: Term, fed: Array, raw: Array) -> None:
-        self.term, self.samples = term, len(fed) / CORRELATED
+    def __init__(self, term: Term, spread: Array, raw: Array) -> None:
+        fed = term.fed[term.rows]
+        self.term, self.spread, self.samples = term, spread, len(fed) / CORRELATED
         self.fed, self.raw = fed.mean(0), raw.mean(0)
         y, x = fed - self.fed, raw - self.raw
         self.yy, self.xx, self.yx = (y**2).mean(0), (x**2).mean(0), y.T @ x / len(y)
-        spread = (self.yy + term.scale**2 * self.xx) / 2
-        self.spread = np.maximum(spread, max(1e-6 * float(spread.mean()), 1e-10))
 
     def residual(self, a: Array, b: Array) -> Array:
-        """Return (i, j) mean squares of fed i minus `a * raw j + b`, in spreads of fed i; a and b fit (n, n)."""
+        """Return (i, j) mean squares of fed i minus `a * raw j + b`, in squared spreads of i; a and b fit (n, n)."""
         rest = self.yy[:, None] - 2 * a * self.yx + a**2 * self.xx + (self.fed[:, None] - a * self.raw - b) ** 2
         return np.maximum(rest, 0) / self.spread[:, None]
 
@@ -168,11 +199,11 @@ class _Moments:
         after = float(np.sqrt(residual.mean()))
         return _Candidate(tuple(bugs), float(self.misfit(residual).sum()), cost, after)
 
-    def candidates(self, origin: tuple[Bug, ...]) -> Iterator[_Candidate]:
+    def candidates(self, affines: Sequence[_Affine], origin: tuple[Bug, ...]) -> Iterator[_Candidate]:
         """Yield every hypothesis about one raw signal at one lag."""
         base, count = NAMED * len(origin), len(self.term.elements)
         identity = np.arange(count)
-        for affine in _affines(self.term):
+        for affine in affines:
             bugs, cost = (*origin, *affine.bugs), base + NAMED * len(affine.bugs)
             before_map = self.residual(affine.a[:, None], affine.b[:, None])
             yield self.candidate(bugs, before_map.diagonal(), cost)
@@ -182,7 +213,7 @@ class _Moments:
                     bug = _permutation(self.term.elements, order)
                     moved = NAMED if bug.kind != "permutation" else NAMED + MOVED * int((order != identity).sum())
                     yield self.candidate((*bugs, bug), residual[identity, order], cost + moved)
-        if not self.term.approximate:
+        if self.term.resemblance is None:
             yield self._scaled(origin, base)
             yield from self._mixed(origin, base)
 
@@ -195,7 +226,9 @@ class _Moments:
         factor = float(products.sum() / max(float(squares.sum()), 1e-12))
         a = factor * scale
         bug = Bug("scale", f"is {factor:.4g} times what the recipe gives", _CHECK_SCALE)
-        return self.candidate((*origin, bug), self.residual(a[:, None], -a[:, None] * offset[:, None]).diagonal(), base + FITTED)
+        return self.candidate(
+            (*origin, bug), self.residual(a[:, None], -a[:, None] * offset[:, None]).diagonal(), base + FITTED
+        )
 
     def _mixed(self, origin: tuple[Bug, ...], base: float) -> Iterator[_Candidate]:
         """Yield the hypotheses that some elements alone have a wrong sign, offset or factor."""
@@ -290,8 +323,9 @@ def _swapped(name: str, pairs: tuple[tuple[str, str], ...]) -> str:
     """Return the name of the joint on the other side or end; the same where it has none."""
     for first, second in pairs:
         if first in name or second in name:
-            table = {first: second, second: first}
-            return re.sub(f"{first}|{second}", lambda match: table[match.group()], name, count=1)
+            position = min(at for at in (name.find(first), name.find(second)) if at >= 0)
+            here, other = (first, second) if name.startswith(first, position) else (second, first)
+            return name[:position] + other + name[position + len(here) :]
     return name
 
 

@@ -64,7 +64,8 @@ def _read_arrays(path: Path, joints: tuple[str, ...]) -> PolicyLog:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise SignalError(f"{path} cannot be read: {error}. Give a log that numpy.savez wrote, or a recording.") from None
+        fact = f"{path} cannot be read: {error}"
+        raise SignalError(f"{fact}. Give a log that numpy.savez wrote, or a recording.") from None
     if OBSERVATION not in arrays:
         names = ", ".join(sorted(arrays)) or "nothing"
         raise SignalError(f"{path} has no array {OBSERVATION!r}, what the network was fed; it has {names}. Log it.")
@@ -83,8 +84,8 @@ def _read_arrays(path: Path, joints: tuple[str, ...]) -> PolicyLog:
 def _rows(value: NDArray[np.generic], name: str, count: int, path: Path) -> Array:
     if value.dtype.kind not in "fiub" or value.ndim > 2 or not value.ndim or len(value) != count:
         raise SignalError(
-            f"{path}: {name} has type {value.dtype} and shape {value.shape}; expected {count} rows of numbers, as many as "
-            f"{OBSERVATION}."
+            f"{path}: {name} has type {value.dtype} and shape {value.shape}; expected {count} rows of numbers, as "
+            f"many as {OBSERVATION}."
         )
     rows = np.asarray(value, np.float64).reshape(count, -1)
     if (width := WIDTHS.get(name, rows.shape[1])) != rows.shape[1]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sami_runtime.adoption.hypotheses import Array, Bug
+from sami_runtime.adoption.hypotheses import Array, Bug, Source
 
 DOWN = np.array([0.0, 0.0, -1.0])
 
@@ -17,7 +17,7 @@ _ORDER = Bug("quaternion order", "uses a quaternion with w in the wrong place", 
 _DIFFERENCE = Bug("difference", "is a difference of positions", "Feed the measured velocity.")
 _ZERO = Bug("ignored", "is always 0", "Fill it.")
 
-Sources = dict[str, tuple[Array, Bug | None]]
+Sources = dict[str, Source]
 
 
 def rotate(quaternion: Array, vector: Array, inverse: bool = False) -> Array:
@@ -49,7 +49,7 @@ def sources(quantity: str, raw: Mapping[str, Array], rate_hz: float, frame: str 
     if quantity == "command":
         table["zero"] = (np.zeros_like(right), _ZERO)
     if quantity == "joint_velocities" and "joint_positions" in raw:
-        table["difference"] = (_difference(raw["joint_positions"], rate_hz), _DIFFERENCE)
+        table["difference"] = (difference(raw["joint_positions"], rate_hz), _DIFFERENCE)
     if quantity == "joint_positions" and "targets" in raw:
         bug = Bug("source", "is the target and not the measured position", "Feed the measured joint positions.")
         table["targets"] = (raw["targets"], bug)
@@ -113,7 +113,8 @@ def _last_action(raw: Mapping[str, Array]) -> Sources:
     return table
 
 
-def _difference(positions: Array, rate_hz: float) -> Array:
+def difference(positions: Array, rate_hz: float) -> Array:
+    """Return velocities (T, n) from successive positions."""
     return np.diff(positions, axis=0, prepend=positions[:1]) * rate_hz
 
 
