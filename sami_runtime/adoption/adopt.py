@@ -66,15 +66,18 @@ def read_policy(policy: str | Path, contract: str | Path | None = None, reader: 
     Raises:
         SamiError: A file cannot be read.
     """
-    reading = read_with(Path(policy), reader)
+    document = {} if contract is None else read_document(Path(contract), "contracts")
+    elements = document["action"].get("elements") if isinstance(document.get("action"), dict) else None
+    joints = elements if isinstance(elements, list) and all(isinstance(name, str) for name in elements) else []
+    reading = read_with(Path(policy), reader, joints)
     if "name" not in reading.values:
-        named = FieldSource(kind="default", where="the file's name")
+        source = FieldSource(kind="default", where="the file's name")
         reading = PolicyReading(
-            reading.policy, {"name": Path(policy).stem, **reading.values}, {**reading.sources, "name": named}
+            reading.policy, {"name": Path(policy).stem, **reading.values}, {**reading.sources, "name": source}
         )
     if contract is None:
         return reading
-    return reading.overlaid(read_document(Path(contract), "contracts"), str(contract))
+    return reading.overlaid(document, str(contract))
 
 
 def adopt_reading(reading: PolicyReading, policy: str | Path) -> Artifact:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from sami_runtime.adoption.readers import (
+    isaaclab,
+    leapp,
+    rl_sar,
+    skrl,
+    stable_baselines3,
+    unitree_rl_gym,
+    unitree_rl_lab,
+)
+from sami_runtime.adoption.readers.inlined import read_inlined
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import SamiError, UnknownName
-from sami_runtime.model.artifact import read_bytes, scan_bytes
+from sami_runtime.model.artifact import scan_bytes
 
 
 class PolicyReader(Protocol):
@@ -18,43 +28,63 @@ class PolicyReader(Protocol):
         """Whether a file or folder is of this framework, judged by its content."""
         ...
 
-    def read(self, path: Path) -> PolicyReading:
-        """Return the policy and what the files say about it, with the source of each field."""
+    def read(self, path: Path, joints: Sequence[str] = ()) -> PolicyReading:
+        """Return the policy and what the files say about it, with the source of each field.
+
+        Args:
+            path: The file or folder.
+            joints: Names of the action's elements in order, where the person who adopts gives them: some frameworks
+                state their numbers by patterns of names.
+        """
         ...
 
 
-READERS: Mapping[str, PolicyReader] = {}
+READERS: Mapping[str, PolicyReader] = {
+    "unitree_rl_lab": unitree_rl_lab,  # before Isaac Lab, whose files it has too
+    "isaaclab": isaaclab,
+    "rl_sar": rl_sar,
+    "unitree_rl_gym": unitree_rl_gym,
+    "leapp": leapp,
+    "stable_baselines3": stable_baselines3,
+    "skrl": skrl,
+}
 """By the name that `--reader` takes; the first that recognizes a path reads it."""
 
 
-def read_with(path: Path, reader: str | None) -> PolicyReading:
+def read_with(path: Path, reader: str | None, joints: Sequence[str] = ()) -> PolicyReading:
     """Return what a reader gets out of a file or folder; of a bare ONNX file that no reader recognizes, only its bytes.
 
     Args:
         path: The policy's file or folder.
         reader: Name of the reader; chosen by the content if None.
+        joints: Names of the action's elements, where a person gives them.
 
     Raises:
         UnknownName: There is no such reader.
-        SamiError: No reader recognizes a folder.
+        SamiError: No reader recognizes a folder or checkpoint.
     """
     if reader is not None:
         if reader not in READERS:
             raise UnknownName("reader", reader, READERS)
-        return READERS[reader].read(path)
+        return READERS[reader].read(path, joints)
     for candidate in READERS.values():
         if candidate.recognizes(path):
-            return candidate.read(path)
+            return candidate.read(path, joints)
     if path.is_dir():
         raise SamiError(
             f"{path} is a folder that no reader recognizes ({', '.join(READERS)}). Give the ONNX file, with --contract."
+        )
+    if path.suffix in (".pt", ".pth", ".zip", ".pkl"):
+        raise SamiError(
+            f"{path} is no ONNX file, and no reader recognizes it ({', '.join(READERS)}). Export the policy to ONNX; a "
+            "checkpoint of skrl needs the runner's agent.yaml beside it."
         )
     return bare_reading(path)
 
 
 def bare_reading(path: Path) -> PolicyReading:
     """Return what an ONNX file alone says: the names of its input and output, where there is one of each."""
-    data = read_bytes(path)
+    data = read_inlined(path)
     scan = scan_bytes(data, path)
     tensors = {"input": scan.inputs, "output": scan.outputs}
     values = {key: declared[0].name for key, declared in tensors.items() if len(declared) == 1}

@@ -1,0 +1,332 @@
+"""YAML that frameworks write, as plain data, and what readers get out of it, field by field with its source."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sami_runtime.adoption.readers.inlined import read_inlined
+from sami_runtime.adoption.sources import FieldSource, PolicyReading
+from sami_runtime.distribution import install_hint
+from sami_runtime.errors import ArtifactError, ContractError, SamiError, UnknownName
+from sami_runtime.files import MAX_DOCUMENT_BYTES, printable
+from sami_runtime.model.artifact import scan_bytes
+from sami_runtime.model.graph_scan import ModelScan
+
+MAX_DEPTH = 50
+MAX_NODES = 200_000
+"""Most values of a YAML file once its aliases are expanded."""
+STATE = {"h_in": ("hidden", "h_out"), "c_in": ("cell", "c_out")}
+"""Recurrent inputs as rsl_rl and legged_gym name them, with the name of the state and its output."""
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return the table in a YAML file: mappings, lists, text, numbers, booleans and None.
+
+    Tags such as `!!python/tuple` and `!!python/object/apply` are ignored: their content stays as plain data and nothing
+    is created or called.
+
+    Raises:
+        ContractError: The file is no YAML table, nested too deeply, or grows too large by its aliases.
+        SamiError: The file cannot be read, or the package that reads YAML is missing.
+    """
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise SamiError(f"{path} is YAML. Install what reads it with: {install_hint('adopt')}") from None
+
+    class PlainLoader(yaml.SafeLoader):
+        """Takes every tag that it does not know for plain data, and counts."""
+
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            alias = self.peek_event().anchor if self.check_event(yaml.AliasEvent) else None
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                raise yaml.YAMLError(f"it is nested deeper than {MAX_DEPTH} levels")
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            if alias is not None and not hasattr(node, "size"):
+                raise yaml.YAMLError(f"the alias {alias} contains itself")
+            children = [] if isinstance(node, yaml.ScalarNode) else node.value
+            parts = [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
+            node.size = 1 + sum(part.size for part in parts)
+            if node.size > MAX_NODES:
+                raise yaml.YAMLError(f"it has more than {MAX_NODES} values")
+            return node
+
+        def plain(self, node: Any) -> Any:
+            if isinstance(node, yaml.MappingNode):
+                return self.construct_mapping(node, deep=True)
+            if isinstance(node, yaml.SequenceNode):
+                return self.construct_sequence(node, deep=True)
+            return self.construct_scalar(node)
+
+    PlainLoader.add_constructor(None, PlainLoader.plain)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_DOCUMENT_BYTES + 1)
+    except OSError as error:
+        raise SamiError(f"{path} cannot be read: {error.strerror or error}. Check the path.") from None
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise ContractError(f"{path} is larger than {MAX_DOCUMENT_BYTES} bytes. Give the framework's own file.")
+    try:
+        document = yaml.load(data, PlainLoader)
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        cause = printable(" ".join(str(error).split()))[:200]
+        raise ContractError(
+            f"{path} cannot be read as YAML: {cause}. Give the file as the framework wrote it."
+        ) from None
+    if not isinstance(document, dict):
+        raise ContractError(f"{path} holds a {type(document).__name__}; expected a table.")
+    return document
+
+
+def mentions(path: Path, *marks: bytes) -> bool:
+    """Whether the beginning of a file has all of some marks; False where it cannot be read."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            head = file.read(1_000_000)
+    except OSError:
+        return False
+    return all(mark in head for mark in marks)
+
+
+class Document:
+    """A table of a framework's file. Its getters name file and key where a value is missing or of another kind."""
+
+    def __init__(self, path: Path, table: Mapping[str, Any] | None = None, prefix: str = "") -> None:
+        self.path = path
+        self.table = read_yaml(path) if table is None else table
+        self.prefix = prefix
+
+    def get(self, key: str) -> Any:
+        """Return the value of a dotted key; None where it, or a table around it, is missing."""
+        value: Any = self.table
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value
+
+    def source(self, key: str) -> FieldSource:
+        """Return the source of a field that a key gives."""
+        return FieldSource(kind="file", where=f"{self.path.name}: {self.prefix}{key}")
+
+    def refuse(self, key: str, expected: str) -> ContractError:
+        """Return the error for a key whose value is not what it should be."""
+        value = self.get(key)
+        shown = "is missing" if value is None else f"is {printable(repr(value))[:100]}"
+        return ContractError(f"{self.path}: {self.prefix}{key} {shown}; expected {expected}. Correct the file.")
+
+    def under(self, key: str) -> Document:
+        """Return a table in this one."""
+        value = self.get(key)
+        if not isinstance(value, Mapping):
+            raise self.refuse(key, "a table")
+        return Document(self.path, value, f"{self.prefix}{key}.")
+
+    def number(self, key: str, above: float = -math.inf) -> float:
+        """Return a finite number greater than `above`."""
+        value = self.get(key)
+        if not _is_number(value) or value <= above:
+            raise self.refuse(key, "a number" if above == -math.inf else f"a number above {above:g}")
+        return float(value)
+
+    def count(self, key: str) -> int:
+        """Return a whole number of at least 1."""
+        value = self.number(key, 0)
+        if value != int(value):
+            raise self.refuse(key, "a whole number")
+        return int(value)
+
+    def text(self, key: str) -> str:
+        """Return a text."""
+        value = self.get(key)
+        if not isinstance(value, str) or not value:
+            raise self.refuse(key, "text")
+        return value
+
+    def numbers(self, key: str, size: int | None = None) -> list[float]:
+        """Return a list of finite numbers, of a length if `size` is given; one number stands for all."""
+        value = self.get(key)
+        if size is not None and _is_number(value):
+            return [float(value)] * size
+        if not isinstance(value, list) or not all(map(_is_number, value)) or len(value) != (size or len(value)):
+            raise self.refuse(key, f"{size or 'a list of'} numbers")
+        return [float(number) for number in value]
+
+    def names(self, key: str) -> list[str]:
+        """Return a list of text."""
+        value = self.get(key)
+        if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
+            raise self.refuse(key, "a list of names")
+        return value
+
+    def order(self, key: str, size: int | None = None) -> list[int]:
+        """Return a list of different whole numbers from 0 on: an order of joints or motors."""
+        value = self.numbers(key, size)
+        if len({*value}) != len(value) or not value or any(n != int(n) or not 0 <= n < 1000 for n in value):
+            raise self.refuse(key, "different whole numbers of joints")
+        return [int(number) for number in value]
+
+    def by_joint(self, key: str, joints: Sequence[str], rest: float | None = None) -> list[float]:
+        """Return a number for each joint, from one number for all or a table of patterns, as Isaac Lab has them.
+
+        Args:
+            key: The dotted key.
+            joints: The joints' names.
+            rest: Number of the joints that no pattern names; an error if None.
+        """
+        value = self.get(key)
+        if _is_number(value):
+            return [float(value)] * len(joints)
+        if not isinstance(value, Mapping) or not all(map(_is_number, value.values())):
+            raise self.refuse(key, "a number, or a table of numbers by joint")
+        numbers = []
+        for joint in joints:
+            hits = [float(number) for pattern, number in value.items() if self.matches(pattern, joint, key)]
+            if len(hits) > 1 or (not hits and rest is None):
+                raise self.refuse(key, f"one number for joint {joint!r}, which {len(hits)} patterns name")
+            numbers.append(hits[0] if hits else float(rest or 0))
+        return numbers
+
+    def matches(self, pattern: Any, name: str, key: str) -> bool:
+        """Whether a pattern of joints names a joint. A pattern that could take forever to match is an error."""
+        text = str(pattern)
+        if len(text) > 200 or len(re.findall(r"[*+{]", text)) > 4 or re.search(r"\)[*+{?]", text):
+            raise self.refuse(key, f"patterns with at most 4 repetitions, none of them of a group, not {text[:60]!r}")
+        try:
+            return re.fullmatch(text, name) is not None
+        except (re.error, OverflowError):
+            raise self.refuse(key, f"patterns of names, not {printable(text)[:60]!r}") from None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e30
+
+
+class Draft:
+    """A recipe while a reader fills it: values by dotted field, `"signals.gravity.scale"`, each with its source."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._sources: dict[str, FieldSource] = {}
+
+    def put(self, field: str, value: Any, source: FieldSource) -> None:
+        """Set a field; a value of None only says why it is not known."""
+        self._sources[field] = source
+        if value is None:
+            return
+        table = self._values
+        *path, last = field.split(".")
+        for part in path:
+            table = table.setdefault(part, {})
+        table[last] = value
+
+    def unknown(self, field: str, why: str) -> None:
+        """Say that a field is not known, and why or how to get it."""
+        self.put(field, None, FieldSource(kind="unknown", where=why))
+
+    def reading(self, policy: bytes) -> PolicyReading:
+        """Return what was read, with the policy's bytes."""
+        values = dict(self._values)
+        for key in ("signals", "state"):
+            if key in values:
+                values[key] = [{"name": name, **table} for name, table in values[key].items()]
+                for name in self._values[key]:
+                    self._sources.setdefault(f"{key}.{name}", TABLE)
+        return PolicyReading(policy, values, self._sources)
+
+
+TABLE = FieldSource(kind="table", where="the framework's code")
+
+
+def onnx_beside(path: Path, *candidates: str) -> Path:
+    """Return the ONNX file of a folder: the first candidate that exists, or the only one.
+
+    Raises:
+        ArtifactError: There is none, or more than one.
+    """
+    for candidate in candidates:
+        if (path / candidate).is_file():
+            return path / candidate
+    files = sorted(path.glob("*.onnx"))
+    if len(files) != 1:
+        listed = ", ".join(file.name for file in files[:5]) or "none"
+        raise ArtifactError(
+            f"{path} has {len(files)} ONNX files ({listed}); expected {candidates[0] if candidates else 'one'}. "
+            "Export the policy to ONNX there, or give the path of the file."
+        )
+    return files[0]
+
+
+def read_network(draft: Draft, path: Path) -> tuple[bytes, int, int]:
+    """Read an ONNX policy with one input beside its state, and put its names into a draft.
+
+    Returns:
+        The bytes, the size of what the network reads, and of what it answers.
+
+    Raises:
+        ArtifactError: The network has another shape than rsl_rl, legged_gym and their like export.
+    """
+    data = read_inlined(path)
+    scan = scan_bytes(data, path)
+    source = FieldSource(kind="file", where=path.name)
+    outputs = {tensor.name for tensor in scan.outputs}
+    pairs = {
+        tensor.name: STATE[tensor.name]
+        for tensor in scan.inputs
+        if tensor.name in STATE and STATE[tensor.name][1] in outputs
+    }
+    for name, (state, output) in pairs.items():
+        draft.put(f"state.{state}.input", name, source)
+        draft.put(f"state.{state}.output", output, source)
+    sizes = []
+    for kind, tensors, taken in (
+        ("input", scan.inputs, {*pairs}),
+        ("output", scan.outputs, {output for _, output in pairs.values()}),
+    ):
+        rest = [tensor for tensor in tensors if tensor.name not in taken]
+        if len(rest) != 1 or len(rest[0].shape) != 2 or not isinstance(rest[0].shape[1], int):
+            raise ArtifactError(
+                f"{path} has the {kind}s {_shown(scan, kind)}; expected one of shape [batch, size]"
+                f"{' and ' + ', '.join(pairs) if pairs else ''}. Give a bare ONNX file with --contract instead."
+            )
+        draft.put(kind, rest[0].name, source)
+        sizes.append(rest[0].shape[1])
+    return data, sizes[0], sizes[1]
+
+
+def _shown(scan: ModelScan, kind: str) -> str:
+    tensors = scan.inputs if kind == "input" else scan.outputs
+    return ", ".join(f"{printable(tensor.name)} {list(tensor.shape)}" for tensor in tensors[:8]) or "none"
+
+
+def put_slices(draft: Draft, sizes: Mapping[str, int], total: int, source: FieldSource) -> None:
+    """Put where the network reads each signal, in order; `last_action` is the table of that name.
+
+    Raises:
+        ContractError: The sizes do not add up to what the network reads.
+    """
+    if sum(sizes.values()) != total:
+        listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise ContractError(
+            f"{source.where} gives {sum(sizes.values())} numbers ({listed}); the network reads {total}. "
+            "Give the files of the same training."
+        )
+    start = 0
+    for name, size in sizes.items():
+        field = name if name == "last_action" else f"signals.{name}"
+        draft.put(f"{field}.slice", [start, start + size], source)
+        start += size
+
+
+def require_known(kind: str, name: str, valid: Iterable[str], document: Document) -> None:
+    """Raise UnknownName for a name that is not in a table of the reader's."""
+    if name not in {*valid}:
+        raise UnknownName(f"{kind} of {document.path}", printable(name), valid)

@@ -1,0 +1,296 @@
+"""Reads a run folder of Isaac Lab with rsl_rl: `params/env.yaml`, `params/agent.yaml` and `exported/policy.onnx`.
+
+`env.yaml` does not list the joints: their order is that of the robot's USD file. It comes from the file of IO
+descriptors, which training writes with `--export_io_descriptors`, or from the person who adopts. All that Isaac Lab
+gives by patterns of names (default pose, scales, gains) is then resolved as Isaac Lab does it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sami_runtime.adoption.readers.documents import Document, Draft, mentions, onnx_beside, put_slices, read_network
+from sami_runtime.adoption.readers.terms import JOINT_TARGETS, put_term
+from sami_runtime.adoption.sources import FieldSource, PolicyReading
+from sami_runtime.errors import ContractError
+
+CODE = FieldSource(kind="table", where="Isaac Lab's observation and action terms")
+OBSERVATIONS = {
+    "base_lin_vel": "linear_velocity",
+    "base_ang_vel": "angular_velocity",
+    "projected_gravity": "gravity",
+    "velocity_commands": "command",
+    "joint_pos": "joint_angles",
+    "joint_pos_rel": "joint_angles",
+    "joint_vel": "joint_velocities",
+    "joint_vel_rel": "joint_velocities",
+    "last_action": "last_action",
+}
+"""By Isaac Lab's function of an observation term, the kind of signal that it is."""
+ACTIONS = {
+    "JointPositionAction": ("joint_targets", "rad", JOINT_TARGETS),
+    "JointVelocityAction": ("joint_velocity_targets", "rad/s", "velocity targets of the joints"),
+    "JointEffortAction": ("joint_efforts", "N m", "torques of the joints"),
+}
+GROUP_KEYS = {"concatenate_terms", "concatenate_dim", "enable_corruption", "history_length", "flatten_history_dim"}
+DESCRIBE = "train with --export_io_descriptors, or give action.elements in --contract"
+
+
+def recognizes(path: Path) -> bool:
+    """Whether a path lies in a run folder whose `params/env.yaml` is Isaac Lab's."""
+    folder = run_folder(path)
+    if folder is None:
+        return False
+    env = folder / "params" / "env.yaml"
+    return mentions(env, b"isaaclab.") or mentions(env, b"omni.isaac.lab.")
+
+
+def run_folder(path: Path) -> Path | None:
+    """Return the run folder that a path is, or lies in."""
+    folders = [path, *path.resolve().parents[:2]]
+    return next((folder for folder in folders if (folder / "params" / "env.yaml").is_file()), None)
+
+
+def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
+    """Return the exported policy and what the run's files say.
+
+    Args:
+        path: The run folder, or the exported ONNX file in it.
+        joints: Names of the joints in the order of the action, from the person who adopts.
+
+    Raises:
+        ContractError: A file is missing, or a value has another kind than Isaac Lab writes.
+        ArtifactError: The policy is missing or no ONNX file.
+    """
+    folder = run_folder(path)
+    if folder is None:
+        raise ContractError(
+            f"{path} is in no run folder with params/env.yaml. Give Isaac Lab's folder of the training."
+        )
+    env = Document(folder / "params" / "env.yaml")
+    agent_file = folder / "params" / "agent.yaml"
+    agent = Document(agent_file, None if agent_file.is_file() else {})
+    draft = Draft()
+    name = agent.get("experiment_name")
+    named = isinstance(name, str) and name
+    draft.put("name", name if named else folder.resolve().name, agent.source("experiment_name"))
+    data, total, actions = read_network(
+        draft, path if path.suffix == ".onnx" else onnx_beside(folder, "exported/policy.onnx")
+    )
+    put_timing(draft, env)
+    run = _Run(env, agent, _descriptors(folder), actions, joints)
+    run.put_action(draft)
+    run.put_observation(draft, total)
+    return draft.reading(data)
+
+
+def put_timing(draft: Draft, env: Document) -> None:
+    """Put rate, decimation and length of an episode into a draft."""
+    source = env.source("sim.dt, decimation")
+    rate = round(1 / (env.number("sim.dt", 0) * env.count("decimation")), 6)
+    draft.put("rate_hz", rate, source)
+    draft.put("decimation", env.count("decimation"), source)
+    if env.get("episode_length_s") is not None:
+        seconds = env.number("episode_length_s", 0)
+        draft.put("episode_steps", max(1, round(seconds * rate)), env.source("episode_length_s"))
+
+
+def _descriptors(folder: Path) -> Document | None:
+    """Return the file of IO descriptors of a run, if it has one."""
+    files = sorted({*folder.glob("*IO_descriptors.yaml"), *folder.glob("*/*IO_descriptors.yaml")})
+    if len(files) > 1:
+        listed = ", ".join(str(file.relative_to(folder)) for file in files[:5])
+        raise ContractError(f"{folder} has {len(files)} files of IO descriptors ({listed}). Keep that of this policy.")
+    return Document(files[0]) if files else None
+
+
+class _Run:
+    """One run: its files, and the joints of its action."""
+
+    def __init__(
+        self, env: Document, agent: Document, descriptors: Document | None, size: int, joints: Sequence[str]
+    ) -> None:
+        self.env, self.agent, self.size = env, agent, size
+        terms = env.get("actions")
+        self.terms = {n: t for n, t in terms.items() if isinstance(t, Mapping)} if isinstance(terms, Mapping) else {}
+        self.action = env.under(f"actions.{next(iter(self.terms))}") if len(self.terms) == 1 else None
+        self.joints, self.named_by = [""] * size, FieldSource(kind="unknown", where=f"the USD file has it; {DESCRIBE}")
+        described = descriptors.get("actions") if descriptors else None
+        if len(joints) == size:
+            self.joints, self.named_by = list(joints), FieldSource(kind="file", where="the contract")
+        elif descriptors and isinstance(described, list) and len(described) == 1 and isinstance(described[0], dict):
+            entry = Document(descriptors.path, described[0], "actions[0].")
+            self.joints, self.named_by = entry.names("joint_names"), entry.source("joint_names")
+            if len(self.joints) != size:
+                raise entry.refuse("joint_names", f"{size} joints, as the network answers")
+
+    @property
+    def robot(self) -> Document:
+        """The articulation that the action moves."""
+        asset = self.action.get("asset_name") if self.action else None
+        return self.env.under(f"scene.{asset if isinstance(asset, str) else 'robot'}")
+
+    def put_action(self, draft: Draft) -> None:
+        """Put the action: one term of joint positions, velocities or efforts."""
+        kind = str(self.action.get("class_type")).rpartition(":")[2].rpartition(".")[2] if self.action else ""
+        draft.put("action.elements", self.joints if all(self.joints) else None, self.named_by)
+        if self.action is None or kind not in ACTIONS:
+            listed = ", ".join(f"{n}: {str(t.get('class_type')).rpartition(':')[2]}" for n, t in self.terms.items())
+            why = f"{self.env.path.name}: actions has {listed or 'no term'}; one of {', '.join(ACTIONS)} is read"
+            for field in ("name", "unit", "meaning", "scale", "default"):
+                draft.unknown(f"action.{field}", why)
+            return
+        name, unit, meaning = ACTIONS[kind]
+        source = self.action.source("class_type")
+        for field, value in (("name", name), ("unit", unit), ("meaning", meaning)):
+            draft.put(f"action.{field}", value, source)
+        if isinstance(self.agent.get("clip_actions"), (int, float)):
+            draft.put("action.clip", self.agent.number("clip_actions", 0), self.agent.source("clip_actions"))
+        self._by_joint(draft, "action.scale", self.action, "scale")
+        if kind != "JointEffortAction" and self.action.get("use_default_offset"):
+            self._by_joint(draft, "action.default", self.robot, self._pose(kind), 0.0)
+        else:
+            self._by_joint(draft, "action.default", self.action, "offset")
+        self._put_gains(draft)
+        if self.action.get("clip") is not None:
+            draft.unknown("action.low", f"{self.action.source('clip').where} bounds it; give low and high")
+
+    @staticmethod
+    def _pose(kind: str) -> str:
+        return "init_state.joint_vel" if kind in ("JointVelocityAction", "joint_vel_rel") else "init_state.joint_pos"
+
+    def _by_joint(
+        self, draft: Draft, field: str, document: Document, key: str, rest: float | None = None, default: Any = None
+    ) -> None:
+        """Put a number for all joints, or one for each, which takes the joints' names."""
+        value = document.get(key)
+        if isinstance(value, Mapping) and not all(self.joints):
+            draft.unknown(field, f"{document.source(key).where} gives it by joint; {DESCRIBE}")
+        elif isinstance(value, Mapping):
+            numbers = document.by_joint(key, self.joints, rest)
+            draft.put(field, numbers[0] if len({*numbers}) == 1 else numbers, document.source(key))
+        elif value is None and default is not None:
+            draft.put(field, default, CODE)
+        else:
+            draft.put(field, document.number(key), document.source(key))
+
+    def _put_gains(self, draft: Draft) -> None:
+        """Put stiffness, damping and largest effort, which actuators have by groups of joints."""
+        actuators = self.robot.get("actuators")
+        if not all(self.joints) or not isinstance(actuators, Mapping):
+            return
+        for field, keys in (
+            ("kp", ["stiffness"]),
+            ("kd", ["damping"]),
+            ("effort", ["effort_limit", "effort_limit_sim"]),
+        ):
+            numbers: dict[str, float] = {}
+            for name in actuators:
+                group = self.robot.under(f"actuators.{name}")
+                members = [
+                    joint
+                    for joint in self.joints
+                    if any(group.matches(p, joint, "joint_names_expr") for p in group.names("joint_names_expr"))
+                ]
+                key = next((key for key in keys if group.get(key) is not None), None)
+                if key:
+                    numbers |= dict(zip(members, group.by_joint(key, members), strict=True))
+            if numbers.keys() >= {*self.joints}:
+                values = [numbers[joint] for joint in self.joints]
+                draft.put(f"action.{field}", values, self.robot.source(f"actuators.*.{keys[0]}"))
+            else:
+                draft.unknown(f"action.{field}", f"{self.robot.source('actuators').where} leaves it to the USD file")
+
+    def put_observation(self, draft: Draft, total: int) -> None:
+        """Put the terms of the groups that the actor reads, in their order."""
+        groups = self.agent.get("obs_groups.actor") or self.agent.get("obs_groups.policy") or ["policy"]
+        sizes: dict[str, int] = {}
+        sized = True
+        for group in groups if isinstance(groups, list) else [groups]:
+            if not isinstance(self.env.get(f"observations.{group}"), Mapping):
+                draft.unknown("signals", f"{self.env.path.name} has no observations.{group}; give [[signals]]")
+                return
+            document = self.env.under(f"observations.{group}")
+            for term in document.table:
+                if term not in GROUP_KEYS and isinstance(document.table[term], Mapping):
+                    name, size = self._put_term(draft, document, str(term), sizes)
+                    sized = sized and size > 0
+                    sizes[name] = size
+        if list(self.env.table) == sorted(self.env.table) and len(self.env.table) > 2:
+            sized = False  # a file with sorted keys has lost the order of its terms
+        source = self.env.source("observations")
+        if sized:
+            put_slices(draft, sizes, total, source)
+            return
+        for name in sizes:
+            field = name if name == "last_action" else f"signals.{name}"
+            draft.unknown(f"{field}.slice", "not every term's size and place is known; the order is that of the file")
+
+    def _put_term(self, draft: Draft, group: Document, term: str, sizes: Mapping[str, int]) -> tuple[str, int]:
+        """Put one term; return its name, and how many numbers the network reads of it, 0 where that is not known."""
+        entry = group.under(term)
+        function = str(entry.get("func"))
+        kind = _kind(function, self.env, entry)
+        name = kind if kind and kind not in sizes else re.sub(r"\W", "_", term)
+        field = name if kind == "last_action" else f"signals.{name}"
+        steps = self._steps(group, entry)
+        if kind is None or entry.get("modifiers") or (kind == "last_action" and entry.get("clip")):
+            for part in ("unit", "elements", "scale") if kind != "last_action" else ("scale",):
+                draft.unknown(f"{field}.{part}", f"{entry.source('func').where} is {function}, which no table has")
+            return name, 0
+        if kind == "last_action":
+            draft.put("last_action.kind", "raw", CODE)
+            size = self.size
+        else:
+            size = put_term(draft, name, self.joints, CODE, self.named_by, kind)
+            self._put_offset(draft, name, entry, function.rpartition(":")[2].rpartition(".")[2])
+            if entry.get("clip") is not None:
+                draft.put(f"{field}.clip", entry.numbers("clip", 2), entry.source("clip"))
+        scale = entry.get("scale")
+        if scale is None:
+            draft.put(f"{field}.scale", 1.0, entry.source("scale"))
+        else:
+            draft.put(f"{field}.scale", entry.numbers("scale", size), entry.source("scale"))
+        if steps > 1:
+            draft.put(f"{field}.history.steps", steps, entry.source("history_length"))
+            draft.put(f"{field}.history.first", "oldest", CODE)
+            draft.put(f"{field}.history.start", "repeat", CODE)
+        return name, size * steps
+
+    def _steps(self, group: Document, entry: Document) -> int:
+        length = group.get("history_length")
+        length = entry.get("history_length") if length is None else length
+        if length is not None and (not isinstance(length, int) or not 0 <= length <= 1000):
+            raise entry.refuse("history_length", "a whole number up to 1000")
+        return max(1, length or 0)
+
+    def _put_offset(self, draft: Draft, name: str, entry: Document, function: str) -> None:
+        """Put what is subtracted from joints, and the bounds of a command; refuse a choice of joints."""
+        asset = entry.get("params.asset_cfg")
+        patterns = asset.get("joint_names") if isinstance(asset, Mapping) else None
+        if patterns not in (None, [".*"], ".*", self.action.get("joint_names") if self.action else None):
+            draft.unknown(f"signals.{name}.elements", f"{entry.source('params.asset_cfg').where} chooses joints")
+        if function in ("joint_pos_rel", "joint_vel_rel"):
+            self._by_joint(draft, f"signals.{name}.offset", self.robot, self._pose(function), 0.0)
+        command = entry.get("params.command_name")
+        ranges = self.env.get(f"commands.{command}.ranges")
+        keys = ("lin_vel_x", "lin_vel_y", "ang_vel_z")
+        if name == "command" and isinstance(ranges, Mapping) and all(ranges.get(key) for key in keys):
+            document = self.env.under(f"commands.{command}.ranges")
+            bounds = [document.numbers(key, 2) for key in keys]
+            for side, field in enumerate(("low", "high")):
+                draft.put(f"signals.{name}.{field}", [pair[side] for pair in bounds], document.source("*"))
+
+
+def _kind(function: str, env: Document, entry: Document) -> str | None:
+    """Return the kind of a term's signal, None for a function that is not Isaac Lab's own or has no table."""
+    module, _, name = function.replace(":", ".").rpartition(".")
+    if not re.fullmatch(r"(omni\.isaac\.lab|isaaclab)\.envs\.mdp\.observations", module):
+        return None
+    if name == "generated_commands":
+        command = str(env.get(f"commands.{entry.get('params.command_name')}.class_type"))
+        return "command" if "VelocityCommand" in command else None
+    return OBSERVATIONS.get(name)

@@ -1,0 +1,204 @@
+"""Reads what `model.save` of stable-baselines3 and sb3-contrib writes: PPO, A2C, SAC, TQC and RecurrentPPO.
+
+The `.zip` has weights and spaces; the statistics of `VecNormalize` lie beside it. Nothing is unpickled, see `pickled`.
+The ONNX file answers what `model.predict(observation, deterministic=True)` answers, normalisation and bounds included.
+These files name no signal, unit or rate: the person who adopts gives them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sami_runtime.adoption.readers.documents import Draft
+from sami_runtime.adoption.readers.networks import INPUT, OUTPUT, Array, Network
+from sami_runtime.adoption.readers.pickled import Archive, Call, array_of, pickle_tree, read_archive, torch_tree
+from sami_runtime.adoption.sources import FieldSource, PolicyReading
+from sami_runtime.errors import ArtifactError
+from sami_runtime.files import printable
+
+IGNORED = ("mlp_extractor.value_net.", "value_net.", "log_std", "critic", "lstm_critic.", "actor.log_std.")
+"""Beginnings of the names of weights that do not act."""
+
+
+def recognizes(path: Path) -> bool:
+    """Whether a file is a zip archive of stable-baselines3."""
+    if path.suffix != ".zip" or not path.is_file():
+        return False
+    try:
+        return "policy.pth" in Archive(read_archive(path), str(path)).names
+    except ArtifactError:
+        return False
+
+
+def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
+    """Return the policy as ONNX; of the recipe only what the network is.
+
+    Statistics of observations are read from `vecnormalize.pkl` or `vec_normalize.pkl` in the same folder, or a file
+    whose name is that of the policy with the ending `.pkl`.
+
+    Raises:
+        ArtifactError: The file is damaged, or a policy of another kind: of images, dictionaries or discrete actions.
+    """
+    archive = Archive(read_archive(path), str(path))
+    settings = _settings(archive)
+    tree = torch_tree(archive.read("policy.pth"), f"{path}: policy.pth")
+    weights = {name: w for name, w in tree.items() if isinstance(w, np.ndarray)} if isinstance(tree, dict) else {}
+    low, high = _bounds(settings, path)
+    acting = {name: weight for name, weight in weights.items() if not name.startswith(IGNORED)}
+    size = int(np.prod(_space(settings, "observation_space", path).state.get("_shape") or (0,)))
+    network = Network(size, str(path))
+    statistics = _statistics(path)
+    if statistics:
+        _normalize(network, statistics)
+    squashed = "actor.mu.weight" in acting
+    activation, chosen_by = _activation(settings, "ReLU" if squashed else "Tanh", path)
+    if "lstm_actor.weight_ih_l0" in acting:
+        network.recurrent(acting, "lstm_actor", "LSTM")
+    network.sequential(acting, "actor.latent_pi" if squashed else "mlp_extractor.policy_net", activation)
+    network.linear(acting, "actor.mu" if squashed else "action_net")
+    _require_consumed(acting, path)
+    if network.size != len(low):
+        raise ArtifactError(
+            f"{path}: the network has {network.size} actions, its action space {len(low)}. Save it again."
+        )
+    if squashed:
+        network.activation("Tanh")
+        network.apply("Mul", (high - low) / 2)
+        network.apply("Add", (high + low) / 2)
+    else:
+        network.apply("Max", low)
+        network.apply("Min", high)
+    draft = Draft()
+    draft.put("activation", None, chosen_by)
+    source = FieldSource(kind="file", where=f"{path.name}: policy.pth")
+    draft.put("name", path.stem, FieldSource(kind="file", where=path.name))
+    put_network(draft, network, source)
+    space = FieldSource(kind="file", where=f"{path.name}: action_space, which the network's answer has")
+    for field, value in (("low", low.tolist()), ("high", high.tolist())):
+        draft.put(f"action.{field}", value, space)
+    draft.put("action.scale", 1.0, space)
+    draft.put("action.default", 0.0, space)
+    ask_for_signals(draft, network, "stable-baselines3 saves no names, units and rate")
+    return draft.reading(network.finish())
+
+
+def put_network(draft: Draft, network: Network, source: FieldSource) -> None:
+    """Put the names of a network's inputs and outputs into a draft."""
+    draft.put("input", INPUT, source)
+    draft.put("output", OUTPUT, source)
+    for read_as, written_as in network.states:
+        name = {"h": "hidden", "c": "cell"}[read_as[0]] + read_as[len("h_in") :]
+        draft.put(f"state.{name}.input", read_as, source)
+        draft.put(f"state.{name}.output", written_as, source)
+
+
+def ask_for_signals(draft: Draft, network: Network, why: str) -> None:
+    """Say that signals, rate and the meaning of the action are the person's to give."""
+    for field in ("rate_hz", "signals", "action.name", "action.unit", "action.elements", "action.meaning"):
+        draft.unknown(field, why)
+
+
+def _settings(archive: Archive) -> Mapping[str, Any]:
+    try:
+        settings = json.loads(archive.read("data"))
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(
+            f"{archive.source}: data is no JSON: {printable(str(error))[:100]}. Save it again."
+        ) from None
+    return settings if isinstance(settings, dict) else {}
+
+
+def _serialized(settings: Mapping[str, Any], key: str, source: str) -> Any:
+    """Return the inert content of a setting that stable-baselines3 pickled; None where there is none."""
+    entry = settings.get(key)
+    text = entry.get(":serialized:") if isinstance(entry, dict) else None
+    if not isinstance(text, str):
+        return None
+    try:
+        return pickle_tree(base64.b64decode(text, validate=True), f"{source}: {key}")
+    except ValueError:
+        raise ArtifactError(f"{source}: {key} is no base64. Save the policy again.") from None
+
+
+def _space(settings: Mapping[str, Any], key: str, path: Path) -> Call:
+    space = _serialized(settings, key, str(path))
+    kind = space.function.rpartition(".")[2] if isinstance(space, Call) else "nothing"
+    shape = space.state.get("_shape") if isinstance(space, Call) else None
+    if kind != "Box" or not isinstance(shape, tuple) or not all(isinstance(n, int) and 0 < n < 10**6 for n in shape):
+        raise ArtifactError(
+            f"{path}: {key} is {printable(kind)}; only a Box of numbers is read. Export it to ONNX instead."
+        )
+    return space
+
+
+def _bounds(settings: Mapping[str, Any], path: Path) -> tuple[Array, Array]:
+    space = _space(settings, "action_space", path)
+    try:
+        bounds = [array_of(space.state.get(side)) for side in ("low", "high")]
+    except (ValueError, TypeError, AttributeError, IndexError) as error:
+        raise ArtifactError(f"{path}: action_space is damaged: {printable(str(error))[:100]}. Save it again.") from None
+    low, high = (np.zeros(0) if b is None else np.asarray(b, np.float64).reshape(-1) for b in bounds)
+    if len(low) != len(high) or not len(low) or not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise ArtifactError(f"{path}: action_space has no finite bounds. Train with a bounded action space.")
+    return low, high
+
+
+def _activation(settings: Mapping[str, Any], default: str, path: Path) -> tuple[str, FieldSource]:
+    """Return torch's class of the activation function, which only a choice that is no default leaves in the file."""
+    choices = _serialized(settings, "policy_kwargs", str(path))
+    chosen = choices.get("activation_fn") if isinstance(choices, dict) else None
+    if isinstance(chosen, Call):
+        name = chosen.function.rpartition(".")[2]
+        return name, FieldSource(kind="file", where=f"{path.name}: policy_kwargs.activation_fn is {printable(name)}")
+    return default, FieldSource(
+        kind="default", where=f"stable-baselines3 uses {default} where policy_kwargs says nothing"
+    )
+
+
+def _require_consumed(acting: Mapping[str, Array], path: Path) -> None:
+    """Raise ArtifactError where the policy has acting weights that were not put into the graph."""
+    known = ("lstm_actor.", "actor.latent_pi.", "mlp_extractor.policy_net.", "actor.mu.", "action_net.")
+    if others := [name for name in acting if not name.startswith(known)]:
+        listed = ", ".join(map(printable, others[:3]))
+        raise ArtifactError(
+            f"{path} has weights of another kind of policy ({listed}); policies of linear layers and an LSTM are read. "
+            "Export it to ONNX instead."
+        )
+
+
+def _statistics(path: Path) -> tuple[Array, Array, float, float] | None:
+    """Return mean, variance, epsilon and clip of `VecNormalize` beside a policy, None where there is no such file."""
+    names = (f"{path.stem}.pkl", "vecnormalize.pkl", "vec_normalize.pkl")
+    file = next((path.with_name(name) for name in names if path.with_name(name).is_file()), None)
+    if file is None:
+        return None
+    tree = pickle_tree(read_archive(file), str(file))
+    state = tree.state if isinstance(tree, Call) and tree.function.endswith(".VecNormalize") else {}
+    if state.get("norm_obs") is False:
+        return None
+    moments: Any = state.get("obs_rms")
+    try:
+        mean, var = (array_of(moments.state[key]) for key in ("mean", "var"))
+        epsilon, clip = float(state["epsilon"]), float(state["clip_obs"])
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError):
+        mean = var = None
+        epsilon = clip = 0.0
+    if mean is None or var is None or mean.ndim != 1 or mean.shape != var.shape or clip <= 0:
+        raise ArtifactError(f"{file} has no statistics of VecNormalize for one vector. Save it by `VecNormalize.save`.")
+    return mean, var, epsilon, clip
+
+
+def _normalize(network: Network, statistics: tuple[Array, Array, float, float]) -> None:
+    mean, var, epsilon, clip = statistics
+    scale = np.sqrt(np.maximum(var, 0) + epsilon)
+    if len(mean) != network.size or not scale.all():
+        raise ArtifactError(f"the statistics have {len(mean)} numbers; the policy reads {network.size}. Give its own.")
+    network.apply("Sub", mean)
+    network.apply("Div", scale)
+    network.apply("Clip", np.array(-clip), np.array(clip))
