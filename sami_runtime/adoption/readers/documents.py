@@ -220,8 +220,6 @@ class Draft:
     def put(self, field: str, value: Any, source: FieldSource) -> None:
         """Set a field; a value of None only says why it is not known."""
         self._sources[field] = source
-        if value is None:
-            return
         table = self._values
         *path, last = field.split(".")
         for part in path:
@@ -234,13 +232,20 @@ class Draft:
 
     def reading(self, policy: bytes) -> PolicyReading:
         """Return what was read, with the policy's bytes."""
-        values = dict(self._values)
+        values = _without_none(self._values)
         for key in ("signals", "state"):
             if key in values:
-                values[key] = [{"name": name, **table} for name, table in values[key].items()]
-                for name in self._values[key]:
+                tables = values[key]
+                values[key] = [{"name": name, **table} for name, table in tables.items()]
+                for name in tables:
                     self._sources.setdefault(f"{key}.{name}", TABLE)
         return PolicyReading(policy, values, self._sources)
+
+
+def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table of tables without values of None, and without tables that hold nothing else."""
+    inner = {key: _without_none(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    return {key: value for key, value in inner.items() if value is not None and value != {}}
 
 
 TABLE = FieldSource(kind="table", where="the framework's code")

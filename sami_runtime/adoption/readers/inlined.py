@@ -43,6 +43,11 @@ def _inline(onnx: Any, tensor: Any, path: Path, files: dict[str, bytes]) -> None
             f"{path} reads its weights from {printable(name)!r}; only a file in the same folder is read. "
             "Export it with its weights inside."
         )
+    if not file.is_file():
+        raise ArtifactError(
+            f"{path} has tensors with external data ({tensor.name!r}) in {printable(name)}, which is not beside it. "
+            "Copy both files."
+        )
     if name not in files:
         files[name] = read_bytes(file)
     try:

@@ -1,0 +1,34 @@
+"""A robot of LeRobot: in a robot.toml, `adapter = "sami_runtime.robots.lerobot:make"` and a table `settings`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sami_runtime.clock import Clock
+    from sami_runtime.model.contract import Contract
+    from sami_runtime.robots.lerobot.adapter import LeRobotAdapter
+
+
+def make(clock: Clock, contract: Contract, config: dict[str, Any]) -> LeRobotAdapter:
+    """Connect the robot, if everything matches; no action is sent.
+
+    Args:
+        clock: The loop's.
+        contract: Of the model that is to drive.
+        config: The settings, see docs/how-to/lerobot.md.
+
+    Raises:
+        AdapterError: With everything that does not match; the robot does not connect, or is not calibrated; LeRobot is
+            not installed.
+        UnknownName: LeRobot has no robot of this type.
+    """
+    from sami_runtime.robots.lerobot.adapter import LeRobotAdapter
+    from sami_runtime.robots.lerobot.library import robot_of
+    from sami_runtime.robots.lerobot.settings import LeRobotSettings
+
+    settings = LeRobotSettings.of(config)
+    return LeRobotAdapter(clock, contract, settings, robot_of(settings))
+
+
+__all__ = ["make"]

@@ -1,0 +1,199 @@
+"""A robot of LeRobot as what a policy drives."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sami_runtime.adapters.base import Executed, Observation, refuse
+from sami_runtime.clock import Clock
+from sami_runtime.errors import AdapterError, SamiError
+from sami_runtime.model.contract import Contract
+from sami_runtime.robots.kit import Differentiator
+from sami_runtime.robots.lerobot.mapping import Affine, faults_of_mapping, picked
+from sami_runtime.robots.lerobot.settings import HOLD, LeRobotSettings
+
+
+class LeRobotAdapter:
+    """Drives a robot by LeRobot's `get_observation` and `send_action`. It never calibrates.
+
+    It has no emergency stop: LeRobot's robots are not made to be called by two threads, or two processes.
+
+    Args:
+        clock: The loop's.
+        contract: Of the model that is to drive.
+        settings: Of the robot.
+        robot: LeRobot's, not connected.
+
+    Raises:
+        AdapterError: With everything that does not match; or the robot does not connect, or is not calibrated.
+    """
+
+    def __init__(self, clock: Clock, contract: Contract, settings: LeRobotSettings, robot: Any) -> None:
+        refuse(faults_of_mapping(settings, contract, robot))
+        self.observation, self.action = contract.observation, contract.action
+        self.settings, self.clock, self.robot = settings, clock, robot
+        sources = settings.observation
+        self._read_by = {name: Affine.of(source, len(source.keys)) for name, source in sources.items() if source.keys}
+        self._write_by = Affine.of(settings.action, contract.action.size)
+        self._velocities = {
+            name: Differentiator(source.window_s) for name, source in sources.items() if source.velocity_of
+        }
+        self._seen: Mapping[str, Any] = {}
+        self._beginning: Mapping[str, Any] = {}
+        self._goals = np.zeros(contract.action.size)
+        self._moves = False
+        try:
+            self._connect()
+        except BaseException:
+            self.close()
+            raise
+
+    def reset(self, seed: int | None = None) -> None:
+        """Begin an episode where the robot is; nothing moves.
+
+        Raises:
+            AdapterError: The robot is not connected any more.
+        """
+        self._require_connected()
+        for velocity in self._velocities.values():
+            velocity.reset()
+        self._seen, self._beginning = {}, {}
+
+    def read(self) -> Observation:
+        """Return what the robot observes, stamped when it was asked for.
+
+        Raises:
+            AdapterError: The robot leaves out what it promised, or is not connected any more.
+        """
+        self._require_connected()
+        measured = self.clock.now()
+        self._seen = self.robot.get_observation()
+        self._beginning = self._beginning or self._seen
+        values: dict[str, NDArray[np.float64]] = {}
+        for name, source in self.settings.observation.items():
+            if source.constant is not None:
+                values[name] = np.array(source.constant)
+            elif source.keys:
+                by = self._read_by[name]
+                values[name] = picked(self._seen, source.keys, "get_observation") * by.factor + by.offset
+        for name, velocity in self._velocities.items():
+            place = values[self.settings.observation[name].velocity_of or ""]
+            # What is not finite goes on to the gate, which holds the robot for it.
+            values[name] = velocity(place, measured) if np.isfinite(place).all() else np.full(place.size, math.nan)
+        return Observation({name: value.astype(np.float32) for name, value in values.items()}, measured)
+
+    def write(self, action: NDArray[np.float32]) -> Executed:
+        """Send an action, and return what the robot made of it.
+
+        Raises:
+            AdapterError: Nothing was read yet, the robot returned no action, or it is not connected any more.
+        """
+        self._require_connected()
+        if not self._seen:
+            raise AdapterError("nothing was read yet, so no key can be held. Call read() first.")
+        table, by = self.settings.action, self._write_by
+        base = by.offset
+        if table.mode == "relative":
+            base = base + picked(self._seen, table.keys, "get_observation")
+        goals = base + np.asarray(action, np.float64) * by.factor
+        self._goals = goals
+        sent = self._sent(self._send(goals), goals)
+        # A number that comes back as it was sent is the action's own, to the bit.
+        executed = np.where(sent == goals, action, (sent - base) / by.factor)
+        return Executed(executed.astype(np.float32))
+
+    def stop(self) -> None:
+        """Have the robot stay where it is, or send what else `standing` says; nothing where no action was sent."""
+        if not self._moves or not self.robot.is_connected:
+            return
+        table = self.settings.action
+        if table.standing == HOLD:
+            with suppress(Exception):  # a driver that cannot read may still be able to write
+                self._seen = self.robot.get_observation()
+            place = picked(self._seen, table.keys, "get_observation")
+            goals = np.where(np.isfinite(place), place, self._goals)
+        else:
+            goals = np.broadcast_to(np.asarray(table.standing, np.float64), len(table.keys))
+        self._send(goals)
+        self._moves = False
+
+    def close(self) -> None:
+        """Bring to rest what was driven, and disconnect; also twice."""
+        try:
+            self.stop()
+        finally:
+            if self.robot.is_connected:
+                self.robot.disconnect()
+
+    def _send(self, goals: NDArray[np.float64]) -> object:
+        """Send goals in the robot's units, with all other keys; return what the robot returns."""
+        table = self.settings.action
+        others = {
+            key: float(picked(self._beginning, (key,), "get_observation")[0] if value == HOLD else value)
+            for key, value in table.others.items()
+        }
+        self._moves = True
+        return self.robot.send_action(others | dict(zip(table.keys, goals.tolist(), strict=True)))
+
+    def _sent(self, returned: object, goals: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what the robot says it sent of its goals, in its units."""
+        if returned is None:  # as of plugins that return nothing
+            return goals
+        if not isinstance(returned, Mapping):
+            raise AdapterError(
+                f"send_action of {self.settings.type} returned {type(returned).__name__}; LeRobot's interface is a "
+                "dictionary of what was sent. Check the robot's driver."
+            )
+        sent = picked(returned, self.settings.action.keys, "send_action")
+        if not np.isfinite(sent).all():
+            raise AdapterError(
+                f"send_action of {self.settings.type} returned {sent.tolist()}, and was to send {goals.tolist()}. "
+                "Check the robot's driver."
+            )
+        return sent
+
+    def _connect(self) -> None:
+        """Connect the robot as it is calibrated."""
+        robot, kind = self.robot, self.settings.type
+        # connect() of a plugin may leave out `calibrate`, and calibrate by itself: a person would have to move the arm.
+        robot.calibrate = self._require_calibrated
+        accepts = "calibrate" in inspect.signature(robot.connect).parameters
+        try:
+            if accepts:
+                robot.connect(calibrate=False)
+            else:
+                robot.connect()
+        except SamiError:
+            raise
+        except Exception as error:  # whatever a driver raises
+            raise AdapterError(
+                f"{kind} does not connect: {type(error).__name__}: {error}. Is it on, and does settings.config name "
+                "its port or address?"
+            ) from error
+        self._require_calibrated()
+
+    def _require_calibrated(self) -> None:
+        if self.robot.is_calibrated:
+            return
+        kind, config = self.settings.type, self.settings.config
+        options = {"type": kind, **{name: value for name, value in config.items() if isinstance(value, (str, int))}}
+        shown = " ".join(shlex.quote(f"--robot.{name}={value}") for name, value in options.items())
+        raise AdapterError(
+            f"{kind} is not calibrated: LeRobot finds no calibration that its motors have, for the id "
+            f"{config.get('id')!r}. Nothing was moved. Calibrate it by hand: lerobot-calibrate {shown}"
+        )
+
+    def _require_connected(self) -> None:
+        if not self.robot.is_connected:
+            raise AdapterError(
+                f"{self.settings.type} is not connected: the adapter was closed, or the connection broke. Check the "
+                "cable, and make a new adapter."
+            )

@@ -1,0 +1,97 @@
+"""Models and settings for robots of LeRobot, and a double of LeRobot's interface: the folder `lerobot_double`."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+from onnx import helper
+
+from sami_runtime.signals import Signal
+
+DOUBLE = Path(__file__).parent / "lerobot_double"
+JOINTS = ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper")
+"""Of an SO-101, in LeRobot's order."""
+KEYS = [f"{joint}.pos" for joint in JOINTS]
+DEGREE = np.pi / 180.0
+
+
+def _joints(name, unit):
+    return Signal(name=name, size=6, unit=unit, elements=JOINTS, low=(None,) * 6, high=(None,) * 6)
+
+
+ANGLES, VELOCITIES, GOAL = _joints("angles", "rad"), _joints("velocities", "rad/s"), _joints("goal", "rad")
+TARGETS = Signal(name="targets", size=6, unit="rad", elements=JOINTS, low=(-2.0,) * 6, high=(2.0,) * 6)
+
+
+class Servo:
+    """action = angles + (goal - angles) / 2, in a model file."""
+
+    name, state, context_size = "servo", (), 0
+
+    def nodes(self):
+        return [
+            helper.make_node("Add", ["observation.angles", "observation.goal"], ["sum"]),
+            helper.make_node("Mul", ["sum", "half"], ["action"]),
+        ]
+
+    def initializers(self):
+        return {"half": np.array([0.5], np.float32)}
+
+
+SERVO = {"observation": (ANGLES, VELOCITIES, GOAL), "action": TARGETS, "rate_hz": 30.0, "episode_steps": 20}
+"""Of its contract: an SO-101 at 30 Hz."""
+
+
+def so101(**changed):
+    """Settings of an SO-101; changes by key with `__` between tables, None takes one away."""
+    document = {
+        "type": "so101_follower",
+        "config": {"port": "/dev/ttyACM0", "id": "white"},
+        "observation": {
+            "angles": {
+                "keys": KEYS,
+                "unit": ["deg"] * 5 + ["%"],
+                "factor": [DEGREE] * 5 + [0.02],
+                "offset": [0.0] * 5 + [-0.2],
+            },
+            "velocities": {"velocity_of": "angles"},
+            "goal": {"constant": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]},
+        },
+        "action": {
+            "keys": KEYS,
+            "unit": ["deg"] * 5 + ["%"],
+            "factor": [57.29578] * 5 + [50.0],
+            "offset": [0.0] * 5 + [10.0],
+            "standing": "hold",
+        },
+    }
+    return _changed(document, changed)
+
+
+def _changed(document, changed):
+    for path, value in changed.items():
+        *tables, key = path.split("__")
+        place = document
+        for table in tables:
+            place = place[table]
+        if value is None:
+            del place[key]
+        else:
+            place[key] = value
+    return document
+
+
+def install_double(monkeypatch):
+    """Have `import lerobot` find the double, as if it were installed, until the test ends."""
+    monkeypatch.syspath_prepend(str(DOUBLE))
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("lerobot", "draccus") or "_robot_" in name]:
+        monkeypatch.delitem(sys.modules, name)
+    importlib.invalidate_caches()
+
+
+def forget_double():
+    """Have the next test import LeRobot anew."""
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(DOUBLE)):
+            del sys.modules[name]
