@@ -37,6 +37,7 @@ from .commands import (
 from .commands import eval as evaluate
 from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep
 from .options import FORCE
+from .output import print_text
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
@@ -61,7 +62,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from sami_runtime.distribution import installed_version
 
-        print(f"sami {installed_version('sami') or 'of a checkout that is not installed'}")
+        print_text(f"sami {installed_version('sami') or 'of a checkout that is not installed'}")
         raise typer.Exit()
 
 
@@ -133,8 +134,8 @@ class Command(TyperCommand):
             read += [option, argument] if argument else [option]
             if self.name != "run":  # `sami run --adapter` warns by itself
                 meaning = " ".join(read[-2:] if argument else read[-1:])
-                print(
-                    f"warning: {name} is deprecated, and the next version does not have it: {meaning}", file=sys.stderr
+                print_text(
+                    f"warning: {name} is deprecated, and the next version does not have it: {meaning}", error=True
                 )
         return super().parse_args(ctx, read)
 
@@ -228,7 +229,7 @@ def main() -> None:
 
                 extra = EXTRAS.get(str(error.name).partition(".")[0], "train")
                 hint = f"install it with: {install_hint(extra)}"
-            print(f"sami: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
+            print_text(f"sami: {type(error).__name__}: {error} ({hint})", error=True)
             sys.exit(1)
-        print(f"sami: {error}", file=sys.stderr)
+        print_text(f"sami: {error}", error=True)
         sys.exit(code)

@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from .output import print_text
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -321,4 +323,4 @@ def between(
 
 def _say(text: str) -> None:
     """Tell a person; standard output may be read by a program."""
-    print(text, file=sys.stderr, flush=True)
+    print_text(text, error=True)

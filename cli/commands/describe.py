@@ -10,6 +10,7 @@ import typer
 from ..measuring import progress
 from ..model_file import environment_of
 from ..options import FORCE, Key, ModelEnvironment, set_option, set_values
+from ..output import print_text
 
 SETTINGS = {
     "episodes": Key(int, "in all training tasks together (120)", 2),
@@ -40,4 +41,4 @@ def describe(
         seen = measure_seen(model, spec, settings["episodes"], settings["starts"], on_round=advance)
     described = put(model, spec, seen)
     sheet = "its frame and home pose" if described.sheet else "no frame and home pose, as nobody wrote them down"
-    print(f"{model} tells what training saw, over {seen.steps:,} steps of {seen.episodes} episodes, and {sheet}")
+    print_text(f"{model} tells what training saw, over {seen.steps:,} steps of {seen.episodes} episodes, and {sheet}")

@@ -11,6 +11,7 @@ import typer
 from ..measuring import On, cluster_of, findings, place_of, task_progress
 from ..model_file import environment_of, model_file, task_set_names
 from ..options import MODEL_HELP, Json, ModelEnvironment
+from ..output import print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,9 +50,8 @@ def robustness(
     """
     place = place_of(on)
     if model.is_dir() or model.suffix == ".json":
-        print(_read(model, json))
+        print(_read(model, json))  # a table for a page, or JSON
         return
-    from rich.console import Console
 
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
@@ -102,9 +102,9 @@ def robustness(
     if json:
         print(json_module.dumps(document))
         return
-    Console().print(_table(points, names))
+    text_console().print(_table(points, names))
     for path in files or ():
-        print(f"wrote {path}")
+        print_text(f"wrote {path}")
 
 
 def _read(path: Path, json: bool) -> str:

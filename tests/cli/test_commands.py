@@ -11,7 +11,7 @@ import pytest
 PANELS = {
     "Train": ["train", "sweep"],
     "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt", "report", "skills"],
-    "Model file": ["export", "atlas", "probe", "describe", "inspect", "verify", "sign", "models"],
+    "Model file": ["export", "adopt", "atlas", "probe", "describe", "inspect", "verify", "sign", "models"],
     "Robot": [
         "demo",
         "run",

@@ -128,9 +128,7 @@ def executed(episode, outcome):
 
 def test_pause_take_over_hand_back_and_success(terminal):
     at = terminal(*RUN, "--model", MODEL, "--steps", 400)
-    at.wait_for(
-        r"keys: p pause or go on, space take over or hand back \(1-4 choose of dx dy dz gripper, ↑ ↓ push\), s or"
-    )
+    at.wait_for(r"keys: p pause or go on, space take over or hand back \(1-4 choose of dx dy dz\s+gripper, ↑ ↓ push\)")
     at.wait_for("step +[1-9]")
     assert not at.cooked()
     at.press("p")
@@ -181,7 +179,7 @@ def test_an_episode_is_repeated_judged_afterwards_and_the_next_one_waits_for_ent
 def test_rows_for_programs_hold_what_a_person_said(terminal):
     options = ("--steps", 8, "--episodes", 2, "--json", "--keys", "--pause", 0.5, "--record", "r.mcap")
     at = terminal("run", "--adapter", "still:make", "--model", MODEL, *options)
-    at.wait_for("keys: no pause and no take-over, because the limits have no rest, s or → success")
+    at.wait_for(r"keys: no pause and no take-over, because the limits have no rest, s or →\s+success")
     at.wait_for("in 0.5 s, or at Enter, begins the next episode")
     at.press("s")
     first = re.search(r"\{.*\}", at.wait_for("reset with seed 1"))

@@ -77,7 +77,7 @@ def test_a_window_shows_all_of_it_and_no_more(made, tab, window, dark):
     assert tab.value(f"{charts}.length") == tab.value("document.querySelectorAll('.panel').length") > 20
     assert tab.value(f"{charts}.filter((c) => c.getBoundingClientRect().right > innerWidth).length") == 0
     assert tab.value(f"{charts}.every((c) => c.getBoundingClientRect().height > 60)")
-    assert tab.value(f"{charts}.every((c) => c.querySelector('title').textContent.length > 5)")
+    assert tab.value(f"{charts}.every((c) => c.getAttribute('aria-label').length > 5)")
     tab.wait_for(
         "[...document.images].every((image) => image.complete && image.naturalWidth > 100)"
     )  # decoding takes time
