@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sami_runtime.adoption.hypotheses import EXPLAINED, LATEST, MATTERS, Array, Explanation, Term, explain
+from sami_runtime.adoption.hypotheses import EXPLAINED, LATEST, MATTERS, Array, Explanation, LoggedTerm, explain
 from sami_runtime.adoption.log import PolicyLog, read_log
 from sami_runtime.adoption.network import PolicyNetwork
 from sami_runtime.adoption.raw_signals import Sources, difference, sources
@@ -205,7 +205,7 @@ def _consistent(name: str, quantity: str, raw: dict[str, Array], rate_hz: float)
 
 def _slots(
     recipe: Recipe, name: str, term: InputTerm, quantity: str, elements: tuple[str, ...], log: PolicyLog
-) -> Iterator[Term]:
+) -> Iterator[LoggedTerm]:
     """Yield the term at each step of its history; the present one alone where it has none."""
     count, base = len(elements), 1 if quantity == LAST_ACTION else 0
     if log.observation is None:
@@ -224,7 +224,7 @@ def _slots(
         else:
             start = term.slice[0] + slot * stride
             fed = log.observation[:, start : start + count]
-        yield Term(
+        yield LoggedTerm(
             name=name,
             elements=elements,
             fed=fed,
@@ -248,7 +248,7 @@ def _judge_targets(recipe: Recipe, log: PolicyLog, raw: dict[str, Array]) -> Ter
     """Judge what was sent against what the network answered; limits may have changed it."""
     action, size = recipe.action, len(recipe.action.elements)
     scale = np.asarray(row(action.scale, size), np.float64)
-    term = Term(
+    term = LoggedTerm(
         name=ACTION,
         elements=action.elements,
         fed=raw["targets"],

@@ -34,7 +34,7 @@ ENDS = (("FL", "RL"), ("FR", "RR"), ("FL", "HL"), ("FR", "HR"))
 
 
 @dataclass(frozen=True)
-class Term:
+class LoggedTerm:
     """A part of an observation, as the recipe defines it: `(raw - offset) * scale`, `lag` steps late."""
 
     name: str
@@ -103,7 +103,7 @@ class _Affine(NamedTuple):
     b: Array
 
 
-def explain(term: Term, sources: Mapping[str, Source]) -> Explanation | None:
+def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | None:
     """Return the hypothesis that rebuilds a term best; None if the log shows too little.
 
     Args:
@@ -143,7 +143,7 @@ def explain(term: Term, sources: Mapping[str, Source]) -> Explanation | None:
     return Explanation(best.bugs, recipe.after, best.after, tuple(filter(None, alternatives)))
 
 
-def _unclipped(term: Term, table: Mapping[str, Source]) -> tuple[Term, Mapping[str, Source]]:
+def _unclipped(term: LoggedTerm, table: Mapping[str, Source]) -> tuple[LoggedTerm, Mapping[str, Source]]:
     """Leave out what the clip changed: elements that are often clipped, then rows in which another one is."""
     if term.clip is None:
         return term, table
@@ -178,7 +178,7 @@ def _lag(steps: int, mirrored: bool) -> Bug:
 class _Moments:
     """Second moments of a term and of a raw signal, from which the residual of every affine map follows."""
 
-    def __init__(self, term: Term, spread: Array, raw: Array) -> None:
+    def __init__(self, term: LoggedTerm, spread: Array, raw: Array) -> None:
         fed = term.fed[term.rows]
         self.term, self.spread, self.samples = term, spread, len(fed) / CORRELATED
         self.fed, self.raw = fed.mean(0), raw.mean(0)
@@ -265,7 +265,7 @@ _CHECK_SIGN = "Check the direction of the axis or joint."
 _CHECK_OFFSET = "Check the zero of the sensor and the default pose."
 
 
-def _affines(term: Term) -> Iterator[_Affine]:
+def _affines(term: LoggedTerm) -> Iterator[_Affine]:
     """Yield the recipe's own map first, then those of known bugs that differ from it and from each other."""
     s, o = term.scale, term.offset
     pose = "the default pose" if term.pose else "the offset"
