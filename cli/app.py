@@ -27,6 +27,7 @@ from .commands import (
     export,
     inspect,
     models,
+    play,
     recording,
     robustness,
     run,
@@ -175,6 +176,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Robot": {
         "demo": demo.demo,
         "run": run.run,
+        "play": play.play,
         "drive": drive.drive,
         "new-adapter": adapter.new_adapter,
         "check-adapter": adapter.check_adapter,
