@@ -36,7 +36,7 @@ from .commands import (
     verify_log,
 )
 from .commands import eval as evaluate
-from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep
+from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep, teach
 from .options import FORCE
 from .output import print_text
 
@@ -150,7 +150,7 @@ class Command(TyperCommand):
 
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"train": train.train, "sweep": sweep.sweep},
+    "Train": {"train": train.train, "sweep": sweep.sweep, "teach": teach.teach, "distil": teach.distil},
     "Judge": {
         "eval": evaluate.evaluate,
         "robustness": robustness.robustness,
