@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sami_runtime.safety.watchdog import Watchdog
     from sami_runtime.session.admission import Admission
     from sami_runtime.session.session import Session
+    from sami_train.studies.play.commands import Steering
 
     from .keyboard import Keyboard
     from .target import Target
@@ -52,6 +53,8 @@ class Plan:
     film: Path | None = None
     notice: str = ""
     """Printed as a warning when the run begins."""
+    steering: Steering | None = None
+    """What a person's keys change: the command that the robot follows."""
 
 
 def admission_of(values: RunKeys, rehearsed: bool) -> Admission:
@@ -180,8 +183,9 @@ def run_episodes(plan: Plan) -> None:
     if values.priority and not plan.paced:
         raise SamiError("--priority is for a loop that sleeps between its ticks; add --real-time.")
     clock = MonotonicClock(AWAKE_S) if plan.paced else ManualClock()
-    listens = keyboard.listens(values.keys, plan.paced and not plan.json)
-    film = Film(plan.film, contract.rate_hz) if plan.film else None
+    wanted = True if plan.steering and values.keys is None else values.keys
+    listens = keyboard.listens(wanted, plan.paced and not plan.json)
+    film = Film(plan.film, contract.rate_hz, commanded=target.tracks is not None) if plan.film else None
     with ExitStack() as closing:
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
         if dog is not None:
@@ -195,7 +199,7 @@ def run_episodes(plan: Plan) -> None:
         adapter: Any = target.make(clock, contract)
         closing.callback(adapter.close)
         feed.scene = scene_of(adapter)
-        person = keyboard.attend(closing, contract, limits) if listens else None
+        person = keyboard.attend(closing, contract, limits, plan.steering) if listens else None
         pilot: Any = person
         if plan.excite:
             pilot = keyboard.excitation(person, contract, limits, real, robot.loop_hz if robot else None, values.seed)
@@ -298,5 +302,5 @@ def _drive(
             number += 1
     if target.real and not plan.json and (text := episodes.successes(rows)):
         print_text(text)
-    if target.features and not plan.json and not plan.dry_run:
+    if target.features and not plan.json and not plan.dry_run and (target.tracks is None or len(rows) > 1):
         episodes.summary(rows, target, hopeless)

@@ -64,6 +64,7 @@ def row_of(
     row |= {
         "ended": report.ended.value,
         "return": total and round(total, 3),
+        **({} if world.tracks is None or total is None else {"tracking_error": round(-total / report.steps, 3)}),
         "context": [round(float(c), 4) for c in (report.contexts[-1] if report.steps else ())],
         "telemetry": telemetry.summary(),
         "infer_us": round(1e6 * loop.times["infer"].mean, 1),
@@ -100,6 +101,7 @@ def header(world: Target, telemetry: Telemetry, hopeless: Sequence[Mapping[str, 
     names = " ".join(f"{name:>{_width(name)}}" for name in world.features)
     known = "" if telemetry.atlas is None else "  phase       score "
     outcome = "  success" if world.success else "    return"
+    outcome += f"  error [{world.tracks}]" if world.tracks else ""
     moves = "  context moves" if telemetry.size else ""
     return f"{note}{names}  {'skill          ' if world.skills else ''}steps{outcome}{known}{moves}"
 
@@ -119,6 +121,7 @@ def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless:
     if world.success:
         won = {True: "yes", False: "no", None: "-"}[row["success"]] + _mark(row, world.features, hopeless)
         outcome = f"{won:<7}"
+        outcome += f"  {row['tracking_error']:<8.2f}" if "tracking_error" in row else ""
     else:
         earned = "-" if row["return"] is None else f"{row['return']:.1f}"
         outcome = f"{earned:>8}"
