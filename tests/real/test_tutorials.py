@@ -35,3 +35,12 @@ def test_put_it_on_an_arm(tmp_path, monkeypatch):
     assert (tmp_path / "examples" / "run.mcap").is_file()
     assert (tmp_path / "examples" / "my_arm.py").is_file()
     assert "WRONG" not in printed
+
+
+def test_bring_your_policy(tmp_path):
+    printed = follow("bring-your-policy.md", tmp_path)
+    assert "it answers as policy.onnx does" in " ".join(printed.split())
+    assert "0 of 14 laws broken" in printed
+    assert "3 of 3 episodes succeeded" in printed
+    assert "300 steps compared, none differs" in printed
+    assert "WRONG" not in printed
