@@ -74,6 +74,28 @@ def recurrent(kind="LSTM", batch_first=False, size=8, hidden=5, layers=2):
     return model(nodes, inputs, outputs, weights)
 
 
+def convolution(steps=5, size=8, spatial=1):
+    """A history [batch, steps, size] through a 1-D convolution over time, or a 2-D one over time and size."""
+    generator = np.random.default_rng(2)
+    kernel = (4, size, 3) if spatial == 1 else (4, 1, 3, 3)
+    weights = {"kernel": generator.normal(0, 0.4, kernel).astype(np.float32), "axis": np.array([1], np.int64)}
+    turned = (
+        helper.make_node("Transpose", ["obs"], ["x"], perm=[0, 2, 1])
+        if spatial == 1
+        else helper.make_node("Unsqueeze", ["obs", "axis"], ["x"])
+    )
+    wide = 4 * (steps - 2) if spatial == 1 else 4 * (steps - 2) * (size - 2)
+    nodes = [
+        turned,
+        helper.make_node("Conv", ["x", "kernel"], ["scanned"], kernel_shape=list(kernel[2:])),
+        helper.make_node("Elu", ["scanned"], ["bent"]),
+        helper.make_node("Flatten", ["bent"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "w", "b"], ["actions"]),
+    ]
+    inputs, outputs = [info("obs", ["batch", steps, size])], [info("actions", ["batch", 2])]
+    return model(nodes, inputs, outputs, weights | weights_of(wide))
+
+
 def document(**changes):
     """The recipe of `feed_forward()`: angles, velocities, a command, the last action."""
     fields = {

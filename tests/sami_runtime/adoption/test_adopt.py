@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from sami_runtime import Session, verify
+from sami_runtime import ContractError, Session, verify
 from sami_runtime.adoption.recipe import Recipe
 from sami_runtime.adoption.sources import sources_of
+from sami_runtime.session.inference import import_onnxruntime
 from tests.making import foreign
 
 
@@ -107,6 +108,24 @@ def test_a_history_of_whole_frames_is_state_in_the_graph(adopted, shape):
         frames = [*(frames or [frame] * 4), frame][-5:]
         last = answer(np.concatenate(frames), 40)
         np.testing.assert_allclose(session.step(observation_of(values)).action, targets(last), atol=1e-6)
+
+
+@pytest.mark.parametrize("spatial", [1, 2])
+def test_a_history_may_be_an_axis_and_go_through_convolutions(adopted, spatial):
+    policy = foreign.convolution(spatial=spatial)
+    history = {"steps": 5, "first": "newest", "start": "zero"}
+    session = Session(adopted(policy, foreign.document(history=history)))
+    exported = import_onnxruntime().InferenceSession(policy.SerializeToString(), providers=["CPUExecutionProvider"])
+    frames, last = [np.zeros(8, np.float32)] * 4, np.zeros(2, np.float32)
+    for values in observations(8):
+        frames = [np.concatenate([read_by_the_network(values), last]), *frames][:5]
+        [[last]] = exported.run(["actions"], {"obs": np.stack(frames)[None]})
+        np.testing.assert_allclose(session.step(observation_of(values)).action, targets(last), atol=1e-6)
+
+
+def test_a_history_that_is_an_axis_has_as_many_steps_as_the_recipe(adopted):
+    with pytest.raises(ContractError, match="input 'obs' has 5 frames, the recipe's history 1"):
+        adopted(foreign.convolution(), foreign.document())
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
