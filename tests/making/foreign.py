@@ -74,26 +74,31 @@ def recurrent(kind="LSTM", batch_first=False, size=8, hidden=5, layers=2):
     return model(nodes, inputs, outputs, weights)
 
 
-def convolution(steps=5, size=8, spatial=1):
-    """A history [batch, steps, size] through a 1-D convolution over time, or a 2-D one over time and size."""
-    generator = np.random.default_rng(2)
-    kernel = (4, size, 3) if spatial == 1 else (4, 1, 3, 3)
-    weights = {"kernel": generator.normal(0, 0.4, kernel).astype(np.float32), "axis": np.array([1], np.int64)}
-    turned = (
-        helper.make_node("Transpose", ["obs"], ["x"], perm=[0, 2, 1])
-        if spatial == 1
-        else helper.make_node("Unsqueeze", ["obs", "axis"], ["x"])
-    )
-    wide = 4 * (steps - 2) if spatial == 1 else 4 * (steps - 2) * (size - 2)
+def convolutional(steps=6, size=8, channels=3):
+    """A 1-D convolution over frames, `obs` [1, steps, size], as policies with a history encoder have it."""
+    weights = {"kernel": np.random.default_rng(2).normal(0, 0.5, (channels, size, 3)).astype(np.float32)}
+    weights |= weights_of(channels * (steps - 2))
     nodes = [
-        turned,
-        helper.make_node("Conv", ["x", "kernel"], ["scanned"], kernel_shape=list(kernel[2:])),
-        helper.make_node("Elu", ["scanned"], ["bent"]),
-        helper.make_node("Flatten", ["bent"], ["flat"]),
+        helper.make_node("Transpose", ["obs"], ["rows"], perm=[0, 2, 1]),
+        helper.make_node("Conv", ["rows", "kernel"], ["filtered"], kernel_shape=[3]),
+        helper.make_node("Flatten", ["filtered"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "w", "b"], ["actions"]),
+    ]
+    return model(nodes, [info("obs", [1, steps, size])], [info("actions", [1, 2])], weights)
+
+
+def image_convolution(steps=5, size=8):
+    """A history [batch, steps, size] through a 2-D convolution, as it reads a map of heights."""
+    kernel = np.random.default_rng(2).normal(0, 0.4, (4, 1, 3, 3)).astype(np.float32)
+    weights = {"kernel": kernel, "axis": np.array([1], np.int64), **weights_of(4 * (steps - 2) * (size - 2))}
+    nodes = [
+        helper.make_node("Unsqueeze", ["obs", "axis"], ["image"]),
+        helper.make_node("Conv", ["image", "kernel"], ["filtered"], kernel_shape=[3, 3], strides=[1, 1]),
+        helper.make_node("Flatten", ["filtered"], ["flat"]),
         helper.make_node("Gemm", ["flat", "w", "b"], ["actions"]),
     ]
     inputs, outputs = [info("obs", ["batch", steps, size])], [info("actions", ["batch", 2])]
-    return model(nodes, inputs, outputs, weights | weights_of(wide))
+    return model(nodes, inputs, outputs, weights)
 
 
 def document(**changes):

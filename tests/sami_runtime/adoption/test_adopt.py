@@ -110,9 +110,22 @@ def test_a_history_of_whole_frames_is_state_in_the_graph(adopted, shape):
         np.testing.assert_allclose(session.step(observation_of(values)).action, targets(last), atol=1e-6)
 
 
-@pytest.mark.parametrize("spatial", [1, 2])
-def test_a_history_may_be_an_axis_and_go_through_convolutions(adopted, spatial):
-    policy = foreign.convolution(spatial=spatial)
+def test_a_convolution_over_past_frames_is_adopted(adopted):
+    document = foreign.document(history={"steps": 6, "first": "oldest", "start": "zero"})
+    session = Session(adopted(foreign.convolutional(), document))
+    kernel = np.random.default_rng(2).normal(0, 0.5, (3, 8, 3)).astype(np.float32)
+    weights = foreign.weights_of(12)
+    frames, last = [np.zeros(8, np.float32)] * 5, np.zeros(2, np.float32)
+    for values in observations(9):
+        frames = [*frames, np.concatenate([read_by_the_network(values), last])][-6:]
+        rows = np.stack(frames, axis=1)
+        filtered = np.stack([np.einsum("csk,sk->c", kernel, rows[:, at : at + 3]) for at in range(4)], axis=1)
+        last = filtered.ravel() @ weights["w"] + weights["b"]
+        np.testing.assert_allclose(session.step(observation_of(values)).action, targets(last), atol=1e-5)
+
+
+def test_a_convolution_over_steps_and_numbers_is_adopted(adopted):
+    policy = foreign.image_convolution()
     history = {"steps": 5, "first": "newest", "start": "zero"}
     session = Session(adopted(policy, foreign.document(history=history)))
     exported = import_onnxruntime().InferenceSession(policy.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -125,7 +138,7 @@ def test_a_history_may_be_an_axis_and_go_through_convolutions(adopted, spatial):
 
 def test_a_history_that_is_an_axis_has_as_many_steps_as_the_recipe(adopted):
     with pytest.raises(ContractError, match="input 'obs' has 5 frames, the recipe's history 1"):
-        adopted(foreign.convolution(), foreign.document())
+        adopted(foreign.image_convolution(), foreign.document())
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
