@@ -54,7 +54,8 @@ class TeacherConfig:
     blind: bool = False
     """Whether the actor reads the robot's own observation alone: a policy without memory and privileges."""
     easy_steps: int = 4_000_000
-    """Steps in which the share of changed tasks grows from 0 to 1: who cannot walk learns nothing from a dead motor."""
+    """Steps in nominal tasks, before their share falls to 0 in as many steps: a teacher that cannot walk yet learns to
+    stand still from dead motors."""
 
 
 @dataclass
@@ -228,7 +229,8 @@ class _TeacherKeeper(BaseCallback):
     def _on_rollout_start(self) -> None:
         vector = self.training_env
         assert isinstance(vector, BatchVecEnv)
-        vector.changed = min(1.0, self.num_timesteps / max(1, self.config.easy_steps))
+        done, easy = self.num_timesteps, self.config.easy_steps
+        vector.changed = min(1.0, max(0.0, done / easy - 1.0)) if easy else 1.0
 
     def _on_rollout_end(self) -> None:
         if self.num_timesteps < self._next:
