@@ -18,6 +18,7 @@ from .commands import (
     adapter,
     adopt,
     atlas,
+    audit,
     bench,
     demo,
     describe,
@@ -163,6 +164,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Model file": {
         "export": export.export,
         "adopt": adopt.adopt,
+        "audit": audit.audit,
         "atlas": atlas.atlas,
         "probe": probe.probe,
         "describe": describe.describe,

@@ -11,10 +11,11 @@ import pytest
 PANELS = {
     "Train": ["train", "sweep", "teach", "distil"],
     "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt", "report", "skills"],
-    "Model file": ["export", "adopt", "atlas", "probe", "describe", "inspect", "verify", "sign", "models"],
+    "Model file": ["export", "adopt", "audit", "atlas", "probe", "describe", "inspect", "verify", "sign", "models"],
     "Robot": [
         "demo",
         "run",
+        "play",
         "drive",
         "new-adapter",
         "check-adapter",
