@@ -248,7 +248,7 @@ def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in inner.items() if value is not None and value != {}}
 
 
-TABLE = FieldSource(kind="table", where="the framework's code")
+TABLE = FieldSource(kind="table", where="names of this package")
 
 
 def onnx_beside(path: Path, *candidates: str) -> Path:
