@@ -30,7 +30,7 @@ _SHAPES = (
     "Size Slice Split Squeeze Tile Transpose Unsqueeze"
 )
 _LOGIC = "And Equal Greater GreaterOrEqual Less LessOrEqual Not Or Xor"
-_LAYERS = "Einsum Gemm MatMul GRU LSTM RNN LayerNormalization RMSNormalization Where"
+_LAYERS = "Conv Einsum Gemm MatMul GRU LSTM RNN LayerNormalization RMSNormalization Where"
 OPERATORS = frozenset(" ".join([_ARITHMETIC, _FUNCTIONS, _ACTIVATIONS, _REDUCTIONS, _SHAPES, _LOGIC, _LAYERS]).split())
 """Operators of the default domain that a model file may use: an allow-list, because a hostile file reaches every kernel
 that onnxruntime has. Deterministic arithmetic: no control flow, files, randomness, strings or quantisation."""
