@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sami_runtime.adoption.readers.documents import Document, Draft, mentions, onnx_beside, put_slices, read_network
+from sami_runtime.adoption.readers.documents import Document, Draft, mentions, policy_beside, put_slices, read_network
 from sami_runtime.adoption.readers.terms import JOINT_TARGETS, put_term
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import ContractError
@@ -78,7 +78,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     named = isinstance(name, str) and name
     draft.put("name", name if named else folder.resolve().name, agent.source("experiment_name"))
     data, total, actions = read_network(
-        draft, path if path.suffix == ".onnx" else onnx_beside(folder, "exported/policy.onnx")
+        draft, path if path.suffix == ".onnx" else policy_beside(folder, "exported/policy.onnx")
     )
     put_timing(draft, env)
     run = _Run(env, agent, _descriptors(folder), actions, joints)
