@@ -139,7 +139,7 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         return np.array([velocity[:2] @ ahead, velocity[:2] @ left, turn[2]])
 
     def _info(self) -> dict[str, Any]:
-        command = self.state.command if self._time else self._task
+        command = self.state.command
         tracked = [at for at, name in enumerate(COMMAND) if name in self.elements]
         wanted = np.array([command.get(name, 0.0) for name in COMMAND])
         error = float(np.linalg.norm((self._smoothed - wanted)[tracked]))

@@ -186,6 +186,15 @@ def test_what_the_mjcf_cannot_give_is_refused_by_its_name(tmp_path, played):
         played(contract=contract)
 
 
+def test_actions_that_are_no_positions_are_refused(tmp_path, played):
+    torques = RECIPE.replace(
+        'unit = "rad"\nmeaning = "position targets of the joints"', 'unit = "N m"\nmeaning = "torques"'
+    )
+    contract = read_artifact(stander(tmp_path, torques)[1]).contract
+    with pytest.raises(SamiError, match=r"writes torques \[N m\], and only position targets"):
+        played(contract=contract)
+
+
 def test_a_gait_clock_stands_at_half_a_cycle_while_nothing_is_commanded(tmp_path, played):
     phases = RECIPE.replace('"base_ang_vel"', '"cos_phase"')
     contract = read_artifact(stander(tmp_path, phases)[1]).contract
