@@ -45,6 +45,8 @@ def torchscript_as_onnx(path: Path) -> bytes:
     else:
         modules = []
     parts = [value for value in root.state.values() if _class(value)] if isinstance(root, Call) else []
+    if not all(map(_class, modules)):
+        modules = []
     if not modules or (kind != "Sequential" and len(parts) != len(modules)):
         raise ArtifactError(
             f"{path} is TorchScript of the class {printable(kind or 'nothing')}; {', '.join(EXPORTERS)} and Sequential "
@@ -76,7 +78,7 @@ def _class(module: Any) -> str:
 def _layers(module: Call) -> list[Call]:
     if _class(module) != "Sequential":
         return [module] if _class(module) != "Identity" else []
-    numbered = sorted((int(key), value) for key, value in module.state.items() if key.isdigit())
+    numbered = sorted((int(key), value) for key, value in module.state.items() if key.isdecimal())
     return [layer for _, value in numbered for layer in _layers(value)]
 
 

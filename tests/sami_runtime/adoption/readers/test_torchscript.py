@@ -1,6 +1,8 @@
 """TorchScript policies of the exporters of legged_gym, Isaac Lab and rsl_rl act as torch runs them."""
 
+import contextlib
 import copy
+import zipfile
 
 import numpy as np
 import pytest
@@ -107,3 +109,21 @@ def test_torchscript_that_is_not_known_is_refused_in_one_line(tmp_path, module, 
     with pytest.raises(ArtifactError, match=message) as refused:
         torchscript_as_onnx(saved(tmp_path / "policy.pt", module))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_no_damage_to_torchscript_escapes_as_another_error(tmp_path):
+    path = saved(tmp_path / "policy.pt", _TorchPolicyExporter(5))
+    whole = zipfile.ZipFile(path)
+    files = {name: whole.read(name) for name in whole.namelist()}
+    (pickled,) = [name for name in files if name.endswith("/data.pkl")]
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        damaged = bytearray(files[pickled])
+        for _ in range(random.integers(1, 4)):
+            damaged[random.integers(len(damaged))] = random.integers(256)
+        with zipfile.ZipFile(tmp_path / "damaged.pt", "w") as file:
+            for name, content in files.items():
+                file.writestr(name, bytes(damaged) if name == pickled else content)
+        with contextlib.suppress(ArtifactError):
+            torchscript_as_onnx(tmp_path / "damaged.pt")
