@@ -37,12 +37,17 @@ def distil(
     steps: Annotated[
         int, typer.Option(min=1, help="Environment steps in all, those already done included.")
     ] = 3_000_000,
+    env: Annotated[str | None, typer.Option(help="The teacher's environment, where it is your own code.")] = None,
     method: Annotated[str, typer.Option(help="tesac: a student with a context; sac: one without memory.")] = "tesac",
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:
     """Distil a teacher into a policy that a robot can run. Ctrl-C keeps it; the same command goes on."""
+    from sami_runtime.errors import SamiError
     from sami_train.studies.teacher.student import distil as train_student
+    from sami_train.studies.teacher.teacher import read_config
 
+    if env not in (None, learned := read_config(teacher).env):
+        raise SamiError(f"{teacher} was trained in {learned!r}; leave out --env {env}.")
     agent = train_student(teacher, out, steps, method, seed, _show_losses)
     print_text(f"The student in {out} has learned from {agent.num_timesteps:,} steps.")
     print_text("Next:", f"  sami eval --run {out}", f"  sami export --run {out} --out {out.name}.onnx")
