@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ..options import Json
+from ..output import print_text
 
 Adopted = Annotated[
     Path,
@@ -33,6 +34,6 @@ def audit(
         rows = [asdict(verdict) for verdict in result.verdicts]
         print(json_module.dumps({"passed": result.passed, "steps": result.samples, "terms": rows}, indent=2))
     else:
-        print(result)
+        print_text(result)
     if not result.passed:
         raise typer.Exit(1)

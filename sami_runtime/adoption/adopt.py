@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from sami_runtime.adoption.batch import with_free_batch
 from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, states_of, wrapped_model
 from sami_runtime.adoption.layout import PolicyLayout, layout_of
 from sami_runtime.adoption.original import OriginalPolicy
@@ -86,7 +87,7 @@ def adopt_reading(reading: PolicyReading, policy: str | Path) -> Artifact:
     data, layout, recipe = _fitted(reading, where)
     original = OriginalPolicy(data, recipe, layout, where)
     contract = _contract(reading, recipe, layout, where)
-    model = wrapped_model(data, recipe, layout, contract, where)
+    model = wrapped_model(with_free_batch(data), recipe, layout, contract, where)
     golden = list(original.walk(GOLDEN_STEPS, GOLDEN_RESETS, DISTURBED))
     steps = GoldenSteps(
         observation={s.name: np.stack([step.observation[s.name] for step in golden]) for s in contract.observation},

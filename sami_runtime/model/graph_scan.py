@@ -30,7 +30,7 @@ _SHAPES = (
     "Size Slice Split Squeeze Tile Transpose Unsqueeze"
 )
 _LOGIC = "And Equal Greater GreaterOrEqual Less LessOrEqual Not Or Xor"
-_LAYERS = "Einsum Gemm MatMul GRU LSTM RNN LayerNormalization RMSNormalization Where"
+_LAYERS = "Conv Einsum Gemm MatMul GRU LSTM RNN LayerNormalization RMSNormalization Where"
 OPERATORS = frozenset(" ".join([_ARITHMETIC, _FUNCTIONS, _ACTIVATIONS, _REDUCTIONS, _SHAPES, _LOGIC, _LAYERS]).split())
 """Operators of the default domain that a model file may use: an allow-list, because a hostile file reaches every kernel
 that onnxruntime has. Deterministic arithmetic: no control flow, files, randomness, strings or quantisation."""
@@ -175,13 +175,13 @@ class Reader:
         """Return the fields of the message in a field."""
         return self.fields(entry.start, entry.end)
 
-    def single(self, entry: Field) -> dict[int, Field]:
-        """Return the fields, by number, of a message none of whose fields may come twice."""
+    def single(self, entry: Field, repeated: int = 0) -> dict[int, Field]:
+        """Return the fields, by number, of a message none of whose fields but `repeated` may come twice."""
         if entry.wire != BYTES:
             raise MalformedError(f"a message is expected at byte {entry.start}")
         fields: dict[int, Field] = {}
         for inner in self.inner(entry):
-            if inner.number in fields:
+            if inner.number in fields and inner.number != repeated:
                 raise MalformedError(f"field {inner.number} at byte {inner.start} comes twice")
             fields[inner.number] = inner
         return fields
@@ -249,7 +249,7 @@ def scan_model(data: bytes) -> ModelScan:
 
 def _declared(reader: Reader, entry: Field) -> TensorType:
     """Return the name, type and shape that a ValueInfoProto declares."""
-    info = reader.single(entry)
+    info = reader.single(entry, repeated=4)  # notes of the exporter, which nothing reads
     name = reader.text(info.get(1))
     kind = reader.single(info[2]) if 2 in info else {}
     if 1 not in kind:

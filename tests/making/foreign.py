@@ -74,6 +74,19 @@ def recurrent(kind="LSTM", batch_first=False, size=8, hidden=5, layers=2):
     return model(nodes, inputs, outputs, weights)
 
 
+def convolutional(steps=6, size=8, channels=3):
+    """A 1-D convolution over frames, `obs` [1, steps, size], as policies with a history encoder have it."""
+    weights = {"kernel": np.random.default_rng(2).normal(0, 0.5, (channels, size, 3)).astype(np.float32)}
+    weights |= weights_of(channels * (steps - 2))
+    nodes = [
+        helper.make_node("Transpose", ["obs"], ["rows"], perm=[0, 2, 1]),
+        helper.make_node("Conv", ["rows", "kernel"], ["filtered"], kernel_shape=[3]),
+        helper.make_node("Flatten", ["filtered"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "w", "b"], ["actions"]),
+    ]
+    return model(nodes, [info("obs", [1, steps, size])], [info("actions", [1, 2])], weights)
+
+
 def document(**changes):
     """The recipe of `feed_forward()`: angles, velocities, a command, the last action."""
     fields = {

@@ -156,7 +156,8 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
 
 def command_space(elements: Sequence[str], settings: SceneFile) -> TaskSpace:
     """Return the commands as tasks; one task without features where the policy reads no command."""
-    features = tuple(Feature(name, "rad/s" if name == "turn" else "m/s", low=-np.inf, default=0.0) for name in elements)
+    units = dict(zip(COMMAND, ("m/s", "m/s", "rad/s"), strict=True))
+    features = tuple(Feature(name, units.get(name, ""), low=-np.inf, default=0.0) for name in elements)
     commands = settings.commands or tuple(command for command in COMMANDS if command.keys() <= set(elements))
     space = TaskSpace(features, {"training": ({},)})
     return TaskSpace(features, {"training": tuple(space.check(command) for command in commands or ({},))})

@@ -54,7 +54,8 @@ class TeacherConfig:
     blind: bool = False
     """Whether the actor reads the robot's own observation alone: a policy without memory and privileges."""
     easy_steps: int = 4_000_000
-    """Steps in which the share of changed tasks grows from 0 to 1: who cannot walk learns nothing from a dead motor."""
+    """Steps in nominal tasks, before their share falls to 0 in as many steps: a teacher that cannot walk yet learns to
+    stand still from dead motors."""
 
 
 @dataclass
@@ -139,13 +140,17 @@ def train_teacher(
     return Teacher(config, model.policy, model.num_timesteps)
 
 
-def load_teacher(folder: Path) -> Teacher:
-    """Return the teacher of a folder; raises a `SamiError` where there is none."""
+def read_config(folder: Path) -> TeacherConfig:
+    """Return what the teacher of a folder was made with; raises a `SamiError` where there is none."""
     path = folder / "teacher.json"
     if not path.is_file():
         raise SamiError(f"{folder} has no teacher.json; make a teacher with: sami teach --out {folder}.")
-    facts = read_json(path)
-    config = TeacherConfig(**facts["config"])
+    return TeacherConfig(**read_json(path)["config"])
+
+
+def load_teacher(folder: Path) -> Teacher:
+    """Return the teacher of a folder; raises a `SamiError` where there is none."""
+    config = read_config(folder)
     spec = environment(config.env)
     vector = vector_env(spec, 2, 0)
     policy = PrivilegedPolicy(
@@ -153,7 +158,7 @@ def load_teacher(folder: Path) -> Teacher:
     )
     tensors = safetensors.torch.load_file(folder / "teacher.safetensors")
     policy.load_state_dict(_part(tensors, "policy."))
-    return Teacher(config, policy.eval(), facts["steps"])
+    return Teacher(config, policy.eval(), read_json(folder / "teacher.json")["steps"])
 
 
 def measure_teacher(
@@ -224,7 +229,8 @@ class _TeacherKeeper(BaseCallback):
     def _on_rollout_start(self) -> None:
         vector = self.training_env
         assert isinstance(vector, BatchVecEnv)
-        vector.changed = min(1.0, self.num_timesteps / max(1, self.config.easy_steps))
+        done, easy = self.num_timesteps, self.config.easy_steps
+        vector.changed = min(1.0, max(0.0, done / easy - 1.0)) if easy else 1.0
 
     def _on_rollout_end(self) -> None:
         if self.num_timesteps < self._next:
@@ -257,7 +263,7 @@ def _restore(folder: Path, config: TeacherConfig, model: AdaptivePPO) -> float:
     if not path.is_file():
         return 0.0
     facts = read_json(path)
-    if (there := TeacherConfig(**facts["config"])) != config:
+    if (there := read_config(folder)) != config:
         different = [name for name, value in asdict(config).items() if asdict(there)[name] != value]
         raise SamiError(
             f"{folder} has a teacher with another {', '.join(different)}: {facts['config']}. Give the same options to "

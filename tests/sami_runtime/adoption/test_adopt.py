@@ -109,6 +109,20 @@ def test_a_history_of_whole_frames_is_state_in_the_graph(adopted, shape):
         np.testing.assert_allclose(session.step(observation_of(values)).action, targets(last), atol=1e-6)
 
 
+def test_a_convolution_over_past_frames_is_adopted(adopted):
+    document = foreign.document(history={"steps": 6, "first": "oldest", "start": "zero"})
+    session = Session(adopted(foreign.convolutional(), document))
+    kernel = np.random.default_rng(2).normal(0, 0.5, (3, 8, 3)).astype(np.float32)
+    weights = foreign.weights_of(12)
+    frames, last = [np.zeros(8, np.float32)] * 5, np.zeros(2, np.float32)
+    for values in observations(9):
+        frames = [*frames, np.concatenate([read_by_the_network(values), last])][-6:]
+        rows = np.stack(frames, axis=1)
+        filtered = np.stack([np.einsum("csk,sk->c", kernel, rows[:, at : at + 3]) for at in range(4)], axis=1)
+        last = filtered.ravel() @ weights["w"] + weights["b"]
+        np.testing.assert_allclose(session.step(observation_of(values)).action, targets(last), atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_recurrent_policies_of_both_layouts_are_adopted(adopted, kind, batch_first):

@@ -284,3 +284,64 @@ def test_files_that_are_no_model_are_refused(adopted, tmp_path):
     (tmp_path / "bad.xml").write_text("<mujoco><worldbody><body/></mujoco>")
     with pytest.raises(SamiError, match="MuJoCo cannot read"):
         play_environment(contract, str(tmp_path / "bad.xml"))
+
+
+ARM = """<mujoco><compiler angle="radian"/><worldbody>
+  <body pos="0 0 1"><joint name="shoulder" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.02"/>
+    <body pos="0.3 0 0"><joint name="elbow" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0.2 0 0" size="0.02"/>
+    </body>
+  </body></worldbody></mujoco>"""
+ARM_RECIPE = """
+name = "arm"
+rate_hz = 50.0
+episode_steps = 40
+input = "obs"
+output = "actions"
+[[signals]]
+name = "joint_pos"
+unit = "rad"
+elements = ["elbow", "shoulder"]
+slice = [0, 2]
+scale = 1.0
+[[signals]]
+name = "command"
+unit = "m"
+elements = ["x", "y", "z"]
+slice = [2, 5]
+scale = 1.0
+command = true
+[[signals]]
+name = "joint_vel"
+unit = "rad/s"
+elements = ["elbow", "shoulder", "SPARE"]
+slice = [5, 8]
+scale = 1.0
+[action]
+name = "targets"
+unit = "rad"
+meaning = "position targets"
+elements = ["a", "b", "c", "d"]
+scale = 1.0
+default = 0.3
+kp = 50.0
+kd = 2.0
+"""
+
+
+def test_an_arm_is_played_without_a_base_and_its_command_keeps_its_elements(tmp_path, played):
+    wrist = ARM.replace(
+        "\n    </body>\n  </body>",
+        '<body><joint name="w1" axis="0 1 0"/><geom size="0.03"/>'
+        '<body><joint name="w2" axis="0 1 0"/><geom size="0.03"/></body></body></body>\n  </body>',
+    )
+    recipe = ARM_RECIPE.replace("SPARE", "w2").replace('["a", "b", "c", "d"]', '["elbow", "shoulder", "w1", "w2"]')
+    contract = read_artifact(stander(tmp_path, recipe, 8)[1]).contract
+    env = played("start_noise = 0.0", wrist, contract)
+    assert env.elements == ["x", "y", "z"]
+    observation, _ = env.reset(seed=0, options={"task": {"x": 0.4}})
+    np.testing.assert_allclose(observation, [0.3, 0.3, 0.4, 0.0, 0.0, 0.0, 0.0, 0.0], atol=1e-6)
+    _, reward, over, _, info = hold(env, (0.6, 0.2, 0.3, 0.3), 40)
+    assert info["is_success"]
+    assert not over
+    assert reward == 0.0
+    assert env.data.joint("elbow").qpos[0] > 0.45
