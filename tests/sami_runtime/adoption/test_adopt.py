@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from sami_runtime import Session, verify
+from sami_runtime import ContractError, Session, verify
 from sami_runtime.adoption.recipe import Recipe
 from sami_runtime.adoption.sources import sources_of
+from sami_runtime.session.inference import import_onnxruntime
 from tests.making import foreign
 
 
@@ -121,6 +122,23 @@ def test_a_convolution_over_past_frames_is_adopted(adopted):
         filtered = np.stack([np.einsum("csk,sk->c", kernel, rows[:, at : at + 3]) for at in range(4)], axis=1)
         last = filtered.ravel() @ weights["w"] + weights["b"]
         np.testing.assert_allclose(session.step(observation_of(values)).action, targets(last), atol=1e-5)
+
+
+def test_a_convolution_over_steps_and_numbers_is_adopted(adopted):
+    policy = foreign.image_convolution()
+    history = {"steps": 5, "first": "newest", "start": "zero"}
+    session = Session(adopted(policy, foreign.document(history=history)))
+    exported = import_onnxruntime().InferenceSession(policy.SerializeToString(), providers=["CPUExecutionProvider"])
+    frames, last = [np.zeros(8, np.float32)] * 4, np.zeros(2, np.float32)
+    for values in observations(8):
+        frames = [np.concatenate([read_by_the_network(values), last]), *frames][:5]
+        [[last]] = exported.run(["actions"], {"obs": np.stack(frames)[None]})
+        np.testing.assert_allclose(session.step(observation_of(values)).action, targets(last), atol=1e-6)
+
+
+def test_a_history_that_is_an_axis_has_as_many_steps_as_the_recipe(adopted):
+    with pytest.raises(ContractError, match="input 'obs' has 5 frames, the recipe's history 1"):
+        adopted(foreign.image_convolution(), foreign.document())
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
