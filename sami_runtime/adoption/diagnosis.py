@@ -293,7 +293,7 @@ def _signs(responses: Responses) -> Iterator[PolicyFinding]:
 
 
 @dataclass(frozen=True)
-class RobotJoint:
+class ModelJoint:
     """A joint of the robot's model."""
 
     low: float
@@ -303,7 +303,7 @@ class RobotJoint:
     """Largest torque or force; infinite where there is none."""
 
 
-def read_joints(path: Path) -> dict[str, RobotJoint]:
+def read_joints(path: Path) -> dict[str, ModelJoint]:
     """Return the joints of an MJCF by name, `_joint` left out.
 
     Raises:
@@ -316,7 +316,7 @@ def read_joints(path: Path) -> dict[str, RobotJoint]:
     except ValueError as error:
         line = " ".join(str(error).split())[:300]
         raise SamiError(f"{path} cannot be read: {line}. Give the MJCF of the robot.") from None
-    joints: dict[str, RobotJoint] = {}
+    joints: dict[str, ModelJoint] = {}
     for index in range(model.njnt):
         joint: Any = model.joint(index)
         limits = [np.inf]
@@ -331,7 +331,7 @@ def read_joints(path: Path) -> dict[str, RobotJoint]:
                     gear * float(model.actuator_gainprm[motor, 0] * np.abs(model.actuator_ctrlrange[motor]).max())
                 )
         low, high = model.jnt_range[index] if model.jnt_limited[index] else (-np.inf, np.inf)
-        joints[_plain(joint.name)] = RobotJoint(float(low), float(high), min(limits))
+        joints[_plain(joint.name)] = ModelJoint(float(low), float(high), min(limits))
     return joints
 
 
@@ -339,7 +339,7 @@ def _plain(name: str) -> str:
     return name.removesuffix("_joint")
 
 
-def _robot(action: ActionTerm, joints: Mapping[str, RobotJoint]) -> Iterator[PolicyFinding]:
+def _robot(action: ActionTerm, joints: Mapping[str, ModelJoint]) -> Iterator[PolicyFinding]:
     """Judge names and default pose against the robot."""
     names = [_plain(name) for name in action.elements]
     missing = [name for name in names if name not in joints]
@@ -367,7 +367,7 @@ def _robot(action: ActionTerm, joints: Mapping[str, RobotJoint]) -> Iterator[Pol
         yield PolicyFinding("default pose", "ok", "is inside the joints' ranges", {"outside": 0})
 
 
-def _torques(responses: Responses, joints: Mapping[str, RobotJoint]) -> Iterator[PolicyFinding]:
+def _torques(responses: Responses, joints: Mapping[str, ModelJoint]) -> Iterator[PolicyFinding]:
     """Judge gains: the torque that a standing robot's outputs demand, against the torque limits."""
     action = responses.network.recipe.action
     names = [_plain(name) for name in action.elements]
