@@ -186,8 +186,17 @@ def test_what_the_mjcf_cannot_give_is_refused_by_its_name(tmp_path, played):
         played(contract=contract)
 
 
+def test_actions_that_are_no_positions_are_refused(tmp_path, played):
+    torques = RECIPE.replace(
+        'unit = "rad"\nmeaning = "position targets of the joints"', 'unit = "N m"\nmeaning = "torques"'
+    )
+    contract = read_artifact(stander(tmp_path, torques)[1]).contract
+    with pytest.raises(SamiError, match=r"writes torques \[N m\], and only position targets"):
+        played(contract=contract)
+
+
 def test_a_gait_clock_stands_at_half_a_cycle_while_nothing_is_commanded(tmp_path, played):
-    phases = RECIPE.replace('"base_ang_vel"', '"cos_phase"')
+    phases = RECIPE.replace('"base_ang_vel"', '"cos_phase"').replace("scale = 0.25", "scale = 1.0\ncommand = true")
     contract = read_artifact(stander(tmp_path, phases)[1]).contract
     env = played("[clock]\nperiod_s = 0.4\noffsets = [0.0, 0.5, 0.25]", contract=contract)
     env.source = Timeline([{"time_s": 0.0}, {"time_s": 0.1, "left": 0.1}], env.elements)
@@ -336,9 +345,11 @@ def test_an_arm_is_played_without_a_base_and_its_command_keeps_its_elements(tmp_
     )
     recipe = ARM_RECIPE.replace("SPARE", "w2").replace('["a", "b", "c", "d"]', '["elbow", "shoulder", "w1", "w2"]')
     contract = read_artifact(stander(tmp_path, recipe, 8)[1]).contract
-    env = played("start_noise = 0.0", wrist, contract)
+    with pytest.raises(SamiError, match="is commanded x, y, z, and nothing says what they are"):
+        played(xml=wrist, contract=contract)
+    env = played("start_noise = 0.0\ncommands = [{ x = 0.4, y = 0.0, z = 0.0 }]", wrist, contract)
     assert env.elements == ["x", "y", "z"]
-    observation, _ = env.reset(seed=0, options={"task": {"x": 0.4}})
+    observation, _ = env.reset(seed=0, options={"task": {"x": 0.4, "y": 0.0, "z": 0.0}})
     np.testing.assert_allclose(observation, [0.3, 0.3, 0.4, 0.0, 0.0, 0.0, 0.0, 0.0], atol=1e-6)
     _, reward, over, _, info = hold(env, (0.6, 0.2, 0.3, 0.3), 40)
     assert info["is_success"]
