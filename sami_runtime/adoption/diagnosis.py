@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sami_runtime.adoption.audit import paragraph
 from sami_runtime.adoption.hypotheses import Array, other_end, other_side
 from sami_runtime.adoption.network import PolicyNetwork
-from sami_runtime.adoption.probing import ProbedTerm, Responses
+from sami_runtime.adoption.probing import ProbedTerm, ProbedNetwork
 from sami_runtime.adoption.recipe import ActionTerm, row
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact
@@ -85,7 +85,7 @@ def diagnose(policy: Artifact, robot: str | Path | None = None) -> Diagnosis:
         SamiError: The robot's model cannot be read.
     """
     network = PolicyNetwork(policy)
-    responses = Responses(network)
+    responses = ProbedNetwork(network)
     joints = None if robot is None else read_joints(Path(robot))
     findings = [
         *_numbers(responses),
@@ -98,7 +98,7 @@ def diagnose(policy: Artifact, robot: str | Path | None = None) -> Diagnosis:
     return Diagnosis(policy.contract.name, tuple(findings))
 
 
-def _numbers(responses: Responses) -> Iterator[PolicyFinding]:
+def _numbers(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
     """Judge outputs at extreme inputs and at ordinary ones."""
     network, recipe = responses.network, responses.network.recipe
     bound, rng = recipe.clip or LARGE, np.random.default_rng(1)
@@ -132,13 +132,13 @@ def _numbers(responses: Responses) -> Iterator[PolicyFinding]:
     yield PolicyFinding("saturation", status, fact, {"clipped": share, "flat": flat}, valid, advice)
 
 
-def _blocks(responses: Responses) -> list[Array]:
+def _blocks(responses: ProbedNetwork) -> list[Array]:
     """Return the responses of each output to everything."""
     whole = np.concatenate(list(responses.jacobian.values()), axis=2)
     return [whole[:, output] for output in range(whole.shape[1])]
 
 
-def _inputs(responses: Responses) -> Iterator[PolicyFinding]:
+def _inputs(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
     """Judge which inputs change nothing; a command is moved over its whole range."""
     size = {name: np.sqrt((block**2).mean((0, 1))) for name, block in responses.jacobian.items()}
     most = max(float(value.max()) for value in size.values())
@@ -163,7 +163,7 @@ def _inputs(responses: Responses) -> Iterator[PolicyFinding]:
         yield PolicyFinding("dead inputs", "ok", f"all {total} elements change the outputs", {"dead": 0})
 
 
-def _command(responses: Responses, term: ProbedTerm) -> PolicyFinding:
+def _command(responses: ProbedNetwork, term: ProbedTerm) -> PolicyFinding:
     usual = float(np.sqrt((responses.outputs**2).mean()))
     effects = []
     for element in range(len(term.elements)):
@@ -189,7 +189,7 @@ def _strength(block: Array) -> Array:
     return np.asarray(np.log(normed))
 
 
-def _joint_order(responses: Responses) -> Iterator[PolicyFinding]:
+def _joint_order(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
     """Judge the order of joint signals against that of the action, by which output responds most to which joint."""
     names = responses.network.recipe.action.elements
     terms = [
@@ -257,7 +257,7 @@ def _other_orders(names: tuple[str, ...], elements: tuple[str, ...]) -> dict[str
     }
 
 
-def _signs(responses: Responses) -> Iterator[PolicyFinding]:
+def _signs(responses: ProbedNetwork) -> Iterator[PolicyFinding]:
     for term in responses.of("gravity"):
         if len(term.elements) == 3:
             points = dict(responses.points)
@@ -367,7 +367,7 @@ def _robot(action: ActionTerm, joints: Mapping[str, ModelJoint]) -> Iterator[Pol
         yield PolicyFinding("default pose", "ok", "is inside the joints' ranges", {"outside": 0})
 
 
-def _torques(responses: Responses, joints: Mapping[str, ModelJoint]) -> Iterator[PolicyFinding]:
+def _torques(responses: ProbedNetwork, joints: Mapping[str, ModelJoint]) -> Iterator[PolicyFinding]:
     """Judge gains: the torque that a standing robot's outputs demand, against the torque limits."""
     action = responses.network.recipe.action
     names = [_plain(name) for name in action.elements]

@@ -39,7 +39,7 @@ class ProbedTerm(NamedTuple):
     """(n,): what the network reads more for one deviation of the signal; negative with a negative scale."""
 
 
-class Responses:
+class ProbedNetwork:
     """Outputs of a network around a standing robot."""
 
     def __init__(self, network: PolicyNetwork) -> None:
