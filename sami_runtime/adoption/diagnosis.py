@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sami_runtime.adoption.audit import paragraph
 from sami_runtime.adoption.hypotheses import Array, other_end, other_side
 from sami_runtime.adoption.network import PolicyNetwork
-from sami_runtime.adoption.probing import ProbedTerm, ProbedNetwork
+from sami_runtime.adoption.probing import ProbedNetwork, ProbedTerm
 from sami_runtime.adoption.recipe import ActionTerm, row
 from sami_runtime.errors import SamiError
 from sami_runtime.model.artifact import Artifact
