@@ -29,8 +29,10 @@ PARITY_STEPS, PARITY_RESETS = 500, (0, 31, 150, 333)
 GOLDEN_STEPS, GOLDEN_RESETS = 64, (0, 31)
 DISTURBED = 0.5
 """Share of the golden steps at which another action was executed than the policy's."""
-TOLERANCE = 1e-5
-"""Largest difference between the original and the adopted file."""
+TOLERANCE = 64 * 2.0**-23
+"""Largest difference of an action from the original's, as a share of the largest action of the episode so far: 64
+roundings of a float32. Both run the same kernels on the same numbers, and all kinds of policies in the tests agree to
+the last bit; the rest is room for an onnxruntime that fuses the recipe's operators with those of the network."""
 
 
 def adopt(
@@ -158,13 +160,15 @@ def _signal(term: SignalTerm | ActionTerm) -> Signal:
 
 def _require_parity(artifact: Artifact, original: OriginalPolicy, where: str) -> None:
     """Compare both in closed loop: each has its own state and its own last action."""
-    session = Session(artifact)
+    session, largest = Session(artifact), 0.0
     for at, step in enumerate(original.walk(PARITY_STEPS, PARITY_RESETS, disturbed=0.0)):
         if at in PARITY_RESETS:
             session.reset()
+            largest = 0.0
+        largest = max(largest, float(np.abs(step.action).max()))
         error = float(np.abs(session.step(step.observation).action - step.action).max())
-        if not error <= TOLERANCE * max(1.0, float(np.abs(step.action).max())):
+        if not error <= TOLERANCE * largest:
             raise CheckFailed(
-                f"{where}: the adopted file is off by {error:.3g} at step {at}; at most {TOLERANCE:g} is allowed. "
+                f"{where}: the adopted file is off by {error:.3g} at step {at}; {TOLERANCE * largest:.3g} is allowed. "
                 "Check the names and initial values of its state."
             )
