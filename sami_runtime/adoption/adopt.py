@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from sami_runtime.adoption.batch import with_free_batch
-from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, states_of, wrapped_model
+from sami_runtime.adoption.graph import OLDEST_OPSET, import_onnx, read_model, states_of, wrapped_model
 from sami_runtime.adoption.layout import PolicyLayout, layout_of
 from sami_runtime.adoption.original import OriginalPolicy
 from sami_runtime.adoption.readers import read_with
@@ -110,15 +110,15 @@ def adopt_reading(reading: PolicyReading, policy: str | Path) -> Artifact:
 def _fitted(reading: PolicyReading, where: str) -> tuple[bytes, PolicyLayout, Recipe]:
     """Return the policy's bytes with its functions inlined, the sizes in its graph, and its recipe."""
     data = reading.policy
-    scan = scan_bytes(data, where)
-    if scan.messages["Function"]:  # as torch's newer exporter writes them
-        onnx = import_onnx()
-        data = onnx.inliner.inline_local_functions(onnx.load_from_string(data)).SerializeToString()
+    scan, model = scan_bytes(data, where), read_model(data, where)
+    if scan.messages["Function"]:
+        data = model.SerializeToString()
         scan = scan_bytes(data, where)
     require_safe(scan, where, "Export the policy again, in float32, into one file, with plain operators.")
-    onnx = import_onnx()
-    model = onnx.load_from_string(data)
-    newest, opset = onnx.defs.onnx_opset_version(), max((entry.version for entry in model.opset_import), default=0)
+    newest, opset = (
+        import_onnx().defs.onnx_opset_version(),
+        max((entry.version for entry in model.opset_import), default=0),
+    )
     if not OLDEST_OPSET <= opset <= newest:
         raise ArtifactError(
             f"{where} has opset {opset}; {OLDEST_OPSET} to {newest} can be adopted. Export the policy with one."

@@ -45,8 +45,8 @@ def test_the_example_of_a_go2_acts_as_its_own_code_lets_it(monkeypatch, tmp_path
         expected = policy.act(
             *(seen[name] for name in ("angular_velocity", "gravity", "joint_angles", "joint_velocities", "command"))
         )
-        # Their code computes in float64 and casts; 64 roundings of a float32.
-        np.testing.assert_allclose(session.step(seen).action, expected, atol=64 * 2**-23 * np.abs(expected).max())
+        # Their code subtracts and scales in float64; float32 rounds 1000 by 3e-5, which the last action repeats.
+        np.testing.assert_allclose(session.step(seen).action, expected, atol=1e-3)
 
 
 @pytest.fixture(scope="module")
