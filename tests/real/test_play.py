@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import onnx
 import pytest
 
 pytest.importorskip("mujoco")
@@ -30,39 +29,11 @@ def go2(tmp_path_factory):
     return out, data / "go2" / "go2.xml"
 
 
-G1_POSE = [-0.312, 0, 0, 0.669, -0.363, 0] * 2 + [0] * 3 + [0.2, 0.2, 0, 0.6, 0, 0, 0] + [0.2, -0.2, 0, 0.6, 0, 0, 0]
-"""Default pose of holosoma's G1 [rad], in the order of the joints in its files."""
-
-
-def g1_recipe(policy):
-    """The recipe of a G1 policy of holosoma, whose terms its runtime sorts by name, as TOML."""
-    facts = {prop.key: json.loads(prop.value) for prop in onnx.load(policy).metadata_props if prop.key != "robot_urdf"}
-    joints = facts["dof_names"]
-    lines, at = ['name = "g1"', "rate_hz = 50.0", 'input = "actor_obs"', 'output = "action"', "clip = 100.0"], 29
-    for name, unit, elements, scale, more in (
-        ("base_ang_vel", "rad/s", ["x", "y", "z"], 0.25, 'frame = "body"'),
-        ("command_ang_vel", "rad/s", ["turn"], 1.0, "command = true"),
-        ("command_lin_vel", "m/s", ["forward", "left"], 1.0, "command = true"),
-        ("cos_phase", "1", ["left", "right"], 1.0, ""),
-        ("dof_pos", "rad", joints, 1.0, f"offset = {G1_POSE}"),
-        ("dof_vel", "rad/s", joints, 0.05, ""),
-        ("projected_gravity", "1", ["x", "y", "z"], 1.0, 'frame = "body"'),
-        ("sin_phase", "1", ["left", "right"], 1.0, ""),
-    ):
-        lines += ["[[signals]]", f'name = "{name}"', f'unit = "{unit}"', f"elements = {json.dumps(elements)}"]
-        lines += [f"slice = [{at}, {at + len(elements)}]", f"scale = {scale}", more]
-        at += len(elements)
-    lines += ["[last_action]", "slice = [0, 29]", 'kind = "raw"', "[action]", 'name = "joint_targets"', 'unit = "rad"']
-    lines += ['meaning = "position targets of the joints"', f"elements = {json.dumps(joints)}", "scale = 0.25"]
-    return "\n".join([*lines, f"default = {G1_POSE}", f"kp = {facts['kp']}", f"kd = {facts['kd']}"])
-
-
 @pytest.fixture(scope="module")
 def g1(tmp_path_factory):
     policies = unpacked("holosoma-inference", "0.1.3") / "holosoma_inference" / "models" / "loco" / "g1_29dof"
     folder, policy = tmp_path_factory.mktemp("g1"), policies / "fastsac_g1_29dof.onnx"
-    (folder / "recipe.toml").write_text(g1_recipe(policy))
-    adopt(policy, folder / "recipe.toml", folder / "g1.onnx")
+    adopt(policy, None, folder / "g1.onnx")
     scene = unpacked("holosoma", "0.0.3") / "holosoma" / "data" / "robots" / "g1" / "g1_29dof.xml"
     (folder / "g1.toml").write_text(f'scene = "{scene}"\n[clock]\nperiod_s = 1.0\noffsets = [0.0, 0.5]\n')
     return folder / "g1.onnx", folder / "g1.toml"

@@ -120,11 +120,16 @@ class PlayedRobot:
         rate_hz: Actions a second.
 
     Raises:
-        SamiError: The model cannot be read, joints do not match, or nothing says the gains.
+        SamiError: The model cannot be read, joints do not match, nothing says the gains, or the policy writes no
+            positions.
     """
 
     def __init__(self, settings: SceneFile, recipe: Recipe, rate_hz: float) -> None:
         self.settings, action = settings, recipe.action
+        if action.unit not in ("rad", "m"):
+            raise SamiError(
+                f"the policy writes {action.meaning} [{action.unit}], and only position targets [rad or m] are played."
+            )
         path = Path(settings.scene)
         if not path.is_file():
             raise SamiError(f"{path} is no file; --robot takes the path of an MJCF file, or of TOML that names one.")
