@@ -31,7 +31,7 @@ from sami_train.machine import on_signals
 from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
 from sami_train.studies.teacher.vector import ACTION_SCALE, BatchVecEnv, training_batch, vector_env
 
-KL = 0.01
+KL = 0.015
 """Divergence of an update that the step size aims at."""
 RATES = (1e-5, 3e-3)
 DEVIATIONS = (-2.3, 0.3)
@@ -53,7 +53,7 @@ class TeacherConfig:
     units: int = 128
     blind: bool = False
     """Whether the actor reads the robot's own observation alone: a policy without memory and privileges."""
-    easy_steps: int = 4_000_000
+    easy_steps: int = 8_000_000
     """Steps in nominal tasks, before their share falls to 0 in as many steps: a teacher that cannot walk yet learns to
     stand still from dead motors."""
 
