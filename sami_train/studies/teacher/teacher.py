@@ -2,6 +2,7 @@
 
 teacher.json           what it was made with, and how far it is
 teacher.safetensors    networks and the optimiser's moments
+lock                   held by the process that trains here
 metrics.jsonl          a line for each measurement: by set of tasks, the mean of each metric of the environment
 """
 
@@ -26,7 +27,7 @@ from sami_runtime.errors import SamiError
 from sami_train import seeds
 from sami_train.envs.catalog import environment
 from sami_train.envs.tasks import Task
-from sami_train.files import read_json, unfinished, write_json, writing
+from sami_train.files import locked, read_json, unfinished, write_json, writing
 from sami_train.machine import on_signals
 from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
 from sami_train.studies.teacher.vector import ACTION_SCALE, BatchVecEnv, training_batch, vector_env
@@ -107,7 +108,7 @@ def train_teacher(
         on_measured: called with each.
 
     Raises:
-        SamiError: the folder has a teacher of another kind, or the environment has no batch.
+        SamiError: the folder has a teacher of another kind or is in use, or the environment has no batch.
     """
     spec = environment(config.env)
     torch.set_num_threads(1)
@@ -132,11 +133,12 @@ def train_teacher(
     model.set_logger(Logger(None, []))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    seconds = _restore(folder, config, model)
-    keeper = _TeacherKeeper(folder, config, every, seconds, on_measured)
-    with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
-        model.learn(max(0, steps - model.num_timesteps), keeper, reset_num_timesteps=False)
-    keeper.keep()
+    with locked(folder / "lock", lambda by: SamiError(f"{folder} is in use by {by}; wait for it to end, or stop it.")):
+        seconds = _restore(folder, config, model)
+        keeper = _TeacherKeeper(folder, config, every, seconds, on_measured)
+        with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
+            model.learn(max(0, steps - model.num_timesteps), keeper, reset_num_timesteps=False)
+        keeper.keep()
     return Teacher(config, model.policy, model.num_timesteps)
 
 
