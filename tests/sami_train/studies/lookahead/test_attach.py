@@ -160,8 +160,8 @@ def test_a_policy_without_a_context_looks_ahead_too(tmp_path):
 
 
 def test_episodes_to_learn_from_are_told_as_they_were(plain):
-    stretches = roll_out(plain, SPEC, episodes=12)
-    assert len(stretches) == 12
+    stretches = roll_out(plain, SPEC, episodes=20)
+    assert len(stretches) == 20
     for each in stretches:
         assert each.observations.shape == (len(each) + 1, 25)
         assert not each.actions[0].any()
@@ -171,7 +171,7 @@ def test_episodes_to_learn_from_are_told_as_they_were(plain):
     moves = np.concatenate([np.diff(each.observations[:, at : at + 3], axis=0).ravel() for each in stretches])
     actions = np.concatenate([each.actions[1:, :3].ravel() for each in stretches])
     assert np.corrcoef(moves, actions)[0, 1] > 0.6
-    found = fit(stretches, SPEC.signals, 2, updates=600)
+    found = fit(stretches, SPEC.signals, 2, updates=1500)
     assert found.errors["ee_position"].predicted[0] < found.errors["ee_position"].standing[0]
 
 
