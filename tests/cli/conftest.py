@@ -21,6 +21,7 @@ from sami_cli.app import main
 from sami_runtime.model.artifact import graph_sha256
 from sami_runtime.model.contract import METADATA_KEY
 from sami_runtime.session import admission
+from tests.making.shared import made_once
 from tests.making.still_robot import ROBOT
 
 SMALL = {
@@ -85,18 +86,18 @@ def call(monkeypatch, *arguments):
     return 0
 
 
-@pytest.fixture(scope="session")
-def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trained")
-    run, model = folder / "run", folder / "tiny.onnx"
+def _train(folder):
+    run, bare = folder / "run", ("--set", "atlas_episodes=0", "--set", "seen_episodes=0")
     with pytest.MonkeyPatch.context() as patch:
         assert call(patch, "train", "--steps", 700, *settings(), "--out", run, "-q") == 0
         assert call(patch, "eval", "--run", run, "--episodes", 1, "--on", 1, "--json") == 0
-        assert (
-            call(patch, "export", "--run", run, "--out", model, "--set", "atlas_episodes=0", "--set", "seen_episodes=0")
-            == 0
-        )
-    return Trained(run, model)
+        assert call(patch, "export", "--run", run, "--out", folder / "tiny.onnx", *bare) == 0
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    folder = made_once(tmp_path_factory, "trained", _train)
+    return Trained(folder / "run", folder / "tiny.onnx")
 
 
 REHEARSED = set()

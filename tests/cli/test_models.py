@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -107,38 +105,3 @@ def test_a_robot_without_goals_has_no_floor(sami):
     done = sami("run", "--model", "hopper-satesac", "--episodes", 1, "--steps", 2)
     assert done.code == 0
     assert "*" not in done.out
-
-
-def test_two_exports_to_one_file_leave_a_model_and_weights_that_belong_together(sami, small, trained, tmp_path):
-    """Of two policies, begun at the same time: the one that comes second is refused, or finds the first one done."""
-    from sami_runtime.checks.verify import verify
-    from sami_train.config.weights import read_weights
-
-    other = tmp_path / "other"
-    assert sami("train", "--steps", 700, "--seed", 1, *small(), "--out", other, "-q").code == 0
-    out = tmp_path / "both.onnx"
-    options = [
-        "--set",
-        "atlas_episodes=0",
-        "--set",
-        "seen_episodes=0",
-        "--set",
-        "card=false",
-        "--force",
-        "--out",
-        str(out),
-    ]
-    main = "from sami_cli.app import main; main()"
-    exports = [
-        subprocess.Popen(
-            [sys.executable, "-c", main, "export", "--run", str(run), *options], stderr=subprocess.PIPE, text=True
-        )
-        for run in (trained.run, other)
-    ]
-    ended = [(export.communicate(timeout=120)[1], export.returncode) for export in exports]
-    assert 0 in [code for _, code in ended]
-    for said, code in ended:
-        assert code == 0 or f"{out} is being written by process " in said
-    assert verify(out).passed
-    assert read_weights(out.with_suffix(".safetensors")).header.model == read_artifact(out).contract.weights_sha256
-    assert {path.suffix for path in tmp_path.glob("both*")} == {".onnx", ".safetensors"}

@@ -25,6 +25,8 @@ def test_a_file_takes_a_probe_and_says_how_well_each_feature_is_told(sami, train
     assert "probe: from step 5 on, fitted to " in done.out
     assert "mass, 1 to 10 kg: " in done.out
     assert "friction, 0.1 to 10: " in done.out
+    probe = read_artifact(out).contract.probe
+    assert probe.fitted + probe.calibrated + probe.held_out <= 44
     assert verify(out).passed
     again = sami("probe", out)
     assert again.code == 1

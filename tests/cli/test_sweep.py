@@ -1,15 +1,12 @@
-"""`sami sweep` as users run it: real cells as real processes, cut in every way, resumed, and equal to `sami train`."""
+"""`sami sweep` as users run it: real cells as real processes, equal to `sami train`; cut in every way: tests/real."""
 
 import contextlib
 import json
 import os
 import platform
-import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from typing import NamedTuple
 
 import pytest
@@ -60,15 +57,6 @@ def sweeping(*arguments, **environment):
 def end(process):
     out, err = process.communicate(timeout=PATIENCE)
     return Ended(process.returncode, out, err)
-
-
-def wait_for(process, what):
-    deadline = time.monotonic() + PATIENCE
-    while not (found := what()):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
 
 
 def cells(ended):
@@ -135,52 +123,6 @@ def test_a_cell_is_what_sami_train_and_sami_eval_make(swept, uninterrupted):
     assert json.loads((run / "evaluation.json").read_text()) == json.loads(
         (uninterrupted / "evaluation.json").read_text()
     )
-
-
-def test_a_sweep_cut_in_every_way_trains_what_an_uninterrupted_one_does(tmp_path, uninterrupted):
-    out = tmp_path / "sweep"
-    run, lock = out / "panda-tesac-0", out / "logs" / "panda-tesac-0" / "lock"
-
-    def state():
-        return json.loads((run / "run.json").read_text())["state"]
-
-    # What a run leaves that was killed before its first checkpoint is no obstacle.
-    (run / "tensorboard").mkdir(parents=True)
-    with sweeping("--out", out, "--method", "tesac", *OPTIONS) as sweep:
-        wait_for(sweep, lambda: list(run.glob("checkpoints/*/buffer.npz")))
-        os.killpg(sweep.pid, signal.SIGINT)  # Ctrl-C reaches all processes of a terminal
-        ended = end(sweep)
-    assert (ended.code, ended.err) == (130, "")
-    assert "stopped with 0 of 1 cells done. Go on with:\n" in ended.out
-    assert f"sami sweep --resume {out}\n" in ended.out.replace(" \\\n      ", " ")
-    assert state() == "stopped"
-    steps = json.loads((run / "run.json").read_text())["steps"]
-    assert steps < 600
-
-    with sweeping("--resume", out) as sweep:
-        wait_for(sweep, lambda: state() == "running")
-        holder = lock.read_text()
-        os.kill(int(holder.split()[1]), signal.SIGSTOP)  # or it might be done before it is waited for
-        sweep.kill()
-    # Its job goes on without it; the next sweep waits for that, and here sees it die.
-    with sweeping("--resume", out, "--json") as sweep:
-        line = wait_for(sweep, sweep.stderr.readline)
-        assert re.fullmatch(
-            rf"panda-tesac-0 running( after \d+ steps)?: waits for {holder}, left by an earlier sweep\n", line
-        )
-        os.kill(int(holder.split()[1]), signal.SIGKILL)
-        wait_for(sweep, lambda: lock.read_text() not in ("", holder))
-        os.kill(int(lock.read_text().split()[1]), signal.SIGKILL)
-        ended = end(sweep)
-    cell = cells(ended)["panda-tesac-0"]
-    assert (ended.code, cell["state"]) == (1, "failed")
-    assert cell["reason"].startswith("its process ended without a result (killed, or out of memory?)")
-
-    with sweeping("--resume", out, "--json") as sweep:
-        ended = end(sweep)
-    assert (ended.code, cells(ended)["panda-tesac-0"]["state"]) == (0, "done")
-    assert same_agents(run, uninterrupted)
-    assert (run / "evaluation.json").read_text() == (uninterrupted / "evaluation.json").read_text()
 
 
 def test_what_is_done_is_not_done_again_and_values_may_be_added(sami, swept, tmp_path, contents):
@@ -287,11 +229,10 @@ def test_resuming_what_is_no_sweep_is_refused(sami, tmp_path):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_cells_on_each_gpu_without_one_is_refused_before_anything_is_written(tmp_path):
+def test_cells_on_each_gpu_without_one_is_refused_before_anything_is_written(sami, tmp_path):
     with sweeping("--out", tmp_path / "sweep", "--seed", "0,1", "--on", "gpu:2") as sweep:
         ended = end(sweep)
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert ended.err.startswith("sami: --on gpu:2 needs a GPU, and torch finds none here;")
     assert not (tmp_path / "sweep").exists()
-    with sweeping("--out", tmp_path / "sweep", "--on", "gpu:0") as sweep:
-        assert end(sweep).code == 2
+    assert sami("sweep", "--out", tmp_path / "sweep", "--on", "gpu:0").code == 2

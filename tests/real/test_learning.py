@@ -4,6 +4,8 @@ import pytest
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
+from tests.sami_train.agent.test_baselines import agent as baseline
+from tests.sami_train.agent.test_baselines import mean_return
 from tests.sami_train.agent.test_behind_gap import agent as agent_behind
 from tests.sami_train.agent.test_context_sac import agent
 
@@ -39,3 +41,9 @@ def test_the_estimate_comes_nearer_to_the_truth_than_what_arrived():
     )
     late.learn(1500)
     assert late._last_scalars["estimate_error"] < 0.8 * late._last_scalars["arrived_error"]
+
+
+def test_where_the_task_is_all_that_counts_an_oracle_solves_what_sac_cannot():
+    # Of the toy's 12 steps: without memory nothing beats standing still, -12; whoever knows the sign can have -0.5.
+    assert mean_return(baseline("oracle").learn(1_200)) > -3.0
+    assert mean_return(baseline("sac").learn(1_200)) < -11.0

@@ -51,8 +51,15 @@ class TestGapped(InStep):
         return Gapped(FakeAdapter(clock=clock), profile, 25.0)
 
 
-class TestPanda(AdapterLaws):
-    """In real time, moved a little."""
+class TestFakeInRealTime(AdapterLaws):
+    model, limits, ticks = contract_of(FakeAdapter()), Limits(rest=0.0), 5
+
+    def make(self, clock):
+        return FakeAdapter(clock=clock)
+
+
+class TestPanda(InStep):
+    """Moved a little."""
 
     model, limits, ticks, excite = PANDA, Limits(rest=0.0), 10, True
 

@@ -37,14 +37,6 @@ def make_agent(method, env=None):
     return agent
 
 
-def export_tiny(path):
-    """An untrained Panda policy as a file."""
-    agent = make_agent("satesac")
-    config = {"env": "panda", "method": "satesac", "network": agent.config.network.model_dump(mode="json")}
-    write(compose_model(agent, path, {"method": "SaTESAC", "config": config}, None))
-    return path
-
-
 @pytest.fixture(scope="module")
 def agent():
     return make_agent("satesac")
@@ -210,11 +202,16 @@ def test_an_answer_that_is_no_number_is_no_rounding(agent, model):
     assert rounding == 0.0
 
 
-def test_a_run_and_its_file_evaluate_alike(agent, model):
-    from_run = evaluate(agent.policy.numpy_weights(), "panda", ["training"], episodes=2)
-    from_file = evaluate(model, "panda", ["training"], episodes=2)
-    assert [r.success for r in from_run.results] == [r.success for r in from_file.results]
-    assert [r.task for r in from_run.results] == [dict(task) for task in SPEC.tasks.sets["training"]]
+@pytest.fixture(scope="module")
+def evaluated(model):
+    """The results of the file in two episodes a task."""
+    return evaluate(model, "panda", ["training"], episodes=2).results
+
+
+def test_a_run_and_its_file_evaluate_alike(agent, evaluated):
+    from_run = evaluate(agent.policy.numpy_weights(), "panda", ["training"], episodes=2).results
+    assert [r.success for r in from_run] == [r.success for r in evaluated]
+    assert [r.task for r in from_run] == [dict(task) for task in SPEC.tasks.sets["training"]]
 
 
 def test_an_evaluation_gives_its_simulators_back(model, monkeypatch):
@@ -233,8 +230,8 @@ def test_an_evaluation_gives_its_simulators_back(model, monkeypatch):
     assert not alive
 
 
-def test_one_episode_is_the_first_of_several(agent, model):
-    one, two = (evaluate(model, "panda", ["training"], episodes=n).results[0] for n in (1, 2))
+def test_one_episode_is_the_first_of_several(agent, model, evaluated):
+    one, two = evaluate(model, "panda", ["training"], episodes=1).results[0], evaluated[0]
     assert one == evaluate(agent.policy.numpy_weights(), "panda", ["training"], episodes=1).results[0]
     assert (one.episodes, two.episodes) == (1, 2)
 
@@ -245,9 +242,15 @@ def test_a_model_for_other_signals_is_refused_by_name(model):
         SessionPolicy(model, other, 2)
 
 
+TWO_TASKS = dataclasses.replace(
+    SPEC, tasks=dataclasses.replace(SPEC.tasks, sets={"training": SPEC.tasks.sets["training"][:2]})
+)
+
+
 def test_the_floor_is_what_starts_solved(agent):
-    result = evaluate(agent.policy.numpy_weights(), "panda", ["training"], episodes=20).results
-    assert len({r.solved_at_start for r in result}) == 1  # the same starts in every task
+    here = "tests.sami_train.export.test_export:TWO_TASKS"
+    result = evaluate(agent.policy.numpy_weights(), here, ["training"], episodes=17).results
+    assert [r.solved_at_start for r in result] == [1 / 17] * 2, "the same starts in every task, one of them solved"
     for r in result:
         assert r.success >= r.solved_at_start
         assert r.above_floor == pytest.approx((r.success - r.solved_at_start) / (1 - r.solved_at_start))

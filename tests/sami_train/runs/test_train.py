@@ -74,7 +74,7 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-100])
 
 
-@pytest.mark.parametrize("damage", [flip, cut, os.unlink])
+@pytest.mark.parametrize("damage", [cut, os.unlink])
 def test_a_damaged_last_checkpoint_falls_back_to_the_one_before_to_the_bit(finished, stopped, capsys, damage):
     newest, before, *_ = stopped.checkpoints()
     damage(newest / "agent.zip")

@@ -19,7 +19,7 @@ from sami_train.studies.contexts.changed_episodes import PolicyHead
 from sami_train.studies.readout.attach import measure_probe
 from sami_train.studies.readout.fit import RATE, answers, fit, unseen_tasks, varying
 from tests.making.attached import attach_lookahead, attach_probe
-from tests.sami_train.export.test_export import export_tiny, make_agent
+from tests.sami_train.export.test_export import make_agent
 from tests.sami_train.studies.lookahead.test_attach import made
 
 PANDA, CHEETAH = environment("panda"), environment("crippled-half-cheetah")
@@ -44,11 +44,6 @@ def told(spec, count, seed=0, noise=NOISE, hidden=()):
         contexts = np.array(truth) + wrong
         episodes.append(np.pad(contexts, ((0, 0), (0, 6)))[:, :6].astype(np.float32))
     return episodes, tasks, features
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    return export_tiny(tmp_path_factory.mktemp("plain") / "tiny.onnx")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +94,7 @@ def test_what_contexts_carry_is_found_and_what_they_do_not_is_said():
 @pytest.mark.parametrize("spec", [PANDA, CHEETAH])
 def test_intervals_hold_the_truth_of_fresh_tasks_as_often_as_they_say(spec):
     shares = []
-    for seed in range(4):
+    for seed in range(2):
         readout, probe = fit(*told(spec, 300, seed), step=3, seed=seed)
         episodes, tasks, features = told(spec, 200, 1000 + seed)
         feature, scale = probe.features[0], features[0]
@@ -109,7 +104,7 @@ def test_intervals_hold_the_truth_of_fresh_tasks_as_often_as_they_say(spec):
                 errors = np.abs(readout.places(contexts[3:])[:, 0] - float(scale.place(task[feature.name])))
                 held.append(np.mean(errors <= feature.margin))
         shares.append(np.mean(held))
-    # Four margins from 74 episodes each: a standard error of about 0.02.
+    # Two margins from 74 episodes each: a standard error of about 0.03.
     assert np.mean(shares) == pytest.approx(RATE, abs=0.05)
 
 
@@ -219,12 +214,3 @@ def test_a_policy_that_infers_nothing_is_refused(tmp_path):
     write(compose_model(make_agent("sac"), path, {"method": "SAC"}, None))
     with pytest.raises(SamiError, match="infers no context, so there is nothing to read the physics from"):
         measure_probe(path, PANDA, 50)
-
-
-@pytest.mark.slow
-def test_it_is_measured_in_the_simulator(plain, tmp_path):
-    pytest.importorskip("gymnasium")
-    fitted = measure_probe(plain, PANDA, 44)
-    contract = attach_probe(plain, tmp_path / "probed.onnx", fitted)
-    assert contract.probe.fitted + contract.probe.calibrated + contract.probe.held_out <= 44
-    assert verify(tmp_path / "probed.onnx").passed

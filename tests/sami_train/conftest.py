@@ -1,0 +1,21 @@
+"""What tests of several rooms share."""
+
+import pytest
+
+from tests.making.shared import made_once
+
+
+def _export(folder):
+    from sami_train.export.export import compose_model
+    from sami_train.export.model_file import write
+    from tests.sami_train.export.test_export import make_agent
+
+    agent = make_agent("satesac")
+    config = {"env": "panda", "method": "satesac", "network": agent.config.network.model_dump(mode="json")}
+    write(compose_model(agent, folder / "tiny.onnx", {"method": "SaTESAC", "config": config}, None))
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory):
+    """An untrained Panda policy as a file."""
+    return made_once(tmp_path_factory, "plain", _export) / "tiny.onnx"
