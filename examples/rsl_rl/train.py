@@ -8,6 +8,7 @@ Writes policy.onnx and rollout.npz in about a minute. Nothing here is SaMI's.
 from pathlib import Path
 
 import numpy as np
+import onnx
 import torch
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
@@ -85,7 +86,16 @@ def main():
     runner = OnPolicyRunner(Reach(), config, log_dir=None, device="cpu")
     runner.learn(150)
     runner.export_policy_to_onnx(str(HERE))
+    remove_traces(HERE / "policy.onnx")
     save_rollout(runner.alg)
+
+
+def remove_traces(path):
+    """Take out where in this machine's folders each node came from, which torch writes into the file."""
+    model = onnx.load(path, load_external_data=False)
+    for part in [*model.graph.node, *model.graph.input, *model.graph.output, *model.graph.value_info]:
+        del part.metadata_props[:]
+    path.write_bytes(model.SerializeToString())
 
 
 def save_rollout(algorithm, arms=16, steps=100):
