@@ -88,7 +88,7 @@ def test_a_policy_of_rsl_rl_in_isaac_labs_run_folder_acts_as_rsl_rl_does(trained
     agree(adopt(folder, None, folder / "adopted.onnx"), folder / "walk.npz")
 
 
-@pytest.mark.parametrize("kind", ["ppo", "sac", "recurrent_ppo", "skrl", "skrl_separate"])
+@pytest.mark.parametrize("kind", ["ppo", "sac", "tqc", "recurrent_ppo", "skrl", "skrl_separate"])
 def test_a_checkpoint_acts_as_its_framework_does(trained, kind):
     folder = trained(kind)
     (folder / "my.json").write_text(json.dumps(UNSAVED))

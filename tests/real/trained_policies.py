@@ -49,14 +49,16 @@ def walk(folder, act):
 
 
 def stable_baselines3(kind, folder):
-    from sb3_contrib import RecurrentPPO
+    from sb3_contrib import TQC, RecurrentPPO
     from stable_baselines3 import PPO, SAC
     from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
     limited = lambda: gym.wrappers.TimeLimit(Reach(), 50)  # noqa: E731
     env = VecNormalize(DummyVecEnv([limited])) if kind == "ppo" else DummyVecEnv([limited])
-    if kind == "sac":
-        model = SAC("MlpPolicy", env, learning_starts=50, batch_size=32, seed=0, device="cpu")
+    if kind in ("sac", "tqc"):
+        model = {"sac": SAC, "tqc": TQC}[kind](
+            "MlpPolicy", env, learning_starts=50, batch_size=32, seed=0, device="cpu"
+        )
     else:
         algorithm, policy = {"ppo": (PPO, "MlpPolicy"), "recurrent_ppo": (RecurrentPPO, "MlpLstmPolicy")}[kind]
         model = algorithm(policy, env, n_steps=64, batch_size=32, n_epochs=2, seed=0, device="cpu")
@@ -245,7 +247,7 @@ def leapp(kind, folder):
 
 
 KINDS = {
-    **dict.fromkeys(("ppo", "sac", "recurrent_ppo"), stable_baselines3),
+    **dict.fromkeys(("ppo", "sac", "tqc", "recurrent_ppo"), stable_baselines3),
     **dict.fromkeys(("skrl", "skrl_separate"), skrl),
     **dict.fromkeys(("mlp", "lstm", "gru"), rsl_rl),
     "leapp": leapp,

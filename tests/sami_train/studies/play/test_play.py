@@ -199,7 +199,7 @@ def test_a_gait_clock_stands_at_half_a_cycle_while_nothing_is_commanded(tmp_path
     phases = RECIPE.replace('"base_ang_vel"', '"cos_phase"').replace("scale = 0.25", "scale = 1.0\ncommand = true")
     contract = read_artifact(stander(tmp_path, phases)[1]).contract
     env = played("[clock]\nperiod_s = 0.4\noffsets = [0.0, 0.5, 0.25]", contract=contract)
-    env.source = Timeline([{"time_s": 0.0}, {"time_s": 0.1, "left": 0.1}], env.elements)
+    env.source = Timeline([{"time_s": 0.0}, {"time_s": 0.1, "left": 0.1}], dict.fromkeys(env.elements, 0.0))
     env.reset(seed=0)
     np.testing.assert_allclose(hold(env, STANCE, 3)[0][:3], -1.0, atol=1e-6)
     np.testing.assert_allclose(hold(env, STANCE, 2)[0][:3], [1.0, -1.0, 0.0], atol=1e-6)
@@ -225,16 +225,18 @@ def test_the_reward_is_the_distance_from_the_command(played):
 
 
 def test_a_timeline_holds_each_command_until_the_next(tmp_path):
-    elements = ["forward", "left", "turn"]
+    rest = {"forward": 0.0, "left": 0.0, "turn": 0.0}
     (tmp_path / "walk.csv").write_text("time_s,forward,turn\n0,0.5,0\n2,0,0.8\n")
     (tmp_path / "walk.toml").write_text(
         "[[command]]\ntime_s = 0.0\nforward = 0.5\n[[command]]\ntime_s = 2.0\nturn = 0.8\n"
     )
     for name in ("walk.csv", "walk.toml"):
-        source = command_of(str(tmp_path / name), elements)
+        source = command_of(str(tmp_path / name), rest)
         assert source.at(1.99) == {"forward": 0.5, "left": 0.0, "turn": 0.0}
         assert source.at(2.0) == {"forward": 0.0, "left": 0.0, "turn": 0.8}
-    assert command_of("forward=0.5, turn=-0.2", elements).at(9.0) == {"forward": 0.5, "left": 0.0, "turn": -0.2}
+    assert command_of("forward=0.5, turn=-0.2", rest).at(9.0) == {"forward": 0.5, "left": 0.0, "turn": -0.2}
+    tall = {"forward": 0.0, "height": 0.6}
+    assert command_of("forward=0.5", tall).at(0.0) == {"forward": 0.5, "height": 0.6}
 
 
 @pytest.mark.parametrize(
@@ -254,14 +256,14 @@ def test_a_command_that_makes_no_sense_is_refused(text, message, tmp_path, monke
     (tmp_path / "late.csv").write_text("time_s,forward\n1,0.5\n")
     (tmp_path / "back.csv").write_text("time_s,forward\n0,0.5\n0,0.6\n")
     with pytest.raises(SamiError) as refused:
-        command_of(text, ["forward", "left"])
+        command_of(text, {"forward": 0.0, "left": 0.0})
     assert message in str(refused.value)
     with pytest.raises(SamiError, match="reads no command"):
-        command_of("forward=1", [])
+        command_of("forward=1", {})
 
 
 def test_keys_change_the_command_in_steps():
-    steering = Steering(["forward", "turn"])
+    steering = Steering({"forward": 0.0, "turn": 0.0})
     for key in "iiijux":
         steering.press(key)
         if key == "j":
