@@ -23,7 +23,7 @@ test: $(VENV)/dev  ## the whole test suite, a file at a time on each core
 test-real: $(VENV)/dev $(VENV)/franka-sim/ready  ## tests that take minutes: real processes, clocks, signals
 	$(BIN)/python -m pytest tests/real --durations=15
 
-test-lerobot: $(VENV)/dev $(VENV)/lerobot/ready  ## train here, drive a simulated arm of LeRobot in another environment
+test-lerobot: $(VENV)/dev $(VENV)/lerobot/ready  ## drive a simulated arm of LeRobot in its own environment
 	SAMI_LEROBOT=$(VENV)/lerobot/bin $(BIN)/python -m pytest tests/real/test_lerobot.py --durations=5
 
 franka-sim: $(VENV)/franka-sim/ready  ## a simulated Franka that speaks the robot's protocol
