@@ -43,7 +43,7 @@ PANDA_TASKS = "docs/pictures/panda-tasks.webp"
 REPORT = "docs/report.png"
 SUMMARY = Path("results/panda-report.json")
 """What the report of that picture measured, which docs/how-to/report.md quotes."""
-REPORTED = "models/panda-satesac.onnx results/models:panda-satesac --results results/panda-robustness"
+REPORTED = "panda-satesac"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WINDOW = "1180,1560"
 
@@ -104,6 +104,7 @@ def card(model: Path, out: Path | None = None) -> list[Path]:
 def film(path: Path) -> None:
     """Film the shipped policy of an environment: a change in the middle of an episode, or Panda's tasks."""
     from sami_train.envs.catalog import environment
+    from sami_train.studies.contexts.change_film import PANDA_TASKS as SHOWN_TASKS
     from sami_train.studies.contexts.change_film import film_change, film_tasks, write_film
     from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange
 
@@ -113,8 +114,7 @@ def film(path: Path) -> None:
     every = max(1, round(spec.rate_hz / 12.5))
     try:
         if path.as_posix() == PANDA_TASKS:
-            tasks = [{"mass": 1.0, "friction": 5.0}, {"mass": 5.0, "friction": 1.0}, {"mass": 10.0, "friction": 0.1}]
-            scenes = [film_tasks(runner, tasks, seed, range(0, spec.episode_steps)) for seed in seeds]
+            scenes = [film_tasks(runner, SHOWN_TASKS, seed, range(0, spec.episode_steps)) for seed in seeds]
         else:
             change = DynamicsChange.parse(change_text, spec.tasks, spec.episode_steps)
             before, after = (round(seconds * spec.rate_hz) for seconds in HERO_SECONDS)

@@ -18,6 +18,7 @@ from .commands import (
     adapter,
     adopt,
     atlas,
+    audit,
     bench,
     demo,
     describe,
@@ -26,6 +27,7 @@ from .commands import (
     export,
     inspect,
     models,
+    play,
     recording,
     robustness,
     run,
@@ -34,8 +36,9 @@ from .commands import (
     verify_log,
 )
 from .commands import eval as evaluate
-from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep
+from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep, teach
 from .options import FORCE
+from .output import print_text
 
 EXTRAS = {
     **dict.fromkeys(("gymnasium", "panda_gym", "pybullet", "PIL"), "panda"),
@@ -60,7 +63,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from sami_runtime.distribution import installed_version
 
-        print(f"sami {installed_version('sami') or 'of a checkout that is not installed'}")
+        print_text(f"sami {installed_version('sami') or 'of a checkout that is not installed'}")
         raise typer.Exit()
 
 
@@ -132,8 +135,8 @@ class Command(TyperCommand):
             read += [option, argument] if argument else [option]
             if self.name != "run":  # `sami run --adapter` warns by itself
                 meaning = " ".join(read[-2:] if argument else read[-1:])
-                print(
-                    f"warning: {name} is deprecated, and the next version does not have it: {meaning}", file=sys.stderr
+                print_text(
+                    f"warning: {name} is deprecated, and the next version does not have it: {meaning}", error=True
                 )
         return super().parse_args(ctx, read)
 
@@ -147,7 +150,7 @@ class Command(TyperCommand):
 
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"train": train.train, "sweep": sweep.sweep},
+    "Train": {"train": train.train, "sweep": sweep.sweep, "teach": teach.teach, "distil": teach.distil},
     "Judge": {
         "eval": evaluate.evaluate,
         "robustness": robustness.robustness,
@@ -161,6 +164,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Model file": {
         "export": export.export,
         "adopt": adopt.adopt,
+        "audit": audit.audit,
         "atlas": atlas.atlas,
         "probe": probe.probe,
         "describe": describe.describe,
@@ -172,6 +176,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Robot": {
         "demo": demo.demo,
         "run": run.run,
+        "play": play.play,
         "drive": drive.drive,
         "new-adapter": adapter.new_adapter,
         "check-adapter": adapter.check_adapter,
@@ -226,7 +231,7 @@ def main() -> None:
 
                 extra = EXTRAS.get(str(error.name).partition(".")[0], "train")
                 hint = f"install it with: {install_hint(extra)}"
-            print(f"sami: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
+            print_text(f"sami: {type(error).__name__}: {error} ({hint})", error=True)
             sys.exit(1)
-        print(f"sami: {error}", file=sys.stderr)
+        print_text(f"sami: {error}", error=True)
         sys.exit(code)

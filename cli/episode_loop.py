@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json as json_module
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from .output import print_text
 
 if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sami_runtime.safety.watchdog import Watchdog
     from sami_runtime.session.admission import Admission
     from sami_runtime.session.session import Session
+    from sami_train.studies.play.commands import Steering
 
     from .keyboard import Keyboard
     from .target import Target
@@ -51,6 +53,8 @@ class Plan:
     film: Path | None = None
     notice: str = ""
     """Printed as a warning when the run begins."""
+    steering: Steering | None = None
+    """What a person's keys change: the command that the robot follows."""
 
 
 def admission_of(values: RunKeys, rehearsed: bool) -> Admission:
@@ -106,7 +110,7 @@ def safety_warnings_shown() -> Iterator[None]:
         yield
     for warning in caught:
         if issubclass(warning.category, SafetyWarning):
-            print(f"warning: {warning.message}", file=sys.stderr)
+            print_text(f"warning: {warning.message}", error=True)
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
@@ -179,8 +183,9 @@ def run_episodes(plan: Plan) -> None:
     if values.priority and not plan.paced:
         raise SamiError("--priority is for a loop that sleeps between its ticks; add --real-time.")
     clock = MonotonicClock(AWAKE_S) if plan.paced else ManualClock()
-    listens = keyboard.listens(values.keys, plan.paced and not plan.json)
-    film = Film(plan.film, contract.rate_hz) if plan.film else None
+    wanted = True if plan.steering and values.keys is None else values.keys
+    listens = keyboard.listens(wanted, plan.paced and not plan.json)
+    film = Film(plan.film, contract.rate_hz, commanded=target.tracks is not None) if plan.film else None
     with ExitStack() as closing:
         closing.enter_context(fatal_signals_raise())  # also while the adapter is made and closed
         if dog is not None:
@@ -194,7 +199,7 @@ def run_episodes(plan: Plan) -> None:
         adapter: Any = target.make(clock, contract)
         closing.callback(adapter.close)
         feed.scene = scene_of(adapter)
-        person = keyboard.attend(closing, contract, limits) if listens else None
+        person = keyboard.attend(closing, contract, limits, plan.steering) if listens else None
         pilot: Any = person
         if plan.excite:
             pilot = keyboard.excitation(person, contract, limits, real, robot.loop_hz if robot else None, values.seed)
@@ -218,9 +223,9 @@ def run_episodes(plan: Plan) -> None:
                 **(robot_options(robot, clock, contract) if robot else {}),
             )
         if plan.notice:
-            print(f"warning: {plan.notice}", file=sys.stderr)
+            print_text(f"warning: {plan.notice}", error=True)
         if not plan.json:
-            closing.callback(lambda: print(episodes.ending(run, film, record), end=""))
+            closing.callback(lambda: print_text(*episodes.ending(run, film, record)))
         log = closing.enter_context(evidence_log(robot, session)) if robot and robot.evidence else None
         closing.enter_context(run)
         line = closing.enter_context(episodes.LiveLine(run.telemetry, status=keyboard.status_of(person)))
@@ -262,7 +267,7 @@ def _drive(
     values, target = plan.values, plan.target
     hopeless = episodes.at_floor(run.session.contract)
     if not plan.json:
-        print(episodes.header(target, run.telemetry, hopeless))
+        print_text(episodes.header(target, run.telemetry, hopeless))
     rows = list[episodes.Row]()
     number, wanted, running = 0, values.episodes or (1 if target.real else EPISODES), True
     pause_s = 0.0 if values.pause_s is None and not (person and target.real) else values.pause_s
@@ -270,7 +275,7 @@ def _drive(
         skills: Counter[str] = Counter()
         rewards: list[float] = []
         if watched and (note := watched.take_over(run)):
-            print(note, file=sys.stderr)
+            print_text(note, error=True)
             hopeless = episodes.at_floor(run.session.contract)
 
         def watch(step: StepRecord, skills: Counter[str] = skills, rewards: list[float] = rewards) -> None:
@@ -285,7 +290,7 @@ def _drive(
         row = episodes.row_of(number, report, target, skills, total_reward, run.shadow, run.telemetry)
         clear()
         if not plan.json:
-            print(episodes.line(row, target, report, hopeless), flush=True)
+            print_text(episodes.line(row, target, report, hopeless))
         judged, running = keyboard.between(run, report, person, pause_s, last=number + 1 == wanted)
         ended(judged)
         if judged is not report:
@@ -296,6 +301,6 @@ def _drive(
             rows.append(row)
             number += 1
     if target.real and not plan.json and (text := episodes.successes(rows)):
-        print(text)
-    if target.features and not plan.json and not plan.dry_run:
+        print_text(text)
+    if target.features and not plan.json and not plan.dry_run and (target.tracks is None or len(rows) > 1):
         episodes.summary(rows, target, hopeless)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from .output import text_console
+
 if TYPE_CHECKING:
     from sami_runtime.loop.episode import EpisodeReport
     from sami_runtime.loop.tick import StepRecord
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from .target import Target
 
 SPARKS = "▁▂▃▄▅▆▇█"
-SPARKS_SHOWN = 20
+SPARKS_SHOWN = 12
 """Most bars that a line shows of how the context moves."""
 
 LEAST_ABOVE_FLOOR = 0.1
@@ -62,6 +64,7 @@ def row_of(
     row |= {
         "ended": report.ended.value,
         "return": total and round(total, 3),
+        **({} if world.tracks is None or total is None else {"tracking_error": round(-total / report.steps, 3)}),
         "context": [round(float(c), 4) for c in (report.contexts[-1] if report.steps else ())],
         "telemetry": telemetry.summary(),
         "infer_us": round(1e6 * loop.times["infer"].mean, 1),
@@ -95,9 +98,10 @@ def header(world: Target, telemetry: Telemetry, hopeless: Sequence[Mapping[str, 
     note += f"{AT_FLOOR}\n" if hopeless and world.features else ""
     if telemetry.probe is not None and telemetry.probe.silent:
         note += f"the context does not identify {', '.join(telemetry.probe.silent)}\n"
-    names = " ".join(f"{name:>8}" for name in world.features)
-    known = "" if telemetry.atlas is None else "  phase        score "
+    names = " ".join(f"{name:>{_width(name)}}" for name in world.features)
+    known = "" if telemetry.atlas is None else "  phase       score "
     outcome = "  success" if world.success else "    return"
+    outcome += f"  error [{world.tracks}]" if world.tracks else ""
     moves = "  context moves" if telemetry.size else ""
     return f"{note}{names}  {'skill          ' if world.skills else ''}steps{outcome}{known}{moves}"
 
@@ -111,12 +115,13 @@ def line(row: Mapping[str, Any], world: Target, report: EpisodeReport, hopeless:
     speed = np.array([part.mean() for part in np.array_split(speed, min(len(speed), SPARKS_SHOWN) or 1) if len(part)])
     scale = max(float(speed.max(initial=0.0)), 1e-9)
     sparks = "".join(SPARKS[min(int(s / scale * len(SPARKS)), len(SPARKS) - 1)] for s in speed)
-    task = " ".join(f"{_value(row, name):>8}" for name in world.features)
+    task = " ".join(f"{_value(row, name):>{_width(name)}}" for name in world.features)
     if row["telemetry"]["phase"] is not None:
         sparks = f"{_known(row['telemetry'])}  {sparks}"
     if world.success:
         won = {True: "yes", False: "no", None: "-"}[row["success"]] + _mark(row, world.features, hopeless)
         outcome = f"{won:<7}"
+        outcome += f"  {row['tracking_error']:<8.2f}" if "tracking_error" in row else ""
     else:
         earned = "-" if row["return"] is None else f"{row['return']:.1f}"
         outcome = f"{earned:>8}"
@@ -146,7 +151,6 @@ def successes(rows: Sequence[Row]) -> str:
 
 def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]]) -> None:
     """Print the episodes' means, by task; a mark is at those of the `hopeless`."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=f"{len(rows)} episodes", title_justify="left")
@@ -165,17 +169,22 @@ def summary(rows: list[Row], world: Target, hopeless: Sequence[Mapping[str, Any]
     table.add_section()
     counted, outcome, *others = _means(rows, world)
     table.add_row("all", *[""] * (len(features) - 1), counted, outcome + " " * marked, *others, style="bold")
-    Console().print(table)
+    text_console().print(table)
 
 
 def _known(telemetry: Mapping[str, Any]) -> str:
     """Return the phase at the end, and the highest score; an exclamation mark after an alarm."""
     score = "-" if telemetry["score"] is None else f"{telemetry['score']:.2f}"
-    return f"{telemetry['phase']:<11}  {score:>5}{' ' if telemetry['alarm_at'] is None else '!'}"
+    return f"{telemetry['phase']:<11} {score:>5}{' ' if telemetry['alarm_at'] is None else '!'}"
 
 
 def _mark(row: Mapping[str, Any], features: Sequence[str], hopeless: Sequence[Mapping[str, Any]]) -> str:
     return "*" if {name: row[name] for name in features} in hopeless else ""
+
+
+def _width(feature: str) -> int:
+    """Return the columns of a feature, which has room for most values."""
+    return max(len(feature), 5)
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:
@@ -195,17 +204,17 @@ def _means(rows: list[Row], world: Target) -> list[str]:
     return [str(n), outcome, *shares, f"{sum(row['steps'] for row in rows) / n:.1f}"]
 
 
-def ending(driving: Run, film: Film | None, record: Path | None) -> str:
-    """Return what the run came to, printed also where it was cut off; nothing if it never began."""
+def ending(driving: Run, film: Film | None, record: Path | None) -> list[str]:
+    """Return lines of what the run came to, printed also where it was cut off; none if it never began."""
     if not driving.total.ticks:
-        return ""
+        return []
     parts = [str(driving.total)]
     if driving.shadow:
         parts.append(f"shadow: {driving.shadow.comparison}")
     whole = record if driving.recorded else None
     parts += [f"wrote {path}" for path in (whole, film.path if film and film.frames else None) if path]
     parts += [f"Next: sami view {whole}, or sami replay {whole}"] if whole else []
-    return "\n".join(parts) + "\n"
+    return parts
 
 
 class LiveLine:

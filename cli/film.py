@@ -28,8 +28,8 @@ SECONDS = 10.0
 class Film:
     """Collects frames and writes them."""
 
-    def __init__(self, path: Path, rate_hz: float) -> None:
-        self.path, self._rate = path, rate_hz
+    def __init__(self, path: Path, rate_hz: float, commanded: bool = False) -> None:
+        self.path, self._rate, self._commanded = path, rate_hz, commanded
         self._every = max(1, round(rate_hz / FRAMES_HZ))
         self.frames: list[Image] = []
         self._largest = 1e-6
@@ -51,9 +51,11 @@ class Film:
         values = values if isinstance(values, Mapping) else {}
         task = "   ".join(f"{name} {shown(value)}" for name, value in values.items())
         skill = str(record.info.get("skill", f"return {ret:.0f}")).replace("_and_", " & ")
-        won = bool(number_in(record.info, "is_success"))
+        won, note = bool(number_in(record.info, "is_success")), "   (hidden from the policy)"
+        if self._commanded:
+            won, note, skill = False, "", f"error {number_in(record.info, 'tracking_error') or 0.0:.2f}"
         draw.rectangle((0, 0, frame.width, 22), fill=(20, 20, 24))
-        draw.text((8, 5), f"{task}   (hidden from the policy)", fill=(235, 235, 235))
+        draw.text((8, 5), task + note, fill=(235, 235, 235))
         draw.text(
             (frame.width - 120, 5),
             "reached the goal" if won else skill,

@@ -14,6 +14,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from .output import print_text
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
     from sami_runtime.run import Run
     from sami_runtime.safety.limits import Limits
+    from sami_train.studies.play.commands import Steering
 
     Array = NDArray[np.float32]
 
@@ -149,12 +152,14 @@ def _undisturbed() -> Iterator[None]:
 class Keyboard:
     """The pilot of `sami run`."""
 
-    def __init__(self, terminal: Terminal, contract: Contract, limits: Limits) -> None:
+    def __init__(
+        self, terminal: Terminal, contract: Contract, limits: Limits, steering: Steering | None = None
+    ) -> None:
         import numpy as np
 
         from sami_runtime.safety.limits import by_element
 
-        self._terminal, self._action = terminal, contract.action
+        self._terminal, self._action, self._steering = terminal, contract.action, steering
         self._low, self._high = limits.bounds(contract.action)
         self._can_rest, self._moves = limits.rest is not None, isinstance(limits.rest, str)
         rest = None if isinstance(limits.rest, str) else limits.rest
@@ -173,14 +178,17 @@ class Keyboard:
             if self._can_rest
             else "no pause and no take-over, because the limits have no rest"
         )
-        return f"keys: {rests}, {ENDS}"
+        steers = f"{self._steering.keys}; " if self._steering else ""
+        return f"keys: {steers}{rests}, {ENDS}"
 
     @property
     def status(self) -> str:
-        """Who drives, where that is not the policy."""
+        """Who drives, where that is not the policy; else what it is commanded, where keys say it."""
         if self._paused:
             return "PAUSED (p: go on)"
-        return f"YOU DRIVE {self._action.elements[self._element]} (space: hand back)" if self._drives else ""
+        if self._drives:
+            return f"YOU DRIVE {self._action.elements[self._element]} (space: hand back)"
+        return str(self._steering or "")
 
     def reset(self) -> None:
         """Begin an episode: the policy drives. Of the keys pressed meanwhile only pause and stop concern it."""
@@ -233,6 +241,8 @@ class Keyboard:
             self._direction, self._pushed = (1 if key == "up" else -1), time.monotonic()
             if self._command is not None:
                 self._move(self._direction)
+        elif self._steering is not None:
+            self._steering.press(key)
 
     def _wanted(self, standing: Array | None) -> Array | None:
         """Return the person's action, (A,); None where it is a position, and there is none to go out from."""
@@ -266,11 +276,11 @@ def listens(keys: bool | None, usual: bool) -> bool:
     return usual and there if keys is None else keys
 
 
-def attend(closing: ExitStack, contract: Contract, limits: Limits | None) -> Keyboard:
+def attend(closing: ExitStack, contract: Contract, limits: Limits | None, steering: Steering | None = None) -> Keyboard:
     """Take the terminal's keys until `closing` closes, and say what they do."""
     from sami_runtime.safety.limits import Limits
 
-    pilot = Keyboard(closing.enter_context(Terminal()), contract, limits or Limits())
+    pilot = Keyboard(closing.enter_context(Terminal()), contract, limits or Limits(), steering)
     _say(pilot.keys)
     return pilot
 
@@ -321,4 +331,4 @@ def between(
 
 def _say(text: str) -> None:
     """Tell a person; standard output may be read by a program."""
-    print(text, file=sys.stderr, flush=True)
+    print_text(text, error=True)

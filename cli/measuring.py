@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from .options import FORCE, split_pair, toml_value
+from .output import text_console
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -38,10 +39,9 @@ On = Annotated[
 @contextmanager
 def bars(quiet: bool = False) -> Iterator[Progress]:
     """Show bars on the terminal of standard error within; they disappear afterwards."""
-    from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
+    console = text_console(error=True)
     with Progress(console=console, disable=quiet or not console.is_terminal, transient=True) as shown:
         yield shown
 

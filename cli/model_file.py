@@ -41,6 +41,8 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
     from sami_runtime.factories import require_named
     from sami_train.envs.catalog import environment, is_code
 
+    if env is not None and (scene := _scene(contract, env)):
+        return scene
     trained_in = contract.training.get("env")
     name = trained_in if env is None else env
     if name is None:
@@ -66,6 +68,22 @@ def environment_of(contract: Contract, env: str | None) -> EnvironmentSpec:
             "reads. Leave out --env, or name another model."
         )
     return spec
+
+
+def _scene(contract: Contract, name: str) -> EnvironmentSpec | None:
+    """Return the environment of an adopted policy in an MJCF file, or in TOML with a key `scene`; else None."""
+    from sami_runtime.files import read_document
+    from sami_train.envs.catalog import added
+
+    by_toml = (
+        name.endswith(".toml") and "adopted" in contract.training and "scene" in read_document(Path(name), "robots")
+    )
+    if Path(name).suffix != ".xml" and not by_toml:
+        return None
+    from sami_train.studies.play.env import play_environment
+
+    added[name] = play_environment(contract, name)
+    return added[name]
 
 
 def model_and_environment(

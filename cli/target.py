@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sami_train.envs.measure import Skill
     from sami_train.envs.spec import EnvironmentSpec
     from sami_train.envs.tasks import Task, TaskSpace
+    from sami_train.studies.play.commands import CommandSource
 
 PARTS = ("observation", "action", "reset", "read", "write", "stop", "close")
 """What an adapter has."""
@@ -37,6 +38,8 @@ class Target(NamedTuple):
     """Whether its time is that of the world, and observations age while nothing is written."""
     engine: str | None = None
     """Physics engine, where the environment exists in several."""
+    tracks: str | None = None
+    """Unit of the error by which a robot follows its command, see `EnvironmentSpec.tracks`."""
 
 
 def robot(name: str, config: Mapping[str, Any] | None = None) -> Target:
@@ -48,8 +51,14 @@ def robot(name: str, config: Mapping[str, Any] | None = None) -> Target:
     return Target(name, adapter, [], success=True, skills=(), real=True)
 
 
-def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], render_mode: str | None) -> Target:
-    """Return an environment, with a task drawn in each episode."""
+def simulator(
+    spec: EnvironmentSpec,
+    tasks: str,
+    fixed: Mapping[str, Any],
+    render_mode: str | None,
+    source: CommandSource | None = None,
+) -> Target:
+    """Return an environment, with a task drawn in each episode; `source` commands a robot in place of its task."""
     from sami_train.envs.make import make, make_adapter
     from sami_train.envs.measure import SUCCESS
 
@@ -57,9 +66,13 @@ def simulator(spec: EnvironmentSpec, tasks: str, fixed: Mapping[str, Any], rende
     features = [feature.name for feature in spec.tasks.features]
 
     def adapter(clock: Clock, _: Contract) -> Adapter:
-        return make_adapter(spec, make(spec, tasks=chosen, render_mode=render_mode), clock)
+        env = make(spec, tasks=chosen, render_mode=render_mode)
+        if source is not None:
+            env.unwrapped.source = source
+        return make_adapter(spec, env, clock)
 
-    return Target(spec.name, adapter, features, spec.measure is SUCCESS, spec.skills, real=False, engine=spec.engine)
+    judged = spec.measure is SUCCESS
+    return Target(spec.name, adapter, features, judged, spec.skills, False, spec.engine, spec.tracks)
 
 
 def task_features(texts: Sequence[str]) -> dict[str, Any]:

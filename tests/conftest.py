@@ -1,10 +1,16 @@
 """What tests of every package share."""
 
+import os
 import re
 import sys
 from collections import Counter
 
 import pytest
+
+# One worker of pytest has one core. More threads of torch and BLAS would wait for each other by spinning, which
+# takes several times the processor time. Set before torch and numpy are imported; child processes inherit it.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ TRAINING = ("sami_train", "sami_cli", "cli", "torch", "stable_baselines3", "tens
 SIMULATORS = ("gymnasium", "panda_gym", "pybullet", "pybullet_utils", "mujoco")
 BRIDGE = (
     *("errors", "signals", "distribution", "clock", "factories", "files", "model", "session"),
-    *("child", "adapters", "gap", "checks.verify", "recording.reader"),
+    *("child", "adapters", "gap", "checks.verify", "recording.reader", "adoption.recipe"),
 )
 """Rooms of the runtime that training may use: the file's format, what judges its own exports, the sim-to-real profile,
 and recordings, which it learns from."""
@@ -72,6 +72,7 @@ TORCH_FREE = (
     "sami_train.studies.contexts.adaptation",
     "sami_train.studies.fit_gap.fit",
     "sami_train.studies.fit_gap.trace",
+    "sami_train.studies.play.env",
     "sami_train.studies.sweep.sweep",
     "sami_train.studies.compare.comparison",
     "sami_train.studies.report.write",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..options import FORCE, Json, ModelOfRobot
+from ..output import print_text
 
 if TYPE_CHECKING:
     from sami_runtime.checks.check_adapter import Verdict
@@ -32,12 +32,12 @@ def new_adapter(
 
     shown = next((name for name, file in shipped_models().items() if file == model), str(model))
     write_skeleton(read_artifact(model).contract, out, shown, FORCE.get())
-    print(
+    print_text(
         f"{out} declares what {shown} reads and writes, and lists what remains (REMAINS). "
         "Parts to build it from: sami_runtime.robots.kit."
     )
     where = "" if out.parent == Path() else f"cd {out.parent}; "
-    print(f"Next: {where}sami check-adapter {out.stem}:make --model {shown}")
+    print_text(f"Next: {where}sami check-adapter {out.stem}:make --model {shown}")
 
 
 def check_adapter(
@@ -98,14 +98,14 @@ def check_adapter(
 
     def tell(verdict: Verdict) -> None:
         word = "BROKEN" if verdict.fault else "NOT PROVEN" if verdict.unproven else "ok"
-        print(f"{word:<8}{'  ' * (len(word) > 7)}{verdict.law}")
+        print_text(f"{word:<8}{'  ' * (len(word) > 7)}{verdict.law}")
         for line in (part for text in (verdict.fault, verdict.unproven) if text for part in text.split("; ")):
-            print(f"{'':<8}-> {line}")
+            print_text(f"{'':<8}-> {line}")
         if verdict.note:
-            print(f"{'':<8}note: {verdict.note}")
+            print_text(f"{'':<8}note: {verdict.note}")
 
     if excite and allowed.rest is not None and contract.seen and contract.seen.responses:
-        print("This MOVES the robot:", *plan(contract, allowed), sep="\n  ", file=sys.stderr if json else sys.stdout)
+        print_text("This MOVES the robot:", *(f"  {line}" for line in plan(contract, allowed)), error=json)
     verdicts = check(robot, contract, clock, allowed, TICKS, write, excite, on_verdict=None if json else tell)
     broken, unproven = (
         sum(bool(part) for part in parts) for parts in zip(*((v.fault, v.unproven) for v in verdicts), strict=True)
@@ -122,6 +122,6 @@ def check_adapter(
             written += "(sami describe)"
         count = f"{broken} of {len(verdicts)} laws broken" if broken or not unproven else ""
         left = f"not proven: {unproven} of {len(verdicts)} laws could not be judged in full" if unproven else ""
-        print(f"{adapter}: {', '.join(filter(None, (count, left)))}{written}")
+        print_text(f"{adapter}: {', '.join(filter(None, (count, left)))}{written}")
     if outcome != "passed":
         raise typer.Exit(CheckFailed.exit_code)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import fill
 from typing import Annotated
 
 import typer
 
 from ..options import FORCE
+from ..output import print_text
 
 
 def adopt(
@@ -29,7 +29,7 @@ def adopt(
     if draft is not None:
         with output(draft, FORCE.get(), inputs) as beside:
             beside.write_text(drafted(reading), encoding="utf-8")
-        print(f"wrote {draft}: fill its gaps (???), then sami adopt {policy} --contract {draft}")
+        print_text(f"wrote {draft}: fill its gaps (???), then sami adopt {policy} --contract {draft}")
         return
     out = out or Path(f"{policy.stem}-adopted.onnx")
     with output(out, FORCE.get(), inputs) as beside:
@@ -39,11 +39,7 @@ def adopt(
     for name, _ in fields_of(reading.values):
         fields.setdefault(str(reading.source_of(name)), []).append(name)
     for source, names in {**fields, "default": ["all other fields"]}.items():
-        print(
-            printable(source),
-            fill(printable(", ".join(names)), 78, initial_indent="  ", subsequent_indent="  "),
-            sep="\n",
-        )
-    print(artifact.contract)
+        print_text(printable(source), f"  {printable(', '.join(names))}")
+    print_text(artifact.contract)
     recipe = Recipe.of(artifact)
-    print(f"wrote {out}: over 500 steps of {recipe.name} it answers as {policy} does")
+    print_text(f"wrote {out}: over 500 steps of {recipe.name} it answers as {policy} does")

@@ -11,6 +11,7 @@ import typer
 from ..measuring import progress
 from ..model_file import environment_of
 from ..options import FORCE, Json, Key, ModelEnvironment, set_option, set_values
+from ..output import print_text, text_console
 
 if TYPE_CHECKING:
     from sami_train.studies.contexts.alarms import Alarms
@@ -62,7 +63,7 @@ def atlas(
     with progress("measuring contexts", episodes * training) as advance:
         made = measure(model, spec, episodes, settings.get("window"), on_round=advance)
     attach(model, made)
-    print(
+    print_text(
         f"{model} has an atlas now: {len(made.tasks)} tasks, window {made.window}, from step {made.step} "
         f"on; {made.episodes} episodes fitted, {made.held_out} held out; alarm beyond {made.threshold:.2f} standard "
         f"deviations, calibrated for false alarms in {made.false_alarm_rate:.0%} of episodes (--check measures)"
@@ -73,7 +74,6 @@ def _print(alarms: list[Alarms], json: bool) -> None:
     if json:
         print(json_module.dumps([row._asdict() for row in alarms], indent=2, default=dict))
         return
-    from rich.console import Console
     from rich.table import Table
 
     from sami_train.envs.tasks import label
@@ -91,4 +91,4 @@ def _print(alarms: list[Alarms], json: bool) -> None:
             table.add_row(task_set, label(row.task), f"{row.alarms / row.episodes:.2f}", first, nearest)
         share = sum(row.alarms for row in same) / sum(row.episodes for row in same)
         table.add_row(task_set, "all", f"{share:.3f}", "", "", style="bold", end_section=True)
-    Console().print(table)
+    text_console().print(table)

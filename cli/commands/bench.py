@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..options import Json, Model, OwnEnvironment, Provider
+from ..output import print_text
 
 if TYPE_CHECKING:
     from sami_runtime.checks.bench import Candidate, CandidateTiming
@@ -55,19 +56,20 @@ def bench(
         )
     machine = _machine(provider)
     if not json:
-        print(f"{model} on {', '.join(f'{name} {value}' for name, value in machine.items())}")
+        print_text(f"{model} on {', '.join(f'{name} {value}' for name, value in machine.items())}")
     paces = []
     for rate in RATES_HZ:
         timings = measuring.summarise(measuring.measure([*chosen, *in_torch], seconds, rate))
         title = "back to back" if rate is None else f"paced at {rate:g} Hz"
         paces.append({"pace": title, "rate_hz": rate, "us": {name: asdict(timing) for name, timing in timings.items()}})
         if not json:
-            print("\n" + _table(title, timings), flush=True)
+            print_text("\n" + _table(title, timings))
     if json:
         document = {"model": str(model), "machine": machine, "method": measuring.METHOD, "torch": note}
         print(json_module.dumps({**document, "largest_difference": difference, "paces": paces}, indent=2))
     else:
-        print(f"\n{measuring.METHOD}\n{note}\nLargest difference between actions of the same policy: {difference:.1e}.")
+        largest = f"Largest difference between actions of the same policy: {difference:.1e}."
+        print_text("", measuring.METHOD, note, largest)
 
 
 def _machine(provider: str) -> dict[str, Any]:
@@ -106,9 +108,9 @@ def _soak(session: Any, steps: int, json: bool) -> None:
     if json:
         print(json_module.dumps({"steps": steps, "grown_bytes": grown, "flat": flat}))
     elif grown is None:
-        print(f"{steps} steps; this system does not tell how much memory a process holds")
+        print_text(f"{steps} steps; this system does not tell how much memory a process holds")
     else:
-        print(
+        print_text(
             f"{steps} steps, each with executed() and prewarm(): resident memory grew by {grown / 1024:.0f} KiB after "
             f"the first tenth; {'flat' if flat else 'NOT flat'} (up to {FLAT_BYTES // 1024} KiB counts as flat)"
         )

@@ -8,10 +8,11 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from ..output import print_text, text_console
+
 MODEL, FILM = "panda-satesac", Path("sami-demo.gif")
 CHANGE = "mass=10,friction=0.1:10@6"
 """The table becomes rough under a heavy cube, which the policy was about to push."""
-SHOWN_TASKS = ({"mass": 1.0, "friction": 5.0}, {"mass": 5.0, "friction": 1.0}, {"mass": 10.0, "friction": 0.1})
 EPISODES, PAIRS, FILMED = 10, 20, 3
 """Episodes of each training task; starts of the change that are compared, and filmed."""
 LONG_ENOUGH = 8
@@ -24,13 +25,12 @@ SLOWER = 2.0
 def demo() -> None:
     """Watch the shipped Panda policy adapt: training tasks, then a change in mid-episode; writes sami-demo.gif."""
     import numpy as np
-    from rich.console import Console
 
     from sami_runtime.errors import SamiError
     from sami_train.envs.catalog import environment
     from sami_train.evaluation.evaluate import evaluate
     from sami_train.machine import usable_cores
-    from sami_train.studies.contexts.change_film import film_change, film_tasks, write_film
+    from sami_train.studies.contexts.change_film import PANDA_TASKS, film_change, film_tasks, write_film
     from sami_train.studies.contexts.changed_episodes import ChangedEpisodes, DynamicsChange, Variant
 
     from ..measuring import task_progress
@@ -39,35 +39,35 @@ def demo() -> None:
     env = _environment()
     model, spec = named_file(MODEL), environment(env)
     change = DynamicsChange.parse(CHANGE, spec.tasks, spec.episode_steps)
-    print(f"A Panda arm, simulated by {ENGINES[env]}, moves a cube to its goal. The policy does not")
-    print("observe the cube's mass or the table's friction: it infers a context from what")
-    print("happens, and acts on that.\n")
+    print_text(f"A Panda arm, simulated by {ENGINES[env]}, moves a cube to its goal. The policy does not")
+    print_text("observe the cube's mass or the table's friction: it infers a context from what")
+    print_text("happens, and acts on that.\n")
     with task_progress("training tasks", len(spec.tasks.resolve("training")), quiet=False) as arrived:
         measured = evaluate(model, env, ["training"], EPISODES, usable_cores(), arrived)
     count = sum(result.episodes for result in measured.results)
-    print(f"Training tasks, {count} episodes\n  success {measured.success('training'):.2f}\n")
+    print_text(f"Training tasks, {count} episodes\n  success {measured.success('training'):.2f}\n")
     seeds = range(SEED, SEED + PAIRS)
     with closing(ChangedEpisodes(model, spec, PAIRS)) as runner:
         live, frozen = (runner.round(seeds, change, variant) for variant in (Variant.LIVE, Variant.FROZEN))
     compared = [k for k in range(PAIRS) if len(live[k].actions) > change.step]
-    print(f"The friction jumps from 0.1 to 10 in mid-episode (10 kg, {len(compared)} episodes)")
+    print_text(f"The friction jumps from 0.1 to 10 in mid-episode (10 kg, {len(compared)} episodes)")
     for outcomes, meaning in ((live, "as inferred"), (frozen, "frozen at the change")):
-        print(f"  success {np.mean([outcomes[k].success for k in compared]):.2f}   context {meaning}")
+        print_text(f"  success {np.mean([outcomes[k].success for k in compared]):.2f}   context {meaning}")
     steps = range(0, spec.episode_steps, 2)
     long_first = sorted(range(PAIRS), key=lambda k: len(live[k].actions) < change.step + LONG_ENOUGH)
     filmed = sorted(seeds[k] for k in long_first[:FILMED])
     try:
-        with Console(stderr=True).status("filming"), closing(ChangedEpisodes(model, spec, FILMED)) as runner:
-            scenes = [film_tasks(runner, SHOWN_TASKS, SEED, steps, shadows=False)]
+        with text_console(error=True).status("filming"), closing(ChangedEpisodes(model, spec, FILMED)) as runner:
+            scenes = [film_tasks(runner, PANDA_TASKS, SEED, steps, shadows=False)]
             scenes += film_change(runner, spec, change, filmed, steps, shadows=False)
             write_film(scenes, FILM, SLOWER, force=True)
-        print(f"\nFilm: {FILM}")
+        print_text(f"\nFilm: {FILM}")
     except SamiError as error:  # where nothing can be drawn, everything else was shown
-        print(f"\nNo film: {error}")
+        print_text(f"\nNo film: {error}")
     if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         from .run import run
 
-        print("A window shows three training episodes.")
+        print_text("A window shows three training episodes.")
         run(env=env, model=model, episodes=3, tasks="training", render="human")
     _print_next(env)
 
@@ -81,7 +81,7 @@ def _print_next(env: str) -> None:
     """Print what to try next, as it works where this was started."""
     started = Path(sys.argv[0])
     sami = "sami" if not started.is_file() or started.is_absolute() else str(started)
-    print(f"""
+    print_text(f"""
 Next:
   {sami} run --env {env} --episodes 5 --record run.mcap
   {sami} view run.mcap

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..measuring import progress
 from ..model_file import environment_of
 from ..options import FORCE, Key, ModelEnvironment, set_option, set_values
+from ..output import print_text
+
+if TYPE_CHECKING:
+    from sami_runtime.model.contract import Contract
 
 SETTINGS = {
     "episodes": Key(int, "in all training tasks together (120)", 2),
@@ -20,6 +24,13 @@ SETTINGS = {
 def describe(
     model: Annotated[Path, typer.Argument(help="Model file; what training saw is added to it.")],
     env: ModelEnvironment = None,
+    rollout: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Take training ranges from a recording (NAME.mcap) or a rollout (NAME.npz); may be given often.",
+        ),
+    ] = None,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
 ) -> None:
     """Measure what training saw, for `sami check-adapter` to judge robots by; also tell frame, home pose and meanings.
@@ -31,13 +42,41 @@ def describe(
     from sami_train.export.model_file import describe as put
     from sami_train.export.seen import measure_seen
 
+    if rollout:
+        _describe_by_rollouts(model, rollout)
+        return
     settings = {"episodes": 120, "starts": 24} | set_values(SETTINGS, set_)
     contract = read_artifact(model).contract
+    _require_new(model, contract)
+    if "adopted" in contract.training:
+        raise SamiError(
+            f"{model} was adopted, and its training's environment is not here. Give what it saw: --rollout NAME.npz of "
+            "its framework, or --rollout NAME.mcap, a recording of `sami play` or of the robot."
+        )
     spec = environment_of(contract, env)
-    if contract.seen is not None and not FORCE.get():
-        raise SamiError(f"{model} tells what training saw; `sami inspect {model}` prints it, --force measures it anew.")
     with progress("measuring what training saw", settings["episodes"]) as advance:
         seen = measure_seen(model, spec, settings["episodes"], settings["starts"], on_round=advance)
     described = put(model, spec, seen)
     sheet = "its frame and home pose" if described.sheet else "no frame and home pose, as nobody wrote them down"
-    print(f"{model} tells what training saw, over {seen.steps:,} steps of {seen.episodes} episodes, and {sheet}")
+    print_text(f"{model} tells what training saw, over {seen.steps:,} steps of {seen.episodes} episodes, and {sheet}")
+
+
+def _describe_by_rollouts(model: Path, paths: list[Path]) -> None:
+    """Put into a model file what its numbers were in recordings and rollouts."""
+    from sami_runtime.adoption.ranges import seen_in
+    from sami_runtime.model.artifact import read_artifact
+    from sami_train.export.model_file import recompose, write
+
+    artifact = read_artifact(model)
+    _require_new(model, artifact.contract)
+    seen = seen_in(artifact.contract, paths)
+    write(recompose(artifact, {"seen": seen}))
+    print_text(f"{model} tells what training saw, over {seen.steps:,} steps of {seen.episodes} episodes")
+
+
+def _require_new(model: Path, contract: Contract) -> None:
+    """Refuse to replace what a file tells of its training without --force."""
+    from sami_runtime.errors import SamiError
+
+    if contract.seen is not None and not FORCE.get():
+        raise SamiError(f"{model} tells what training saw; `sami inspect {model}` prints it, --force measures it anew.")

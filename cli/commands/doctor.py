@@ -8,6 +8,7 @@ from dataclasses import asdict
 import typer
 
 from ..options import Json
+from ..output import print_text
 
 
 def doctor(json: Json = False) -> None:
@@ -18,15 +19,15 @@ def doctor(json: Json = False) -> None:
     for finding in examine():
         findings.append(finding)
         if not json:
-            print(f"{finding.status:<4}  {finding.name:<18}  {finding.measured}", flush=True)
+            print_text(f"{finding.status:<4}  {finding.name:<18}  {finding.measured}")
             if finding.advice:
-                print(f"{'':<4}  {'':<18}  -> {finding.advice}")
+                print_text(f"{'':<4}  {'':<18}  -> {finding.advice}")
     failed = sum(finding.status == "fail" for finding in findings)
     warned = sum(finding.status == "warn" for finding in findings)
     if json:
         rows = [{"found" if key == "measured" else key: value for key, value in asdict(f).items()} for f in findings]
         print(json_module.dumps({"ok": not failed, "findings": rows}, indent=2))
     else:
-        print(f"{failed} failed, {warned} to look at, {len(findings) - failed - warned} ok")
+        print_text(f"{failed} failed, {warned} to look at, {len(findings) - failed - warned} ok")
     if failed:
         raise typer.Exit(1)

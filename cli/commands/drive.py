@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from ..options import run_values
+from ..output import print_text
 
 if TYPE_CHECKING:
     from sami_runtime.robots.robot_file import RobotFile
@@ -123,7 +124,7 @@ def _check_all(path: Path, load: Callable[[], RobotFile], json: bool) -> None:
             state, note = "WRONG", f"{type(error).__name__}: {error}"
         checks.append(RobotCheck(name, state, note))
         if not json:
-            print(f"{state:<7}{name}{note and ': '}{note}", flush=True)
+            print_text(f"{state:<7}{name}{note and ': '}{note}")
         return result
 
     _judge_all(load, judge)
@@ -134,7 +135,7 @@ def _check_all(path: Path, load: Callable[[], RobotFile], json: bool) -> None:
     else:
         unjudged = sum(check.state == "--" for check in checks)
         more = f", {unjudged} could not be judged" if unjudged else ""
-        print(f"{path}: {wrong} of {len(checks)} checks failed{more}; no action was written")
+        print_text(f"{path}: {wrong} of {len(checks)} checks failed{more}; no action was written")
     if wrong:
         raise typer.Exit(CheckFailed.exit_code)
 

@@ -11,6 +11,7 @@ import typer
 from ..measuring import On, cluster_of, findings, place_of, task_progress
 from ..model_file import engine_line, model_and_environment, model_file, task_set_names
 from ..options import MODEL_HELP, Json
+from ..output import print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,7 +56,6 @@ def evaluate(
             raise typer.BadParameter("--env goes with --model; a run is evaluated in the environment it was trained in")
     if run is not None and out is not None:
         raise typer.BadParameter("--out goes with --model; a run keeps its evaluation in its own folder")
-    from rich.console import Console
 
     from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
@@ -115,13 +115,13 @@ def evaluate(
     if json:
         print(json_module.dumps(result.to_dict(), indent=2))
         return
-    console = Console()
+    console = text_console()
     if line := engine_line(spec.name, spec.engine):
-        print(line)
+        print_text(line)
     for name in result.sets:
         console.print(evaluation_table(result, name))
     if run is not None and not agent.method.is_told:
-        print(f"Next: sami export --run {run} --out {run.resolve().name}.onnx{by_name(spec.name)}")
+        print_text(f"Next: sami export --run {run} --out {run.resolve().name}.onnx{by_name(spec.name)}")
 
 
 def evaluation_table(result: Evaluation, task_set: str) -> Table:

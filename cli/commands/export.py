@@ -11,6 +11,7 @@ import typer
 from ..measuring import bars
 from ..model_file import environment_of, model_file
 from ..options import FORCE, MODEL_HELP, Key, OwnEnvironment, set_option, set_values
+from ..output import print_text
 from .inspect import lookahead_lines, probe_lines
 from .studies.probe import fitted
 
@@ -101,7 +102,7 @@ def export(
         with bars() as bar:
             ahead = _look_ahead(artifact, out, lookahead, where, episodes, refit or (), command_delay_s, bar)
         contract = write(ahead)
-        print(f"wrote {out}: {out.stat().st_size:,} bytes", *lookahead_lines(contract), sep="\n")
+        print_text(f"wrote {out}: {out.stat().st_size:,} bytes", *lookahead_lines(contract))
         return
     assert run is not None
     from sami_train.envs.catalog import by_name, environment
@@ -131,28 +132,28 @@ def export(
             on_round=lambda more, total: bar.update(shown, advance=more, total=total, visible=total > 0),
         )
     contract = done.contract
-    print(
+    print_text(
         f"wrote {out}: {out.stat().st_size:,} bytes, parity with torch within 1e-5 over {contract.golden.steps} steps"
         if contract.golden
         else f"wrote {out}"
     )
-    print(f"wrote {done.weights}: {done.weights.stat().st_size:,} bytes, which sami train --init starts from")
+    print_text(f"wrote {done.weights}: {done.weights.stat().st_size:,} bytes, which sami train --init starts from")
     for line in (*lookahead_lines(contract), *(probe_lines(contract) if probe else ())):
-        print(line)
+        print_text(line)
     if contract.evaluation is None:
-        print(f"it carries no evaluation: run `sami eval --run {run}` first to have them inside")
+        print_text(f"it carries no evaluation: run `sami eval --run {run}` first to have them inside")
     if contract.atlas is None and contract.context is not None:
-        print(f"it carries no atlas of its contexts: `sami atlas {out}` adds one")
+        print_text(f"it carries no atlas of its contexts: `sami atlas {out}` adds one")
     if contract.seen is None:
-        print(f"it does not tell what training saw: `sami describe {out}` adds that")
+        print_text(f"it does not tell what training saw: `sami describe {out}` adds that")
     for path in done.card:
-        print(f"wrote {path}")
+        print_text(f"wrote {path}")
     if (steps := contract.training.get("steps", 0)) < (total := folder.config().steps):
-        print(
+        print_text(
             f"the run is not finished: this is its checkpoint of step {steps:,} of {total:,}; export again at its end"
         )
     named = by_name(spec.name)
-    print(f"Next:\n  sami verify {out}\n  sami run --model {out}{named}")
+    print_text(f"Next:\n  sami verify {out}\n  sami run --model {out}{named}")
 
 
 def _look_ahead(

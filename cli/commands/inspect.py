@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..options import FORCE, Json, Model
+from ..output import print_text
 
 if TYPE_CHECKING:
     from sami_runtime.model.contract import Contract
 
-HEAD = ("element", "unit", "low", "high", "mean", "deviation", "lowest", "highest", "at first")
+BOUNDS = ("element", "unit", "low", "high", "at first")
+SEEN = ("element", "mean", "deviation", "lowest", "highest")
 TINY = 1e-9
 """What a simulator leaves of 0."""
 MOST_LISTED = 6
@@ -39,22 +41,22 @@ def inspect(
             document["golden"].pop("data")  # thousands of characters that nobody reads
         print(json_module.dumps(document, indent=2))
         return
-    print(contract)
-    print()
-    print(*_signal_lines(contract), sep="\n")
-    print()
-    print(f"weights sha256 {contract.weights_sha256}")
+    print_text(contract)
+    print_text()
+    print_text(*_signal_lines(contract))
+    print_text()
+    print_text(f"weights sha256 {contract.weights_sha256}")
     for name, value in contract.training.items():
-        print(f"training {name}: {_short(value)}")
-    print(f"atlas: {_atlas(contract)}")
+        print_text(f"training {name}: {_short(value)}")
+    print_text(f"atlas: {_atlas(contract)}")
     for line in (*lookahead_lines(contract), *probe_lines(contract)):
-        print(line)
+        print_text(line)
     for name, numbers in (contract.evaluation or {}).get("sets", {}).items():
         if "success" in numbers:
             above = "-" if numbers["above_floor"] is None else f"{numbers['above_floor']:.3f}"
-            print(f"success {name}: {numbers['success']:.3f} ({above} above the do-nothing baseline)")
+            print_text(f"success {name}: {numbers['success']:.3f} ({above} above the do-nothing baseline)")
         else:
-            print(f"return {name}: {numbers['ret']:,.0f}")
+            print_text(f"return {name}: {numbers['ret']:,.0f}")
 
 
 def _short(value: Any) -> str:
@@ -108,17 +110,15 @@ def _write_golden(contract: Contract, model: Path, path: Path) -> None:
 
 
 def _signal_lines(contract: Contract) -> Iterator[str]:
-    """Return a line for each element, and then one for each thing that words tell."""
-    rows = [HEAD, *_rows(contract)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
-    for row in rows:
-        name, unit, *numbers = row
-        cells = [name.ljust(widths[0]), unit.ljust(widths[1]), *map(str.rjust, numbers, widths[2:])]
-        yield "  ".join(cells).rstrip()
+    """Return a line for each element, one for each of what training saw, and then one for each meaning."""
+    yield from _table(BOUNDS, _bounds(contract))
+    yield ""
     if contract.seen is None:
         yield "seen: not told; `sami describe` measures what training saw"
     else:
         yield f"seen: {contract.seen.steps:,} steps of {contract.seen.episodes} episodes: {contract.seen.measured}"
+        yield from _table(SEEN, _seen(contract))
+        yield ""
         yield from _responses(contract)
     for signal in (*contract.observation, contract.action):
         if signal.meaning:
@@ -134,16 +134,30 @@ def _signal_lines(contract: Contract) -> Iterator[str]:
         yield f"{name}: {quantity}"
 
 
-def _rows(contract: Contract) -> Iterator[tuple[str, ...]]:
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Return the lines of a table: words on the left, then numbers on the right."""
+    cells = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for name, *others in cells:
+        yield "  ".join([name.ljust(widths[0]), *map(str.rjust, others, widths[1:])])
+
+
+def _bounds(contract: Contract) -> Iterator[tuple[str, ...]]:
     for signal in (*contract.observation, contract.action):
-        seen = contract.seen.signals[signal.name] if contract.seen else None
         begin = contract.seen.begin.get(signal.name) if contract.seen else None
         for at, element in enumerate(signal.elements):
             bounds = ("-" if bound is None else f"{bound:g}" for bound in (signal.low[at], signal.high[at]))
-            values = (seen.mean, seen.deviation, seen.lowest, seen.highest) if seen else ()
-            numbers = [_short_number(value[at]) for value in values] or ["-"] * 4
             first = f"{_short_number(begin.lowest[at])} to {_short_number(begin.highest[at])}" if begin else "-"
-            yield (f"{signal.name}.{element}", signal.unit, *bounds, *numbers, first)
+            yield (f"{signal.name}.{element}", signal.unit, *bounds, first)
+
+
+def _seen(contract: Contract) -> Iterator[tuple[str, ...]]:
+    assert contract.seen is not None
+    for signal in (*contract.observation, contract.action):
+        seen = contract.seen.signals[signal.name]
+        for at, element in enumerate(signal.elements):
+            numbers = (_short_number(value[at]) for value in (seen.mean, seen.deviation, seen.lowest, seen.highest))
+            yield (f"{signal.name}.{element}", *numbers)
 
 
 def _short_number(value: float) -> str:

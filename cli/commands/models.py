@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..options import Json
+from ..output import print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,17 +18,15 @@ SHOWN = 12
 
 def models(json: Json = False) -> None:
     """List the shipped models, any of which `--model NAME` takes: what they reach, their hashes, where they lie."""
-    from rich.console import Console
-
     from sami_runtime.distribution import shipped_models
 
     rows = [_row(name, path) for name, path in shipped_models().items()]
     if json:
         print(json_module.dumps(rows, indent=2))
         return
-    Console().print(_table(rows))
+    text_console().print(_table(rows))
     for folder in dict.fromkeys(str(Path(row["path"]).parent) for row in rows):
-        print(f"in {folder}\nsami run --model MODEL shows one at work, sami inspect MODEL its contract.")
+        print_text(f"in {folder}\nsami run --model MODEL shows one at work, sami inspect MODEL its contract.")
 
 
 def _row(name: str, path: Path) -> dict[str, Any]:

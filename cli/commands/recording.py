@@ -10,6 +10,7 @@ import typer
 
 from ..model_file import model_file
 from ..options import FORCE, MODEL_HELP, Json, Provider
+from ..output import print_text
 
 Recording = Annotated[Path, typer.Argument(help="Recording, NAME.mcap.")]
 
@@ -40,10 +41,10 @@ def replay(
         described = {"path": str(file), "closed": recording.closed, "ticks": len(recording.steps)}
         print(json_module.dumps({**described, "about": recording.about, **comparison.summary()}))
     else:
-        print(recording)
+        print_text(recording)
         for note in conditions(recording, *sessions):
-            print(f"note: {note}")
-        print(comparison)
+            print_text(f"note: {note}")
+        print_text(comparison)
     if not comparison.same:
         raise typer.Exit(CheckFailed.exit_code)
     if not comparison.steps:
@@ -69,7 +70,7 @@ def view(
     path = out or file.with_suffix(".html")
     require_output(path, FORCE.get(), inputs)
     write_page([read_recording(name) for name in inputs], path, FORCE.get())
-    print(f"wrote {path}")
+    print_text(f"wrote {path}")
     if open_it:
         webbrowser.open(path.resolve().as_uri())
 
@@ -102,6 +103,6 @@ def convert(
     recording = read_recording(file)
     for path in outs:
         if path.suffix:
-            print(f"wrote {path}: {tables[path.suffix](recording, path, FORCE.get())} rows")
+            print_text(f"wrote {path}: {tables[path.suffix](recording, path, FORCE.get())} rows")
         else:
-            print(f"wrote {path}: {write_lerobot(recording, path)} episodes")
+            print_text(f"wrote {path}: {write_lerobot(recording, path)} episodes")

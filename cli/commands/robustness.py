@@ -11,6 +11,7 @@ import typer
 from ..measuring import On, cluster_of, findings, place_of, task_progress
 from ..model_file import environment_of, model_file, task_set_names
 from ..options import MODEL_HELP, Json, ModelEnvironment
+from ..output import print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,12 +50,13 @@ def robustness(
     """
     place = place_of(on)
     if model.is_dir() or model.suffix == ".json":
-        print(_read(model, json))
+        print(_read(model, json))  # a table for a page, or JSON
         return
-    from rich.console import Console
 
+    from sami_runtime.errors import SamiError
     from sami_runtime.gap.profile import GapProfile
     from sami_runtime.model.artifact import read_artifact
+    from sami_train.envs.catalog import added
     from sami_train.evaluation import robustness as measuring
     from sami_train.evaluation.evaluate import count_results
     from sami_train.evaluation.kept import keeping
@@ -63,6 +65,8 @@ def robustness(
 
     contract = read_artifact(model).contract
     spec = environment_of(contract, env)
+    if place.is_cluster and spec.name in added:
+        raise SamiError(f"{spec.name} is played on this machine only; leave out --on, or give it a number.")
     names = task_set_names(tasks, spec)
     if gap is not None and (gap == "modest" or Path(gap).suffix in (".toml", ".json")):
         profile = GapProfile.load(gap)
@@ -88,6 +92,7 @@ def robustness(
         document = {
             "env": spec.name,
             "model": model.name,
+            **({"scene_of": str(model)} if spec.name in added else {}),
             "weights_sha256": contract.weights_sha256,
             f"episodes_per_{spec.measure.per}": episodes,
             "points": [point.to_dict() for point in points],
@@ -102,27 +107,32 @@ def robustness(
     if json:
         print(json_module.dumps(document))
         return
-    Console().print(_table(points, names))
+    text_console().print(_table(points, names))
     for path in files or ():
-        print(f"wrote {path}")
+        print_text(f"wrote {path}")
 
 
 def _read(path: Path, json: bool) -> str:
     """Return what an earlier measurement found: a row for each kind of gap as Markdown has it, or its JSON."""
     from sami_runtime.files import read_document
+    from sami_runtime.model.artifact import read_artifact
     from sami_train.evaluation.robustness import RobustnessPoint
 
     document: dict[str, Any] = read_document(path / "robustness.json" if path.is_dir() else path, "measurements")
     if json:
         return json_module.dumps(document)
+    if "scene_of" in document:  # whose environment only this policy has
+        environment_of(read_artifact(document["scene_of"]).contract, document["env"])
     points = [RobustnessPoint.from_dict(line, document["env"]) for line in document["points"]]
     sets = points[0].evaluation.sets
-    heads = ["gap", "sizes", *(_title(points[0], name) for name in sets)]
+    tracked = [name for name in sets if points[0].tracking_error(name) is not None]
+    heads = ["gap", "sizes", *(_title(points[0], name) for name in sets), *map(_error_title, tracked)]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for kind in dict.fromkeys(point.kind for point in points):
         behind = [point for point in points if point.kind == kind]
         sizes = f"{', '.join(f'{point.severity:g}' for point in behind)} {behind[0].unit}" if kind else ""
         cells = [", ".join(_score(point, name, 2) for point in behind) for name in sets]
+        cells += [", ".join(_error(point, name) for point in behind) for name in tracked]
         lines.append(f"| {' | '.join([kind or 'none', sizes, *cells])} |")
     return "\n".join(lines)
 
@@ -144,6 +154,15 @@ def _score(point: RobustnessPoint, task_set: str, digits: int | None = None) -> 
     return show(value) + (f" [{show(interval[0])}, {show(interval[1])}]" if interval else "")
 
 
+def _error_title(task_set: str) -> str:
+    return f"{task_set}: tracking error"
+
+
+def _error(point: RobustnessPoint, task_set: str) -> str:
+    error = point.tracking_error(task_set)
+    return "-" if error is None else f"{error:.3f}"
+
+
 def _table(points: list[RobustnessPoint], task_sets: list[str]) -> Table:
     from rich.table import Table
 
@@ -152,11 +171,14 @@ def _table(points: list[RobustnessPoint], task_sets: list[str]) -> Table:
         table.add_column(name)
     for name in task_sets:
         table.add_column(_title(points[0], name), justify="right")
+    tracked = [name for name in task_sets if points[0].tracking_error(name) is not None]
+    for name in tracked:
+        table.add_column(_error_title(name), justify="right")
     kind = points[0].kind
     for point in points:
         if point.kind != kind:
             kind = point.kind
             table.add_section()
-        scores = [_score(point, name) for name in task_sets]
+        scores = [_score(point, name) for name in task_sets] + [_error(point, name) for name in tracked]
         table.add_row(point.kind or "none", f"{point.severity:g} {point.unit}" if point.kind else "", *scores)
     return table

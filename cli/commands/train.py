@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..output import print_text, text_console
+
 if TYPE_CHECKING:
     from rich.table import Table
 
     from sami_train.config.resolve import Resolved
-
-WIDTH = 160
-"""Columns of a configuration that is not printed to a terminal."""
 
 
 def train(
@@ -113,7 +112,7 @@ def train(
         from ..model_file import engine_line
 
         if not quiet and (line := engine_line(spec.name, spec.engine)):
-            print(line)
+            print_text(line)
         from sami_train.runs.train import start
 
         agent = start(resolved.config, folder, show=not quiet)
@@ -129,22 +128,19 @@ def train(
         measure = environment(agent.config.env).measure
         mean = agent.task_record.mean(measure)
         reached = "- (no episode ended)" if mean is None or math.isnan(mean) else measure.show(mean, coarse=True)
-        print(f"trained {agent.num_timesteps:,} steps, {measure.name} while exploring {reached}. Next:")
-        print(f"  sami eval --run {folder}{named}")
+        print_text(f"trained {agent.num_timesteps:,} steps, {measure.name} while exploring {reached}. Next:")
+        print_text(f"  sami eval --run {folder}{named}")
         if not agent.method.is_told:  # nobody tells a robot its task
-            print(f"  sami export --run {folder} --out {folder.name}.onnx{named}")
+            print_text(f"  sami export --run {folder} --out {folder.name}.onnx{named}")
     else:
-        print(f"stopped after {agent.num_timesteps:,} of {agent.config.steps:,} steps. Go on with:")
-        print(f"  sami train --resume {folder}{named}")
+        print_text(f"stopped after {agent.num_timesteps:,} of {agent.config.steps:,} steps. Go on with:")
+        print_text(f"  sami train --resume {folder}{named}")
         raise typer.Exit(130)
 
 
 def _show(resolved: Resolved, as_json: bool) -> None:
     """Print a configuration, what follows from what, and what the run would do."""
     import json
-    import os
-
-    from rich.console import Console
 
     if as_json:
         config = resolved.config
@@ -155,11 +151,8 @@ def _show(resolved: Resolved, as_json: bool) -> None:
         }
         print(json.dumps(document, indent=2))
         return
-    console = Console()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = WIDTH
-    console.print(_configuration_table(resolved), highlight=False)
-    print(_in_words(resolved))
+    text_console().print(_configuration_table(resolved), highlight=False)
+    print_text(_in_words(resolved))
 
 
 def _configuration_table(resolved: Resolved) -> Table:

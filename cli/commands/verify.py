@@ -10,6 +10,7 @@ import typer
 
 from ..model_file import model_file
 from ..options import MODEL_HELP, Json, Model, Provider
+from ..output import print_text
 
 
 def verify(
@@ -37,7 +38,7 @@ def verify(
         checks = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in result.checks]
         print(json_module.dumps({"passed": result.passed, "provider": provider, "checks": checks}, indent=2))
     else:
-        print(result)
+        print_text(result)
     if not result.passed:
         raise typer.Exit(4)
 
@@ -57,7 +58,7 @@ def sign(
 
     if new_key is not None:
         public = signature.new_key(new_key, owner)
-        print(f"wrote {new_key}, which nobody else should have, and {public}, for the KEYS of those who trust it")
+        print_text(f"wrote {new_key}, which nobody else should have, and {public}, for the KEYS of those who trust it")
     if model is None:
         if new_key is None:
             raise SamiError("nothing to do: name a model and --key, or make a key with --new-key.")
@@ -66,4 +67,4 @@ def sign(
         raise SamiError(f"with which key is {model} to be signed? Name it with --key, or make one with --new-key.")
     data = read_bytes(model)
     judge(data, model)
-    print(f"wrote {signature.sign(model, data, chosen)}")
+    print_text(f"wrote {signature.sign(model, data, chosen)}")

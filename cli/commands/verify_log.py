@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..options import Json
+from ..output import print_text
 
 
 def verify_log(
@@ -26,6 +27,6 @@ def verify_log(
     if json:
         print(json_module.dumps(check.summary(), indent=2))
     else:
-        print(check)
+        print_text(check)
     if check.fault:
         raise typer.Exit(4)

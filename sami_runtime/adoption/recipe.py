@@ -226,7 +226,7 @@ _TABLES: dict[str, type[Entry]] = {
     "history": History,
 }
 _MOVING = re.compile(
-    r"name|rate_hz|input|output|clip|history\..*|signals\..*\.(elements|unit|slice|scale|offset|clip|input|history\..*)"
+    r"name|rate_hz|input|output|clip|history\..*|signals|signals\..*\.(elements|unit|slice|scale|offset|clip|input|history\..*)"
     r"|last_action\..*|action\.(elements|unit|meaning|scale|default|clip)|state\..*"
 )
 

@@ -81,7 +81,12 @@ class PolicyReading:
     def guesses(self) -> dict[str, FieldSource]:
         """Return the fields that move a robot and that no file and no table gives, with what is known of them."""
         names = [name for name, _ in fields_of(self.values)]
-        missing = [name for name, source in self.sources.items() if source.kind == "unknown" and name not in names]
+        tables = {name[: at + 1] for name in names for at, letter in enumerate(name) if letter == "."}
+        missing = [
+            name
+            for name, source in self.sources.items()
+            if source.kind == "unknown" and name not in names and f"{name}." not in tables
+        ]
         guesses = {name: self.source_of(name) for name in [*names, *missing] if moves_robot(name)}
         return {name: source for name, source in guesses.items() if source.kind not in ("file", "table")}
 
@@ -117,8 +122,9 @@ def _keys(table: Mapping[str, Any], prefix: str, reading: PolicyReading, kind: t
         doubtful = source.kind not in ("file", "table") and moves_robot(f"{prefix}{key}")
         lines.append(f"{'# ???  ' if doubtful else ''}{key} = {_toml(value, key)}  # {source}")
     for key, info in kind.model_fields.items():
-        if info.is_required() and key not in table and key not in ("signals", "action"):
-            reason = reading.sources.get(f"{prefix}{key}")
+        reason = reading.sources.get(f"{prefix}{key}")
+        needed = info.is_required() or (reason is not None and reason.kind == "unknown")
+        if needed and key not in table and key not in ("signals", "action"):
             lines.append(f"# ???  {key} =   # missing" + (f": {reason.where}" if reason else ""))
     return lines
 

@@ -29,6 +29,10 @@ _of_users: dict[tuple[str, ...], EnvironmentSpec] = {}
 """Those of users that were found, by name and what else decides what that is: the folder, and when it was written."""
 
 
+added: dict[str, EnvironmentSpec] = {}
+"""Those that a command made, which `environment` finds in this process; other processes get them as they are."""
+
+
 def environment(name: str) -> EnvironmentSpec:
     """Find an environment.
 
@@ -42,7 +46,7 @@ def environment(name: str) -> EnvironmentSpec:
         SamiError: the module or file cannot be read, or holds something else; or it is code that no user named, see
             `only_named`.
     """
-    for spec in ENVIRONMENTS.values():
+    for spec in (*added.values(), *ENVIRONMENTS.values()):
         if name in (spec.name, spec.id):
             return spec
     if is_code(name):

@@ -87,6 +87,11 @@ class EnvironmentSpec:
     """Frame and home pose, which its model files tell; None where nobody wrote them down."""
     plain: PlainEnvironment | None = None
     """The user's environment and functions; None where `entry_point` makes one that applies tasks by itself."""
+    commands: tuple[str, ...] = ()
+    """Signals that say what is wanted, and that no sensor measures."""
+    tracks: str | None = None
+    """Unit of the tracking error where the task is a command that the robot follows: a step's reward is the negative
+    error."""
     can_change: bool = True
     """Whether its environments have `set_dynamics(task)`, which changes the dynamics within an episode."""
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.gap.profile import GapProfile
 from sami_train.envs.catalog import environment
@@ -38,9 +40,10 @@ class Kind:
 
 
 def _measured(spec: EnvironmentSpec, units: Sequence[str]) -> list[str]:
-    """Signals in these units, without the goal, which nobody measures."""
+    """Signals in these units, without goals and commands, which nobody measures."""
     desired = None if spec.goal is None else spec.goal.desired
-    return [s.name for s in spec.signals if s.unit in units and spec.layout.columns(s.name) != desired]
+    measured = [signal for signal in spec.signals if signal.name not in spec.commands]
+    return [s.name for s in measured if s.unit in units and spec.layout.columns(s.name) != desired]
 
 
 def _on(key: str, units: Sequence[str], span: bool = False) -> Callable[[EnvironmentSpec, float], Mapping[str, Any]]:
@@ -87,6 +90,12 @@ class RobustnessPoint:
         """Return what counts in a set, and its 95 % interval over starts; None where that is not known."""
         return self.evaluation.score(task_set), self.evaluation.interval(task_set)
 
+    def tracking_error(self, task_set: str) -> float | None:
+        """Return the mean error by which the robot followed its commands; None where it has none."""
+        if environment(self.evaluation.env).tracks is None:
+            return None
+        return float(np.mean([-(result.ret or 0.0) / result.steps for result in self.evaluation.of(task_set)]))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         sets = {}
@@ -98,6 +107,8 @@ class RobustnessPoint:
                 "episodes": sum(result.episodes for result in self.evaluation.of(name)),
                 "starts": len(self.evaluation.starts(name)),
             }
+            if (error := self.tracking_error(name)) is not None:
+                sets[name]["tracking_error"] = error
         facts = {"kind": self.kind, "severity": self.severity, "unit": self.unit, "gap": dict(self.gap), "sets": sets}
         return facts | {"tasks": self.evaluation.to_dict()["tasks"]}
 

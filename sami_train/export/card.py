@@ -179,15 +179,15 @@ def _successes(result: Evaluation, title: str) -> list[str]:
     paper = {name: cell.mean for name in result.sets if (cell := reported(result.env, title, name))}
     lines = [
         f"Success, {result.results[0].episodes} episodes per task, deterministic, the same starts in every task "
-        f"({result.results[0].solved_at_start:.0%} of them solved already: the floor).",
+        f"({result.results[0].solved_at_start:.0%} of them solved already: the do-nothing baseline).",
         "",
-        "| task set | success | above the floor | paper |",
+        "| task set | success | excluding trivial starts | paper |",
         "|---|---|---|---|",
     ]
     for name in result.sets:
         theirs = f"{paper[name]:.2f}" if name in paper else ""
         lines.append(f"| {name} | {result.success(name):.3f} | {show(result.above_floor(name))} | {theirs} |")
-    columns = ("task set", "task", "success", "above the floor", *result.results[0].shares, "steps")
+    columns = ("task set", "task", "success", "excluding trivial starts", *result.results[0].shares, "steps")
     lines += ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for row in result.results:
         shares = [f"{share:.2f}" for share in row.shares.values()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 import time
 from collections import deque
 from contextlib import suppress
@@ -25,6 +26,8 @@ from sami_train.episodes.episode import TaskRecord
 from sami_train.files import append, write_json_lines, writing
 from sami_train.runs.folder import read_metrics
 
+NARROW = 80
+"""Columns of a line that is not printed to a terminal."""
 RATE_WINDOW = 30.0
 """Seconds that the shown speed is averaged over."""
 
@@ -88,7 +91,8 @@ class Progress:
             self._live.update(Group(self._bar, Text(line), Text(tasks, style="dim")))
         elif now - self._last_line > RATE_WINDOW:
             self._last_line = now
-            print(f"{steps:,} of {self._total:,} steps; {line}", flush=True)
+            line = f"{steps:,} of {self._total:,} steps; {line}"
+            print(textwrap.fill(line, NARROW, subsequent_indent="  "), flush=True)
 
 
 class MetricsFile(KVWriter):

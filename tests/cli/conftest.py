@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import NamedTuple
 import onnx
 import pytest
 from onnx import helper
+from rich.cells import cell_len
 from sami_cli.app import main
 
 from sami_runtime.model.artifact import graph_sha256
@@ -29,12 +32,30 @@ SMALL = {
 }
 
 
+UNBROKEN = re.compile(r"\s*(Next: )?(\S*sami [a-z-]+ )?(--\S+ )?\S+( \\)?")
+"""A path or an address, perhaps with the command or the option that it belongs to."""
+FOR_PROGRAMS = re.compile(r"[\s\[]*[{}\]\"]|\s*-?[0-9.]+,?$|\| ")
+"""The beginning of a line of JSON, or of a table for a page."""
+
+
+def too_wide(text):
+    """Lines that a terminal of 80 columns breaks in the middle of a word, and cells of tables that were cut off."""
+    columns = int(os.environ.get("COLUMNS", 80))
+    lines = [line for line in text.splitlines() if not FOR_PROGRAMS.match(line)]
+    return [line for line in lines if "…" in line or (cell_len(line) > columns and not UNBROKEN.fullmatch(line))]
+
+
 class Done(NamedTuple):
     """How a command ended."""
 
     code: int
     out: str
     err: str
+
+    @property
+    def prose(self) -> str:
+        """Standard output with its lines joined."""
+        return " ".join(self.out.split())
 
     @property
     def errors(self) -> str:
@@ -98,7 +119,10 @@ def rehearsed_once(monkeypatch):
 
 @pytest.fixture
 def sami(monkeypatch, capfd, tmp_path):
-    """Calls `sami` in an empty folder; the captured output is that of the file descriptors, C code's too."""
+    """Calls `sami` in an empty folder; the captured output is that of the file descriptors, C code's too.
+
+    Each call asserts that what it printed for people fits 80 columns.
+    """
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -106,7 +130,9 @@ def sami(monkeypatch, capfd, tmp_path):
     def run(*arguments):
         capfd.readouterr()
         code = call(monkeypatch, *arguments)
-        return Done(code, *capfd.readouterr())
+        done = Done(code, *capfd.readouterr())
+        assert too_wide(done.out) == []
+        return done
 
     return run
 

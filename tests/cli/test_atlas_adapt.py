@@ -70,7 +70,7 @@ def test_a_joint_that_dies_is_measured_through_the_file(sami, cheetah):
         *("--change", "crippled=none:3@20", "--change", "mass=1:1,damping=1@15"),
     )
     assert (done.code, done.err) == (0, "")
-    assert "2 of 2 episodes were not over before the change" in done.out
+    assert "2 of 2 episodes were not over before the change" in done.prose
     document = json.loads(Path("told/adaptation.json").read_text())
     died, control = document["changes"]
     assert died["change"] == "mass=1,damping=1,crippled=none:3@20"
@@ -112,7 +112,7 @@ def test_runs_tell_what_the_context_told(sami, plain):
     assert set(row["telemetry"]) == set(Telemetry(read_artifact(SHIPPED).contract).summary())
     assert row["telemetry"]["phase"] in ("identifying", "settled", "re-adapting")
     done = sami("run", "--model", SHIPPED, "--episodes", 1)
-    assert "phase        score   context moves" in done.out
+    assert "phase       score   context moves" in done.out
     assert row["telemetry"]["phase"] in done.out
     old = sami("run", "--model", plain, "--episodes", 1)
     assert (old.code, "phase" in old.out, "success  context moves" in old.out) == (0, False, True)

@@ -73,6 +73,8 @@ def test_a_single_run_is_shown_without_an_interval(sami, sweep, monkeypatch):
     assert data["results"][0]["mean"] == {"value": pytest.approx(0.8), "low": None, "high": None}
     monkeypatch.setenv("COLUMNS", "160")
     assert "no interval" in sami("compare", "sweep/tesac-0").out
+    monkeypatch.delenv("COLUMNS")
+    assert sami("compare", "sweep").code == 0, "its tables fit 80 columns"
 
 
 def test_a_report_holds_tables_raw_results_and_plots(sami, sweep, tmp_path):

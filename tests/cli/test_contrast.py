@@ -27,7 +27,7 @@ def test_the_table_tells_what_training_reached_beside_what_it_could(sami, traine
     done = sami("contrast", trained.run, "--method", "satesac", "--losses", 200)
     assert done.code == 0, done.err
     for word in ("early", "middle", "late", "held out", "realised", "A constant encoder has 0."):
-        assert word in done.out
+        assert word in done.prose
 
 
 def test_what_training_reached_is_that_of_the_steps_when_a_stage_was_collected(sami, run_copy):

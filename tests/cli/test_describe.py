@@ -17,7 +17,7 @@ def test_a_file_is_described_once_and_then_tells_what_training_saw(sami, trained
     assert "frame: table's frame" in said, "export tells what the environment knows"
     done = sami("describe", path, "--set", "episodes=6", "--set", "starts=2")
     assert (done.code, done.err) == (0, "")
-    assert "copy.onnx tells what training saw, over " in done.out
+    assert "copy.onnx tells what training saw, over " in done.prose
     assert done.out.endswith("steps of 6 episodes, and its frame and home pose\n")
     before, after = read_artifact(trained.model).contract, read_artifact(path).contract
     assert after.model_copy(update={"seen": None}) == before
@@ -56,10 +56,11 @@ def test_export_measures_it_as_well(sami, trained, monkeypatch):
 
 def test_inspect_prints_bounds_what_training_saw_meanings_frame_and_home(sami):
     lines = sami("inspect", SHIPPED).out.splitlines()
-    [row] = [line.split() for line in lines if line.startswith("desired_goal.z")]
-    assert row == ["desired_goal.z", "m", "-10", "10", "0.02", "0", "0.02", "0.02", "0.02", "to", "0.02"]
-    [row] = [line.split() for line in lines if line.startswith("ee_displacement_and_gripper.dx")]
-    assert (row[1:4], row[-1]) == (["1", "-1", "1"], "-")
+    bounds, seen = [line.split()[1:] for line in lines if line.startswith("desired_goal.z")]
+    assert bounds == ["m", "-10", "10", "0.02", "to", "0.02"]
+    assert seen == ["0.02", "0", "0.02", "0.02"]
+    bounds, _ = [line.split()[1:] for line in lines if line.startswith("ee_displacement_and_gripper.dx")]
+    assert bounds == ["1", "-1", "1", "-"]
     starts = ("seen: 2,0", "response to 1 of dx, moved by 0.1 for 5 ticks: ee_position.x +0.1", "meaning ee_position: ")
     for start in (*starts, "frame: table's frame", "home: the joints at home_joints", "arm_base: -0.6, 0, 0 m"):
         assert any(line.startswith(start) for line in lines), start

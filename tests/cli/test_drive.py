@@ -68,7 +68,7 @@ def robot_file(text="", start=START, name="robot.toml"):
 
 def checks_of(done):
     """State and note of each check that was printed, by its name."""
-    lines = done.out.splitlines()[:-1]
+    lines = done.out.replace("\n" + " " * 7, " ").splitlines()[:-1]
     return {line[7:].partition(": ")[0]: (line[:7].strip(), line[7:].partition(": ")[2]) for line in lines}
 
 

@@ -26,7 +26,7 @@ def test_a_dry_run_shows_every_key_and_why_and_starts_nothing(sami, contents, tm
 
 def test_a_dry_run_tells_what_the_true_state_takes_of_the_buffers_memory(sami):
     keys = ["--set", "behind_gap.true_critic=true", "--set", "learning.buffer_episodes=10000"]
-    assert "The true state takes up to 51 MB of the buffer's memory." in sami("train", "--dry-run", *keys).out
+    assert "The true state takes up to 51 MB of the buffer's memory." in sami("train", "--dry-run", *keys).prose
     assert "true state takes" not in sami("train", "--dry-run", "--set", "behind_gap.critic_actions=3").out
 
 

@@ -80,7 +80,7 @@ def test_run_without_json_is_a_table_with_returns(sami, models):
     lines = done.out.splitlines()
     assert lines[0].split() == ["mass", "damping", "crippled", "steps", "return", "context", "moves"]
     assert lines[1].split()[:4] == ["1", "2", "0+4", "80"]
-    assert len(lines[1].split()[5]) == 20
+    assert len(lines[1].split()[5]) == 12
     assert "success" not in done.out
     returns = [float(line.split()[4]) for line in lines[1:3]]
     told = next(line for line in lines if "all" in line).replace("│", " ").split()

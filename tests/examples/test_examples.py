@@ -13,6 +13,7 @@ from sami_runtime.adapters.panda import PANDA_ACTION, PANDA_OBSERVATION
 from sami_runtime.gap.profile import GapProfile
 from sami_runtime.model.artifact import read_artifact
 from sami_runtime.safety.limits import Limits
+from tests.making.golden import golden_steps
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
@@ -91,13 +92,9 @@ def test_the_limits_fit_the_arm_and_cost_it_no_success(tmp_path):
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory):
     path = tmp_path_factory.mktemp("golden") / "golden.csv"
-    done = inspect("--golden", path)
+    done = golden_steps(path)
     assert done.returncode == 0, done.stderr
     return path
-
-
-def inspect(*options):
-    return call(sys.executable, "-c", "from sami_cli.app import main; main()", "inspect", MODEL, *options)
 
 
 def test_golden_steps_are_written_to_the_last_bit(golden):
@@ -117,6 +114,6 @@ def test_golden_steps_are_written_to_the_last_bit(golden):
 
 
 def test_golden_steps_overwrite_nothing(golden):
-    done = inspect("--golden", golden)
+    done = golden_steps(golden)
     said = f"sami: {golden} exists; choose another name, or replace it with --force.\n"
     assert (done.returncode, done.stderr) == (1, said)

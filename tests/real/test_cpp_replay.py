@@ -1,13 +1,13 @@
 """The C++ example answers as Python does, step by step, and refuses what Python refuses."""
 
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.making.golden import golden_steps
 
 ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "panda-satesac.onnx"
@@ -22,22 +22,13 @@ def replay(cpp_build):
     return cpp_build / "replay"
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    path = tmp_path_factory.mktemp("golden") / "golden.csv"
-    done = inspect("--golden", path)
-    assert done.returncode == 0, done.stderr
-    return path
-
-
 @pytest.fixture
-def golden(written, tmp_path):
-    """The golden steps as `sami inspect` writes them, in a file that a test may change."""
-    return Path(shutil.copy(written, tmp_path))
-
-
-def inspect(*options):
-    return call(sys.executable, "-c", "from sami_cli.app import main; main()", "inspect", MODEL, *options)
+def golden(tmp_path):
+    """The golden steps in a file that a test may change."""
+    table = tmp_path / "golden.csv"
+    done = golden_steps(table)
+    assert done.returncode == 0, done.stderr
+    return table
 
 
 def changed(golden, column, row, text):
@@ -55,8 +46,7 @@ def test_cpp_reproduces_the_golden_steps(replay, golden):
 def test_cpp_tells_what_a_file_answers_besides(replay, tmp_path):
     """The present, as the policy estimates it; a probe's outputs are such, too."""
     onnx_file, table = Path(MODEL).with_name("panda-satesac-camera.onnx"), tmp_path / "camera.csv"
-    code = "from sami_cli.app import main; main()"
-    assert call(sys.executable, "-c", code, "inspect", onnx_file, "--golden", table).returncode == 0
+    assert golden_steps(table, onnx_file).returncode == 0
     done = call(replay, onnx_file, table)
     assert done.returncode == 0, done.stdout + done.stderr
     changed(table, "present_cube_position.z", 7, "0.5")
@@ -85,8 +75,7 @@ def test_cpp_needs_the_executed_action_and_the_reset(replay, golden):
 def test_cpp_looks_ahead_as_the_golden_steps_say(replay, tmp_path):
     """Ages and held periods among them: a program that left one out would not agree."""
     onnx_file, table = looking_ahead(tmp_path / "ahead.onnx"), tmp_path / "ahead.csv"
-    code = "from sami_cli.app import main; main()"
-    assert call(sys.executable, "-c", code, "inspect", onnx_file, "--golden", table).returncode == 0
+    assert golden_steps(table, onnx_file).returncode == 0
     done = call(replay, onnx_file, table)
     assert done.returncode == 0, done.stdout + done.stderr
     original = table.read_text()
@@ -100,7 +89,8 @@ def looking_ahead(path):
     """The shipped model with a forward model of no world in front."""
     from sami_runtime.model.artifact import read_artifact
     from sami_runtime.model.lookahead import SignalErrors
-    from sami_train.studies.lookahead.forward_model import Fit, ForwardModel, attach_lookahead
+    from sami_train.studies.lookahead.forward_model import Fit, ForwardModel
+    from tests.making.attached import attach_lookahead
 
     rng, error = np.random.default_rng(0), SignalErrors(predicted=(0.1, 0.2), standing=(1.0, 1.0))
     weights = tuple(rng.normal(0, 0.2, shape).astype(np.float32) for shape in ((39, 8), (8, 8), (8, 25)))

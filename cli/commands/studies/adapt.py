@@ -11,6 +11,7 @@ import typer
 from ...measuring import findings, progress
 from ...model_file import model_and_environment
 from ...options import Json, ModelEnvironment, OptionalModel
+from ...output import print_text, text_console
 
 if TYPE_CHECKING:
     from sami_train.studies.contexts.adaptation import Adaptation, Delay, Mean
@@ -69,18 +70,17 @@ def adapt(
         return
     for judged in adaptations:
         _print(judged)
-    print(LEGEND)
+    print_text(LEGEND)
     for path in files or ():
-        print(f"wrote {path}")
+        print_text(f"wrote {path}")
 
 
 def _print(judged: Adaptation) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     goal = judged.rows[0].success is not None
-    print(f"{judged.change}: {judged.reached} of {judged.episodes} episodes were not over before the change")
+    print_text(f"{judged.change}: {judged.reached} of {judged.episodes} episodes were not over before the change")
     table = Table(box=box.SIMPLE_HEAD, padding=0)
     table.add_column("context", no_wrap=True)
     for name in (*(("success",) if goal else ()), "return", "live less", "noticed", "crossed", "identified"):
@@ -95,7 +95,7 @@ def _print(judged: Adaptation) -> None:
             _delay(row.adapted),
             _delay(row.identified),
         )
-    Console().print(table)
+    text_console().print(table)
 
 
 def _digits(ret: Mean) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...options import FORCE, Json, OwnEnvironment
+from ...output import print_text, text_console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,22 +31,20 @@ def compare(
     json: Json = False,
 ) -> None:
     """Compare evaluated runs: success or return by method and setting with intervals over seeds; what beats what."""
-    from rich.console import Console
-
     from sami_train.studies.compare.comparison import MethodComparison
     from sami_train.studies.compare.groups import read_runs
     from sami_train.studies.compare.tables import as_data, check_out, tables, write_report
 
     if out is not None:
         check_out(out, replace=FORCE.get())
-    with nullcontext() if json else Console(stderr=True).status("comparing"):
+    with nullcontext() if json else text_console(error=True).status("comparing"):
         comparison = MethodComparison(read_runs(runs), by)
         shown = tables(comparison)
         written = [] if out is None else write_report(comparison, out, ["sami", *sys.argv[1:]])
     if json:
         print(json_module.dumps(as_data(comparison), indent=2, allow_nan=False))
         return
-    console = Console()
+    console = text_console()
     for caution in comparison.cautions():
         console.print(f"[bold]![/bold] {caution}", style="yellow", highlight=False)
     for table in shown:
@@ -53,7 +52,7 @@ def compare(
         for note in table.notes:
             console.print(note, style="dim", highlight=False, markup=False)
     for path in written:
-        print(f"wrote {path}")
+        print_text(f"wrote {path}")
 
 
 def gather(
@@ -70,7 +69,7 @@ def gather(
     write_study(out, records)
     missing = sum(record.evaluation is None for record in records)
     count = f"{len(records)} run{'' if len(records) == 1 else 's'}"
-    print(f"wrote {out}: {count}" + (f", {missing} without an evaluation" if missing else ""))
+    print_text(f"wrote {out}: {count}" + (f", {missing} without an evaluation" if missing else ""))
 
 
 def _rich(table: Table) -> RenderableType:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...options import Json, OwnEnvironment
+from ...output import print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,7 +32,6 @@ def contrast(
     json: Json = False,
 ) -> None:
     """Print what a contrastive loss can reach: alone, on what a run had collected early, halfway and in the end."""
-    from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
     from sami_runtime.errors import UnknownName
@@ -47,7 +47,7 @@ def contrast(
             raise UnknownName("ranking", name, RANKINGS)
     computed = []
     columns = (TextColumn("contrasts: {task.fields[count]}, losses"), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=text_console(error=True), transient=True) as progress:
         task = progress.add_task("", total=None, count=0)
         ceilings = find_ceilings(
             RunFolder.open(run), methods, rankings, changes, losses, lambda count: progress.advance(task, count)
@@ -64,15 +64,16 @@ def contrast(
     if json:
         print(json_module.dumps(result, indent=2))
         return
-    Console().print(_table(computed))
-    print("bound: highest mean over 200 losses; held out: on episodes not learned from. A constant encoder has 0.")
-    print("realised: what the run's own training logged at that stage.")
+    text_console().print(_table(computed))
+    print_text("bound: highest mean over 200 losses; held out: on episodes not learned from. A constant encoder has 0.")
+    print_text("realised: what the run's own training logged at that stage.")
 
 
 def _table(ceilings: list[Ceiling]) -> Table:
+    from rich import box
     from rich.table import Table
 
-    table = Table(title="ceiling of the contrast, nats", title_justify="left")
+    table = Table(title="ceiling of the contrast, nats", title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     for name in ("stage", "method", "ranked by"):
         table.add_column(name)
     for name in ("episodes", "bound", "held out", "log K", "losses", "realised"):

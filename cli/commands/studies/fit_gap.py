@@ -10,6 +10,7 @@ import typer
 
 from ...model_file import environment_of
 from ...options import FORCE, Json
+from ...output import print_text, text_console
 
 
 def fit_gap(
@@ -64,21 +65,22 @@ def fit_gap(
         result["notes"] = fitted.notes
         print(json_module.dumps(result))
         return
-    from rich.console import Console
+    from rich import box
     from rich.table import Table
 
-    table = Table(title=f"{fitted.episodes} episodes of {', '.join(fitted.names)}", title_justify="left")
+    title = f"{fitted.episodes} episodes of {', '.join(fitted.names)}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("gap", "signal", "found", "95 % interval", "by"):
-        table.add_column(name, no_wrap=name in ("gap", "found"), min_width=10)
+        table.add_column(name, no_wrap=name in ("gap", "found"), overflow="fold")
     for one in fitted.estimates:
         low, value, high = (f"{end:.3g}" for end in one.estimate)
         table.add_row(one.key, one.signal, f"{value} {one.unit}", f"{low} to {high}", one.by)
-    console = Console()
+    console = text_console()
     console.print(table if fitted.estimates else "nothing: as far as this log tells, the robot is as the simulator")
     for line in (*summary_lines(fitted), *fitted.notes):
-        print(line)
-    print("not told:")
+        print_text(line)
+    print_text("not told:")
     for sentence in fitted.untold:
-        print(f"- {sentence}")
+        print_text(f"- {sentence}")
     if out is not None:
-        print(f"wrote {out}")
+        print_text(f"wrote {out}")

@@ -10,6 +10,7 @@ import typer
 from ...measuring import bars
 from ...model_file import environment_of
 from ...options import FORCE, Model, ModelEnvironment
+from ...output import print_text
 from ..inspect import probe_lines
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def probe(
         require_output(out, FORCE.get(), [model])
     with bars() as bar:
         probed = fitted(artifact, out or model, environment_of(contract, env), episodes, bar)
-    print(f"wrote {out or model}", *probe_lines(write(probed)), sep="\n")
+    print_text(f"wrote {out or model}", *probe_lines(write(probed)))
 
 
 def fitted(artifact: Artifact, out: Path, spec: EnvironmentSpec, episodes: int, bar: Progress) -> Artifact:

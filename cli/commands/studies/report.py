@@ -11,6 +11,7 @@ import typer
 
 from ...model_file import environment_of, model_file
 from ...options import FORCE, Json, Key, set_option, set_values
+from ...output import print_text, text_console
 from ...target import task_features
 
 if TYPE_CHECKING:
@@ -38,13 +39,15 @@ def report(
     env: Annotated[str | None, typer.Option(help="Environment of models; their own if left out.")] = None,
     results: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder or file of `sami robustness`; what is of these weights is shown. Repeatable."),
+        typer.Option(
+            help="Folder or file of `sami robustness`; what is of these weights is shown. Repeatable. What a checkout "
+            "holds of a shipped model is shown without it."
+        ),
     ] = None,
     set_: Annotated[list[str] | None, set_option(SETTINGS)] = None,
     json: Json = False,
 ) -> None:
     """Show all that is known of models and runs in one HTML file. What --out holds already is not measured again."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from sami_runtime.errors import UnknownName
@@ -74,7 +77,7 @@ def report(
 
         DynamicsChange.parse(change, spec.tasks, spec.episode_steps)  # refused now rather than after minutes
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
+    console = text_console(error=True)
     with Progress(*columns, console=console, disable=json or not console.is_terminal, transient=True) as bar:
         shown: dict[str, Any] = {}
 
@@ -91,8 +94,8 @@ def report(
         return
     for subject in summary["subjects"]:
         for part, reason in subject["missing"].items():
-            print(f"{subject['name']}: no {part}: {reason}")
-    print(
+            print_text(f"{subject['name']}: no {part}: {reason}")
+    print_text(
         f"wrote {summary['report']}: {summary['bytes'] / 1e6:.1f} MB in {summary['seconds']:.0f} s, "
         f"and {len(summary['files'])} files beside it"
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...options import Json, OwnEnvironment
+from ...output import print_text, text_console
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,14 +52,13 @@ def skills(
     by_title = {title: skills_by_task(group) for title, group in groups.items()}
     paper = PAPER if envs == {"panda"} else {}
     if json:
-        print(
+        print_text(
             json_module.dumps({title: _plain(tasks, paper.get(title)) for title, tasks in by_title.items()}, indent=2)
         )
         return
-    from rich.console import Console
 
     for title, tasks in by_title.items():
-        Console().print(_table(title, tasks, paper.get(title)))
+        text_console().print(_table(title, tasks, paper.get(title)))
 
 
 def _read(source: Path) -> list[tuple[str, Evaluation]]:

@@ -12,6 +12,7 @@ import typer
 
 from ...measuring import CLUSTERS, JobPlace, place_of
 from ...options import Json
+from ...output import print_text, text_console
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from sami_train.studies.sweep.sweep import CellRow, Sweep
 
 OF_THE_GRID = ("out", "env", "method", "seed", "steps", "override", "deterministic", "episodes")
-WIDTH = 160
-"""Columns of what is not printed to a terminal."""
 FRAME = 8
 """Lines of the live table that are no cells."""
 STATES = ("failed", "stopped", "running", "evaluating", "pending", "done", "waiting")
@@ -76,7 +75,6 @@ def sweep(
         names = ", ".join(sorted("--set" if name == "override" else f"--{name}" for name in options_of_grid))
         raise typer.BadParameter(f"--resume takes the grid from the sweep's folder; leave out {names}")
     place = place_of(on, gpus=True)
-    from rich.console import Console
 
     from sami_train.envs.catalog import by_name
     from sami_train.studies.sweep.sweep import Sweep
@@ -87,9 +85,7 @@ def sweep(
         assert out is not None
         options = {"env": env, "method": method, "seed": seed, "steps": steps}
         this = Sweep.begin(out, _grid(options, override or [], deterministic), episodes)
-    live = Console(stderr=json)
-    if not live.is_terminal:
-        live.width = WIDTH
+    live = text_console(error=json)
     if not dry_run:
         if place.is_cluster:
             this.cluster |= place.settings
@@ -102,29 +98,27 @@ def sweep(
         live.print(_table(this))
     if dry_run:
         if not json:
-            print(f"{len(this.rows)} cells, {this.count('done')} of them done")
+            print_text(f"{len(this.rows)} cells, {this.count('done')} of them done")
         return
     where = {"slurm": " --on slurm", "ray": f" --on ray:{place.address}"}.get(place.kind, "")
     sources = by_name(*(row.cell.config.env for row in this.rows))
     again = f"sami sweep --resume {this.path}{where}{sources}"
     for row in this.rows:
         if row.state == "failed":
-            live.print(f"{row.cell.name} failed: {row.reason}\n  log: {row.log}", markup=False, soft_wrap=True)
+            print_text(f"{row.cell.name} failed: {row.reason}", f"  log: {row.log}", error=json)
     if not ended:
         still = this.count("running", "evaluating")
         left = f"; {still} jobs have not stopped yet and go on to their next checkpoint" if still else ""
-        live.print(
-            f"stopped with {this.count('done')} of {len(this.rows)} cells done{left}. Go on with:", soft_wrap=True
-        )
-        live.print(f"  {again}", markup=False, soft_wrap=True)
+        counts = f"{this.count('done')} of {len(this.rows)} cells done"
+        print_text(f"stopped with {counts}{left}. Go on with:", f"  {again}", error=json)
         raise typer.Exit(130)
     if this.count("done") < len(this.rows):
-        live.print(f"Try those that are not done again with:\n  {again}", markup=False, soft_wrap=True)
+        print_text("Try those that are not done again with:", f"  {again}", error=json)
         raise typer.Exit(1)
-    live.print(
+    print_text(
         f"all {len(this.rows)} cells are trained and evaluated in {this.path}; their results, a line each, are in "
         f"{this.study.name} there",
-        soft_wrap=True,
+        error=json,
     )
 
 
@@ -194,7 +188,7 @@ class _Display:
                 shown = _shown(row)
                 note = ", ".join(f"{name} {shown(value)}" for name, value in row.status.sets.items()) or row.reason
                 line = f"{row.cell.name} {row.state}{done}{': ' if note else ''}{note}"
-                self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+                print_text(line, error=self.console.stderr)
             self._shown[row.cell.name] = row.state
 
 

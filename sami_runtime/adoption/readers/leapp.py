@@ -172,6 +172,7 @@ def _put_signal(draft: Draft, tensor: Document) -> None:
     if elements is None:
         draft.unknown(f"{field}.elements", f"{tensor.source('element_names').where} is missing")
     draft.put(f"{field}.scale", 1.0, IN_GRAPH)
+    draft.put(f"{field}.offset", 0.0, IN_GRAPH)
     unit = UNITS.get(kind.partition("/")[2])
     if kind == "state/vector3d" and raw.endswith("projected_gravity_b"):
         unit = "1"

@@ -54,6 +54,7 @@ def put_term(
         draft.put(f"signals.{name}.elements", list(term.elements), source)
     else:
         draft.put(f"signals.{name}.elements", list(joints) if all(joints) else None, named_by)
+        draft.put(f"signals.{name}.offset", 0.0, source)  # the reader replaces it where a pose is subtracted
     if term.frame:
         draft.put(f"signals.{name}.frame", term.frame, source)
     if term.command:

@@ -38,10 +38,7 @@ class Filmed:
             raise UnknownName("render mode", str(mode), RENDER_MODES)
         self.render_mode = mode
         if mode is not None:
-            floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
-            materials = [material for material in model.geom_matid[floor] if material >= 0]
-            model.geom_size[floor, :2] = FLOOR
-            model.mat_texrepeat[materials] = FLOOR  # squares of a metre
+            enlarge_floor(model)
             self._camera = Window(model, data) if mode == "human" else Offscreen(model, data, size)
 
     def _show(self) -> None:
@@ -58,6 +55,14 @@ class Filmed:
         if self._camera is not None:
             self._camera.close()
             self._camera = None
+
+
+def enlarge_floor(model: mujoco.MjModel) -> np.ndarray:
+    """Enlarge the drawn floor, in squares of a metre; return which geometries it is, (G,) bool."""
+    floor: np.ndarray = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
+    model.geom_size[floor, :2] = FLOOR
+    model.mat_texrepeat[[material for material in model.geom_matid[floor] if material >= 0]] = FLOOR
+    return floor
 
 
 class Window:

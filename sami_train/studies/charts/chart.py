@@ -9,6 +9,7 @@ import csv
 import html
 import io
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,16 +53,16 @@ SETTINGS: Any = {
     "font.size": 10,
     "text.color": INK,
     "axes.labelcolor": INK,
-    "axes.edgecolor": LINE,
+    "axes.edgecolor": FAINT,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.titlesize": 11,
     "grid.color": LINE,
-    "xtick.color": LINE,
+    "xtick.color": FAINT,
     "xtick.labelcolor": FAINT,
-    "ytick.color": LINE,
+    "ytick.color": FAINT,
     "ytick.labelcolor": FAINT,
     "savefig.dpi": 130,
     "svg.fonttype": "none",
@@ -119,8 +120,8 @@ def shades(count: int, low: float = 0.0, high: float = 0.85) -> list[str]:
 Row = Mapping[str, Any]
 PER_INCH = 72
 """Units of a panel's size in an inch: those of SVG as matplotlib writes it."""
-LEGEND_LINE = 15
-"""Height of a line of a legend."""
+LEGEND_LINE, LEGEND_LETTER, LEGEND_HANDLE = 15, 6, 28
+"""Height of a line of a legend, width of a letter, and of the mark beside a label [1/72 inch]."""
 
 
 @dataclass(frozen=True)
@@ -212,9 +213,12 @@ class Chart:
         handles, labels = axes.get_legend_handles_labels()
         if not handles:
             return 0
-        columns = max(1, int(self.width / (6 * max(map(len, labels)) + 28)))
+        longest = min(max(map(len, labels)), (self.width - LEGEND_HANDLE) // LEGEND_LETTER)
+        for handle, text in zip(handles, labels, strict=True):
+            handle.set_label(textwrap.fill(text, longest))
+        columns = max(1, self.width // (LEGEND_LETTER * longest + LEGEND_HANDLE))
         legend_below(place, handles, columns)
-        return -(-len(handles) // columns)
+        return -(-len(handles) // columns) * max(-(-len(text) // longest) for text in labels)
 
 
 def rows_where(rows: Sequence[Row], **values: Any) -> list[Row]:
@@ -230,4 +234,4 @@ def _in_page(svg: str, name: str) -> str:
     for colour, (variable, _, _) in page_variables().items():
         shapes = shapes.replace(colour, f"var({variable})")
     view_box = box.split('"')[1]
-    return f'<svg viewBox="{view_box}" role="img"><title>{html.escape(name)}</title>{shapes}'
+    return f'<svg viewBox="{view_box}" role="img" aria-label="{html.escape(name)}">{shapes}'

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from sami_train.studies.report.played import Played
 
-FLOOR = 0.1
-"""Success above the floor below which a cell is marked: little more than doing nothing scores."""
+HARDLY = 0.1
+"""Success excluding trivial starts below which a cell is marked: hardly better than doing nothing."""
 MOST_WITH_NUMBERS = 7
 """Most columns that leave room for numbers in the cells."""
 MOST_POINTS = 300
@@ -86,7 +86,7 @@ def _map_rows(panel: str, cells: Sequence[Cell], across: str, down: str) -> list
             sum(facts[column] * facts["episodes"] for _, _, facts in same) / episodes
             for column in ("value", "above_floor")
         )
-        mark = "floor" if above < FLOOR else ""
+        mark = "as doing nothing" if above < HARDLY else ""
         row = {"panel": panel, across: x, down: y, "value": round(value, 4), "set": same[0][0]}
         rows.append({**row, "tasks": len(same), "episodes": episodes, "mark": mark})
     return rows
@@ -113,7 +113,7 @@ def _draw_map(
         corner = (x - 0.5, y - 0.5)
         ink = "#111111" if row["value"] > sum(limits) / 2 else "#ffffff"  # what is read on that colour
         axes.add_patch(Rectangle(corner, 1, 1, color=colours.to_rgba(row["value"]), lw=0.5))
-        if row["mark"] == "floor":
+        if row["mark"] == "as doing nothing":
             axes.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="////", ec="#ffffff", alpha=0.4, lw=0))
         if row["set"] in FRAMES:
             line: dict[str, Any] = {"ls": FRAMES[row["set"]], "lw": 1.6 if with_numbers else 0.9}
@@ -129,7 +129,7 @@ def _draw_map(
         axes.figure.colorbar(colours, ax=axes, label=quantity, shrink=0.9, pad=0.02).outline.set_visible(False)
     for task_set, style in FRAMES.items():
         axes.plot([], [], color=INK, ls=style, lw=1.6, label=f"{task_set} task")
-    if any(row["mark"] == "floor" for row in rows):
+    if any(row["mark"] == "as doing nothing" for row in rows):
         axes.add_patch(
             Rectangle((0, 0), 0, 0, hatch="////", fc="#777777", ec="#ffffff", lw=0, label="as doing nothing")
         )
@@ -171,15 +171,14 @@ def by_task(spec: EnvironmentSpec, evaluations: Mapping[str, Evaluation]) -> Cha
     cells: dict[str, list[Cell]] = {name: [] for name in evaluations}
     above: list[Cell] = []
     for name, evaluation in evaluations.items():
-        counts_floor = evaluation.measure is SUCCESS
         for result in evaluation.results:
             value = result.success if measure is SUCCESS else result.ret or 0.0
-            floor = result.above_floor if counts_floor else math.nan
-            facts = {"value": value, "episodes": result.episodes, "above_floor": floor}
+            beyond = result.above_floor if evaluation.measure is SUCCESS else math.nan
+            facts = {"value": value, "episodes": result.episodes, "above_floor": beyond}
             cells[name].append((result.task_set, result.task, facts))
-            above.append((result.task_set, result.task, {**facts, "value": floor}))
+            above.append((result.task_set, result.task, {**facts, "value": beyond}))
     if measure is SUCCESS and len(evaluations) == 1:
-        cells = {measure.name: next(iter(cells.values())), "above the floor": above}
+        cells = {measure.name: next(iter(cells.values())), "excluding trivial starts": above}
     marks = ""
     if measure is SUCCESS:
         marks = f" Hatching marks success hardly above that of doing nothing. {spec.tasks.remark}".rstrip()

@@ -44,7 +44,7 @@ def tables(comparison: MethodComparison) -> list[Table]:
         "one run as independent and is too narrow with few seeds.",
     ]
     if comparison.measure is SUCCESS:
-        notes.append("above floor: mean success among episodes that doing nothing would not have solved.")
+        notes.append("excluding trivial starts: mean success among episodes that doing nothing would not have solved.")
     spread = paper.SPREAD.get(comparison.env, "its ± is the deviation across seeds")
     notes.append(f"paper: {paper.SOURCE}; {spread}.")
     more = (worth_table(comparison), contests_table(comparison), contrast_table(comparison))
@@ -72,7 +72,7 @@ def standings_table(comparison: MethodComparison, task_set: str) -> Table:
     counted = f"{tasks} tasks, {episodes} per task" if measure.per == "task" else f"{episodes} in {tasks} tasks"
     title = f"{task_set}: {measure.name}, {counted}" + ("" if equal else " (UNEQUAL BUDGETS)")
     columns = ["group", "seeds", *([] if equal else ["steps"]), "mean ± std", "mean [95 % t]", "IQM [95 % bootstrap]"]
-    columns += ["above floor", "paper"] if measure is SUCCESS else ["paper"]
+    columns += ["excluding trivial starts", "paper"] if measure is SUCCESS else ["paper"]
     return Table(title, tuple(columns), rows)
 
 

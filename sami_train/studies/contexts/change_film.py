@@ -30,6 +30,12 @@ SMOOTHED = 50
 """A context swings with the gait: the chart shows means over this fraction of an episode."""
 HOLD_S = 1.5
 """How long the last frame of a scene stays."""
+PANDA_TASKS: Sequence[Task] = (
+    {"mass": 1.0, "friction": 5.0},
+    {"mass": 5.0, "friction": 1.0},
+    {"mass": 10.0, "friction": 0.1},
+)
+"""Training tasks that look different, for a film."""
 GROUND, INK, QUIET, OLD, NEW, GOOD = "#14161a", "#e8eaed", "#8b929c", "#7aa2f7", "#f2a65a", "#7fd88f"
 
 

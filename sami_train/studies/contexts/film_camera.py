@@ -5,15 +5,13 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
-from sami_train.envs.mujoco.camera import Offscreen
+from sami_train.envs.mujoco.camera import Offscreen, enlarge_floor
 
 FLOOR_TONES = np.array([[46, 52, 64]]), np.array([[66, 73, 87]])
 SKY_TONES = np.array([[92, 100, 116]]), np.array([[150, 158, 172]])
 """Dark and light, of a robot's floor and sky."""
 LIGHT_FROM = np.array([-0.8, -1.0, 3.0])
 """Where the light is, seen from the robot [m]."""
-FLOOR = 2000.0
-"""How far the drawn floor reaches [m], in squares of a metre."""
 BESIDE = {"distance": 3.2, "azimuth": 90.0, "elevation": -14.0}
 """From where a robot that runs is seen [m, degrees]."""
 
@@ -61,10 +59,7 @@ class FilmCamera(Offscreen):
 
 def _dress(model: mujoco.MjModel) -> None:
     """Give a model a large quiet floor and sky."""
-    floor = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
-    model.geom_size[floor, :2] = FLOOR
-    model.mat_texrepeat[[material for material in model.geom_matid[floor] if material >= 0]] = FLOOR
-    model.geom_rgba[floor] = 1.0
+    model.geom_rgba[enlarge_floor(model)] = 1.0
     model.mat_reflectance[:] = 0.0
     model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = 0.35, 0.3
     tones = {int(mujoco.mjtTexture.mjTEXTURE_2D): FLOOR_TONES, int(mujoco.mjtTexture.mjTEXTURE_SKYBOX): SKY_TONES}

@@ -11,7 +11,15 @@ import numpy as np
 
 from sami_runtime.errors import SamiError
 from sami_runtime.gap.profile import GapProfile
-from sami_train.studies.fit_gap.response import ActuatorResponse, Answer, answers, explained, fit_response, motions
+from sami_train.studies.fit_gap.response import (
+    ActuatorResponse,
+    Answer,
+    answers,
+    explained,
+    fit_response,
+    misfits_of,
+    motions,
+)
 from sami_train.studies.fit_gap.sensing import (
     SIGMAS,
     Arrival,
@@ -90,7 +98,8 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
     elements = [(f"{s.name}.{e}", s.name, column) for s in sensed for column, e in enumerate(s.elements)]
     motion_answers = answers(reference, elements)
     _require_answers(log, motion_answers)
-    response = fit_response(log.traces, motion_answers)
+    misfits = misfits_of(log.traces, motion_answers)
+    response = fit_response(log.traces, motion_answers, misfits)
     if response.margin < MARGIN:
         raise SamiError(f"{_named(log)} does not tell one delay of its commands from another. {_advice(log)}")
     senses = {signal.name: _sensed(log, reference, signal.name) for signal in sensed}
@@ -101,7 +110,7 @@ def fit_gap(log: Log, reference: Sequence[Trace]) -> FittedGap:
         span = _span(one)
         profile[one.key] = span if not one.signal else {**profile.get(one.key, {}), one.signal: span}
     untold, notes = tuple(_untold(log, arrived, senses)), tuple(_notes(log, response))
-    checks = _checks(log, motion_answers)
+    checks = _checks(log, motion_answers, misfits)
     return FittedGap(GapProfile.of(profile), tuple(numbers), untold, notes, checks, log.names, len(log.traces))
 
 
@@ -241,13 +250,14 @@ def _span(number: FittedNumber) -> float | list[float]:
     return [low, min(high, 1.0) if number.key == "dropout" else high]
 
 
-def _checks(log: Log, motion_answers: Sequence[Answer]) -> dict[str, Any]:
+def _checks(log: Log, motion_answers: Sequence[Answer], misfits: np.ndarray) -> dict[str, Any]:
     """Return how well a fit to some episodes explains those that were held out; empty where there are too few."""
-    held = [trace for number, trace in enumerate(log.traces) if number % HELD_OUT == HELD_OUT - 1]
+    out = np.arange(len(log.traces)) % HELD_OUT == HELD_OUT - 1
+    held = [trace for trace, held_out in zip(log.traces, out, strict=True) if held_out]
     if not held:
         return {}
-    fitted = [trace for number, trace in enumerate(log.traces) if number % HELD_OUT != HELD_OUT - 1]
-    response = fit_response(fitted, motion_answers)
+    fitted = [trace for trace, held_out in zip(log.traces, out, strict=True) if not held_out]
+    response = fit_response(fitted, motion_answers, misfits[~out])
     return {
         "episodes": len(held),
         "delay_periods": response.delay[1],

@@ -76,7 +76,7 @@ def motions(trace: Trace, signal: str, column: int) -> Motions:
 
 def commanded(executed: np.ndarray, delay: int, lag: float) -> np.ndarray:
     """Return what actuators make of commands (T, A) that arrive `delay` periods late and are followed with a lag."""
-    late = np.concatenate([np.zeros((delay, executed.shape[1])), executed])[: len(executed)]
+    late = _delayed(executed, delay)
     if lag == 0.0:
         return late
     left, reached, state = np.exp(-1.0 / lag), np.empty_like(late), np.zeros(executed.shape[1])
@@ -84,6 +84,11 @@ def commanded(executed: np.ndarray, delay: int, lag: float) -> np.ndarray:
         state = command + left * (state - command)
         reached[tick] = state
     return reached
+
+
+def _delayed(written: np.ndarray, delay: int) -> np.ndarray:
+    """Return commands (T, A) some periods later; nothing was asked before."""
+    return np.concatenate([np.zeros((delay, written.shape[1])), written])[: len(written)]
 
 
 def history(written: np.ndarray, to: np.ndarray) -> np.ndarray:
@@ -116,12 +121,28 @@ def answers(reference: Sequence[Trace], names: Sequence[tuple[str, str, int]]) -
     return fitted
 
 
-def fit_response(traces: Sequence[Trace], by_element: Sequence[Answer]) -> ActuatorResponse:
+def misfits_of(traces: Sequence[Trace], by_element: Sequence[Answer]) -> np.ndarray:
+    """Return the misfit of each episode under each delay and lag, (episodes, delays, lags)."""
+    table = np.empty((len(traces), len(DELAYS), len(LAGS)))
+    for row, trace in zip(table, traces, strict=True):
+        observed = [motions(trace, answer.signal, answer.column) for answer in by_element]
+        for column, lag in enumerate(LAGS):
+            followed = commanded(trace.executed, 0, lag)
+            for delay in DELAYS:
+                row[delay, column] = _misfit(observed, by_element, _delayed(followed, int(delay)))
+    return table
+
+
+def fit_response(traces: Sequence[Trace], by_element: Sequence[Answer], misfits: np.ndarray) -> ActuatorResponse:
     """Return the delay and the lag under which the motions of some episodes are what the reference would do.
 
     Where episodes tell other ones than all of them together, the ends are theirs.
+
+    Args:
+        traces: The episodes.
+        by_element: Elements that answer to commands.
+        misfits: `misfits_of` these episodes, (episodes, delays, lags).
     """
-    misfits = np.array([[[misfit([t], by_element, int(d), lag) for lag in LAGS] for d in DELAYS] for t in traces])
     pooled = misfits.sum(axis=0).min(axis=1)
     delay = int(pooled.argmin())
     # By episode, how likely each delay is, and by how much its own is likelier than that of all.
@@ -151,20 +172,26 @@ def _lag(
         lags = LAGS[curves.argmin(axis=1)]
         return float(lags.min()), float(np.median(lags)), float(lags.max())
     fine = np.linspace(LAGS[max(0, at - 2)], LAGS[min(len(LAGS) - 1, at + 2)], 33)
-    curve = sum(
-        np.array([misfit([trace], by_element, int(delay), lag) for lag in fine])
-        for trace, delay in zip(traces, delays, strict=True)
-    )
+    curve = np.zeros(len(fine))
+    for trace, delay in zip(traces, delays, strict=True):
+        observed = [motions(trace, answer.signal, answer.column) for answer in by_element]
+        curve += [_misfit(observed, by_element, commanded(trace.executed, int(delay), lag)) for lag in fine]
     likely = fine[curve <= np.min(curve) + 2 * DROP]
     return float(likely.min()), float(fine[np.argmin(curve)]), float(likely.max())
 
 
-def misfit(traces: Sequence[Trace], by_element: Sequence[Answer], delay: int, lag: float) -> float:
-    """Return -2 log likelihood of the motions, up to a constant: noise and gain of each element are free."""
+def _misfit(observed: Sequence[Motions], by_element: Sequence[Answer], written: np.ndarray) -> float:
+    """Return -2 log likelihood of an episode's motions, up to a constant: noise and gain of each element are free.
+
+    Args:
+        observed: Motions of each element.
+        by_element: The elements.
+        written: What actuators made of the commands, (T, A).
+    """
     total = 0.0
-    written = [commanded(trace.executed, delay, lag) for trace in traces]
-    for answer in by_element:
-        predicted, moved = _predicted(traces, answer, written)
+    for (to, moved), answer in zip(observed, by_element, strict=True):
+        predicted = np.einsum("mta,ta->m", history(written, to), answer.weights)
+        predicted, moved = predicted - predicted.mean(), moved - moved.mean()
         gain = max(0.0, float(predicted @ moved) / max(1e-30, float(predicted @ predicted)))
         left = moved - gain * predicted
         total += len(moved) * np.log(max(1e-24, float(left @ left) / max(1, len(moved))))

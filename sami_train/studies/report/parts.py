@@ -134,7 +134,7 @@ def measure_parts(subject: Subject, wishes: Wishes, folder: Path, cost: Cost | N
         SamiError: something that was asked for cannot be measured.
     """
     parts = Parts(subject, missing={name: f"left out by without={name}" for name in sorted(wishes.without)})
-    parts.robustness = find_robustness(wishes.results, subject)
+    parts.robustness = find_robustness([*wishes.results, *subject.shipped_robustness], subject)
     source = subject.source()
     if source is None:
         for name in PARTS:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sami_train.envs.measure import SUCCESS
+from sami_train.envs.tasks import label
 from sami_train.evaluation.paper import SOURCE, reported
 from sami_train.evaluation.results import Evaluation
 from sami_train.studies.charts import contexts as context_charts
@@ -14,6 +15,7 @@ from sami_train.studies.charts.chart import Chart
 from sami_train.studies.charts.scores import by_task, intervals, learning, robustness, skills, title_of
 from sami_train.studies.compare.comparison import MethodComparison
 from sami_train.studies.compare.tables import Table, tables
+from sami_train.studies.report.conclusions import conclusion
 from sami_train.studies.report.mapped import NEIGHBOURS, Separability
 from sami_train.studies.report.parts import Parts
 
@@ -46,6 +48,8 @@ class Section:
     title: str
     lead: str
     blocks: list[SectionBlock]
+    conclusion: str = ""
+    """What it comes to, in one sentence; empty where nothing was measured."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ def sections(parts: Sequence[Parts], comparison: MethodComparison | None) -> lis
     ]
     for section in page:
         section.blocks = [block for block in section.blocks if block]
+        section.conclusion = conclusion(section.key, parts)
     return [section for section in page if section.blocks]
 
 
@@ -93,7 +98,7 @@ def tiles(parts: Parts) -> list[Tile]:
     best = max(parts.separabilities, key=lambda one: one.knn - one.knn_chance_high, default=None)
     if best is not None and best.knn > best.knn_chance_high:
         note = f"{best.knn:.2f} of neighbours agree, chance {best.knn_chance_high:.2f}"
-        numbers.append(Tile("context tells most of", best.label, note))
+        numbers.append(Tile("the context identifies", best.label, note))
     if parts.cost is not None:
         first = parts.cost["lines"][-1]
         numbers.append(Tile("a step", f"{first['p50']:.0f} µs", f"p99 {first['p99']:.0f} µs, {first['pace']}"))
@@ -137,7 +142,7 @@ def _score_table(parts: Sequence[Parts]) -> Table:
     """Return a row for each set and policy, so that what is compared stands one above the other."""
     evaluations = _evaluations(parts)
     first = next(iter(evaluations.values()))
-    measure, with_floor = first.measure, first.measure is SUCCESS
+    measure, is_success = first.measure, first.measure is SUCCESS
     rows: list[tuple[str, ...]] = []
     for task_set in first.sets:
         for subject in (one.subject for one in parts):
@@ -147,16 +152,16 @@ def _score_table(parts: Sequence[Parts]) -> Table:
             theirs = reported(evaluation.env, subject.method, task_set)
             row = [task_set, subject.name, measure.show(evaluation.score(task_set))]
             row += [_shown_interval(evaluation, task_set)]
-            row += [measure.show(evaluation.above_floor(task_set))] if with_floor else []
+            row += [measure.show(evaluation.above_floor(task_set))] if is_success else []
             row += [measure.show(theirs.mean) if theirs else "-", subject.method]
             row += ["-" if subject.seed is None else str(subject.seed)]
             row += ["-" if subject.steps is None else f"{subject.steps:,}"]
             rows.append(tuple(row))
-    floor = ("above the floor",) if with_floor else ()
-    columns = ("tasks", "", measure.name, "95 %", *floor, "paper", "method", "seed", "environment steps")
+    beyond = ("excluding trivial starts",) if is_success else ()
+    columns = ("tasks", "", measure.name, "95 %", *beyond, "paper", "method", "seed", "environment steps")
     notes = ["95 %: over the starts of this policy, by bootstrap; other seeds of its training differ by more."]
-    if with_floor:
-        notes.append("Above the floor: success among episodes that doing nothing would not have solved.")
+    if is_success:
+        notes.append("Excluding trivial starts: among episodes that doing nothing would not have solved.")
     notes.append(f"Paper: {SOURCE}.")
     return Table(f"{measure.name.capitalize()} by set of tasks", columns, rows, notes)
 
@@ -186,7 +191,10 @@ def _skills(parts: Sequence[Parts]) -> Section:
 def _films(parts: Sequence[Parts]) -> Section:
     blocks = []
     for one, block in _blocks(parts):
-        block.films += [{**film, "outcome": _outcome(film)} for film in one.films]
+        sets = {label(task): name for name, tasks in one.subject.spec.tasks.sets.items() for task in tasks}
+        for film in one.films:
+            task_set = sets.get(film["title"], "")
+            block.films.append({**film, "outcome": f"{task_set} task; {_outcome(film)}".removeprefix(" task; ")})
         if "films" in one.missing:
             block.notes.append(f"No films: {one.missing['films']}.")
         blocks.append(block)
@@ -238,9 +246,9 @@ def _maps(parts: Sequence[Parts]) -> Section:
         blocks.append(block)
     lead = (
         "The context of an episode's last step, by what was hidden from the policy and by what came of it. Whether "
-        "it tells a thing is a number, not a picture: the table has both, and what chance gives."
+        "it identifies a label is a number, not a picture: the table has both, and what chance gives."
     )
-    return Section("context", "Context", "What the context tells", lead, blocks)
+    return Section("context", "Context", "What the context identifies", lead, blocks)
 
 
 def _separability_table(measured: Sequence[Separability]) -> Table:
@@ -260,7 +268,7 @@ def _separability_table(measured: Sequence[Separability]) -> Table:
         for one in measured
     ]
     columns = (
-        *("label", "told", f"{NEIGHBOURS} neighbours", "by chance: mean, 95th", "p"),
+        *("label", "identified", f"{NEIGHBOURS} neighbours", "by chance: mean, 95th", "p"),
         *("silhouette", "by chance: 95th", "values", "episodes"),
     )
     notes = [
@@ -268,7 +276,7 @@ def _separability_table(measured: Sequence[Separability]) -> Table:
         "By chance: the same with permuted labels. Both are of the contexts themselves, not of the maps.",
         "Episodes that were over after one step, having begun at their goal, are left out.",
     ]
-    return Table("Does the context tell it?", columns, rows, notes)
+    return Table("Does the context identify it?", columns, rows, notes)
 
 
 def _over_time(parts: Sequence[Parts]) -> Section:

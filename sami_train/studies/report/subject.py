@@ -18,6 +18,7 @@ from sami_train.evaluation.model_policy import Source
 from sami_train.evaluation.results import Evaluation
 from sami_train.methods.methods import method
 from sami_train.runs.folder import RunFolder, RunRecord
+from sami_train.studies.sweep.study import STUDY, find_runs
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,23 @@ class Subject:
         return replace(self, run=other.run, evaluation=self.evaluation or other.evaluation)
 
     @property
+    def _results(self) -> Path | None:
+        """The folder of results beside the folder of a shipped model; None elsewhere."""
+        folder = None if self.model is None else self.model.resolve().parent.parent / "results"
+        return folder if folder is not None and (folder / "models" / STUDY).is_file() else None
+
+    @property
+    def shipped_robustness(self) -> list[Path]:
+        """What `sami robustness` measured of shipped models, in a checkout."""
+        return [] if self._results is None else sorted(self._results.glob("*/robustness.json"))
+
+    def with_shipped_run(self) -> Subject:
+        """Return a shipped model together with the run that the checkout holds of it, others as they are."""
+        records = [] if self._results is None else find_runs([self._results / "models"])
+        runs = (self.with_run(Subject.of_run(record)) for record in records if record.name == self.name)
+        return next((joined for joined in runs if joined is not None), self)
+
+    @property
     def weights(self) -> str:
         """SHA-256 of what acts, by which kept parts are known again; empty where nothing can."""
         if self.contract is not None:
@@ -149,8 +167,8 @@ class Subject:
 
 
 def together(subjects: Sequence[Subject]) -> list[Subject]:
-    """Return the subjects with each model's own run in it, where that was given as well."""
-    models = [subject for subject in subjects if subject.model is not None]
+    """Return the subjects with each model's own run in it, where that was given as well or is in the checkout."""
+    models = [subject.with_shipped_run() for subject in subjects if subject.model is not None]
     runs = [subject for subject in subjects if subject.model is None]
     joined: list[Subject] = []
     for model in models:

@@ -68,7 +68,7 @@ def test_a_comparison_of_such_runs_has_nulls_dashes_and_empty_cells(tmp_path):
     data = json.loads(json.dumps(as_data(comparison), allow_nan=False))
     assert {row["above_floor"] for row in data["results"]} == {None}
     table = standings_table(comparison, "training")
-    assert table.rows[0][table.columns.index("above floor")] == "-"
+    assert table.rows[0][table.columns.index("excluding trivial starts")] == "-"
     write_report(comparison, tmp_path / "report", ["sami", "compare"])
     with (tmp_path / "report" / "results.csv").open() as file:
         assert {row["above_floor"] for row in csv.DictReader(file)} == {""}

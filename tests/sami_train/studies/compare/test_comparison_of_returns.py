@@ -45,7 +45,7 @@ def test_a_table_tells_returns_in_whole_numbers_beside_the_papers_and_no_floor(c
     table = standings_table(comparison, "extreme")
     assert table.title == "extreme: return, 12 episodes in 12 tasks"
     assert standings_table(comparison, "training").title == "training: return, 12 episodes in 9 tasks"
-    assert "above floor" not in table.columns
+    assert "excluding trivial starts" not in table.columns
     tesac, satesac = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
     assert tesac["mean ± std"] == "-1,784 ± 10"
     assert tesac["paper"] == "1,459 ± 72"

@@ -93,7 +93,7 @@ def test_without_a_gap_nothing_is_found(fitted):
     assert found.checks["motion_explained"] == pytest.approx(1.0, abs=0.01)
 
 
-@pytest.mark.parametrize(("delay", "lag"), [(0, 0.0), (1, 0.04), (2, 0.08), (4, 0.0), (0, 0.08), (4, 0.04)])
+@pytest.mark.parametrize(("delay", "lag"), [(0, 0.0), (4, 0.0), (0, 0.08), (2, 0.04)])
 def test_a_delay_of_commands_is_exact_and_a_lag_within_a_hundredth_of_a_second(fitted, delay, lag):
     gap = {"action_latency_s": delay * PERIOD, "actuator_lag_s": lag, "noise": {"position": 0.003}}
     found = fitted(gap)
@@ -103,13 +103,13 @@ def test_a_delay_of_commands_is_exact_and_a_lag_within_a_hundredth_of_a_second(f
     assert estimate is None or estimate.low <= lag <= estimate.high
 
 
-@pytest.mark.parametrize(("latency", "commands"), [(1, 0), (0, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize(("latency", "commands"), [(1, 0), (0, 1), (3, 2)])
 def test_delays_of_observations_and_of_commands_are_told_apart_by_stamps(fitted, latency, commands):
     found = fitted({"latency_s": latency * PERIOD, "action_latency_s": commands * PERIOD}).profile
     assert (found.latency_s, found.action_latency_s) == pytest.approx((latency * PERIOD, commands * PERIOD))
 
 
-@pytest.mark.parametrize(("latency", "commands"), [(0, 0), (0, 2), (2, 0), (1, 1)])
+@pytest.mark.parametrize(("latency", "commands"), [(0, 2), (2, 0), (1, 1)])
 def test_a_robot_that_stamps_what_it_is_asked_for_is_as_fresh_as_a_simulator_that_stamps_a_period_before(
     reference, model, tmp_path, latency, commands
 ):

@@ -55,7 +55,7 @@ def test_every_chart_has_a_name_and_no_identifier_of_its_own(made):
     page = (made[0] / "report.html").read_text()
     pictures = re.findall(r"<svg .*?</svg>", page, flags=re.DOTALL)
     assert len(pictures) == 4
-    assert all(re.match(r'<svg viewBox="[\d. ]+" role="img"><title>\w[^<]+</title>', each) for each in pictures)
+    assert all(re.match(r'<svg viewBox="[\d. ]+" role="img" aria-label="\w[^"]+">', each) for each in pictures)
     assert not any("<g id=" in each or "<metadata" in each for each in pictures)
     used = set(re.findall(r"var\((--[\w-]+)\)", "".join(pictures)))
     assert used <= set(re.findall(r"(--[\w-]+):", page))
@@ -87,6 +87,40 @@ def test_several_runs_are_compared_over_seeds(tmp_path):
     assert "Compared over seeds" in page
     assert "IQM" in page
     assert "scores.png" in summary["files"]
+
+
+def test_a_section_says_in_one_sentence_what_it_comes_to(made):
+    page = (made[0] / "report.html").read_text()
+    sentences = re.findall(r'<p class="conclusion">(.*?)</p>', page)
+    assert sentences == [
+        "Success is 0.99 in training, 0.96 in moderate and 0.58 in extreme tasks.",
+        "15 of 20 tasks succeed in 90% of episodes or more; the hardest is mass 30, friction 10.",
+        "Success while exploring is 0.95 at step 550,248.",
+    ]
+
+
+def test_a_shipped_model_brings_what_the_checkout_holds_of_it(tmp_path):
+    (one,) = together([model()])
+    assert one.run is not None
+    assert one.run.metrics
+    assert len(find_robustness(one.shipped_robustness, one)) > 10
+    elsewhere = tmp_path / "panda-satesac.onnx"
+    elsewhere.write_bytes(one.model.read_bytes())
+    (alone,) = together([Subject.of_model(elsewhere, environment("panda"))])
+    assert (alone.run, alone.shipped_robustness) == (None, [])
+
+
+def test_a_legend_of_long_names_stays_within_its_chart():
+    """As matplotlib measures it, whose letters are wider than those of most pages."""
+    names = ["a run with a name of many words " * 3, "short", "another run of many words " * 2]
+    panel = Panel("a", lambda axes: [axes.plot([0, 1], label=name) for name in names])
+    figure = Chart("a", "A.", (panel,), ()).figure()
+    figure.draw_without_rendering()
+    (legend,) = figure.subfigs[0].legends
+    box, whole = legend.get_window_extent(), figure.bbox
+    assert box.x0 >= whole.x0
+    assert box.x1 <= whole.x1
+    assert box.y0 >= whole.y0
 
 
 def test_a_model_and_its_run_are_one(tmp_path):

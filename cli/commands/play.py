@@ -1,0 +1,67 @@
+"""`sami play`: run an adopted policy in MuJoCo, in any MJCF robot whose joints have the policy's names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..options import Model, run_values
+
+
+def play(
+    model: Model,
+    robot: Annotated[
+        str, typer.Option(metavar="FILE", help="The robot: an MJCF file, or TOML that names one and says the rest.")
+    ],
+    command: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT|FILE",
+            help="What it is commanded: `forward=0.5,turn=0.2`, a timeline (NAME.csv, NAME.toml), or `keys`.",
+        ),
+    ] = None,
+    gap: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Sim-to-real profile: NAME.toml or NAME.json, or modest.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key of a run, as of `sami run`; episodes=1 if left out."),
+    ] = None,
+    record: Annotated[Path | None, typer.Option(help="Record every tick to NAME.mcap, for `sami replay`.")] = None,
+    render: Annotated[
+        str | None, typer.Option(metavar="NAME.gif", help="Film it to this file; `human` opens a window.")
+    ] = None,
+    browse: Annotated[bool, typer.Option("--live", help="Watch it in a browser of this machine.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Run an adopted policy in MuJoCo through the loop, gate and profile of a robot, and judge how it walks.
+
+    It keeps real time where somebody looks on: with `--command keys`, `--live` and `--render human`.
+    `sami robustness MODEL --env FILE --gap latency` measures what a delay costs it.
+    """
+    from sami_runtime.robots.robot_file import SimulatorKeys
+    from sami_train.studies.play.commands import Steering, command_of
+    from sami_train.studies.play.quantities import COMMAND
+
+    from ..episode_loop import Plan, admission_of, run_episodes
+    from ..film import film_of
+    from ..model_file import model_and_environment
+    from ..target import simulator
+
+    values = {"episodes": 1, **run_values(set_)}
+    options = {"gap": gap, "record": record and str(record)}
+    keys = SimulatorKeys.of(values | {name: value for name, value in options.items() if value is not None}, "--set")
+    mode, film = film_of(render, keys.dry_run)
+    _, spec = model_and_environment(model, robot, admission_of(keys, rehearsed=False))
+    # Where nothing is said, it is the first command that evaluations drive; what is no velocity stays as it is there.
+    first = spec.tasks.sets["training"][0]
+    rest = {name: 0.0 if name in COMMAND else value for name, value in first.items()}
+    source = None if command is None else command_of(command, rest)
+    target = simulator(spec, "training", first, mode, source)
+    steering = source if isinstance(source, Steering) else None
+    paced = steering is not None or browse or mode == "human"
+    run_episodes(
+        Plan(target, model, keys, paced, keys.dry_run, keys.excite, browse, json, film and film(model), "", steering)
+    )

@@ -1,0 +1,210 @@
+"""An adopted policy's robot as a Gymnasium environment: it is commanded, and judged by whether it stays upright."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+from gymnasium import spaces
+
+from sami_runtime.adoption.recipe import ADOPTED, Recipe
+from sami_runtime.errors import SamiError
+from sami_runtime.model.contract import Contract
+from sami_runtime.signals import Signal
+from sami_train.envs.layout import Layout
+from sami_train.envs.measure import SUCCESS
+from sami_train.envs.mujoco.camera import RENDER_MODES, Filmed
+from sami_train.envs.spec import EnvironmentSpec
+from sami_train.envs.tasks import Feature, Task, TaskSpace, draw
+from sami_train.studies.play.commands import CommandSource
+from sami_train.studies.play.quantities import COMMAND, RobotState, readings_of
+from sami_train.studies.play.robot import PlayedRobot, SceneFile
+
+SMOOTHED_S = 0.5
+"""Time constant of the mean by which a velocity is compared with the command [s]: strides are averaged out."""
+COMMANDS: tuple[dict[str, float], ...] = ({"forward": 0.5}, {"forward": 0.5, "turn": 0.5}, {"left": 0.3}, {"turn": 0.8})
+"""What evaluations command where the TOML file does not say it [m/s, m/s, rad/s]."""
+ERROR = "m/s, rad/s"
+"""Unit of the tracking error: the norm of the differences of forward, left [m/s] and turn [rad/s]."""
+
+
+@dataclass(frozen=True)
+class AdoptedRobot:
+    """A policy's side and the robot's, as they cross processes."""
+
+    settings: SceneFile
+    recipe: Recipe
+    observation: tuple[Signal, ...]
+    action: Signal
+    rate_hz: float
+
+
+class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
+    """A robot whose joints are held at the position targets that a policy writes.
+
+    The reward of a step is the negative tracking error, 0 without a velocity command. `info` tells the command as the
+    task, the error, and `is_success`: whether the robot is upright. A fall ends the episode.
+
+    Args:
+        played: policy and robot.
+        tasks: commands to draw from at each reset: a set's name, one command, or several.
+        render_mode: None, `"rgb_array"` (no display needed) or `"human"`.
+        render_size: width and height of rendered images, in pixels.
+
+    Raises:
+        SamiError, UnknownName: policy and robot do not fit; see `PlayedRobot` and `readings_of`.
+    """
+
+    metadata = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012 (declared so by the base class)
+
+    def __init__(
+        self,
+        played: AdoptedRobot,
+        tasks: str | Task | Sequence[Task] = "training",
+        render_mode: str | None = None,
+        render_size: tuple[int, int] = (480, 360),
+    ) -> None:
+        self.robot = PlayedRobot(played.settings, played.recipe, played.rate_hz)
+        self.state = RobotState(self.robot)
+        self.model, self.data = self.state.model, self.state.data
+        self._readings, self.commands = readings_of(self.robot, played.recipe, played.observation)
+        elements = [element for elements in self.commands.values() for element in elements]
+        self.elements = sorted(elements, key=lambda element: [*COMMAND, element].index(element))
+        """Of the command."""
+        self.space = command_space(self.elements, played.settings)
+        self.tasks = self.space.resolve(tasks)
+        self.source: CommandSource | None = None
+        """What commands it over an episode; None where the episode's task does."""
+        self.metadata = {**self.metadata, "render_fps": round(played.rate_hz)}
+        self._period = 1.0 / played.rate_hz
+        size, count = sum(signal.size for signal in played.observation), played.action.size
+        self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        low, high = (
+            np.array([end if bound is None else bound for bound in bounds], np.float32)
+            for bounds, end in ((played.action.low, -np.inf), (played.action.high, np.inf))
+        )
+        self.action_space = spaces.Box(low, high, (count,), np.float32)
+        self._film(self.model, self.data, render_mode, render_size)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode with a command drawn from the tasks, or with `options["task"]`."""
+        super().reset(seed=seed)
+        chosen = (options or {}).get("task") or draw(self.tasks, self.np_random)
+        self._task = dict(self.space.check(chosen))
+        self.robot.begin(self.data, self.np_random)
+        self._time, self.state.clock_s = 0.0, 0.0
+        self._smoothed = self._velocity()
+        self._height = float(self.data.xpos[self.robot.base][2])
+        self._command()
+        self._show()
+        return self._observe(), self._info()
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Hold the position targets (A,) for one period of the policy."""
+        self.robot.hold(self.data, np.asarray(action, float))
+        mujoco.mj_step(self.model, self.data, nstep=self.robot.substeps)
+        mujoco.mj_forward(self.model, self.data)  # sensors and frames of the state that was reached
+        self._time += self._period
+        self.state.clock_s += self._period
+        self._smoothed += self._period / SMOOTHED_S * (self._velocity() - self._smoothed)
+        info = self._info()
+        self._command()
+        self._show()
+        return self._observe(), -info["tracking_error"], not info["is_success"], False, info
+
+    def _command(self) -> None:
+        """Take the command of the period that begins."""
+        stood = not any(self.state.command.values())
+        self.state.command = dict(self._task if self.source is None else self.source.at(self._time))
+        if stood:
+            self.state.clock_s = 0.0
+
+    def _observe(self) -> np.ndarray:
+        return np.concatenate([read(self.state) for read in self._readings]).astype(np.float32)
+
+    def _velocity(self) -> np.ndarray:
+        """Return forward, left [m/s] and turn [rad/s] of the base, along its heading and about the vertical."""
+        if self.robot.base < 0:
+            return np.zeros(3)
+        turn, velocity = np.split(self.state.velocity(local=False), 2)
+        ahead = self.state.rotation[:2, 0] / max(float(np.linalg.norm(self.state.rotation[:2, 0])), 1e-9)
+        left = np.array([-ahead[1], ahead[0]])
+        return np.array([velocity[:2] @ ahead, velocity[:2] @ left, turn[2]])
+
+    def _info(self) -> dict[str, Any]:
+        command = self.state.command
+        tracked = [at for at, name in enumerate(COMMAND) if name in self.elements]
+        wanted = np.array([command.get(name, 0.0) for name in COMMAND])
+        error = float(np.linalg.norm((self._smoothed - wanted)[tracked]))
+        return {"task": dict(command), "tracking_error": error, "is_success": self._upright()}
+
+    def _upright(self) -> bool:
+        settings, finite = self.robot.settings, bool(np.isfinite(self.data.qpos).all())
+        if not finite or not self.robot.floats:
+            return finite
+        tilt = np.degrees(np.arccos(np.clip(self.state.rotation[2, 2], -1.0, 1.0)))
+        height = float(self.data.xpos[self.robot.base][2])
+        return bool(tilt < settings.fallen_tilt_deg and height > settings.fallen_height * self._height)
+
+
+def command_space(elements: Sequence[str], settings: SceneFile) -> TaskSpace:
+    """Return the commands as tasks; one task without features where the policy reads no command.
+
+    A velocity that is not named is 0; anything else that a policy is commanded, such as a height, must be named.
+    """
+    units = dict(zip(COMMAND, ("m/s", "m/s", "rad/s"), strict=True))
+    features = tuple(
+        Feature(name, units.get(name, ""), low=-np.inf, default=0.0 if name in COMMAND else None) for name in elements
+    )
+    if not settings.commands and (others := [name for name in elements if name not in COMMAND]):
+        raise SamiError(
+            f"the policy is commanded {', '.join(others)}, and nothing says what they are. Give them in the TOML file "
+            f"that --robot names: commands = [{{ {others[0]} = 0.5 }}]"
+        )
+    commands = settings.commands or tuple(command for command in COMMANDS if command.keys() <= set(elements))
+    space = TaskSpace(features, {"training": ({},)})
+    return TaskSpace(features, {"training": tuple(space.check(command) for command in commands or ({},))})
+
+
+def play_environment(contract: Contract, name: str) -> EnvironmentSpec:
+    """Return the environment of an adopted policy in a robot's MJCF.
+
+    Args:
+        contract: Of the policy's file.
+        name: Path of NAME.xml, or of NAME.toml with the keys of `SceneFile`.
+
+    Raises:
+        SamiError, UnknownName: Policy and robot do not fit.
+    """
+    adopted = contract.training.get(ADOPTED)
+    if not isinstance(adopted, dict):
+        raise SamiError(f"{contract.name!r} was not adopted, so nothing says which joints it moves; see sami adopt.")
+    recipe = Recipe.parse(adopted["recipe"], contract.name)
+    played = AdoptedRobot(SceneFile.load(Path(name)), recipe, contract.observation, contract.action, contract.rate_hz)
+    env = PlayEnv(played)
+    return EnvironmentSpec(
+        name=name,
+        id=f"sami/play-{Path(name).stem}-v0",
+        entry_point="sami_train.studies.play.env:PlayEnv",
+        arguments={"played": played},
+        tasks=env.space,
+        layout=Layout.of(contract.observation),
+        action=contract.action,
+        rate_hz=contract.rate_hz,
+        episode_steps=contract.episode_steps or 1000,
+        measure=SUCCESS,
+        ends_early=True,
+        goal=None,
+        reach=None,
+        extra="mujoco",
+        tracks=ERROR if set(COMMAND) & set(env.elements) else None,
+        commands=tuple(env.commands),
+        can_change=False,
+    )

@@ -1,0 +1,287 @@
+"""A robot's MJCF with PD control of the joints that an adopted policy moves, and where they are in MuJoCo's vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from sami_runtime.adoption.recipe import Recipe, row
+from sami_runtime.errors import SamiError, UnknownName
+from sami_runtime.files import faults_of, read_document
+from sami_train.envs.mujoco.camera import CAMERA
+from sami_train.settings import NotNegative, Positive, Settings
+
+Array = NDArray[np.float64]
+HINGE, SLIDE, FREE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("HINGE", "SLIDE", "FREE"))
+GROUND = (int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD))
+FLOOR = "floor"
+"""Name of the plane that a robot without ground gets; the contact pairs of its MJCF may name it."""
+TEXTURE_ROLES = int(mujoco.mjtTextureRole.mjNTEXROLE)
+LOWER_BY = 2.0
+"""How far below its feet the ground is looked for [m]."""
+
+
+class GaitClock(Settings):
+    """Phases that a policy observes as their sine and cosine; where the command is 0, every phase is half a cycle."""
+
+    period_s: Positive
+    """Of a cycle [s]."""
+    offsets: Annotated[tuple[float, ...], Field(strict=False)] = (0.0, 0.5)
+    """Of each phase, in cycles; they begin again when the command ceases to be 0."""
+
+
+class SceneFile(Settings):
+    """What `--robot` names: an MJCF file, or TOML with these keys."""
+
+    scene: str
+    """The MJCF file; a relative path is looked up from the folder of the TOML file."""
+    base: str | None = None
+    """Body that gyro, gravity and velocity are measured on; the first one with a free joint if left out."""
+    keyframe: str | None = None
+    """Where the base begins; the initial pose of the model if left out. The joints begin at the default pose."""
+    joints: dict[str, str] = Field(default_factory=dict)
+    """The joint of the MJCF by element of the policy's action, where the names differ by more than `_joint`."""
+    signals: dict[str, str] = Field(default_factory=dict)
+    """What a signal of the policy is, by its name, where that does not say it: a quantity, or a sensor of the MJCF."""
+    clock: GaitClock | None = None
+    """For policies that observe a gait phase."""
+    start_noise: NotNegative = 0.05
+    """Most by which joint angles [rad] and velocities [rad/s] differ when an episode begins."""
+    fallen_tilt_deg: Positive = 60.0
+    """Tilt of the base [degrees] beyond which the robot has fallen."""
+    fallen_height: NotNegative = 0.5
+    """Height of the base, as a share of that at the start, below which it has fallen."""
+    commands: Annotated[tuple[dict[str, float], ...], Field(strict=False)] = ()
+    """Velocity commands that evaluations drive, each as { forward = 0.5, left = 0.0, turn = 0.0 }."""
+
+    @classmethod
+    def load(cls, path: Path) -> SceneFile:
+        """Read NAME.xml as it is, or NAME.toml.
+
+        Raises:
+            UnknownName: A key that does not exist.
+            SamiError: The file cannot be read, or a value is wrong.
+        """
+        if path.suffix == ".xml":
+            return cls(scene=str(path.resolve()))
+        document = read_document(path, "robots to play in")
+        for key in document:
+            if key not in cls.model_fields:
+                raise UnknownName("key", key, cls.model_fields, f"It stands in {path}.")
+        try:
+            settings = cls.model_validate(document)
+        except ValidationError as error:
+            raise SamiError(
+                f"{path}: {faults_of(error)}. Correct it; docs/how-to/play-a-policy.md lists them."
+            ) from None
+        return settings.model_copy(update={"scene": str((path.parent / settings.scene).resolve())})
+
+
+def matched_joints(elements: Sequence[str], joints: Iterable[str], aliases: Mapping[str, str]) -> list[str]:
+    """Return the joint of each element: the declared one, else that of the same name, with or without `_joint`.
+
+    >>> matched_joints(["hip", "knee"], ["hip_joint", "k"], {"knee": "k"})
+    ['hip_joint', 'k']
+
+    Raises:
+        SamiError: An element has no joint, or two have the same; lists both sides.
+    """
+    known, matched = list(joints), []
+    for element in elements:
+        alias = aliases.get(element, element)
+        names = [alias] if element in aliases else [alias, f"{alias}_joint", alias.removesuffix("_joint")]
+        matched += [next((name for name in names if name in known), "")]
+    missing = [element for element, joint in zip(elements, matched, strict=True) if not joint]
+    if missing or len(set(matched)) < len(matched) or aliases.keys() - set(elements):
+        strange = sorted(aliases.keys() - set(elements))
+        fact = f"no joint for {', '.join(missing)}" if missing else "one joint for two elements"
+        fact = f"aliases of {', '.join(strange)}, which the policy does not move" if strange else fact
+        raise SamiError(
+            f"joints and policy do not match: {fact}. The policy moves {', '.join(elements)}; the MJCF has "
+            f"{', '.join(known)}. Declare the names that differ in the TOML file that --robot names: [joints] "
+            f'{missing[0] if missing else "FR_hip"} = "NAME"'
+        )
+    return matched
+
+
+class PlayedRobot:
+    """A compiled robot: each action element is the position target of a joint, held by PD control.
+
+    Args:
+        settings: What `--robot` says.
+        recipe: What the policy's file says: elements, default pose, gains.
+        rate_hz: Actions a second.
+
+    Raises:
+        SamiError: The model cannot be read, joints do not match, nothing says the gains, or the policy writes no
+            positions.
+    """
+
+    def __init__(self, settings: SceneFile, recipe: Recipe, rate_hz: float) -> None:
+        self.settings, action = settings, recipe.action
+        if action.unit not in ("rad", "m"):
+            raise SamiError(
+                f"the policy writes {action.meaning} [{action.unit}], and only position targets [rad or m] are played."
+            )
+        path = Path(settings.scene)
+        if not path.is_file():
+            raise SamiError(f"{path} is no file; --robot takes the path of an MJCF file, or of TOML that names one.")
+        try:
+            spec = mujoco.MjSpec.from_file(str(path))
+            self.floats = any(int(joint.type) == FREE for joint in spec.joints)
+            """Whether its base moves freely."""
+            if self.floats and not any(int(geom.type) in GROUND for geom in spec.geoms):
+                _add_floor(spec)
+            plain = spec.compile()
+        except ValueError as error:
+            raise SamiError(f"MuJoCo cannot read {path}: {' '.join(str(error).split())}. Correct the model.") from None
+        movable = {plain.joint(at).name: at for at in range(plain.njnt) if int(plain.jnt_type[at]) in (HINGE, SLIDE)}
+        self.elements, self.movable = action.elements, list(movable)
+        """Of the action; names of all joints that turn or slide."""
+        self.joints = matched_joints(action.elements, movable, settings.joints)
+        """Of each element."""
+        at = [movable[name] for name in self.joints]
+        self.default = row(action.default, len(at))
+        kp, kd, effort = _gains(plain, at, recipe, path)
+        start = _start(plain, settings, path)
+        for key in spec.keys:
+            spec.delete(key)  # their controls are of the actuators that go
+        for actuator in spec.actuators:
+            if actuator.target in self.joints:
+                spec.delete(actuator)
+        for name, stiffness, damping, limit in zip(self.joints, kp, kd, effort, strict=True):
+            spec.add_actuator(
+                name=f"play.{name}",
+                target=name,
+                trntype=mujoco.mjtTrn.mjTRN_JOINT,
+                gaintype=mujoco.mjtGain.mjGAIN_FIXED,
+                biastype=mujoco.mjtBias.mjBIAS_AFFINE,
+                gainprm=[stiffness, *[0.0] * 9],
+                biasprm=[0.0, -stiffness, -damping, *[0.0] * 7],
+                forcelimited=bool(math.isfinite(limit)),
+                forcerange=[-limit, limit] if math.isfinite(limit) else [0.0, 0.0],
+            )
+        self.base = _base(plain, settings)
+        """Number of the body that the policy's base is; -1 where there is none."""
+        if self.base >= 0 and not spec.cameras:
+            _add_camera(spec.bodies[self.base], float(start[2]) if self.floats else 1.0)
+        # Whole physics steps to each action; PD must be integrated implicitly to be stable at a model's own step.
+        self.substeps = math.ceil(1.0 / (rate_hz * plain.opt.timestep) - 1e-6)
+        spec.option.timestep = 1.0 / (rate_hz * self.substeps)
+        if plain.opt.integrator == mujoco.mjtIntegrator.mjINT_EULER:
+            spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+        self.model: mujoco.MjModel = spec.compile()
+        self.qpos, self.qvel = (self.addresses(self.joints, field) for field in ("jnt_qposadr", "jnt_dofadr"))
+        self._motors = np.array([self.model.actuator(f"play.{name}").id for name in self.joints])
+        self._start = start
+        self._start[self.qpos] = self.default
+
+    def addresses(self, joints: Sequence[str], field: str) -> NDArray[np.intp]:
+        """Return where joints are in `qpos` (`jnt_qposadr`) or `qvel` (`jnt_dofadr`)."""
+        return np.array([getattr(self.model, field)[self.model.joint(name).id] for name in joints], np.intp)
+
+    def begin(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
+        """Put the robot into the default pose, with noise, its lowest point on the ground."""
+        mujoco.mj_resetData(self.model, data)
+        data.qpos[:] = self._start
+        noise = self.settings.start_noise
+        data.qpos[self.qpos] += rng.uniform(-noise, noise, len(self.qpos))
+        data.qvel[self.qvel] = rng.uniform(-noise, noise, len(self.qvel))
+        mujoco.mj_forward(self.model, data)
+        if self.floats:
+            root = int(np.flatnonzero(self.model.jnt_type == FREE)[0])
+            data.qpos[self.model.jnt_qposadr[root] + 2] -= _clearance(self.model, data)
+        self.hold(data, data.qpos[self.qpos])
+        mujoco.mj_forward(self.model, data)
+
+    def hold(self, data: mujoco.MjData, targets: Array) -> None:
+        """Set the position targets (A,) of the joints [rad or m]."""
+        data.ctrl[self._motors] = targets
+
+
+def _add_floor(spec: mujoco.MjSpec) -> None:
+    """Add a plane of grey squares, and light."""
+    checker, squares = mujoco.mjtBuiltin.mjBUILTIN_CHECKER, mujoco.mjtTexture.mjTEXTURE_2D
+    spec.add_texture(
+        name="play.squares", type=squares, builtin=checker, rgb1=[0.25] * 3, rgb2=[0.35] * 3, width=200, height=200
+    )
+    textures = ["play.squares" if at == mujoco.mjtTextureRole.mjTEXROLE_RGB else "" for at in range(TEXTURE_ROLES)]
+    spec.add_material(name="play.floor", textures=textures)
+    plane = mujoco.mjtGeom.mjGEOM_PLANE
+    spec.worldbody.add_geom(name=FLOOR, type=plane, size=[0.0, 0.0, 0.05], material="play.floor")
+    spec.worldbody.add_light(type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, dir=[0.3, 0.3, -1.0], pos=[0.0, 0.0, 5.0])
+
+
+def _add_camera(base: mujoco.MjsBody, height: float) -> None:
+    """Add a camera that follows the base from its right and above."""
+    base.add_camera(
+        name=CAMERA,
+        mode=mujoco.mjtCamLight.mjCAMLIGHT_TRACK,
+        pos=[0.0, -4.0 * height, 1.5 * height],
+        xyaxes=[1.0, 0.0, 0.0, 0.0, 0.35, 1.0],
+    )
+
+
+def _gains(model: mujoco.MjModel, joints: Sequence[int], recipe: Recipe, path: Path) -> tuple[Array, Array, Array]:
+    """Return stiffness, damping and largest effort of each joint; the recipe's come before the model's own servos."""
+    action, count = recipe.action, len(joints)
+    kp, kd = (np.array(row(gains or 0.0, count), float) for gains in (action.kp, action.kd))
+    effort = np.array(row(action.effort, count), float) if action.effort else np.full(count, np.inf)
+    lacking = []
+    for at, joint in enumerate(joints):
+        drives = (model.actuator_trntype == mujoco.mjtTrn.mjTRN_JOINT) & (model.actuator_trnid[:, 0] == joint)
+        for motor in np.flatnonzero(drives):
+            gain = float(model.actuator_gainprm[motor, 0])
+            stiffness, damping = (-model.actuator_biasprm[motor, 1:3]).tolist()
+            servo = stiffness > 0.0
+            if model.actuator_forcelimited[motor]:
+                effort[at] = min(effort[at], model.actuator_forcerange[motor, 1])
+            elif model.actuator_ctrllimited[motor] and not servo:
+                effort[at] = min(
+                    effort[at], abs(gain * model.actuator_gear[motor, 0]) * model.actuator_ctrlrange[motor, 1]
+                )
+            if not action.kp and servo:
+                kp[at], kd[at] = stiffness, damping
+        if kp[at] <= 0.0:
+            lacking.append(model.joint(joint).name)
+    if lacking:
+        raise SamiError(
+            f"nothing says the gains of {', '.join(lacking)}: the policy's file has no kp, and {path} has no position "
+            "actuators there. Adopt the policy with kp and kd in [action]."
+        )
+    return kp, kd, effort
+
+
+def _start(model: mujoco.MjModel, settings: SceneFile, path: Path) -> Array:
+    if settings.keyframe is None:
+        return np.array(model.qpos0)
+    names = [model.key(at).name for at in range(model.nkey)]
+    if settings.keyframe not in names:
+        raise UnknownName(f"keyframe of {path}", settings.keyframe, names)
+    return np.array(model.key(settings.keyframe).qpos)
+
+
+def _base(model: mujoco.MjModel, settings: SceneFile) -> int:
+    names = [model.body(at).name for at in range(model.nbody)]
+    if settings.base is not None:
+        if settings.base not in names:
+            raise UnknownName("body (base)", settings.base, names)
+        return names.index(settings.base)
+    free = np.flatnonzero(model.jnt_type == FREE)
+    return int(model.jnt_bodyid[free[0]]) if len(free) else -1
+
+
+def _clearance(model: mujoco.MjModel, data: mujoco.MjData) -> float:
+    """Return how far the robot is above the ground [m]; 0 where the ground is no plane."""
+    planes = np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE)
+    solid = np.flatnonzero((model.geom_bodyid > 0) & ((model.geom_contype > 0) | (model.geom_conaffinity > 0)))
+    above = [mujoco.mj_geomDistance(model, data, plane, geom, LOWER_BY, None) for plane in planes for geom in solid]
+    nearest: Any = min(above, default=LOWER_BY)
+    return float(nearest) if nearest < LOWER_BY else 0.0

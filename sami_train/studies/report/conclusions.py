@@ -1,0 +1,141 @@
+"""What each section of a report comes to, in one sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sami_train.envs.measure import SUCCESS
+from sami_train.envs.tasks import label
+from sami_train.studies.charts.scores import title_of
+from sami_train.studies.report.parts import Parts
+
+SOLVED = 0.9
+"""Success from which on a task counts as solved."""
+MOST = 4
+"""Subjects that a sentence has room for."""
+
+
+def conclusion(key: str, parts: Sequence[Parts]) -> str:
+    """Return the sentence of a section; empty where nothing was measured.
+
+    Args:
+        key: of the section.
+        parts: what was measured of each subject.
+    """
+    phrases = {one.subject.name: phrase for one in parts[:MOST] if (phrase := PHRASES[key](one))}
+    if len(parts) > 1:
+        phrases = {name: f"{name}: {phrase}" for name, phrase in phrases.items()}
+    text = "; ".join(phrases.values())
+    return f"{text[0].upper() if len(parts) == 1 else text[0]}{text[1:]}." if text else ""
+
+
+def _scores(one: Parts) -> str:
+    evaluation = one.subject.evaluation
+    if evaluation is None:
+        return ""
+    scores = [f"{evaluation.measure.show(evaluation.score(name), True)} in {name}" for name in evaluation.sets]
+    return f"{evaluation.measure.name} is {_listed(scores)} tasks"
+
+
+def _tasks(one: Parts) -> str:
+    evaluation = one.subject.evaluation
+    if evaluation is None:
+        return ""
+    measure = evaluation.measure
+    values = {label(result.task): result.success if measure is SUCCESS else result.ret for result in evaluation.results}
+    known = {task: value for task, value in values.items() if value is not None}
+    if not known:
+        return ""
+    worst, best = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
+    if measure is not SUCCESS:
+        return f"the return is highest at {best} ({known[best]:,.0f}) and lowest at {worst} ({known[worst]:,.0f})"
+    solved = sum(value >= SOLVED for value in known.values())
+    return f"{solved} of {len(known)} tasks succeed in {SOLVED:.0%} of episodes or more; the hardest is {worst}"
+
+
+def _skills(one: Parts) -> str:
+    episodes: dict[str, Counter[str]] = {}
+    for episode in one.played:
+        if episode.skill:
+            episodes.setdefault(label(episode.task), Counter())[episode.skill] += 1
+    usual = Counter(counts.most_common(1)[0][0] for counts in episodes.values())
+    parts = [f"{title_of(skill)} in {count}" for skill, count in usual.most_common()]
+    return f"of {len(episodes)} tasks, the most frequent skill is {_listed(parts)}" if parts else ""
+
+
+def _films(one: Parts) -> str:
+    if not one.films:
+        return ""
+    if one.films[0]["success"] is None:
+        returns = [film["ret"] for film in one.films]
+        return f"the filmed episodes return {min(returns):,.0f} to {max(returns):,.0f}"
+    return f"{sum(film['success'] for film in one.films)} of {len(one.films)} filmed episodes reach the goal"
+
+
+def _learning(one: Parts) -> str:
+    run, measure = one.subject.run, one.subject.spec.measure
+    values = [] if run is None else [row for row in run.metrics if row.get(measure.exploring) is not None]
+    if not values:
+        return ""
+    last = values[-1]
+    return f"{measure.name} while exploring is {measure.show(last[measure.exploring], True)} at step {last['step']:,}"
+
+
+def _context(one: Parts) -> str:
+    identified = {one.label: one.knn > one.knn_chance_high for one in one.separabilities}
+    yes, no = ([name for name, known in identified.items() if known is wanted] for wanted in (True, False))
+    phrases = [f"identifies {_listed(yes)}"] * bool(yes) + [f"does not identify {_listed(no)}"] * bool(no)
+    return f"the context {', and '.join(phrases)}" if phrases else ""
+
+
+def _time(one: Parts) -> str:
+    rows = [] if one.change is None else [row for row in one.change["rows"] if row["step"] >= 0]
+    if one.change is None or not rows:
+        return ""
+    old, new = (
+        {row["step"]: row["median"] for row in rows if row["to"] == f"{dynamics} dynamics"}
+        for dynamics in ("old", "new")
+    )
+    nearer = [step for step in old if step in new and new[step] < old[step]]
+    if not nearer:
+        return f"after {one.change['change']}, the context stays nearer to that of the old dynamics"
+    return f"{nearer[0]} steps after {one.change['change']}, the context is nearer to that of the new dynamics"
+
+
+def _robustness(one: Parts) -> str:
+    if len(one.robustness) < 2:
+        return ""
+    clean, *points = one.robustness
+    task_set, measure = clean.evaluation.sets[0], clean.evaluation.measure
+    severe = {point.kind: point for point in points}.values()  # the last of a kind is its most severe
+    worst = min(severe, key=lambda point: point.score(task_set)[0])
+    before, after = (measure.show(point.score(task_set)[0], True) for point in (clean, worst))
+    gap = f"{worst.kind} of {worst.severity:g} {worst.unit}"
+    return f"of the gaps measured, {gap} costs most: {measure.name} in {task_set} tasks falls from {before} to {after}"
+
+
+def _cost(one: Parts) -> str:
+    if one.cost is None:
+        return ""
+    line = one.cost["lines"][-1]
+    share = line["p50"] * 1e-6 * one.subject.spec.rate_hz
+    return f"a step takes {line['p50']:.0f} µs at the median, {share:.2%} of the control period"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+PHRASES = {
+    "scores": _scores,
+    "tasks": _tasks,
+    "skills": _skills,
+    "films": _films,
+    "learning": _learning,
+    "context": _context,
+    "time": _time,
+    "robustness": _robustness,
+    "cost": _cost,
+}
+"""What makes the sentence of one subject, by the key of the section."""

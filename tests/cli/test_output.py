@@ -1,0 +1,64 @@
+"""What commands print fits a terminal; the fixture `sami` asserts it of every other test's commands as well."""
+
+import re
+from pathlib import Path
+
+from sami_cli.output import print_text, wrapped
+
+COMMANDS = Path(__file__).parents[2] / "cli"
+
+
+def test_a_long_line_continues_below_its_last_column():
+    line = "warn    clock       it is read by a trip to a device, which takes microseconds that a loop of 1 kHz misses"
+    assert wrapped(line).splitlines() == [
+        "warn    clock       it is read by a trip to a device, which takes microseconds",
+        "                    that a loop of 1 kHz misses",
+    ]
+
+
+def test_a_long_sentence_continues_with_an_indentation():
+    first, second = wrapped("a sentence " + "of words " * 10).splitlines()
+    assert len(first) <= 80
+    assert second.startswith("  words of")
+
+
+def test_a_long_command_can_still_be_copied_into_a_shell():
+    command = f"  sami export --run runs/{'a' * 30} --out {'b' * 30}.onnx --env my_robot:spec"
+    lines = wrapped(command).splitlines()
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert re.sub(r" \\\n +", " ", wrapped(command)) == command
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_path_is_never_broken():
+    path = "/home/" + "long/" * 20 + "model.onnx"
+    assert wrapped(f"wrote {path}").splitlines() == ["wrote", f"  {path}"]
+
+
+def test_what_fits_stays_as_it_is():
+    text = "head\n\n    1   2\n  sami verify model.onnx"
+    assert wrapped(text) == text
+
+
+def test_commands_print_in_no_other_way():
+    """Apart from JSON and tables for pages, which programs read, and a line that is drawn again and again."""
+    for path in COMMANDS.rglob("*.py"):
+        if path.name == "output.py":
+            continue
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if re.match(r"\s*print\(", line):
+                assert re.search(r"json(_module)?\.dumps|CLEAR|for a page", line), f"{path.name}: {line}"
+            assert "Console(" not in line, f"{path.name}: {line}"
+
+
+def test_a_piped_message_stays_one_line_for_programs_that_search_it(capfd):
+    print_text("word " * 30, error=True)
+    print_text("word " * 30)
+    out, err = capfd.readouterr()
+    assert len(err.splitlines()) == 1
+    assert len(out.splitlines()) == 2
+
+
+def test_no_lines_print_nothing(capfd):
+    print_text()
+    assert capfd.readouterr().out == ""

@@ -1,0 +1,126 @@
+"""`sami play`, and `sami robustness` and `sami describe` of an adopted policy, as a user calls them."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mujoco")
+
+from sami_runtime.model.artifact import read_artifact
+from tests.making.stander import mjcf, stander
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("adopted")
+    stander(made)
+    return made
+
+
+@pytest.fixture
+def stands(sami, folder):
+    """Call a command with the stander's file and robot."""
+
+    def call(command, *arguments, robot="--robot"):
+        return sami(command, folder / "stander.onnx", robot, folder / "stander.xml", *arguments)
+
+    return call
+
+
+def test_it_stands_and_its_recording_replays(sami, stands):
+    done = stands("play", "--record", "s.mcap", "--json")
+    assert done.code == 0, done.err
+    row = json.loads(done.out)
+    assert (row["success"], row["steps"], row["forward"]) == (True, 60, 0.5)
+    assert 0.3 < row["tracking_error"] < 0.7, "a robot that stands has its command as the error"
+    replayed = sami("replay", "s.mcap")
+    assert "60 steps compared, none differs" in replayed.out
+
+
+def test_a_timeline_commands_it_and_a_fall_is_no_success(stands, tmp_path):
+    (tmp_path / "walk.csv").write_text("time_s,forward\n0,0\n0.4,2\n")
+    done = stands("play", "--command", tmp_path / "walk.csv", "--json")
+    row = json.loads(done.out)
+    assert (row["success"], row["ended"]) == (False, "world")
+    assert 20 < row["steps"] < 60
+    assert row["forward"] == 2.0
+    assert "no" in stands("play", "--command", "forward=2").out.splitlines()[1]
+
+
+def test_what_it_plays_behind_a_profile_is_recorded(sami, stands, tmp_path):
+    (tmp_path / "late.toml").write_text("latency_s = 0.04\n")
+    assert stands("play", "--gap", tmp_path / "late.toml", "--record", "g.mcap").code == 0
+    assert json.loads(sami("replay", "g.mcap", "--json").out)["about"]["gap"] == {"latency_s": 0.04}
+
+
+def test_it_is_filmed(stands, tmp_path):
+    done = stands("play", "--render", "s.gif", "--set", "steps=6")
+    if "no OpenGL" in done.err:
+        pytest.skip("no OpenGL to render with (Debian: libegl1)")
+    assert done.code == 0, done.err
+    assert (tmp_path / "here" / "s.gif").read_bytes().startswith(b"GIF89a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--command", "keys"), "needs a terminal"),
+        (("--command", "up=1"), "unknown element of the command in --command 'up'"),
+        (("--set", "episode=2"), "unknown key of --set 'episode'"),
+        (("--gap", "none.toml"), "none.toml cannot be read"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_one_line(arguments, message, stands):
+    done = stands("play", *arguments)
+    assert done.code == 1
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_robot_that_does_not_fit_is_refused_with_both_lists(sami, folder, tmp_path):
+    (tmp_path / "other.xml").write_text(mjcf().replace("FL_joint", "front_left"))
+    done = sami("play", folder / "stander.onnx", "--robot", tmp_path / "other.xml")
+    assert done.code == 1
+    assert "The policy moves FL, FR, RL, RR; the MJCF has front_left" in done.err
+    (tmp_path / "robot.toml").write_text('scene = "other.xml"\n[joints]\nFL = "front_left"\n')
+    assert sami("play", folder / "stander.onnx", "--robot", tmp_path / "robot.toml", "--set", "steps=3").code == 0
+
+
+def test_a_policy_that_was_not_adopted_is_refused(sami, folder):
+    done = sami("play", "panda-satesac", "--robot", folder / "stander.xml")
+    assert done.code == 1
+    assert "was not adopted" in done.err
+
+
+def test_robustness_tells_survival_and_tracking_error(sami, stands, folder):
+    done = stands("robustness", "--gap", "latency", "--episodes", 2, "--on", 1, "--out", "r", "--json", robot="--env")
+    assert done.code == 0, done.err
+    clean, *late = json.loads(done.out)["points"]
+    assert [point["severity"] for point in late] == [0.02, 0.04, 0.08]
+    assert clean["sets"]["training"]["success"] == 1.0
+    assert 0.2 < clean["sets"]["training"]["tracking_error"] < 1.0
+    again = sami("robustness", "r")
+    assert "| training: tracking error |" in again.out
+    assert sami("robustness", "r", "--json").out == done.out
+    cluster = stands("robustness", "--on", "slurm:time=9", "--out", "c", robot="--env")
+    assert "on this machine only" in cluster.err
+
+
+def test_training_ranges_come_from_a_recording_or_a_rollout(sami, stands, folder, tmp_path):
+    model = tmp_path / "own.onnx"
+    model.write_bytes((folder / "stander.onnx").read_bytes())
+    assert stands("play", "--record", "s.mcap", "--set", "episodes=2").code == 0
+    refused = sami("describe", model)
+    assert "its training's environment is not here" in refused.err
+    done = sami("describe", model, "--rollout", "s.mcap")
+    assert "over 120 steps of 2 episodes" in done.out
+    seen = read_artifact(model).contract.seen
+    assert seen.signals["command"].mean == (0.5, 0.0, 0.0)
+    assert "--force" in sami("describe", model, "--rollout", "s.mcap").err
+    np.savez(tmp_path / "r.npz", obs=np.zeros((9, 4, 21)), actions=np.ones((9, 4, 4)))
+    assert sami("--force", "describe", model, "--rollout", tmp_path / "r.npz").code == 0
+    seen = read_artifact(model).contract.seen
+    assert (seen.steps, seen.episodes) == (36, 4)
+    assert seen.signals["joint_targets"].mean == (0.6, 0.6, 0.4, 0.4)
+    assert sami("verify", model).code == 0

