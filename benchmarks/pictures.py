@@ -43,7 +43,7 @@ PANDA_TASKS = "docs/pictures/panda-tasks.webp"
 REPORT = "docs/report.png"
 SUMMARY = Path("results/panda-report.json")
 """What the report of that picture measured, which docs/how-to/report.md quotes."""
-REPORTED = "models/panda-satesac.onnx results/models:panda-satesac --results results/panda-robustness"
+REPORTED = "panda-satesac"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WINDOW = "1180,1560"
 

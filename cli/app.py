@@ -18,6 +18,7 @@ from .commands import (
     adapter,
     adopt,
     atlas,
+    audit,
     bench,
     demo,
     describe,
@@ -35,7 +36,7 @@ from .commands import (
     verify_log,
 )
 from .commands import eval as evaluate
-from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep
+from .commands.studies import adapt, compare, contrast, fit_gap, probe, report, skills, sweep, teach
 from .options import FORCE
 from .output import print_text
 
@@ -149,7 +150,7 @@ class Command(TyperCommand):
 
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
-    "Train": {"train": train.train, "sweep": sweep.sweep},
+    "Train": {"train": train.train, "sweep": sweep.sweep, "teach": teach.teach, "distil": teach.distil},
     "Judge": {
         "eval": evaluate.evaluate,
         "robustness": robustness.robustness,
@@ -163,6 +164,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Model file": {
         "export": export.export,
         "adopt": adopt.adopt,
+        "audit": audit.audit,
         "atlas": atlas.atlas,
         "probe": probe.probe,
         "describe": describe.describe,

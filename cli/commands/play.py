@@ -43,6 +43,7 @@ def play(
     """
     from sami_runtime.robots.robot_file import SimulatorKeys
     from sami_train.studies.play.commands import Steering, command_of
+    from sami_train.studies.play.quantities import COMMAND
 
     from ..episode_loop import Plan, admission_of, run_episodes
     from ..film import film_of
@@ -54,9 +55,11 @@ def play(
     keys = SimulatorKeys.of(values | {name: value for name, value in options.items() if value is not None}, "--set")
     mode, film = film_of(render, keys.dry_run)
     _, spec = model_and_environment(model, robot, admission_of(keys, rehearsed=False))
-    source = None if command is None else command_of(command, [feature.name for feature in spec.tasks.features])
-    # Where nothing is said, it is the first command that evaluations drive.
-    target = simulator(spec, "training", spec.tasks.sets["training"][0], mode, source)
+    # Where nothing is said, it is the first command that evaluations drive; what is no velocity stays as it is there.
+    first = spec.tasks.sets["training"][0]
+    rest = {name: 0.0 if name in COMMAND else value for name, value in first.items()}
+    source = None if command is None else command_of(command, rest)
+    target = simulator(spec, "training", first, mode, source)
     steering = source if isinstance(source, Steering) else None
     paced = steering is not None or browse or mode == "human"
     run_episodes(

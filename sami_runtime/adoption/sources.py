@@ -122,8 +122,9 @@ def _keys(table: Mapping[str, Any], prefix: str, reading: PolicyReading, kind: t
         doubtful = source.kind not in ("file", "table") and moves_robot(f"{prefix}{key}")
         lines.append(f"{'# ???  ' if doubtful else ''}{key} = {_toml(value, key)}  # {source}")
     for key, info in kind.model_fields.items():
-        if info.is_required() and key not in table and key not in ("signals", "action"):
-            reason = reading.sources.get(f"{prefix}{key}")
+        reason = reading.sources.get(f"{prefix}{key}")
+        needed = info.is_required() or (reason is not None and reason.kind == "unknown")
+        if needed and key not in table and key not in ("signals", "action"):
             lines.append(f"# ???  {key} =   # missing" + (f": {reason.where}" if reason else ""))
     return lines
 

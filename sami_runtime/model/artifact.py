@@ -11,10 +11,12 @@ from sami_runtime.model.contract import HASH_KEY, METADATA_KEY, Contract, text_s
 from sami_runtime.model.graph_scan import (
     DOMAINS,
     FLOAT,
+    MAX_CONV,
     OPERATORS,
     MalformedError,
     ModelScan,
     TensorType,
+    odd_convolutions,
     scan_model,
     weights_not_finite,
     whole_divisions,
@@ -144,10 +146,13 @@ def require_safe(scan: ModelScan, source: str | Path, advice: str = "Use a file 
     if not (scan.messages["Subgraph"] or scan.messages["Function"]):
         try:
             divided, wild = whole_divisions(scan.graph), weights_not_finite(scan.graph)
+            odd = odd_convolutions(scan.graph)
         except MalformedError as error:
-            divided, wild, faults = [], [], [*faults, f"a graph that can be read in two ways: {error}"]
+            divided, wild, odd, faults = [], [], [], [*faults, f"a graph that can be read in two ways: {error}"]
         if wild:
             faults.append(f"weights that are not finite ({', '.join(map(repr, wild[:5]))})")
+        if odd:
+            faults.append(f"{', '.join(odd[:5])}, where 1 (pads: 0) to {MAX_CONV} is allowed")
         if divided:
             faults.append(
                 f"divisions of whole numbers ({', '.join(divided[:5])}), which can end the process; only floats are "

@@ -30,7 +30,7 @@ _SHAPES = (
     "Size Slice Split Squeeze Tile Transpose Unsqueeze"
 )
 _LOGIC = "And Equal Greater GreaterOrEqual Less LessOrEqual Not Or Xor"
-_LAYERS = "Einsum Gemm MatMul GRU LSTM RNN LayerNormalization RMSNormalization Where"
+_LAYERS = "Conv Einsum Gemm MatMul GRU LSTM RNN LayerNormalization RMSNormalization Where"
 OPERATORS = frozenset(" ".join([_ARITHMETIC, _FUNCTIONS, _ACTIVATIONS, _REDUCTIONS, _SHAPES, _LOGIC, _LAYERS]).split())
 """Operators of the default domain that a model file may use: an allow-list, because a hostile file reaches every kernel
 that onnxruntime has. Deterministic arithmetic: no control flow, files, randomness, strings or quantisation."""
@@ -65,7 +65,7 @@ _SCALARS: dict[str, dict[int, int]] = {
 }
 _NODE, _INITIALIZER, _INPUT = 1, 5, 11
 _INPUTS, _OUTPUTS, _OPERATOR, _ATTRIBUTE = 1, 2, 4, 5
-_ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR = 1, 3, 5
+_ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_TENSOR, _ATTRIBUTE_INTS = 1, 3, 5, 8
 _TENSOR_TYPE, _TENSOR_FLOATS, _TENSOR_NAME, _TENSOR_RAW = 2, 4, 8, 9
 
 FLOAT, INT64, BOOL = 1, 7, 9
@@ -78,6 +78,8 @@ _DIVIDING = frozenset({"Div", "Mod", "ReduceMean"})
 """Operators whose kernels divide what they are given as it is."""
 _FIXED_TYPE = {**dict.fromkeys(_LOGIC.split(), BOOL), "Shape": INT64, "Size": INT64}
 """Type of the outputs of some operators. Of others it is that of an input: mostly of the first."""
+MAX_CONV = 1024
+"""Largest stride, dilation, padding, kernel and number of groups of a convolution: what is padded is memory."""
 _VALUES = {"value_float": FLOAT, "value_floats": FLOAT, "value_int": INT64, "value_ints": INT64}
 
 
@@ -175,13 +177,13 @@ class Reader:
         """Return the fields of the message in a field."""
         return self.fields(entry.start, entry.end)
 
-    def single(self, entry: Field) -> dict[int, Field]:
-        """Return the fields, by number, of a message none of whose fields may come twice."""
+    def single(self, entry: Field, repeated: int = 0) -> dict[int, Field]:
+        """Return the fields, by number, of a message none of whose fields but `repeated` may come twice."""
         if entry.wire != BYTES:
             raise MalformedError(f"a message is expected at byte {entry.start}")
         fields: dict[int, Field] = {}
         for inner in self.inner(entry):
-            if inner.number in fields:
+            if inner.number in fields and inner.number != repeated:
                 raise MalformedError(f"field {inner.number} at byte {inner.start} comes twice")
             fields[inner.number] = inner
         return fields
@@ -249,7 +251,7 @@ def scan_model(data: bytes) -> ModelScan:
 
 def _declared(reader: Reader, entry: Field) -> TensorType:
     """Return the name, type and shape that a ValueInfoProto declares."""
-    info = reader.single(entry)
+    info = reader.single(entry, repeated=4)  # notes of the exporter, which nothing reads
     name = reader.text(info.get(1))
     kind = reader.single(info[2]) if 2 in info else {}
     if 1 not in kind:
@@ -293,6 +295,42 @@ def whole_divisions(graph: bytes) -> list[str]:
                 raise MalformedError(f"the tensor {name!r} is made twice")
             types[name] = kind
     return divisions
+
+
+def odd_convolutions(graph: bytes) -> list[str]:
+    """Return what convolutions say of strides, pads and sizes that is 0, negative or huge: a phrase for each node.
+
+    Kernels divide by strides and groups, and allocate what is padded; not every version of onnxruntime checks them.
+    """
+    reader = Reader(graph)
+    odd = []
+    for node in reader.fields(0, len(graph)):
+        parts = list(reader.inner(node)) if node.number == _NODE else []
+        if not any(part.number == _OPERATOR and reader.text(part) == "Conv" for part in parts):
+            continue
+        for part in parts:
+            if part.number != _ATTRIBUTE:
+                continue
+            attribute = list(reader.inner(part))
+            name = next((reader.text(entry) for entry in attribute if entry.number == _ATTRIBUTE_NAME), "")
+            # Negative numbers are huge ones on the wire.
+            least = 0 if name == "pads" else 1
+            if any(not least <= number <= MAX_CONV for entry in attribute for number in _whole_numbers(reader, entry)):
+                odd.append(f"{name} of a Conv")
+    return odd
+
+
+def _whole_numbers(reader: Reader, entry: Field) -> list[int]:
+    """Return the whole numbers in a field of an attribute, which lie there one by one or packed."""
+    if entry.number not in (_ATTRIBUTE_INT, _ATTRIBUTE_INTS):
+        return []
+    if entry.wire != BYTES:
+        return [entry.value]
+    numbers, at = [], entry.start
+    while at < entry.end:
+        number, at = reader.varint(at, entry.end)
+        numbers.append(number)
+    return numbers
 
 
 def weights_not_finite(graph: bytes) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sami_runtime.errors import CheckFailed, SamiError
+from sami_runtime.errors import SamiError
 from sami_runtime.loop.tick import StepRecord
 from sami_runtime.model.contract import ACTION, Contract
 from sami_runtime.recording.format import describe
@@ -111,16 +111,6 @@ class ReplayComparison:
         ]
         lines += [f"{count} times no answer: {message}" for message, count in self.failures.most_common(3)]
         return "\n".join(lines)
-
-
-def require_same(comparison: ReplayComparison) -> None:
-    """Do nothing if the follower answered alike everywhere.
-
-    Raises:
-        CheckFailed: It did not; the message says where.
-    """
-    if not comparison.same:
-        raise CheckFailed(str(comparison))
 
 
 def differences(

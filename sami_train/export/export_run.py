@@ -107,7 +107,7 @@ def training_facts(run: RunFolder, agent: ContextSAC) -> dict[str, Any]:
     """Return what the contract tells of the training."""
     config, facts = agent.config, run.facts()
     return {
-        "method": agent.method.title,
+        "method": facts.get("title", agent.method.title),
         "env": config.env,
         **({"engine": facts["engine"]} if "engine" in facts else {}),
         "preset": config.preset,

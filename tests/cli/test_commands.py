@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 PANELS = {
-    "Train": ["train", "sweep"],
+    "Train": ["train", "sweep", "teach", "distil"],
     "Judge": ["eval", "robustness", "gather", "compare", "contrast", "adapt", "report", "skills"],
-    "Model file": ["export", "adopt", "atlas", "probe", "describe", "inspect", "verify", "sign", "models"],
+    "Model file": ["export", "adopt", "audit", "atlas", "probe", "describe", "inspect", "verify", "sign", "models"],
     "Robot": [
         "demo",
         "run",
+        "play",
         "drive",
         "new-adapter",
         "check-adapter",

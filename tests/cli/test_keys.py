@@ -17,6 +17,7 @@ from sami_cli.keyboard import split
 
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.recording.reader import read_recording
+from tests.making.stander import stander
 
 ROBOT = """
 import numpy as np
@@ -233,3 +234,20 @@ def test_what_a_terminal_sends_is_split_into_keys():
     assert split(b"\x1b", True) == (["escape"], b"")
     assert split(b"\x1bq", False) == (["escape", "q"], b"")
     assert split(b"\x1b[1;5A\x1b[3~\xc3\xa9", False) == (["up"], b""), "other keys mean nothing"
+
+
+def test_keys_command_an_adopted_policy(terminal, tmp_path):
+    pytest.importorskip("mujoco")
+    stander(tmp_path)
+    words = ("play", "stander.onnx", "--robot", "stander.xml", "--command", "keys", "--record", "r.mcap")
+    at = terminal(*words, "--set", "steps=100000")
+    at.wait_for("keys: i k forward and back")
+    at.wait_for(r"forward \+0\.0 left \+0\.0 turn \+0\.0")
+    at.press("iij")
+    at.wait_for(r"forward \+0\.2 left \+0\.0 turn \+0\.1")
+    at.press("x")
+    at.wait_for(r"forward \+0\.0 left \+0\.0 turn \+0\.0")
+    at.press("q")
+    assert at.end() == 0
+    values = [step.record.observation.values["command"] for step in read_recording("r.mcap").steps]
+    assert {(0.0, 0.0, 0.0), (0.2, 0.0, 0.1)} <= {tuple(value.astype(float).round(3)) for value in values}

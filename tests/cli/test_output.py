@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from sami_cli.output import wrapped
+from sami_cli.output import print_text, wrapped
 
 COMMANDS = Path(__file__).parents[2] / "cli"
 
@@ -49,3 +49,16 @@ def test_commands_print_in_no_other_way():
             if re.match(r"\s*print\(", line):
                 assert re.search(r"json(_module)?\.dumps|CLEAR|for a page", line), f"{path.name}: {line}"
             assert "Console(" not in line, f"{path.name}: {line}"
+
+
+def test_a_piped_message_stays_one_line_for_programs_that_search_it(capfd):
+    print_text("word " * 30, error=True)
+    print_text("word " * 30)
+    out, err = capfd.readouterr()
+    assert len(err.splitlines()) == 1
+    assert len(out.splitlines()) == 2
+
+
+def test_no_lines_print_nothing(capfd):
+    print_text()
+    assert capfd.readouterr().out == ""

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from sami_runtime import read_artifact, verify
-from sami_train.studies.readout.attach import attach_probe
 from sami_train.studies.readout.fit import fit
+from tests.making.attached import attach_probe
 from tests.sami_train.studies.readout.test_probe import PANDA, told
 
 

@@ -47,6 +47,8 @@ def made(folder, env):
     run = made_run(folder / "run")
     write_study(folder / "study" / "runs.jsonl", find_runs([run]))
     (folder / "evaluation.json").write_text((run / "evaluation.json").read_text())
+    (folder / "teacher").mkdir()
+    (folder / "teacher" / "teacher.json").write_text(json.dumps({"config": {"env": env}, "steps": 0}))
     (folder / "sweep").mkdir()
     axes = {"env": ["panda"], "method": ["satesac"], "seed": [0], "preset": ["fast-cpu"]}
     sweep = {"version": 1, "axes": axes, "unnamed": {}, "episodes": 1}
@@ -75,6 +77,7 @@ KEPT = ("--out", "out", "--force")
 ASKING = {
     "train": [("--init", "model.onnx", "-q"), ("--init", WEIGHTS_FILE, "-q"), ("--resume", "run", "-q")],
     "sweep": [("--resume", "sweep", "--dry-run")],
+    "distil": [("--teacher", "teacher", "--out", "student")],
     "eval": [("--model", "model.onnx", "--episodes", 1), ("--run", "run")],
     "robustness": [("model.onnx", "--episodes", 1), ("points.json",)],
     "compare": [("run",), ("study",)],
@@ -93,6 +96,7 @@ NEVER = {
     "gather": [("run", *KEPT[:1], "out.d/runs.jsonl", "--force"), ("study", *KEPT[:1], "out.d/runs.jsonl", "--force")],
     "contrast": [("run",)],
     "export": [("--run", "run", "--out", "o.onnx")],
+    "teach": [("--out", "teacher", "--steps", 1)],
     "inspect": [("model.onnx",)],
     "verify": [("model.onnx",)],
     "sign": [("model.onnx", "--new-key", "ada.key")],

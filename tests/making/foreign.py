@@ -74,6 +74,33 @@ def recurrent(kind="LSTM", batch_first=False, size=8, hidden=5, layers=2):
     return model(nodes, inputs, outputs, weights)
 
 
+def convolutional(steps=6, size=8, channels=3):
+    """A 1-D convolution over frames, `obs` [1, steps, size], as policies with a history encoder have it."""
+    weights = {"kernel": np.random.default_rng(2).normal(0, 0.5, (channels, size, 3)).astype(np.float32)}
+    weights |= weights_of(channels * (steps - 2))
+    nodes = [
+        helper.make_node("Transpose", ["obs"], ["rows"], perm=[0, 2, 1]),
+        helper.make_node("Conv", ["rows", "kernel"], ["filtered"], kernel_shape=[3]),
+        helper.make_node("Flatten", ["filtered"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "w", "b"], ["actions"]),
+    ]
+    return model(nodes, [info("obs", [1, steps, size])], [info("actions", [1, 2])], weights)
+
+
+def image_convolution(steps=5, size=8):
+    """A history [batch, steps, size] through a 2-D convolution, as it reads a map of heights."""
+    kernel = np.random.default_rng(2).normal(0, 0.4, (4, 1, 3, 3)).astype(np.float32)
+    weights = {"kernel": kernel, "axis": np.array([1], np.int64), **weights_of(4 * (steps - 2) * (size - 2))}
+    nodes = [
+        helper.make_node("Unsqueeze", ["obs", "axis"], ["image"]),
+        helper.make_node("Conv", ["image", "kernel"], ["filtered"], kernel_shape=[3, 3], strides=[1, 1]),
+        helper.make_node("Flatten", ["filtered"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "w", "b"], ["actions"]),
+    ]
+    inputs, outputs = [info("obs", ["batch", steps, size])], [info("actions", ["batch", 2])]
+    return model(nodes, inputs, outputs, weights)
+
+
 def document(**changes):
     """The recipe of `feed_forward()`: angles, velocities, a command, the last action."""
     fields = {

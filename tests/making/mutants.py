@@ -175,9 +175,18 @@ def declared(model, draw):
 def huge(model, draw):
     """The graph makes something large of something small."""
     side = int(10 ** draw.uniform(1, 6))
-    model.graph.initializer.append(numpy_helper.from_array(np.array([side, side], np.int64), "side"))
-    made = _pick(["Expand", "ConstantOfShape", "Tile"], draw)
-    model.graph.node.insert(0, helper.make_node(made, ["side"] if made[0] == "C" else ["scale2", "side"], ["large"]))
+    made = _pick(["Expand", "ConstantOfShape", "Tile", "Conv"], draw)
+    if made == "Conv":
+        model.graph.initializer.append(numpy_helper.from_array(np.ones((1, 1, 3), np.float32), "small"))
+        numbers = _pick([{"pads": [side, side]}, {"dilations": [side], "pads": [side, side]}], draw)
+        odd = _pick(
+            [{}, {"strides": [side]}, {"group": side}, {"kernel_shape": [side]}, {"pads": [-side, -side]}], draw
+        )
+        large = helper.make_node("Conv", ["small", "small"], ["large"], **numbers | odd)
+    else:
+        model.graph.initializer.append(numpy_helper.from_array(np.array([side, side], np.int64), "side"))
+        large = helper.make_node(made, ["side"] if made[0] == "C" else ["scale2", "side"], ["large"])
+    model.graph.node.insert(0, large)
     model.graph.initializer.append(numpy_helper.from_array(np.ones((1, 1), np.float32), "scale2"))
     model.graph.node.insert(1, helper.make_node("ReduceSum", ["large"], ["total"], keepdims=0))
     model.graph.node[-1].input[0] = "late"

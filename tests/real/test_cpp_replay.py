@@ -89,7 +89,8 @@ def looking_ahead(path):
     """The shipped model with a forward model of no world in front."""
     from sami_runtime.model.artifact import read_artifact
     from sami_runtime.model.lookahead import SignalErrors
-    from sami_train.studies.lookahead.forward_model import Fit, ForwardModel, attach_lookahead
+    from sami_train.studies.lookahead.forward_model import Fit, ForwardModel
+    from tests.making.attached import attach_lookahead
 
     rng, error = np.random.default_rng(0), SignalErrors(predicted=(0.1, 0.2), standing=(1.0, 1.0))
     weights = tuple(rng.normal(0, 0.2, shape).astype(np.float32) for shape in ((39, 8), (8, 8), (8, 25)))

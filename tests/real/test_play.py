@@ -29,6 +29,16 @@ def go2(tmp_path_factory):
     return out, data / "go2" / "go2.xml"
 
 
+@pytest.fixture(scope="module")
+def g1(tmp_path_factory):
+    policies = unpacked("holosoma-inference", "0.1.3") / "holosoma_inference" / "models" / "loco" / "g1_29dof"
+    folder, policy = tmp_path_factory.mktemp("g1"), policies / "fastsac_g1_29dof.onnx"
+    adopt(policy, None, folder / "g1.onnx")
+    scene = unpacked("holosoma", "0.0.3") / "holosoma" / "data" / "robots" / "g1" / "g1_29dof.xml"
+    (folder / "g1.toml").write_text(f'scene = "{scene}"\n[clock]\nperiod_s = 1.0\noffsets = [0.0, 0.5]\n')
+    return folder / "g1.onnx", folder / "g1.toml"
+
+
 def walk(model, scene, latency_s=0.0, episodes=3, steps=500):
     """Success, length and mean tracking error of each of some episodes at 0.5 m/s, through the loop and the gate."""
     spec = play_environment(read_artifact(model).contract, str(scene))
@@ -50,6 +60,13 @@ def test_the_go2_walks_for_ten_seconds_and_follows_its_command(go2):
         assert success
         assert steps == 500
         assert error < 0.25, "standing would be 0.5"
+
+
+def test_the_g1_walks_for_ten_seconds_and_follows_its_command(g1):
+    for success, steps, error in walk(*g1):
+        assert success
+        assert steps == 500
+        assert error < 0.25
 
 
 def test_a_large_delay_makes_it_fall(go2):

@@ -1,9 +1,12 @@
 """A report of a shipped model, in a real browser: it complains of nothing, asks for nothing, and fits any window."""
 
+import base64
 import json
 import os
+import re
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -31,8 +34,7 @@ def report(*words, timeout=1500):
 def made(tmp_path_factory):
     needs_chromium()  # skips before minutes are spent
     out = tmp_path_factory.mktemp("made") / "report"
-    words = ["models/panda-satesac.onnx", "results/models:panda-satesac", "--results", "results/panda-robustness"]
-    done = report(*words, "--set", "episodes=4", "--set", "films=mass=1,friction=0.1", "--out", out, "--json")
+    done = report("panda-satesac", "--set", "episodes=4", "--set", "films=mass=1,friction=0.1", "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     return out, json.loads(done.stdout)
 
@@ -83,6 +85,49 @@ def test_a_window_shows_all_of_it_and_no_more(made, tab, window, dark):
     )  # decoding takes time
 
 
+def test_every_word_of_a_chart_is_within_it(made, tab):
+    """Legends above all: a page's letters may be wider than those that the chart was drawn with."""
+    show(tab, made[0] / "report.html", 1280)
+    outside = """[...document.querySelectorAll('.panel svg')].flatMap((chart) => {
+        const box = chart.getBoundingClientRect();
+        return [...chart.querySelectorAll('text')].filter((text) => {
+            const own = text.getBoundingClientRect();
+            return own.left < box.left - 1 || own.right > box.right + 1 || own.bottom > box.bottom + 1;
+        }).map((text) => text.textContent);
+    })"""
+    assert tab.value(outside) == []
+
+
+def test_paper_shows_every_chart_and_whole_tables(made, tab):
+    path = made[0] / "report.html"
+    tab.open(path.as_uri(), 1280, dark=True)
+    printed = base64.b64decode(tab.call("Page.printToPDF")["data"])
+    pages = pages_of(printed)
+    assert len(pages) > 5
+    assert min(map(len, pages)) > 1000, "no page is blank"
+    shapes = [len(re.findall(rb"\s(?:f|f\*|S|Do)\s", page)) for page in pages]
+    drawn = "document.querySelectorAll('.panel svg path, .panel svg use').length"
+    assert sum(shapes) > 0.5 * tab.value(drawn), "charts are drawn on paper"
+    a4_px = 688  # within margins of 14 mm
+    tab.look(a4_px, 1000, dark=False)
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert tab.value("[...document.querySelectorAll('.scroll')].every((t) => t.scrollWidth <= t.clientWidth + 1)")
+        assert tab.value("document.documentElement.scrollWidth") <= a4_px
+        assert tab.value("[...document.images].every((image) => image.currentSrc.length > 1000)")
+    finally:
+        tab.call("Emulation.setEmulatedMedia", media="")
+
+
+def pages_of(document):
+    """What draws each page of a PDF, unpacked."""
+    drawing = []
+    for number in re.findall(rb"/Type /Page\b.*?/Contents (\d+) 0 R", document, flags=re.DOTALL):
+        packed = re.search(rb"\n" + number + rb" 0 obj\n.*?stream\r?\n(.*?)\r?\nendstream", document, flags=re.DOTALL)
+        drawing.append(zlib.decompress(packed[1]))
+    return drawing
+
+
 def test_charts_follow_when_a_reader_changes_to_dark(made, tab):
     show(tab, made[0] / "report.html", 1280)
     ink = "getComputedStyle(document.querySelector('.panel svg text')).fill"
@@ -111,13 +156,18 @@ def test_words_can_be_read_on_their_ground(made, tab):
                 return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); }})()"""
             )
             assert found >= 4.5, (words, ground, dark)
+        frame = f"""(() => {{ const l = {luminance};
+            const line = document.querySelector('.panel svg path[style*="stroke: var(--faint)"]');
+            const [a, b] = [l(getComputedStyle(line).stroke),
+                            l(getComputedStyle(document.querySelector('.chart')).backgroundColor)];
+            return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); }})()"""
+        assert tab.value(frame) >= 3, "the frames of charts are seen"
 
 
 def test_what_was_measured_is_not_measured_again(made):
     out, first = made
     before = {path: path.stat().st_mtime_ns for path in out.rglob("parts/*.json")}
-    words = ["models/panda-satesac.onnx", "results/models:panda-satesac", "--results", "results/panda-robustness"]
-    done = report(*words, "--set", "episodes=4", "--set", "films=mass=1,friction=0.1", "--out", out, "--json")
+    done = report("panda-satesac", "--set", "episodes=4", "--set", "films=mass=1,friction=0.1", "--out", out, "--json")
     again = json.loads(done.stdout)
     assert {path: path.stat().st_mtime_ns for path in out.rglob("parts/*.json")} == before
     assert again["subjects"][0]["told"] == first["subjects"][0]["told"]

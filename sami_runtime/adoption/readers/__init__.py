@@ -16,6 +16,7 @@ from sami_runtime.adoption.readers import (
     unitree_rl_lab,
 )
 from sami_runtime.adoption.readers.inlined import read_inlined
+from sami_runtime.adoption.readers.onnx_metadata import holosoma, mjlab
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.model.artifact import scan_bytes
@@ -47,6 +48,8 @@ READERS: Mapping[str, PolicyReader] = {
     "leapp": leapp,
     "stable_baselines3": stable_baselines3,
     "skrl": skrl,
+    "mjlab": mjlab,
+    "holosoma": holosoma,
 }
 """By the name that `--reader` takes; the first that recognizes a path reads it."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sami_runtime.adoption.readers.inlined import read_inlined
+from sami_runtime.adoption.readers.torchscript import torchscript_as_onnx
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.distribution import install_hint
 from sami_runtime.errors import ArtifactError, ContractError, SamiError, UnknownName
@@ -20,7 +21,8 @@ MAX_DEPTH = 50
 MAX_NODES = 200_000
 """Most values of a YAML file once its aliases are expanded."""
 STATE = {"h_in": ("hidden", "h_out"), "c_in": ("cell", "c_out")}
-"""Recurrent inputs as rsl_rl and legged_gym name them, with the name of the state and its output."""
+"""Recurrent inputs as rsl_rl names them, with the name of the state and its output; `_0` stands behind each for a layer
+of its own."""
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -248,30 +250,30 @@ def _without_none(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in inner.items() if value is not None and value != {}}
 
 
-TABLE = FieldSource(kind="table", where="the framework's code")
+TABLE = FieldSource(kind="table", where="names of this package")
 
 
-def onnx_beside(path: Path, *candidates: str) -> Path:
-    """Return the ONNX file of a folder: the first candidate that exists, or the only one.
+def policy_beside(folder: Path, *candidates: str) -> Path:
+    """Return the policy of a folder: the first candidate that exists, or else the only ONNX or TorchScript file.
 
     Raises:
         ArtifactError: There is none, or more than one.
     """
     for candidate in candidates:
-        if (path / candidate).is_file():
-            return path / candidate
-    files = sorted(path.glob("*.onnx"))
+        if (folder / candidate).is_file():
+            return folder / candidate
+    files = sorted(folder.glob("*.onnx")) or sorted(folder.glob("*.pt"))
     if len(files) != 1:
         listed = ", ".join(file.name for file in files[:5]) or "none"
         raise ArtifactError(
-            f"{path} has {len(files)} ONNX files ({listed}); expected {candidates[0] if candidates else 'one'}. "
+            f"{folder} has {len(files)} policies ({listed}); expected {candidates[0] if candidates else 'one'}. "
             "Export the policy to ONNX there, or give the path of the file."
         )
     return files[0]
 
 
 def read_network(draft: Draft, path: Path) -> tuple[bytes, int, int]:
-    """Read an ONNX policy with one input beside its state, and put its names into a draft.
+    """Read an ONNX or TorchScript policy with one input beside its state, and put its names into a draft.
 
     Returns:
         The bytes, the size of what the network reads, and of what it answers.
@@ -279,15 +281,15 @@ def read_network(draft: Draft, path: Path) -> tuple[bytes, int, int]:
     Raises:
         ArtifactError: The network has another shape than rsl_rl, legged_gym and their like export.
     """
-    data = read_inlined(path)
+    data = torchscript_as_onnx(path) if path.suffix == ".pt" else read_inlined(path)
     scan = scan_bytes(data, path)
     source = FieldSource(kind="file", where=path.name)
     outputs = {tensor.name for tensor in scan.outputs}
-    pairs = {
-        tensor.name: STATE[tensor.name]
-        for tensor in scan.inputs
-        if tensor.name in STATE and STATE[tensor.name][1] in outputs
-    }
+    pairs = {}
+    for tensor in scan.inputs:
+        kind, layer = tensor.name[:4], tensor.name[4:]
+        if kind in STATE and STATE[kind][1] + layer in outputs:
+            pairs[tensor.name] = (STATE[kind][0] + layer, STATE[kind][1] + layer)
     for name, (state, output) in pairs.items():
         draft.put(f"state.{state}.input", name, source)
         draft.put(f"state.{state}.output", output, source)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sami_runtime.adoption.readers.documents import Document, Draft, mentions, onnx_beside, put_slices, read_network
+from sami_runtime.adoption.readers.documents import Document, Draft, mentions, policy_beside, put_slices, read_network
 from sami_runtime.adoption.readers.terms import JOINT_TARGETS, put_term
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import ContractError
@@ -42,8 +42,8 @@ DESCRIBE = "train with --export_io_descriptors, or give action.elements in --con
 def recognizes(path: Path) -> bool:
     """Whether a path lies in a run folder whose `params/env.yaml` is Isaac Lab's."""
     folder = run_folder(path)
-    if folder is None:
-        return False
+    if folder is None or not (path.is_dir() or path.suffix == ".onnx" or path.parent.name == "exported"):
+        return False  # a checkpoint of another framework's
     env = folder / "params" / "env.yaml"
     return mentions(env, b"isaaclab.") or mentions(env, b"omni.isaac.lab.")
 
@@ -70,7 +70,6 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
         raise ContractError(
             f"{path} is in no run folder with params/env.yaml. Give Isaac Lab's folder of the training."
         )
-    env = Document(folder / "params" / "env.yaml")
     agent_file = folder / "params" / "agent.yaml"
     agent = Document(agent_file, None if agent_file.is_file() else {})
     draft = Draft()
@@ -78,13 +77,26 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     named = isinstance(name, str) and name
     draft.put("name", name if named else folder.resolve().name, agent.source("experiment_name"))
     data, total, actions = read_network(
-        draft, path if path.suffix == ".onnx" else onnx_beside(folder, "exported/policy.onnx")
+        draft, path if path.is_file() else policy_beside(folder, "exported/policy.onnx")
     )
-    put_timing(draft, env)
-    run = _Run(env, agent, _descriptors(folder), actions, joints)
-    run.put_action(draft)
-    run.put_observation(draft, total)
+    put_task(draft, folder, (total, actions), joints)
     return draft.reading(data)
+
+
+def put_task(draft: Draft, folder: Path, sizes: tuple[int, int], joints: Sequence[str]) -> None:
+    """Put all that a run's files say about signals, action and rate, whichever framework trained the policy.
+
+    Args:
+        draft: The draft.
+        folder: The run folder.
+        sizes: How many numbers the network reads, and how many it answers.
+        joints: Names of the joints in the order of the action, from the person who adopts.
+    """
+    env, agent_file = Document(folder / "params" / "env.yaml"), folder / "params" / "agent.yaml"
+    run = _Run(env, Document(agent_file, None if agent_file.is_file() else {}), _descriptors(folder), sizes[1], joints)
+    put_timing(draft, env)
+    run.put_action(draft)
+    run.put_observation(draft, sizes[0])
 
 
 def put_timing(draft: Draft, env: Document) -> None:

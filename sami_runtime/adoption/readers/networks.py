@@ -161,4 +161,4 @@ class Network:
 
 
 def _is_layer(key: str, name: str) -> bool:
-    return key.startswith(f"{name}.") and key.endswith(".weight") and key[len(name) + 1 : -7].isdigit()
+    return key.startswith(f"{name}.") and key.endswith(".weight") and key[len(name) + 1 : -7].isdecimal()

@@ -306,6 +306,8 @@ class _Tensors:
                 return self._tensor(value.arguments)
             if value.function in ("torch._utils._rebuild_parameter", "torch.nn.parameter.Parameter"):
                 return self.of(value.arguments[0], depth + 1)
+            if value.function.startswith("__torch__."):  # a module of TorchScript
+                return Call(value.function, (), {key: self.of(item, depth + 1) for key, item in value.state.items()})
             if value.function != "collections.OrderedDict":
                 return value
             value = {key: item for key, item in value.state.items() if key != "_metadata"}

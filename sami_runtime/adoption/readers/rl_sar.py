@@ -13,7 +13,7 @@ from sami_runtime.adoption.readers.documents import (
     Document,
     Draft,
     mentions,
-    onnx_beside,
+    policy_beside,
     put_slices,
     read_network,
     require_known,
@@ -45,21 +45,19 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
 
     Raises:
         ContractError: A key is missing or wrong, or the policy drives wheels.
-        ArtifactError: The policy is no ONNX file.
+        ArtifactError: The policy cannot be read.
     """
     folder = _folder(path)
     config = _inner(folder / "config.yaml")
-    onnx = path if path.suffix == ".onnx" else onnx_beside(folder, str(config.get("model_name") or "policy.onnx"))
-    if onnx.suffix != ".onnx":
-        raise ContractError(
-            f"{config.path}: model_name is {onnx.name}, which only torch can open. Convert it with rl_sar's "
-            "scripts/convert_policy.py, and give the .onnx file."
-        )
+    model = config.text("model_name")
+    if Path(model).name != model:
+        raise config.refuse("model_name", "a file in the same folder")
+    policy = path if path.suffix in (".onnx", ".pt") else policy_beside(folder, model)
     if config.get("wheel_indices"):
         raise config.refuse("wheel_indices", "no wheels: their actions are velocities, and a recipe has one meaning")
     draft = Draft()
-    draft.put("name", folder.name, FieldSource(kind="file", where=f"folder {folder}"))
-    data, total, actions = read_network(draft, onnx)
+    draft.put("name", config.prefix.rstrip(".").replace("/", "-"), config.source("model_name"))
+    data, total, actions = read_network(draft, policy)
     _put_rate(draft, folder, config)
     names, named_by = _joints(folder, config, actions, joints)
     sizes = _put_signals(draft, config, names, named_by)

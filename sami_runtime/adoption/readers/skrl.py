@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sami_runtime.adoption.readers.documents import Document, Draft, mentions
-from sami_runtime.adoption.readers.isaaclab import put_timing, run_folder
+from sami_runtime.adoption.readers.isaaclab import put_task, run_folder
 from sami_runtime.adoption.readers.networks import Array, Network
 from sami_runtime.adoption.readers.pickled import read_archive, torch_tree
 from sami_runtime.adoption.readers.stable_baselines3 import ask_for_signals, put_network
@@ -77,9 +77,10 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     _apply_layers(network, weights, name, layers, policy)
     put_network(draft, network, FieldSource(kind="file", where=f"{path.name}: policy"))
     folder = run_folder(path)
-    ask_for_signals(draft, network, "skrl saves no names and units")
     if folder is not None:
-        put_timing(draft, Document(folder / "params" / "env.yaml"))
+        put_task(draft, folder, (first.shape[1], network.size), joints)
+        return draft.reading(network.finish())
+    ask_for_signals(draft, network, "skrl saves no names and units")
     for field in ("action.scale", "action.default"):
         draft.unknown(field, "the environment has it, not the checkpoint")
     return draft.reading(network.finish())

@@ -1,4 +1,4 @@
-"""Reads a deployment's YAML of unitree_rl_gym, with an ONNX file beside it.
+"""Reads a deployment's YAML of unitree_rl_gym, with an ONNX or TorchScript file beside it.
 
 The observation is what `deploy_mujoco.py` and `deploy_real.py` compute. The MuJoCo configuration does not name the
 joints; the robot's gives the motor of each.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sami_runtime.adoption.readers.documents import Document, Draft, mentions, onnx_beside, put_slices, read_network
+from sami_runtime.adoption.readers.documents import Document, Draft, mentions, policy_beside, put_slices, read_network
 from sami_runtime.adoption.readers.terms import JOINT_TARGETS, put_term
 from sami_runtime.adoption.sources import FieldSource, PolicyReading
 from sami_runtime.errors import ContractError
@@ -35,7 +35,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
 
     Raises:
         ContractError: A key is missing or wrong, or there is more than one such YAML.
-        ArtifactError: There is no ONNX file: the repository's own policies are TorchScript.
+        ArtifactError: There is no policy beside the YAML, or it cannot be read.
     """
     files = _configurations(path)
     if len(files) != 1:
@@ -44,7 +44,9 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     config = Document(files[0])
     draft = Draft()
     draft.put("name", files[0].stem, FieldSource(kind="file", where=files[0].name))
-    data, total, actions = read_network(draft, path if path.suffix == ".onnx" else onnx_beside(files[0].parent))
+    data, total, actions = read_network(
+        draft, path if path.suffix in (".onnx", ".pt") else policy_beside(files[0].parent)
+    )
     if config.count("num_actions") != actions or config.count("num_obs") != total:
         raise config.refuse("num_obs", f"{total}, and num_actions {actions}, as the network has")
     _put_rate(draft, config)

@@ -12,7 +12,7 @@ from pathlib import Path
 from sami_runtime.adoption.readers.documents import (
     Document,
     Draft,
-    onnx_beside,
+    policy_beside,
     put_slices,
     read_network,
     require_known,
@@ -53,7 +53,7 @@ def read(path: Path, joints: Sequence[str] = ()) -> PolicyReading:
     draft = Draft()
     draft.put("name", folder.resolve().name, FieldSource(kind="file", where="the run's folder"))
     data, total, size = read_network(
-        draft, path if path.suffix == ".onnx" else onnx_beside(folder, "exported/policy.onnx")
+        draft, path if path.suffix == ".onnx" else policy_beside(folder, "exported/policy.onnx")
     )
     draft.put("rate_hz", round(1 / config.number("step_dt", 0), 6), config.source("step_dt"))
     order = config.order("joint_ids_map", size)

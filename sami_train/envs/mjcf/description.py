@@ -47,6 +47,13 @@ def _spread(value: Any) -> Any:
     return value
 
 
+def _reach(value: Any) -> Any:
+    numbers = list(value.values()) if isinstance(value, dict) else [value]
+    if not all(_number(number) and number > 0 for number in numbers):
+        raise ValueError("it must be a number greater than 0, or a table of them by actuator")
+    return value
+
+
 def _target(value: Any) -> Any:
     if isinstance(value, list) and len(value) == 3 and all(map(_number, value)):
         return tuple(map(float, value))
@@ -61,6 +68,7 @@ def _listed(value: Any) -> Any:
 
 _FUNCTION, _TERMS = "function", "terms"
 Names = Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_names)]
+ByActuator = Annotated[float | dict[str, float], BeforeValidator(_reach)]
 ByJoint = Annotated[float | dict[str, float], BeforeValidator(_spread)]
 
 
@@ -73,6 +81,15 @@ class ObservedParts(Settings):
     """Joints whose velocities it reads."""
     sensors: Names = "all"
     """Sensors of the model."""
+
+
+class ActionRange(Settings):
+    """What actions from -1 to 1 stand for; left out, each actuator's whole control range."""
+
+    about: str
+    """The model's keyframe whose controls an action of 0 asks for."""
+    reach: ByActuator
+    """How far from them an action of 1 asks for, in the controls' units; for all, or by actuator."""
 
 
 class Reset(Settings):
@@ -169,6 +186,13 @@ class Term(MeasuredQuantity):
     weight: Number
 
 
+class MetricTerm(MeasuredQuantity):
+    """What evaluations report of an episode: the mean of the quantity over its steps."""
+
+    name: Annotated[str, Field(min_length=1)]
+    unit: str = "1"
+
+
 class End(MeasuredQuantity):
     """What ends an episode before its time: the quantity leaves its bounds."""
 
@@ -195,6 +219,7 @@ class Description(Settings):
     """Simulation steps for each action."""
     episode_steps: Count
     observation: ObservedParts = ObservedParts()
+    action: ActionRange | None = None
     reset: Reset = Reset()
     features: dict[str, Change]
     tasks: dict[str, Any]
@@ -205,6 +230,7 @@ class Description(Settings):
     ]
     """Terms, or `"MODULE:FUNCTION"`, which is called with MuJoCo's model and data after each step."""
     end: Annotated[tuple[End, ...], BeforeValidator(_listed)] = ()
+    metric: Annotated[tuple[MetricTerm, ...], BeforeValidator(_listed)] = ()
 
     @model_validator(mode="after")
     def _complete(self) -> Description:
@@ -219,7 +245,9 @@ class Description(Settings):
 
 _TABLES: dict[str, type[Settings]] = {
     "observation": ObservedParts,
+    "action": ActionRange,
     "reset": Reset,
+    "metric": MetricTerm,
     "features": Change,
     "reward": Term,
     "end": End,

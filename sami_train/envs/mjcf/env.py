@@ -79,6 +79,7 @@ class MjcfEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
             chosen = self._draw(self.np_random) if self._draw else draw(self.tasks, self.np_random)
         self.set_dynamics(chosen)
         self.robot.start(self.data, self.np_random)
+        self._sums, self._steps = dict.fromkeys((metric.name for metric in self.robot.described.metric), 0.0), 0
         self._show()
         return self.robot.observe(self.data), {"task": dict(self.current_task)}
 
@@ -103,6 +104,11 @@ class MjcfEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
             self.robot.start(self.data, self.np_random)
             info["unstable"] = True
         reward = self.robot.reward(self.data, action)
+        self._steps += 1
+        for name, value in self.robot.metrics(self.data, action).items():
+            self._sums[name] += value
+        if self._sums:
+            info["metrics"] = {name: total / self._steps for name, total in self._sums.items()}
         self._show()
         return self.robot.observe(self.data), reward, self.robot.is_over(self.data, action), False, info
 

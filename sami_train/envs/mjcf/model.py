@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.signals import Signal
 from sami_train.envs.layout import signal
-from sami_train.envs.mjcf.description import Change, End, MeasuredQuantity, ModelField, ObservedParts, Term
+from sami_train.envs.mjcf.description import (
+    ActionRange,
+    Change,
+    End,
+    MeasuredQuantity,
+    MetricTerm,
+    ModelField,
+    ObservedParts,
+    Term,
+)
 from sami_train.envs.tasks import Feature, Task
 
 Kind = Literal["body", "joint", "geom", "site", "sensor", "actuator", "key"]
@@ -148,25 +157,46 @@ def readings(model: mujoco.MjModel, observation: ObservedParts) -> tuple[MujocoS
     return tuple(read)
 
 
-def action_signal(model: mujoco.MjModel) -> Signal:
-    """Return what a policy writes: a number from -1 to 1 for each actuator, over its whole control range.
+def control_range(model: mujoco.MjModel, action: ActionRange | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the controls (A,) of an action of 0, and how far from them one of 1 asks for (A,).
 
     Raises:
-        SamiError: there is no actuator, or one has no control range.
+        UnknownName: the keyframe or an actuator is not in the model.
+        SamiError: there is no actuator, one has neither a control range nor a reach, or a reach is missing.
     """
     if not model.nu:
         raise SamiError("the model has no actuator, so that there is nothing to control. Add an <actuator>.")
-    known = names(model, "actuator")
-    called = known if len(known) == model.nu else [f"actuator_{i}" for i in range(model.nu)]
-    if free := [name for name, limited in zip(called, model.actuator_ctrllimited, strict=True) if not limited]:
-        raise SamiError(
-            f"actuators without a control range: {', '.join(free)}. An action of -1 to 1 spans it, so give each a "
-            'ctrlrange="LOW HIGH" in the model.'
-        )
-    spans = zip(called, model.actuator_ctrlrange.tolist(), strict=True)
-    ends = "; ".join(f"{low:g} to {high:g} for {name}" for name, (low, high) in spans)
+    called = _actuators(model)
+    if action is None:
+        if free := [name for name, limited in zip(called, model.actuator_ctrllimited, strict=True) if not limited]:
+            raise SamiError(
+                f"actuators without a control range: {', '.join(free)}. An action of -1 to 1 spans it, so give each a "
+                'ctrlrange="LOW HIGH" in the model, or [action] about = KEYFRAME and reach = NUMBER in this file.'
+            )
+        low, high = model.actuator_ctrlrange.T
+        return (high + low) / 2.0, (high - low) / 2.0
+    middle = model.key_ctrl[element(model, "key", action.about, "action.about")].copy()
+    if not isinstance(action.reach, dict):
+        return middle, np.full(model.nu, action.reach)
+    half = np.zeros(model.nu)
+    for name, reach in action.reach.items():
+        half[element(model, "actuator", name, "action.reach")] = reach
+    if missing := [name for name, reach in zip(called, half, strict=True) if not reach]:
+        raise SamiError(f"action.reach lacks {', '.join(missing)}; give a number for each actuator, or one for all.")
+    return middle, half
+
+
+def action_signal(model: mujoco.MjModel, middle: np.ndarray, half: np.ndarray) -> Signal:
+    """Return what a policy writes: a number from -1 to 1 for each actuator, see `control_range`."""
+    spans = zip(_actuators(model), (middle - half).tolist(), (middle + half).tolist(), strict=True)
+    ends = "; ".join(f"{low:g} to {high:g} for {name}" for name, low, high in spans)
     meaning = f"-1 to 1 is MuJoCo's control from {ends}"
-    return signal("actuator_commands", "1", called, (-1.0, 1.0), meaning=meaning)
+    return signal("actuator_commands", "1", _actuators(model), (-1.0, 1.0), meaning=meaning)
+
+
+def _actuators(model: mujoco.MjModel) -> list[str]:
+    known = names(model, "actuator")
+    return known if len(known) == model.nu else [f"actuator_{i}" for i in range(model.nu)]
 
 
 def _of_joints(model: mujoco.MjModel, joints: Sequence[int], field: Literal["qpos", "qvel"]) -> list[MujocoSignal]:
@@ -405,6 +435,14 @@ def reward_of(model: mujoco.MjModel, terms: tuple[Term, ...]) -> Measure:
     """Return the sum of the terms, each times its weight; raises as `measure`."""
     parts = [(term.weight, measure(model, term, f"reward {i + 1}")) for i, term in enumerate(terms)]
     return lambda data, action: sum(weight * value(data, action) for weight, value in parts)
+
+
+def metrics_of(
+    model: mujoco.MjModel, terms: tuple[MetricTerm, ...]
+) -> Callable[[mujoco.MjData, np.ndarray], dict[str, float]]:
+    """Return what measures the metrics after a step, by name; raises as `measure`."""
+    measured = {term.name: measure(model, term, f"metric {i + 1}") for i, term in enumerate(terms)}
+    return lambda data, action: {name: value(data, action) for name, value in measured.items()}
 
 
 def ending_of(model: mujoco.MjModel, ends: tuple[End, ...]) -> Callable[[mujoco.MjData, np.ndarray], bool]:

@@ -15,14 +15,16 @@ import numpy as np
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.factories import load_factory
 from sami_train.envs.layout import Layout
-from sami_train.envs.measure import RETURN
+from sami_train.envs.measure import RETURN, Metric
 from sami_train.envs.mjcf.description import ByJoint, Description, read_description
 from sami_train.envs.mjcf.model import (
     Dynamics,
     Measure,
     action_signal,
+    control_range,
     element,
     ending_of,
+    metrics_of,
     positions,
     readings,
     reward_of,
@@ -53,16 +55,16 @@ class MjcfRobot:
         self.frame_skip = _frame_skip(described, model.opt.timestep, path)
         self.rate_hz = 1.0 / (self.frame_skip * model.opt.timestep)
         self.readings = readings(model, described.observation)
-        self.action = action_signal(model)
+        self._middle, self._half = control_range(model, described.action)
+        self.action = action_signal(model, self._middle, self._half)
         self.dynamics = Dynamics(model, described.features)
         self.tasks = _tasks(described.tasks, self.dynamics.features)
         self.reward = _reward(described, model, path)
         self.is_over = ending_of(model, described.end)
+        self.metrics = metrics_of(model, described.metric)
         self._qpos, self._qvel = _pose(model, described.reset.keyframe)
         self._qpos_noise = _spread(model, described.reset.qpos_noise, positions, "reset.qpos_noise")
         self._qvel_noise = _spread(model, described.reset.qvel_noise, velocities, "reset.qvel_noise")
-        low, high = model.actuator_ctrlrange.T
-        self._middle, self._half = (high + low) / 2.0, (high - low) / 2.0
 
     def start(self, data: mujoco.MjData, rng: np.random.Generator) -> None:
         """Begin an episode: the pose of the file, with its noise."""
@@ -187,6 +189,7 @@ def load_robot(path: Path) -> EnvironmentSpec:
         rate_hz=robot.rate_hz,
         episode_steps=robot.described.episode_steps,
         measure=RETURN,
+        metrics=tuple(Metric(term.name, term.unit, digits=3) for term in robot.described.metric),
         ends_early=bool(robot.described.end),
         goal=None,
         reach=None,

@@ -130,10 +130,10 @@ def by_step(played: Sequence[Played], labels: Labels, measured: Sequence[Separab
         axes.set(xlabel="step of the episode", ylabel="accuracy of 10 neighbours", ylim=(0, 1))
 
     caption = (
-        "What the context tells by step: accuracy of nearest neighbours among contexts of the same step. Dashed: what "
-        "95 of 100 permutations of the labels stay below."
+        "What the context identifies by step: accuracy of nearest neighbours among contexts of the same step. Dashed: "
+        "what 95 of 100 permutations of the labels stay below."
     )
-    return Chart("context_tells", caption, (Panel("What it tells, by step", draw),), tuple(rows), width=440)
+    return Chart("context_tells", caption, (Panel("What it identifies, by step", draw),), tuple(rows), width=440)
 
 
 def _usual_longest(played: Sequence[Played]) -> int:

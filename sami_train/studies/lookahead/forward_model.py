@@ -21,7 +21,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
-from sami_runtime.model.artifact import Artifact, read_artifact
+from sami_runtime.model.artifact import Artifact
 from sami_runtime.model.contract import (
     ACTION,
     CONTEXT,
@@ -42,7 +42,7 @@ from sami_runtime.model.lookahead import (
     SignalErrors,
 )
 from sami_runtime.session.session import Session
-from sami_train.export.model_file import compose_verified, write
+from sami_train.export.model_file import compose_verified
 
 Array = NDArray[np.float32]
 Wide = NDArray[np.float64]
@@ -114,11 +114,6 @@ def require_steps(steps: int) -> None:
     """
     if not 1 <= steps <= MOST_STEPS:
         raise SamiError(f"--lookahead is {steps}; a file looks 1 to {MOST_STEPS} periods ahead.")
-
-
-def attach_lookahead(model: Path, out: Path, steps: int, forward: Fit, fitted: str) -> Contract:
-    """Write a model file with a forward model in front of its policy, see `with_lookahead`."""
-    return write(with_lookahead(read_artifact(model), out, steps, forward, fitted))
 
 
 def with_lookahead(artifact: Artifact, out: Path, steps: int, forward: Fit, fitted: str) -> Artifact:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ STEPS = {"i": ("forward", 0.1), "k": ("forward", -0.1), "u": ("left", 0.1), "o":
 STEPS |= {"j": ("turn", 0.1), "l": ("turn", -0.1)}
 """What a key adds to the command [m/s or rad/s]."""
 HALT = "x"
-"""Key that sets the command to 0."""
+"""Key that sets the command to rest."""
 
 
 class CommandSource(Protocol):
@@ -31,22 +31,28 @@ class CommandSource(Protocol):
 class Timeline:
     """Commands that each hold until the next one.
 
-    >>> Timeline([{"time_s": 0.0, "forward": 0.5}, {"time_s": 2.0, "turn": 1.0}], ["forward", "turn"]).at(2.5)
+    >>> rest = {"forward": 0.0, "turn": 0.0}
+    >>> Timeline([{"time_s": 0.0, "forward": 0.5}, {"time_s": 2.0, "turn": 1.0}], rest).at(2.5)
     {'forward': 0.0, 'turn': 1.0}
+
+    Args:
+        rows: Commands, each with its time.
+        rest: Every element of the command, with what it is where a row does not name it.
+        where: Source of the rows, for messages.
 
     Raises:
         SamiError: A row has no time, times do not grow from 0, or a value is no number.
         UnknownName: The policy has no such element in its command.
     """
 
-    def __init__(self, rows: Sequence[Mapping[str, Any]], elements: Collection[str], where: str = "--command") -> None:
+    def __init__(self, rows: Sequence[Mapping[str, Any]], rest: Mapping[str, float], where: str = "--command") -> None:
         self._times: list[float] = []
         self._commands: list[dict[str, float]] = []
         for row in rows:
             for name in row:
-                if name not in (TIME, *elements):
-                    raise UnknownName(f"element of the command in {where}", str(name), elements)
-            values = {name: _number(row.get(name, 0.0), name, where) for name in (TIME, *elements)}
+                if name not in (TIME, *rest):
+                    raise UnknownName(f"element of the command in {where}", str(name), rest)
+            values = {name: _number(row.get(name, value), name, where) for name, value in {TIME: 0.0, **rest}.items()}
             time_s = values.pop(TIME)
             if TIME not in row or time_s <= (self._times[-1] if self._times else -1e-9):
                 raise SamiError(f"{where}: {TIME} of row {len(self._times) + 1} is {row.get(TIME)}; times must grow.")
@@ -61,12 +67,12 @@ class Timeline:
 
 
 class Steering:
-    """A command that keys change in steps of 0.1 m/s and 0.1 rad/s."""
+    """A command that keys change from rest, in steps of 0.1 m/s and 0.1 rad/s."""
 
     keys = "i k forward and back, u o left and right, j l turn left and right, x halt"
 
-    def __init__(self, elements: Collection[str]) -> None:
-        self.command = dict.fromkeys(elements, 0.0)
+    def __init__(self, rest: Mapping[str, float]) -> None:
+        self._rest, self.command = rest, dict(rest)
 
     def press(self, key: str) -> None:
         """Take a key; others than those of `keys` do nothing."""
@@ -74,7 +80,7 @@ class Steering:
         if element in self.command:
             self.command[element] = round(self.command[element] + step, 3)
         elif key == HALT:
-            self.command = dict.fromkeys(self.command, 0.0)
+            self.command = dict(self._rest)
 
     def at(self, time_s: float) -> Mapping[str, float]:
         """Return the command as it is now."""
@@ -84,26 +90,28 @@ class Steering:
         return " ".join(f"{name} {value:+.1f}" for name, value in self.command.items())
 
 
-def command_of(text: str, elements: Collection[str]) -> CommandSource:
+def command_of(text: str, rest: Mapping[str, float]) -> CommandSource:
     """Return what `--command` says: `keys`, NAME.toml, NAME.csv, or pairs as `forward=0.5,turn=0.2`.
+
+    Elements that it does not name are at `rest`.
 
     Raises:
         SamiError, UnknownName: It cannot be read, or the policy has no such command.
     """
-    if not elements:
+    if not rest:
         raise SamiError("this policy reads no command; leave out --command.")
     if text == "keys":
-        return Steering(elements)
+        return Steering(rest)
     path = Path(text)
     if path.suffix == ".toml":
         rows = read_document(path, "commands").get("command")
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise SamiError(f"{path} has no [[command]] tables; write each as time_s = 0.0 and forward = 0.5.")
-        return Timeline(rows, elements, text)
+        return Timeline(rows, rest, text)
     if path.suffix == ".csv":
-        return Timeline(_csv_rows(path), elements, text)
+        return Timeline(_csv_rows(path), rest, text)
     pairs = [part.partition("=") for part in text.split(",")]
-    return Timeline([{TIME: 0.0, **{name.strip(): value for name, _, value in pairs}}], elements)
+    return Timeline([{TIME: 0.0, **{name.strip(): value for name, _, value in pairs}}], rest)
 
 
 def _csv_rows(path: Path) -> list[dict[str, Any]]:

@@ -139,7 +139,7 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
         return np.array([velocity[:2] @ ahead, velocity[:2] @ left, turn[2]])
 
     def _info(self) -> dict[str, Any]:
-        command = self.state.command if self._time else self._task
+        command = self.state.command
         tracked = [at for at, name in enumerate(COMMAND) if name in self.elements]
         wanted = np.array([command.get(name, 0.0) for name in COMMAND])
         error = float(np.linalg.norm((self._smoothed - wanted)[tracked]))
@@ -155,8 +155,19 @@ class PlayEnv(Filmed, gym.Env[np.ndarray, np.ndarray]):
 
 
 def command_space(elements: Sequence[str], settings: SceneFile) -> TaskSpace:
-    """Return the commands as tasks; one task without features where the policy reads no command."""
-    features = tuple(Feature(name, "rad/s" if name == "turn" else "m/s", low=-np.inf, default=0.0) for name in elements)
+    """Return the commands as tasks; one task without features where the policy reads no command.
+
+    A velocity that is not named is 0; anything else that a policy is commanded, such as a height, must be named.
+    """
+    units = dict(zip(COMMAND, ("m/s", "m/s", "rad/s"), strict=True))
+    features = tuple(
+        Feature(name, units.get(name, ""), low=-np.inf, default=0.0 if name in COMMAND else None) for name in elements
+    )
+    if not settings.commands and (others := [name for name in elements if name not in COMMAND]):
+        raise SamiError(
+            f"the policy is commanded {', '.join(others)}, and nothing says what they are. Give them in the TOML file "
+            f"that --robot names: commands = [{{ {others[0]} = 0.5 }}]"
+        )
     commands = settings.commands or tuple(command for command in COMMANDS if command.keys() <= set(elements))
     space = TaskSpace(features, {"training": ({},)})
     return TaskSpace(features, {"training": tuple(space.check(command) for command in commands or ({},))})

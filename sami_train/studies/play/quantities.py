@@ -29,6 +29,7 @@ NAMES = {
     "cos_phase": "cos_phase phase_cos",
 }
 """Names by which frameworks call each quantity; the first column is what [signals] in TOML may say."""
+PHASES = {name for phase in ("sin_phase", "cos_phase") for name in NAMES[phase].split()}
 COMMAND = {
     "forward": "forward vx x lin_vel_x",
     "left": "left vy y lin_vel_y",
@@ -97,7 +98,9 @@ def readings_of(
     readings, commands = list[Reading](), dict[str, list[str]]()
     for signal in signals:
         part = described[signal.name]
-        quantity = "command" if part.command else _quantity(robot, signal, sensors)
+        # A phase is a command to the network, and a clock's to whoever runs it.
+        commanded = part.command and not {signal.name, robot.settings.signals.get(signal.name)} & PHASES
+        quantity = "command" if commanded else _quantity(robot, signal, sensors)
         world = part.frame == "world"
         if quantity == "command":
             commands[signal.name] = [

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from sami_runtime.adoption.recipe import Recipe, row
 from sami_runtime.errors import SamiError, UnknownName
 from sami_runtime.files import faults_of, read_document
+from sami_train.envs.mujoco.camera import CAMERA
 from sami_train.settings import NotNegative, Positive, Settings
 
 Array = NDArray[np.float64]
@@ -22,6 +23,7 @@ HINGE, SLIDE, FREE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in
 GROUND = (int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD))
 FLOOR = "floor"
 """Name of the plane that a robot without ground gets; the contact pairs of its MJCF may name it."""
+TEXTURE_ROLES = int(mujoco.mjtTextureRole.mjNTEXROLE)
 LOWER_BY = 2.0
 """How far below its feet the ground is looked for [m]."""
 
@@ -118,11 +120,16 @@ class PlayedRobot:
         rate_hz: Actions a second.
 
     Raises:
-        SamiError: The model cannot be read, joints do not match, or nothing says the gains.
+        SamiError: The model cannot be read, joints do not match, nothing says the gains, or the policy writes no
+            positions.
     """
 
     def __init__(self, settings: SceneFile, recipe: Recipe, rate_hz: float) -> None:
         self.settings, action = settings, recipe.action
+        if action.unit not in ("rad", "m"):
+            raise SamiError(
+                f"the policy writes {action.meaning} [{action.unit}], and only position targets [rad or m] are played."
+            )
         path = Path(settings.scene)
         if not path.is_file():
             raise SamiError(f"{path} is no file; --robot takes the path of an MJCF file, or of TOML that names one.")
@@ -131,7 +138,7 @@ class PlayedRobot:
             self.floats = any(int(joint.type) == FREE for joint in spec.joints)
             """Whether its base moves freely."""
             if self.floats and not any(int(geom.type) in GROUND for geom in spec.geoms):
-                spec.worldbody.add_geom(name=FLOOR, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 0.05])
+                _add_floor(spec)
             plain = spec.compile()
         except ValueError as error:
             raise SamiError(f"MuJoCo cannot read {path}: {' '.join(str(error).split())}. Correct the model.") from None
@@ -161,14 +168,16 @@ class PlayedRobot:
                 forcelimited=bool(math.isfinite(limit)),
                 forcerange=[-limit, limit] if math.isfinite(limit) else [0.0, 0.0],
             )
+        self.base = _base(plain, settings)
+        """Number of the body that the policy's base is; -1 where there is none."""
+        if self.base >= 0 and not spec.cameras:
+            _add_camera(spec.bodies[self.base], float(start[2]) if self.floats else 1.0)
         # Whole physics steps to each action; PD must be integrated implicitly to be stable at a model's own step.
         self.substeps = math.ceil(1.0 / (rate_hz * plain.opt.timestep) - 1e-6)
         spec.option.timestep = 1.0 / (rate_hz * self.substeps)
         if plain.opt.integrator == mujoco.mjtIntegrator.mjINT_EULER:
             spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
         self.model: mujoco.MjModel = spec.compile()
-        self.base = _base(self.model, settings)
-        """Number of the body that the policy's base is; -1 where there is none."""
         self.qpos, self.qvel = (self.addresses(self.joints, field) for field in ("jnt_qposadr", "jnt_dofadr"))
         self._motors = np.array([self.model.actuator(f"play.{name}").id for name in self.joints])
         self._start = start
@@ -195,6 +204,29 @@ class PlayedRobot:
     def hold(self, data: mujoco.MjData, targets: Array) -> None:
         """Set the position targets (A,) of the joints [rad or m]."""
         data.ctrl[self._motors] = targets
+
+
+def _add_floor(spec: mujoco.MjSpec) -> None:
+    """Add a plane of grey squares, and light."""
+    checker, squares = mujoco.mjtBuiltin.mjBUILTIN_CHECKER, mujoco.mjtTexture.mjTEXTURE_2D
+    spec.add_texture(
+        name="play.squares", type=squares, builtin=checker, rgb1=[0.25] * 3, rgb2=[0.35] * 3, width=200, height=200
+    )
+    textures = ["play.squares" if at == mujoco.mjtTextureRole.mjTEXROLE_RGB else "" for at in range(TEXTURE_ROLES)]
+    spec.add_material(name="play.floor", textures=textures)
+    plane = mujoco.mjtGeom.mjGEOM_PLANE
+    spec.worldbody.add_geom(name=FLOOR, type=plane, size=[0.0, 0.0, 0.05], material="play.floor")
+    spec.worldbody.add_light(type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, dir=[0.3, 0.3, -1.0], pos=[0.0, 0.0, 5.0])
+
+
+def _add_camera(base: mujoco.MjsBody, height: float) -> None:
+    """Add a camera that follows the base from its right and above."""
+    base.add_camera(
+        name=CAMERA,
+        mode=mujoco.mjtCamLight.mjCAMLIGHT_TRACK,
+        pos=[0.0, -4.0 * height, 1.5 * height],
+        xyaxes=[1.0, 0.0, 0.0, 0.0, 0.35, 1.0],
+    )
 
 
 def _gains(model: mujoco.MjModel, joints: Sequence[int], recipe: Recipe, path: Path) -> tuple[Array, Array, Array]:

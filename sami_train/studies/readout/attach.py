@@ -12,14 +12,14 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from sami_runtime.checks.verify import verify
 from sami_runtime.errors import SamiError
-from sami_runtime.model.artifact import Artifact, artifact_of, read_artifact
+from sami_runtime.model.artifact import Artifact, artifact_of
 from sami_runtime.model.contract import CONTEXT, Contract
 from sami_runtime.model.probe import NODES, PROBE, ProbedFeature, is_probe
 from sami_train import seeds
 from sami_train.envs.spec import EnvironmentSpec
 from sami_train.evaluation.play import OnRound
 from sami_train.export.atlas import usual_window
-from sami_train.export.model_file import compose_verified, write
+from sami_train.export.model_file import compose_verified
 from sami_train.export.seen import collect_contexts
 from sami_train.studies.lookahead.forward_model import refill
 from sami_train.studies.readout.fit import (
@@ -78,11 +78,6 @@ def measure_probe(
     contexts = [contexts_of_task for (contexts_of_task,) in collect_contexts(artifact, spec, tasks, 1, seed, on_round)]
     atlas = artifact.contract.atlas
     return fit(contexts, tasks, features, 2 * usual_window(contexts) - 1 if atlas is None else atlas.step)
-
-
-def attach_probe(model: Path, out: Path, fitted: FittedReadout) -> Contract:
-    """Write a model file with a probe, see `with_probe`."""
-    return write(with_probe(read_artifact(model), out, fitted))
 
 
 def with_probe(artifact: Artifact, out: Path, fitted: FittedReadout) -> Artifact:

@@ -98,7 +98,7 @@ def tiles(parts: Parts) -> list[Tile]:
     best = max(parts.separabilities, key=lambda one: one.knn - one.knn_chance_high, default=None)
     if best is not None and best.knn > best.knn_chance_high:
         note = f"{best.knn:.2f} of neighbours agree, chance {best.knn_chance_high:.2f}"
-        numbers.append(Tile("context tells most of", best.label, note))
+        numbers.append(Tile("the context identifies", best.label, note))
     if parts.cost is not None:
         first = parts.cost["lines"][-1]
         numbers.append(Tile("a step", f"{first['p50']:.0f} µs", f"p99 {first['p99']:.0f} µs, {first['pace']}"))
@@ -246,9 +246,9 @@ def _maps(parts: Sequence[Parts]) -> Section:
         blocks.append(block)
     lead = (
         "The context of an episode's last step, by what was hidden from the policy and by what came of it. Whether "
-        "it tells a thing is a number, not a picture: the table has both, and what chance gives."
+        "it identifies a label is a number, not a picture: the table has both, and what chance gives."
     )
-    return Section("context", "Context", "What the context tells", lead, blocks)
+    return Section("context", "Context", "What the context identifies", lead, blocks)
 
 
 def _separability_table(measured: Sequence[Separability]) -> Table:
@@ -268,7 +268,7 @@ def _separability_table(measured: Sequence[Separability]) -> Table:
         for one in measured
     ]
     columns = (
-        *("label", "told", f"{NEIGHBOURS} neighbours", "by chance: mean, 95th", "p"),
+        *("label", "identified", f"{NEIGHBOURS} neighbours", "by chance: mean, 95th", "p"),
         *("silhouette", "by chance: 95th", "values", "episodes"),
     )
     notes = [
@@ -276,7 +276,7 @@ def _separability_table(measured: Sequence[Separability]) -> Table:
         "By chance: the same with permuted labels. Both are of the contexts themselves, not of the maps.",
         "Episodes that were over after one step, having begun at their goal, are left out.",
     ]
-    return Table("Does the context tell it?", columns, rows, notes)
+    return Table("Does the context identify it?", columns, rows, notes)
 
 
 def _over_time(parts: Sequence[Parts]) -> Section:

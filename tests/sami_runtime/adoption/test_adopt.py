@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from sami_runtime import Session, verify
+from sami_runtime import CheckFailed, ContractError, Session, verify
+from sami_runtime.adoption import adopt as module
 from sami_runtime.adoption.recipe import Recipe
+from sami_runtime.adoption.recipe import row as for_each
 from sami_runtime.adoption.sources import sources_of
+from sami_runtime.session.inference import import_onnxruntime
 from tests.making import foreign
 
 
@@ -109,6 +112,37 @@ def test_a_history_of_whole_frames_is_state_in_the_graph(adopted, shape):
         np.testing.assert_allclose(session.step(observation_of(values)).action, targets(last), atol=1e-6)
 
 
+def test_a_convolution_over_past_frames_is_adopted(adopted):
+    document = foreign.document(history={"steps": 6, "first": "oldest", "start": "zero"})
+    session = Session(adopted(foreign.convolutional(), document))
+    kernel = np.random.default_rng(2).normal(0, 0.5, (3, 8, 3)).astype(np.float32)
+    weights = foreign.weights_of(12)
+    frames, last = [np.zeros(8, np.float32)] * 5, np.zeros(2, np.float32)
+    for values in observations(9):
+        frames = [*frames, np.concatenate([read_by_the_network(values), last])][-6:]
+        rows = np.stack(frames, axis=1)
+        filtered = np.stack([np.einsum("csk,sk->c", kernel, rows[:, at : at + 3]) for at in range(4)], axis=1)
+        last = filtered.ravel() @ weights["w"] + weights["b"]
+        np.testing.assert_allclose(session.step(observation_of(values)).action, targets(last), atol=1e-5)
+
+
+def test_a_convolution_over_steps_and_numbers_is_adopted(adopted):
+    policy = foreign.image_convolution()
+    history = {"steps": 5, "first": "newest", "start": "zero"}
+    session = Session(adopted(policy, foreign.document(history=history)))
+    exported = import_onnxruntime().InferenceSession(policy.SerializeToString(), providers=["CPUExecutionProvider"])
+    frames, last = [np.zeros(8, np.float32)] * 4, np.zeros(2, np.float32)
+    for values in observations(8):
+        frames = [np.concatenate([read_by_the_network(values), last]), *frames][:5]
+        [[last]] = exported.run(["actions"], {"obs": np.stack(frames)[None]})
+        np.testing.assert_allclose(session.step(observation_of(values)).action, targets(last), atol=1e-6)
+
+
+def test_a_history_that_is_an_axis_has_as_many_steps_as_the_recipe(adopted):
+    with pytest.raises(ContractError, match="input 'obs' has 5 frames, the recipe's history 1"):
+        adopted(foreign.image_convolution(), foreign.document())
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_recurrent_policies_of_both_layouts_are_adopted(adopted, kind, batch_first):
@@ -136,6 +170,21 @@ def test_a_signal_may_have_an_input_of_its_own(adopted):
     raw = (read_by_the_network(values) @ weights["w"] + weights["b"]) * 3
     step = session.step({**observation_of(values), "gain": [3.0]})
     np.testing.assert_allclose(step.action, targets(raw), atol=1e-5)
+
+
+@pytest.mark.parametrize("field", ["offset", "scale"])
+def test_a_file_that_answers_otherwise_than_the_original_is_not_written(adopted, monkeypatch, field):
+    """Here the graph is made by a recipe that differs a little from that of the reference."""
+    write = module.wrapped_model
+
+    def differing(data, recipe, *others):
+        angles, *signals = recipe.signals
+        changed = angles.model_copy(update={field: for_each(getattr(angles, field), 2) * np.float32(1 + 1e-4)})
+        return write(data, recipe.model_copy(update={"signals": (changed, *signals)}), *others)
+
+    monkeypatch.setattr(module, "wrapped_model", differing)
+    with pytest.raises(CheckFailed, match=r"the adopted file is off by .* at step [0-9]+; .* is allowed"):
+        adopted(foreign.feed_forward(), foreign.document())
 
 
 def test_an_adopted_file_stores_its_recipe_and_the_sources_of_its_fields(adopted):

@@ -10,12 +10,12 @@ pytest.importorskip("mcap")
 
 from sami_runtime.clock import ManualClock
 from sami_runtime.distribution import shipped_models
-from sami_runtime.errors import CheckFailed, SamiError
+from sami_runtime.errors import SamiError
 from sami_runtime.loop.episode import run_episode
 from sami_runtime.loop.pilot import Ending
 from sami_runtime.recording.reader import read_recording
 from sami_runtime.recording.recorder import Recorder
-from sami_runtime.recording.replay import Shadow, conditions, replay, require_same
+from sami_runtime.recording.replay import Shadow, conditions, replay
 from sami_runtime.session.session import Session
 
 
@@ -52,7 +52,6 @@ def test_the_same_model_does_it_again_to_the_last_bit(recorded, path):
     assert comparison.same
     assert comparison.steps == sum(step.record.outcome == "acted" for step in recorded.steps) == 17
     assert str(comparison) == "17 steps compared, none differs"
-    require_same(comparison)
     assert conditions(recorded, Session.load(path)) == []
 
 
@@ -68,8 +67,7 @@ def test_one_bit_at_one_step_of_any_episode_is_found_and_named(recorded, path, e
     comparison = replay(altered(recorded, at, **{name: nudged(getattr(record, name))}), Session.load(path))
     assert (comparison.same, comparison.differing) == (False, 1)
     assert comparison.first[:3] == (episode, record.step, element)
-    with pytest.raises(CheckFailed, match=f"first at episode {episode}, step {record.step}: {element} is "):
-        require_same(comparison)
+    assert f"first at episode {episode}, step {record.step}: {element} is " in str(comparison)
 
 
 def test_an_executed_action_that_was_changed_shows_in_the_state_at_once_and_in_the_next_answer(recorded, path):

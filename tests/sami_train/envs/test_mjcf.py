@@ -350,3 +350,101 @@ def test_a_strange_action_is_refused(file):
         env.step(np.array([np.nan, 0.0]))
     with pytest.raises(UnknownName, match="unknown render mode"):
         MjcfEnv(str(env.robot.path), render_mode="ascii")
+
+
+SERVO = MODEL.replace(
+    '<motor name="turn" joint="hinge" gear="3" ctrlrange="-1 1"/>',
+    '<position name="turn" joint="hinge" kp="8" kv="0.5" forcerange="-4 4" ctrlrange="-1 1" nsample="5" delay="0"/>',
+).replace('qpos="0.5 0.3 2 0 1 1 0 0 0"', 'qpos="0.5 0.3 2 0 1 1 0 0 0" ctrl="1 0.3"')
+
+
+def in_task(file, feature, value):
+    """The model, in a task with this value of a feature of the servo `turn`, or of the cart."""
+    env = MjcfEnv(str(file(with_features(it=feature), SERVO)))
+    env.reset(options={"task": {"it": value}})
+    return env.model
+
+
+@pytest.mark.parametrize(
+    ("field", "element", "default"),
+    [("dof_frictionloss", "rail", 0.0), ("dof_armature", "rail", 0.0), ("actuator_delay", "turn", 0.0)],
+)
+def test_a_field_of_one_number_is_overridden(file, field, element, default):
+    feature = f'{{ sets = "{field}", of = ["{element}"] }}'
+    text = with_features(it=feature).replace("[2.0]", "[0.02]")
+    env = MjcfEnv(str(file(text, SERVO)))
+    env.reset(options={"task": {"it": 0.03}})
+    values = getattr(env.model, field)
+    assert values[0 if element == "rail" else 1] == 0.03
+    assert np.count_nonzero(values) == 1
+    assert env.space.features[0].default == default
+
+
+def test_the_stiffness_of_a_servo_is_its_kp_and_the_strength_of_a_motor_all_of_its_torque(file):
+    model = in_task(file, '{ sets = "actuator_stiffness", of = ["turn"] }', 2.0)
+    assert (model.actuator_gainprm[1, 0], *model.actuator_biasprm[1, :3]) == (2.0, 0.0, -2.0, -0.5)
+    assert model.actuator_forcerange[1].tolist() == [-4.0, 4.0]
+    model = in_task(file, '{ scales = "actuator_stiffness", of = ["turn"] }', 0.5)
+    assert (model.actuator_gainprm[1, 0], *model.actuator_biasprm[1, :3]) == (4.0, 0.0, -4.0, -0.5)
+    model = in_task(file, '{ scales = "actuator_strength", of = ["turn"] }', 0.5)
+    assert (model.actuator_gainprm[1, 0], *model.actuator_biasprm[1, :3]) == (4.0, 0.0, -4.0, -0.25)
+    assert model.actuator_forcerange[1].tolist() == [-2.0, 2.0]
+    assert model.actuator_gainprm[0, 0] == 1.0
+    model = in_task(file, '{ scales = "actuator_forcerange", of = ["turn"] }', 0.25)
+    assert model.actuator_forcerange[1].tolist() == [-1.0, 1.0]
+
+
+def test_a_load_is_moved_along_an_axis(file):
+    model = in_task(file, '{ adds = "body_pos", axis = "z", of = ["cart"] }', -0.25)
+    assert model.body("cart").pos.tolist() == [0.0, 0.0, 0.75]
+    model = in_task(file, '{ sets = "body_pos", axis = "y", of = ["cart"] }', 0.5)
+    assert model.body("cart").pos.tolist() == [0.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("feature", "message"),
+    [
+        ('{ sets = "actuator_strength" }', "actuator_strength has more than one number, so it is scaled"),
+        ('{ adds = "body_pos" }', "`axis` belongs to body_pos, and body_pos needs it"),
+        ('{ sets = "actuator_delay", of = ["push"] }', "push keeps no past targets, so nothing can be delayed"),
+    ],
+)
+def test_a_feature_that_cannot_be_is_refused_with_what_to_write(file, feature, message):
+    with pytest.raises(SamiError, match=message):
+        load_robot(file(with_features(it=feature), SERVO))
+
+
+def test_a_delay_is_no_longer_than_the_targets_that_the_model_keeps(file):
+    with pytest.raises(TaskError, match=re.escape("it is 2.0; it must be a number at least 0 and at most 0.04 s.")):
+        load_robot(file(with_features(it='{ sets = "actuator_delay", of = ["turn"] }'), SERVO))
+
+
+@pytest.mark.parametrize(
+    ("reach", "controls"), [("0.5", ([1.5, 0.8], [1.0, 0.05])), ("{ push = 3, turn = 0.2 }", ([4.0, 0.5], [1.0, 0.2]))]
+)
+def test_an_action_may_be_about_a_pose(file, reach, controls):
+    model = SERVO.replace(' ctrlrange="-2 4"', "")
+    env = MjcfEnv(str(file(WHOLE + f'[action]\nabout = "leaning"\nreach = {reach}\n', model)))
+    env.reset(seed=0)
+    for action, control in zip(([1.0, 1.0], [0.0, -0.5]), controls, strict=True):
+        env.step(np.array(action))
+        assert env.data.ctrl == pytest.approx(control)
+    assert "for turn" in load_robot(env.robot.path).action.meaning
+
+
+def test_an_actuator_without_a_reach_is_named(file):
+    with pytest.raises(SamiError, match=r"action\.reach lacks turn; give a number for each actuator"):
+        load_robot(file(WHOLE + '[action]\nabout = "leaning"\nreach = { push = 1 }\n', SERVO))
+
+
+def test_a_metric_is_the_mean_of_its_quantity_over_the_episode(file):
+    described = WHOLE + '[[metric]]\nname = "place"\nunit = "m"\nsensor = "where"\n'
+    assert [(metric.name, metric.unit) for metric in load_robot(file(described)).metrics] == [("place", "m")]
+    env, places = MjcfEnv(str(file(described))), []
+    for _ in range(2):  # a new episode begins with nothing
+        env.reset(seed=0)
+        places.clear()
+        for _ in range(5):
+            *_, info = env.step(np.array([1.0, 0.0]))
+            places.append(env.data.joint("rail").qpos[0])
+    assert info["metrics"]["place"] == pytest.approx(np.mean(places))

@@ -17,9 +17,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize  # noqa: 
 
 from sami_runtime import adopt  # noqa: E402
 from sami_runtime.adoption.adopt import read_policy  # noqa: E402
+from sami_runtime.adoption.readers import READERS  # noqa: E402
 from sami_runtime.adoption.recipe import Recipe  # noqa: E402
 from sami_runtime.errors import SamiError  # noqa: E402
 from sami_runtime.session.session import Session  # noqa: E402
+from tests.making import frameworks  # noqa: E402
 
 LOW, HIGH = np.array([-2.0, -1.0], np.float32), np.array([1.0, 3.0], np.float32)
 
@@ -182,17 +184,17 @@ agent:
 """
 
 
-def skrl_checkpoint(folder, separate=False, config=SKRL):
+def skrl_checkpoint(folder, separate=False, config=SKRL, size=5, actions=2):
     """A checkpoint and configuration as skrl 2 writes them; returns its path and the policy's own answer."""
     torch.manual_seed(0)
-    layers = [torch.nn.Linear(5, 8), torch.nn.ELU(), torch.nn.Linear(8, 6), torch.nn.ELU()]
-    head = torch.nn.Linear(6, 2)
+    layers = [torch.nn.Linear(size, 8), torch.nn.ELU(), torch.nn.Linear(8, 6), torch.nn.ELU()]
+    head = torch.nn.Linear(6, actions)
     net = torch.nn.Sequential(*layers, *([head] if separate else []))
     policy = {f"net_container.{name}": weight for name, weight in net.state_dict().items()}
     if not separate:
         policy |= {f"policy_layer.{name}": weight for name, weight in head.state_dict().items()}
         policy |= {"value_layer.weight": torch.zeros(1, 6), "value_layer.bias": torch.zeros(1)}
-    mean, variance = torch.arange(5, dtype=torch.float64), torch.full((5,), 0.04, dtype=torch.float64)
+    mean, variance = torch.arange(size, dtype=torch.float64), torch.full((size,), 0.04, dtype=torch.float64)
     scaler = {"running_mean": mean, "running_variance": variance, "current_count": torch.tensor(9.0)}
     folder.mkdir(exist_ok=True)
     torch.save(
@@ -239,3 +241,28 @@ def test_a_checkpoint_of_skrl_without_its_configuration_is_asked_for_it(tmp_path
     shutil.move(path, tmp_path / "agent.pt")
     with pytest.raises(SamiError, match=r"agent\.yaml"):
         adopt(tmp_path / "agent.pt", contract(tmp_path), tmp_path / "out.onnx")
+
+
+def test_a_checkpoint_of_skrl_in_a_run_folder_of_isaac_lab_takes_its_task_from_there(tmp_path):
+    folder = frameworks.isaaclab(tmp_path / "run", described=True)
+    path, predict = skrl_checkpoint(folder / "checkpoints", size=frameworks.ISAAC_SIZE, actions=4)
+    (folder / "checkpoints" / "agent.yaml").rename(folder / "params" / "agent.yaml")
+    artifact = adopt(path, None, tmp_path / "out.onnx")
+    session = Session(artifact)
+    zeros = {signal.name: np.zeros(signal.size, np.float32) for signal in artifact.contract.observation}
+    pose = np.array([0.1, -0.1, -1.5, -1.5], np.float32)
+    observation = np.concatenate([np.zeros(9), -pose, np.zeros(8)]).astype(np.float32)
+    targets = pose + predict(observation) * [0.125, 0.125, 0.25, 0.25]
+    np.testing.assert_allclose(session.step(zeros).action, targets, atol=1e-5)
+    assert Recipe.of(artifact).rate_hz == 50.0
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_every_reader_refuses_what_is_not_its_frameworks_in_one_line(tmp_path, reader):
+    (tmp_path / "policy.onnx").write_bytes(frameworks.policy(5))
+    (tmp_path / "notes.txt").write_text("notes")
+    (tmp_path / "empty").mkdir()
+    for name in ("policy.onnx", "notes.txt", "empty", "missing", "policy.zip", "a/b/policy.pt"):
+        with pytest.raises(SamiError) as refused:
+            read_policy(tmp_path / name, None, reader)
+        assert "\n" not in str(refused.value)

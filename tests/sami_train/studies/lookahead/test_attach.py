@@ -18,8 +18,9 @@ from sami_train.export.export import compose_model
 from sami_train.export.model_file import compose, write
 from sami_train.studies.contexts.changed_episodes import PolicyHead
 from sami_train.studies.lookahead.fit import Fit, fit
-from sami_train.studies.lookahead.forward_model import ForwardModel, Reference, attach_lookahead, without
+from sami_train.studies.lookahead.forward_model import ForwardModel, Reference, without
 from sami_train.studies.lookahead.stretches import roll_out
+from tests.making.attached import attach_lookahead
 from tests.sami_train.export.test_export import make_agent
 
 SPEC = environment("panda")

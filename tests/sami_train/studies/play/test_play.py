@@ -186,11 +186,20 @@ def test_what_the_mjcf_cannot_give_is_refused_by_its_name(tmp_path, played):
         played(contract=contract)
 
 
+def test_actions_that_are_no_positions_are_refused(tmp_path, played):
+    torques = RECIPE.replace(
+        'unit = "rad"\nmeaning = "position targets of the joints"', 'unit = "N m"\nmeaning = "torques"'
+    )
+    contract = read_artifact(stander(tmp_path, torques)[1]).contract
+    with pytest.raises(SamiError, match=r"writes torques \[N m\], and only position targets"):
+        played(contract=contract)
+
+
 def test_a_gait_clock_stands_at_half_a_cycle_while_nothing_is_commanded(tmp_path, played):
-    phases = RECIPE.replace('"base_ang_vel"', '"cos_phase"')
+    phases = RECIPE.replace('"base_ang_vel"', '"cos_phase"').replace("scale = 0.25", "scale = 1.0\ncommand = true")
     contract = read_artifact(stander(tmp_path, phases)[1]).contract
     env = played("[clock]\nperiod_s = 0.4\noffsets = [0.0, 0.5, 0.25]", contract=contract)
-    env.source = Timeline([{"time_s": 0.0}, {"time_s": 0.1, "left": 0.1}], env.elements)
+    env.source = Timeline([{"time_s": 0.0}, {"time_s": 0.1, "left": 0.1}], dict.fromkeys(env.elements, 0.0))
     env.reset(seed=0)
     np.testing.assert_allclose(hold(env, STANCE, 3)[0][:3], -1.0, atol=1e-6)
     np.testing.assert_allclose(hold(env, STANCE, 2)[0][:3], [1.0, -1.0, 0.0], atol=1e-6)
@@ -216,16 +225,18 @@ def test_the_reward_is_the_distance_from_the_command(played):
 
 
 def test_a_timeline_holds_each_command_until_the_next(tmp_path):
-    elements = ["forward", "left", "turn"]
+    rest = {"forward": 0.0, "left": 0.0, "turn": 0.0}
     (tmp_path / "walk.csv").write_text("time_s,forward,turn\n0,0.5,0\n2,0,0.8\n")
     (tmp_path / "walk.toml").write_text(
         "[[command]]\ntime_s = 0.0\nforward = 0.5\n[[command]]\ntime_s = 2.0\nturn = 0.8\n"
     )
     for name in ("walk.csv", "walk.toml"):
-        source = command_of(str(tmp_path / name), elements)
+        source = command_of(str(tmp_path / name), rest)
         assert source.at(1.99) == {"forward": 0.5, "left": 0.0, "turn": 0.0}
         assert source.at(2.0) == {"forward": 0.0, "left": 0.0, "turn": 0.8}
-    assert command_of("forward=0.5, turn=-0.2", elements).at(9.0) == {"forward": 0.5, "left": 0.0, "turn": -0.2}
+    assert command_of("forward=0.5, turn=-0.2", rest).at(9.0) == {"forward": 0.5, "left": 0.0, "turn": -0.2}
+    tall = {"forward": 0.0, "height": 0.6}
+    assert command_of("forward=0.5", tall).at(0.0) == {"forward": 0.5, "height": 0.6}
 
 
 @pytest.mark.parametrize(
@@ -245,14 +256,14 @@ def test_a_command_that_makes_no_sense_is_refused(text, message, tmp_path, monke
     (tmp_path / "late.csv").write_text("time_s,forward\n1,0.5\n")
     (tmp_path / "back.csv").write_text("time_s,forward\n0,0.5\n0,0.6\n")
     with pytest.raises(SamiError) as refused:
-        command_of(text, ["forward", "left"])
+        command_of(text, {"forward": 0.0, "left": 0.0})
     assert message in str(refused.value)
     with pytest.raises(SamiError, match="reads no command"):
-        command_of("forward=1", [])
+        command_of("forward=1", {})
 
 
 def test_keys_change_the_command_in_steps():
-    steering = Steering(["forward", "turn"])
+    steering = Steering({"forward": 0.0, "turn": 0.0})
     for key in "iiijux":
         steering.press(key)
         if key == "j":
@@ -284,3 +295,66 @@ def test_files_that_are_no_model_are_refused(adopted, tmp_path):
     (tmp_path / "bad.xml").write_text("<mujoco><worldbody><body/></mujoco>")
     with pytest.raises(SamiError, match="MuJoCo cannot read"):
         play_environment(contract, str(tmp_path / "bad.xml"))
+
+
+ARM = """<mujoco><compiler angle="radian"/><worldbody>
+  <body pos="0 0 1"><joint name="shoulder" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.02"/>
+    <body pos="0.3 0 0"><joint name="elbow" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0.2 0 0" size="0.02"/>
+    </body>
+  </body></worldbody></mujoco>"""
+ARM_RECIPE = """
+name = "arm"
+rate_hz = 50.0
+episode_steps = 40
+input = "obs"
+output = "actions"
+[[signals]]
+name = "joint_pos"
+unit = "rad"
+elements = ["elbow", "shoulder"]
+slice = [0, 2]
+scale = 1.0
+[[signals]]
+name = "command"
+unit = "m"
+elements = ["x", "y", "z"]
+slice = [2, 5]
+scale = 1.0
+command = true
+[[signals]]
+name = "joint_vel"
+unit = "rad/s"
+elements = ["elbow", "shoulder", "SPARE"]
+slice = [5, 8]
+scale = 1.0
+[action]
+name = "targets"
+unit = "rad"
+meaning = "position targets"
+elements = ["a", "b", "c", "d"]
+scale = 1.0
+default = 0.3
+kp = 50.0
+kd = 2.0
+"""
+
+
+def test_an_arm_is_played_without_a_base_and_its_command_keeps_its_elements(tmp_path, played):
+    wrist = ARM.replace(
+        "\n    </body>\n  </body>",
+        '<body><joint name="w1" axis="0 1 0"/><geom size="0.03"/>'
+        '<body><joint name="w2" axis="0 1 0"/><geom size="0.03"/></body></body></body>\n  </body>',
+    )
+    recipe = ARM_RECIPE.replace("SPARE", "w2").replace('["a", "b", "c", "d"]', '["elbow", "shoulder", "w1", "w2"]')
+    contract = read_artifact(stander(tmp_path, recipe, 8)[1]).contract
+    with pytest.raises(SamiError, match="is commanded x, y, z, and nothing says what they are"):
+        played(xml=wrist, contract=contract)
+    env = played("start_noise = 0.0\ncommands = [{ x = 0.4, y = 0.0, z = 0.0 }]", wrist, contract)
+    assert env.elements == ["x", "y", "z"]
+    observation, _ = env.reset(seed=0, options={"task": {"x": 0.4, "y": 0.0, "z": 0.0}})
+    np.testing.assert_allclose(observation, [0.3, 0.3, 0.4, 0.0, 0.0, 0.0, 0.0, 0.0], atol=1e-6)
+    _, reward, over, _, info = hold(env, (0.6, 0.2, 0.3, 0.3), 40)
+    assert info["is_success"]
+    assert not over
+    assert reward == 0.0
+    assert env.data.joint("elbow").qpos[0] > 0.45

@@ -16,9 +16,9 @@ from sami_train.envs.tasks import Crippled
 from sami_train.export.export import compose_model
 from sami_train.export.model_file import write
 from sami_train.studies.contexts.changed_episodes import PolicyHead
-from sami_train.studies.lookahead.forward_model import attach_lookahead
-from sami_train.studies.readout.attach import attach_probe, measure_probe
+from sami_train.studies.readout.attach import measure_probe
 from sami_train.studies.readout.fit import RATE, answers, fit, unseen_tasks, varying
+from tests.making.attached import attach_lookahead, attach_probe
 from tests.sami_train.export.test_export import make_agent
 from tests.sami_train.studies.lookahead.test_attach import made
 

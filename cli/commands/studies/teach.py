@@ -1,0 +1,66 @@
+"""`sami teach` and `sami distil`: a teacher that reads privileged information, and a student that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...output import print_text
+
+
+def teach(
+    out: Annotated[Path, typer.Option(help="Folder of the teacher; one that has a teacher is gone on with.")],
+    env: Annotated[str, typer.Option(help="Environment, which needs a batch with privileged information.")] = "go2",
+    steps: Annotated[
+        int, typer.Option(min=1, help="Environment steps in all, those already done included.")
+    ] = 30_000_000,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    rows: Annotated[int, typer.Option(min=2, help="Robots that are simulated side by side.")] = 256,
+    blind: Annotated[
+        bool, typer.Option("--blind", help="Let the actor read the robot's observation alone: no teacher, a baseline.")
+    ] = False,
+) -> None:
+    """Train a teacher by PPO, which reads privileged information. Ctrl-C keeps it; the same command goes on."""
+    from sami_train.studies.teacher.teacher import TeacherConfig, train_teacher
+
+    config = TeacherConfig(env=env, seed=seed, rows=rows, blind=blind)
+    teacher = train_teacher(out, config, steps, every=500_000, on_measured=_show)
+    print_text(f"The teacher in {out} has learned from {teacher.steps:,} steps.")
+
+
+def distil(
+    teacher: Annotated[Path, typer.Option(help="Folder of the teacher.")],
+    out: Annotated[Path, typer.Option(help="Run folder of the student; one that has a student is gone on with.")],
+    steps: Annotated[
+        int, typer.Option(min=1, help="Environment steps in all, those already done included.")
+    ] = 3_000_000,
+    env: Annotated[str | None, typer.Option(help="The teacher's environment, where it is your own code.")] = None,
+    method: Annotated[str, typer.Option(help="tesac: a student with a context; sac: one without memory.")] = "tesac",
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+) -> None:
+    """Distil a teacher into a policy that a robot can run. Ctrl-C keeps it; the same command goes on."""
+    from sami_runtime.errors import SamiError
+    from sami_train.studies.teacher.student import distil as train_student
+    from sami_train.studies.teacher.teacher import read_config
+
+    if env not in (None, learned := read_config(teacher).env):
+        raise SamiError(f"{teacher} was trained in {learned!r}; leave out --env {env}.")
+    agent = train_student(teacher, out, steps, method, seed, _show_losses)
+    print_text(f"The student in {out} has learned from {agent.num_timesteps:,} steps.")
+    print_text("Next:", f"  sami eval --run {out}", f"  sami export --run {out} --out {out.name}.onnx")
+
+
+def _show_losses(line: Mapping[str, float]) -> None:
+    errors = ", ".join(f"{name.partition('/')[2]} {value:.4f}" for name, value in line.items() if "train/" in name)
+    print_text(f"{line['step']:>12,} steps {line['time/seconds'] / 60:6.1f} min  {errors}")
+
+
+def _show(line: Mapping[str, Any]) -> None:
+    cells = [
+        f"{name} " + " ".join(f"{value:.3g}" for value in metrics.values()) for name, metrics in line["sets"].items()
+    ]
+    names = ", ".join(next(iter(line["sets"].values())))
+    print_text(f"{line['steps']:>12,} steps {line['seconds'] / 60:6.1f} min  ({names}) {'; '.join(cells)}")

@@ -1,0 +1,280 @@
+"""Rebuilds what a network was fed from the raw signals of a log, term by term, and names the bug."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from sami_runtime.adoption.hypotheses import EXPLAINED, LATEST, MATTERS, Array, Explanation, LoggedTerm, explain
+from sami_runtime.adoption.log import PolicyLog, read_log
+from sami_runtime.adoption.network import PolicyNetwork
+from sami_runtime.adoption.raw_signals import Sources, difference, sources
+from sami_runtime.adoption.recipe import LAST_ACTION, History, InputTerm, Recipe, SignalTerm, row
+from sami_runtime.errors import SignalError
+from sami_runtime.model.artifact import Artifact
+
+QUANTITIES = {
+    "command": r"command|cmd",
+    "joint_velocities": r"(joint|dof|motor)\w*_vel|^dq$",
+    "joint_positions": r"(joint|dof|motor)\w*_(pos|angle)|^q$",
+    "angular_velocity": r"ang\w*_vel|gyro",
+    "linear_velocity": r"lin\w*_vel",
+    "gravity": r"gravity",
+}
+"""What a term measures, by its name."""
+ACTION = "action"
+NETWORK_TOLERANCE, LIMITED = 1e-3, 0.1
+"""Parts of the spread: of the network's outputs, and of targets that limits may have changed."""
+
+
+@dataclass(frozen=True)
+class TermVerdict:
+    """What the audit says of one term."""
+
+    term: str
+    status: str
+    """`ok`, `fault`, or `skipped` where the log cannot judge it."""
+    kinds: tuple[str, ...]
+    """Kinds of its bugs."""
+    fact: str
+    advice: str = ""
+    before: float | None = None
+    """Difference to the recipe, root mean square in parts of the signal's spread; None where it was skipped."""
+    after: float | None = None
+    """Difference that the bugs leave."""
+    alternatives: tuple[str, ...] = ()
+    """Bugs that would look the same in this log."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.status:<7}  {self.term}: {self.fact}"]
+        if self.alternatives:
+            also = "this log cannot tell apart" if self.status == "fault" else "this log cannot exclude"
+            lines.append(f"{'':<9}{also}: {', '.join(self.alternatives)}")
+        return "\n".join([*lines, *([f"{'':<9}-> {self.advice}"] if self.advice else [])])
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit says of every term."""
+
+    path: Path
+    samples: int
+    verdicts: tuple[TermVerdict, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no term has a fault."""
+        return all(verdict.status != "fault" for verdict in self.verdicts)
+
+    def __str__(self) -> str:
+        faults = sum(verdict.status == "fault" for verdict in self.verdicts)
+        skipped = sum(verdict.status == "skipped" for verdict in self.verdicts)
+        head = f"{self.path}: {self.samples} steps"
+        end = f"{faults} of {len(self.verdicts)} terms have a fault, {skipped} could not be judged"
+        return "\n".join([head, *map(str, self.verdicts), end])
+
+
+def audit_log(policy: Artifact, path: str | Path) -> Audit:
+    """Judge a log by the adopted policy that it is of.
+
+    Raises:
+        SignalError: The log cannot be read, or does not fit the policy.
+        ContractError: The policy was not adopted.
+    """
+    recipe = Recipe.of(policy)
+    log = read_log(path, recipe.action.elements)
+    answered = None
+    if log.observation is not None and log.observation.shape[1] == _width(recipe) and len(recipe.inputs) == 1:
+        answered = PolicyNetwork(policy).follow({recipe.input: log.observation}, log.step)
+    return audit(recipe, log, answered)
+
+
+def audit(recipe: Recipe, log: PolicyLog, answered: Array | None = None) -> Audit:
+    """Compare a log with the recipe of its policy.
+
+    Args:
+        recipe: What the network should be fed.
+        log: What it was fed, with raw signals.
+        answered: (T, A), what the network answers to the observations of the log; None where that is not known.
+
+    Raises:
+        SignalError: The log does not fit the recipe.
+    """
+    raw = dict(log.raw)
+    verdicts: list[TermVerdict] = []
+    if log.observation is not None:
+        if log.observation.shape[1] != (size := _width(recipe)):
+            raise SignalError(
+                f"{log.path}: obs has {log.observation.shape[1]} numbers a row; the recipe of {recipe.name} gives "
+                f"{size}. Is it the log of another policy?"
+            )
+        if answered is not None:
+            if "actions" in raw:
+                verdicts.append(_compare_network(answered, raw["actions"]))
+            raw.setdefault("actions", answered)
+    _add_actions(recipe, raw)
+    for name, term in _terms(recipe, log):
+        verdicts.append(_judge(recipe, name, term, log, raw))
+    if "actions" in raw and "targets" in raw:
+        verdicts.append(_judge_targets(recipe, log, raw))
+    return Audit(log.path, len(log), tuple(verdicts))
+
+
+def _width(recipe: Recipe) -> int:
+    stop = max(term.slice[1] for _, term in recipe.inputs[recipe.input])
+    return stop * (recipe.history.steps if recipe.history else 1)
+
+
+def _terms(recipe: Recipe, log: PolicyLog) -> Iterator[tuple[str, InputTerm]]:
+    if log.observation is not None:
+        yield from recipe.inputs[recipe.input]
+    else:
+        yield from ((signal.name, signal) for signal in recipe.signals)
+
+
+def _add_actions(recipe: Recipe, raw: dict[str, Array]) -> None:
+    """Add what the last action may be: `last_action`, of the kind that the recipe asks for, and `other_action`."""
+    action, size = recipe.action, len(recipe.action.elements)
+    kinds: dict[str, Array] = {}
+    if "actions" in raw:
+        kinds["raw"] = np.clip(raw["actions"], -action.clip, action.clip) if action.clip else raw["actions"]
+    if "targets" in raw:
+        kinds["applied"] = (raw["targets"] - row(action.default, size)) / row(action.scale, size)
+    if recipe.last_action and recipe.last_action.kind in kinds:
+        raw[LAST_ACTION] = kinds.pop(recipe.last_action.kind)
+        if kinds:
+            raw["other_action"] = kinds.popitem()[1]
+
+
+def _compare_network(answered: Array, logged: Array) -> TermVerdict:
+    if answered.shape != logged.shape:
+        raise SignalError(f"actions have shape {logged.shape} in the log; the network answers {answered.shape}.")
+    spread = max(float(logged.std()), 1e-6)
+    off = float(np.sqrt(((answered - logged) ** 2).mean())) / spread
+    if off < NETWORK_TOLERANCE:
+        return TermVerdict("network", "ok", (), "answers what the log says", before=off)
+    fact = f"answers other actions than the log says, off by {off:.1%} of their spread"
+    advice = "Is it the file that ran? Log its raw outputs, before clip and scale."
+    return TermVerdict("network", "fault", ("network",), fact, advice, off)
+
+
+def _judge(recipe: Recipe, name: str, term: InputTerm, log: PolicyLog, raw: dict[str, Array]) -> TermVerdict:
+    quantity = _quantity(name, term)
+    if log.observation is None:
+        table, resemblance = _consistent(name, quantity, raw, recipe.rate_hz), EXPLAINED
+    else:
+        table, resemblance = _sources(name, quantity, term, raw, recipe.rate_hz), None
+    elements = recipe.action.elements if name == LAST_ACTION else getattr(term, "elements", ())
+    table = {key: entry for key, entry in table.items() if entry[0].shape[1] == len(elements)}
+    if not any(bug is None for _, bug in table.values()):
+        return TermVerdict(name, "skipped", (), "the log lacks its raw signal")
+    slots = _slots(recipe, name, term, quantity, elements, log)
+    verdicts = [_verdict(name, explain(replace(slot, resemblance=resemblance), table)) for slot in slots]
+    return next((verdict for verdict in verdicts if verdict.status == "fault"), verdicts[0])
+
+
+def _quantity(name: str, term: InputTerm) -> str:
+    if name == LAST_ACTION:
+        return name
+    if isinstance(term, SignalTerm) and term.command:
+        return "command"
+    return next((quantity for quantity, pattern in QUANTITIES.items() if re.search(pattern, name)), name)
+
+
+def _sources(name: str, quantity: str, term: InputTerm, raw: dict[str, Array], rate_hz: float) -> Sources:
+    if name in raw and quantity != LAST_ACTION:
+        raw = {**raw, quantity: raw[name]}
+    frame = "world" if "world" in getattr(term, "frame", "") else "body"
+    return sources(quantity, raw, rate_hz, frame)
+
+
+def _consistent(name: str, quantity: str, raw: dict[str, Array], rate_hz: float) -> Sources:
+    """Return what a recorded signal should resemble, by the other signals of the recording."""
+    others = {key: value for key, value in raw.items() if key != name}
+    if quantity == "joint_velocities":
+        positions = [value for key, value in others.items() if re.search(QUANTITIES["joint_positions"], key)]
+        return {"right": (difference(positions[0], rate_hz), None)} if positions else {}
+    if quantity == "joint_positions":
+        return {"right": (raw["targets"], None)}
+    return sources(quantity, others, rate_hz)
+
+
+def _slots(
+    recipe: Recipe, name: str, term: InputTerm, quantity: str, elements: tuple[str, ...], log: PolicyLog
+) -> Iterator[LoggedTerm]:
+    """Yield the term at each step of its history; the present one alone where it has none."""
+    count, base = len(elements), 1 if quantity == LAST_ACTION else 0
+    if log.observation is None:
+        offset, scale, history = np.zeros(count), np.ones(count), None
+    else:
+        offset = np.asarray(row(getattr(term, "offset", 0.0), count), np.float64)
+        scale = np.asarray(row(term.scale, count), np.float64)
+        history = term.history or recipe.history
+    stride = _width(recipe) // recipe.history.steps if recipe.history else count
+    for slot in range(history.steps if history else 1):
+        past = _past(history, slot)
+        mirror = None if history is None or history.steps - 1 == 2 * past else base + history.steps - 1 - past
+        deepest = base + (history.steps if history else 0) + LATEST
+        if log.observation is None:
+            fed = log.raw[name]
+        else:
+            start = term.slice[0] + slot * stride
+            fed = log.observation[:, start : start + count]
+        yield LoggedTerm(
+            name=name,
+            elements=elements,
+            fed=fed,
+            offset=offset,
+            scale=scale,
+            rows=np.flatnonzero(log.step >= deepest),
+            lag=base + past,
+            mirror=mirror,
+            pose=quantity == "joint_positions",
+            clip=None if log.observation is None else recipe.clip,
+        )
+
+
+def _past(history: History | None, slot: int) -> int:
+    if history is None:
+        return 0
+    return history.steps - 1 - slot if history.first == "oldest" else slot
+
+
+def _judge_targets(recipe: Recipe, log: PolicyLog, raw: dict[str, Array]) -> TermVerdict:
+    """Judge what was sent against what the network answered; limits may have changed it."""
+    action, size = recipe.action, len(recipe.action.elements)
+    scale = np.asarray(row(action.scale, size), np.float64)
+    term = LoggedTerm(
+        name=ACTION,
+        elements=action.elements,
+        fed=raw["targets"],
+        offset=-row(action.default, size) / scale,
+        scale=scale,
+        rows=np.flatnonzero(log.step >= LATEST),
+        pose=True,
+        resemblance=LIMITED,
+    )
+    answered = np.clip(raw["actions"], -action.clip, action.clip) if action.clip else raw["actions"]
+    verdict = _verdict(ACTION, explain(term, {"right": (answered, None)}))
+    if verdict.status == "ok" and verdict.before is not None and verdict.before > MATTERS:
+        fact = f"differs from what was answered by {verdict.before:.0%} of its spread, as limits do"
+        return replace(verdict, fact=fact)
+    return verdict
+
+
+def _verdict(name: str, explanation: Explanation | None) -> TermVerdict:
+    if explanation is None:
+        return TermVerdict(name, "skipped", (), "the log is too short")
+    before, after = explanation.before, explanation.after
+    if not explanation.bugs:
+        fact = f"is what the recipe says, within {before:.1%} of its spread"
+        return TermVerdict(name, "ok", (), fact, "", before, after, explanation.alternatives)
+    fact = " and ".join(bug.fact for bug in explanation.bugs)
+    fact += f"; that leaves {after:.1%} of its spread, the recipe {before:.0%}"
+    advice = " ".join(dict.fromkeys(bug.advice for bug in explanation.bugs))
+    kinds = tuple(bug.kind for bug in explanation.bugs)
+    return TermVerdict(name, "fault", kinds, fact, advice, before, after, explanation.alternatives)

@@ -1,0 +1,337 @@
+"""Explains a term of an observation: of many known bugs, the one that rebuilds what the network was fed.
+
+A hypothesis says from which raw signal a term was built, how late, in which order of elements, and by which affine map.
+Each is scored by a description length: half the effective samples times the log of its residual, plus a cost for what
+it assumes. The recipe itself costs nothing, a named bug a little, a fitted number more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+NAMED, FITTED, MOVED = 3.0, 6.0, 1.5
+"""Costs in nats: of a named bug, of a fitted number, of an element that is out of place."""
+FLOOR = 1e-3
+"""Residuals below this part of a signal's spread count as none."""
+CORRELATED = 10
+"""Samples of a control loop that count as one independent sample."""
+TIE = 1.0
+"""Hypotheses whose fits differ by less [nats] cannot be told apart."""
+LATEST = 2
+"""Largest lag that is tried [steps]."""
+MATTERS, EXPLAINED = 0.02, 0.3
+"""Parts of a signal's spread: a smaller difference is no fault; a larger residual explains nothing."""
+DEGREES = 180 / np.pi
+MIRRORS = (("FL", "FR"), ("RL", "RR"), ("HL", "HR"), ("left", "right"), ("Left", "Right"), ("L_", "R_"), ("l_", "r_"))
+ENDS = (("FL", "RL"), ("FR", "RR"), ("FL", "HL"), ("FR", "HR"))
+
+
+@dataclass(frozen=True)
+class LoggedTerm:
+    """A part of an observation, as the recipe defines it: `(raw - offset) * scale`, `lag` steps late."""
+
+    name: str
+    elements: tuple[str, ...]
+    fed: Array
+    """(T, n): what the network read."""
+    offset: Array
+    scale: Array
+    rows: NDArray[np.int64]
+    """Indices of the samples that are compared: each has its past in the log."""
+    lag: int = 0
+    """Steps between the raw signal and what was fed."""
+    mirror: int | None = None
+    """The lag that it would have if its history were stacked the other way round."""
+    pose: bool = False
+    """Whether the offset is a default pose."""
+    resemblance: float | None = None
+    """Where raw signals only resemble the right ones: the residual below which one named bug is believed, in parts of
+    the spread. A fitted number or a lag proves nothing then."""
+    clip: float | None = None
+    """Largest number that is fed."""
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One thing that is wrong with a term."""
+
+    kind: str
+    fact: str
+    advice: str
+
+
+Source = tuple[Array, Bug | None]
+"""A raw signal (T, n) that a term may have been built from; the right one has no bug."""
+
+
+class Explanation(NamedTuple):
+    """The hypothesis that explains a term best."""
+
+    bugs: tuple[Bug, ...]
+    """Empty where the term is as the recipe says."""
+    before: float
+    """Difference to the recipe, root mean square in parts of the spread of the signal."""
+    after: float
+    """Difference to the hypothesis."""
+    alternatives: tuple[str, ...]
+    """Kinds of bugs that explain the log equally well."""
+
+
+class _Candidate(NamedTuple):
+    bugs: tuple[Bug, ...]
+    misfit: float
+    cost: float
+    after: float
+
+    @property
+    def score(self) -> float:
+        return self.misfit + self.cost
+
+
+class _Affine(NamedTuple):
+    """`a * raw + b`, and what it would mean."""
+
+    bugs: tuple[Bug, ...]
+    a: Array
+    b: Array
+
+
+def explain(term: LoggedTerm, sources: Mapping[str, Source]) -> Explanation | None:
+    """Return the hypothesis that rebuilds a term best; None if the log shows too little.
+
+    Args:
+        term: What was fed.
+        sources: Raw signals that it may have been built from, by name.
+    """
+    term, sources = _unclipped(term, sources)
+    if len(term.rows) < 2 * CORRELATED or not sources:
+        return None
+    candidates: list[_Candidate] = []
+    affines = list(_affines(term))
+    right = next(raw for raw, bug in sources.values() if bug is None)[term.rows]
+    spread = (term.fed[term.rows].var(0) + term.scale**2 * right.var(0)) / 2
+    spread = np.maximum(spread, max(1e-6 * float(spread.mean()), 1e-10))
+    lags = {*range(max(0, term.lag - 1), term.lag + LATEST + 1), *(() if term.mirror is None else (term.mirror,))}
+    for raw, bug in sources.values():
+        for lag in [term.lag] if term.resemblance else sorted(lags):
+            late = () if lag == term.lag else (_lag(lag - term.lag, lag == term.mirror),)
+            origin = (*(() if bug is None else (bug,)), *late)
+            candidates += _Moments(term, spread, raw[term.rows - lag]).candidates(affines, origin)
+    recipe = next(c for c in candidates if not c.bugs)
+    if term.resemblance:
+        most = min(term.resemblance, recipe.after / 2)
+        candidates = [recipe, *(c for c in candidates if c.after < most and len(c.bugs) == 1)]
+    best = min(candidates, key=lambda c: c.score)
+    if recipe.after < MATTERS:
+        best = recipe
+    kinds = _kinds(best)
+    alternatives = {
+        _kinds(c): None
+        for c in candidates
+        if _kinds(c) != kinds and c.misfit < best.misfit + TIE and c.cost < best.cost + 2 * NAMED and len(c.bugs) <= 1
+    }
+    if best.after > EXPLAINED and term.resemblance is None:
+        fact = f"differs from its raw signal by {recipe.after:.0%} of its spread, and no known bug explains it"
+        best = best._replace(bugs=(Bug("unknown", fact, "Compare the code that fills it with the recipe."),))
+    return Explanation(best.bugs, recipe.after, best.after, tuple(filter(None, alternatives)))
+
+
+def _unclipped(term: LoggedTerm, table: Mapping[str, Source]) -> tuple[LoggedTerm, Mapping[str, Source]]:
+    """Leave out what the clip changed: elements that are often clipped, then rows in which another one is."""
+    if term.clip is None:
+        return term, table
+    clipped = np.abs(term.fed) > term.clip * (1 - 1e-6)
+    often = np.asarray(clipped[term.rows].mean(0) > 0.2 if len(term.rows) else clipped.all(0))
+    if not clipped.any() or often.all():
+        return term, table
+    some = ~often
+    unclipped = replace(
+        term,
+        elements=tuple(term.elements[i] for i in np.flatnonzero(some)),
+        rows=term.rows[~clipped[term.rows][:, some].any(1)],
+        fed=term.fed[:, some],
+        offset=term.offset[some],
+        scale=term.scale[some],
+    )
+    return unclipped, {name: (raw[:, some], bug) for name, (raw, bug) in table.items()}
+
+
+def _kinds(candidate: _Candidate) -> str:
+    return " and ".join(sorted({bug.kind for bug in candidate.bugs}))
+
+
+def _lag(steps: int, mirrored: bool) -> Bug:
+    if mirrored:
+        return Bug("history order", "has its history stacked the other way round", "Reverse the order of the history.")
+    if steps < 0:
+        return Bug("lag", f"is {-steps} step early", "Feed the value of the step before.")
+    return Bug("lag", f"is {steps} step{'s' * (steps > 1)} late", "Read the sensors right before the policy acts.")
+
+
+class _Moments:
+    """Second moments of a term and of a raw signal, from which the residual of every affine map follows."""
+
+    def __init__(self, term: LoggedTerm, spread: Array, raw: Array) -> None:
+        fed = term.fed[term.rows]
+        self.term, self.spread, self.samples = term, spread, len(fed) / CORRELATED
+        self.fed, self.raw = fed.mean(0), raw.mean(0)
+        y, x = fed - self.fed, raw - self.raw
+        self.yy, self.xx, self.yx = (y**2).mean(0), (x**2).mean(0), y.T @ x / len(y)
+
+    def residual(self, a: Array, b: Array) -> Array:
+        """Return (i, j) mean squares of fed i minus `a * raw j + b`, in squared spreads of i; a and b fit (n, n)."""
+        rest = self.yy[:, None] - 2 * a * self.yx + a**2 * self.xx + (self.fed[:, None] - a * self.raw - b) ** 2
+        return np.maximum(rest, 0) / self.spread[:, None]
+
+    def misfit(self, residual: Array) -> Array:
+        """Return the negative log likelihood of each element."""
+        return 0.5 * self.samples * np.log(residual + FLOOR**2)
+
+    def candidate(self, bugs: Sequence[Bug], residual: Array, cost: float) -> _Candidate:
+        """Return a scored hypothesis from the residual of each element."""
+        after = float(np.sqrt(residual.mean()))
+        return _Candidate(tuple(bugs), float(self.misfit(residual).sum()), cost, after)
+
+    def candidates(self, affines: Sequence[_Affine], origin: tuple[Bug, ...]) -> Iterator[_Candidate]:
+        """Yield every hypothesis about one raw signal at one lag."""
+        base, count = NAMED * len(origin), len(self.term.elements)
+        identity = np.arange(count)
+        for affine in affines:
+            bugs, cost = (*origin, *affine.bugs), base + NAMED * len(affine.bugs)
+            before_map = self.residual(affine.a[:, None], affine.b[:, None])
+            yield self.candidate(bugs, before_map.diagonal(), cost)
+            for residual in (before_map, self.residual(affine.a, affine.b)):  # permuted before the map, or after it
+                order = _assignment(self.misfit(residual))
+                if (order != identity).any():
+                    bug = _permutation(self.term.elements, order)
+                    moved = NAMED if bug.kind != "permutation" else NAMED + MOVED * int((order != identity).sum())
+                    yield self.candidate((*bugs, bug), residual[identity, order], cost + moved)
+        if self.term.resemblance is None:
+            yield self._scaled(origin, base)
+            yield from self._mixed(origin, base)
+
+    def _scaled(self, origin: tuple[Bug, ...], base: float) -> _Candidate:
+        """Return the hypothesis of one fitted factor."""
+        scale, offset = self.term.scale, self.term.offset
+        mean = scale * (self.raw - offset)
+        products = (scale * self.yx.diagonal() + mean * self.fed) / self.spread
+        squares = (scale**2 * self.xx + mean**2) / self.spread
+        factor = float(products.sum() / max(float(squares.sum()), 1e-12))
+        a = factor * scale
+        bug = Bug("scale", f"is {factor:.4g} times what the recipe gives", _CHECK_SCALE)
+        return self.candidate(
+            (*origin, bug), self.residual(a[:, None], -a[:, None] * offset[:, None]).diagonal(), base + FITTED
+        )
+
+    def _mixed(self, origin: tuple[Bug, ...], base: float) -> Iterator[_Candidate]:
+        """Yield the hypotheses that some elements alone have a wrong sign, offset or factor."""
+        scale, offset = self.term.scale, self.term.offset
+        right = self.residual(scale[:, None], -scale[:, None] * offset[:, None]).diagonal()
+        slope = self.yx.diagonal() / np.maximum(self.xx, 1e-12)
+        shift = self.fed - scale * self.raw
+        gain = np.where(np.abs(self.raw - offset) ** 2 > self.xx, self.fed / _nonzero(self.raw - offset), slope)
+        options = (
+            ("sign", "has the wrong sign", -scale, -scale * offset, 1.0),
+            ("sign", "has the wrong sign", -scale, scale * offset, 1.0),
+            ("offset", "is shifted", scale, shift, FITTED - NAMED),
+            ("scale", "has another scale", gain, -gain * offset, FITTED - NAMED),
+        )
+        for kind, words, a, b, extra in options:
+            changed = self.residual(a[:, None], b[:, None]).diagonal()
+            wrong = self.misfit(changed) + NAMED + extra < self.misfit(right)
+            if not wrong.any():
+                continue
+            names = _listed([name for name, flag in zip(self.term.elements, wrong, strict=True) if flag])
+            numbers = ""
+            if kind == "offset":
+                numbers = " by " + _listed([f"{v:.3g}" for v in (shift + scale * offset)[wrong]])
+            elif kind == "scale":
+                numbers = ", factors " + _listed([f"{v:.3g}" for v in (gain / _nonzero(scale))[wrong]])
+            advice = {"sign": _CHECK_SIGN, "offset": _CHECK_OFFSET, "scale": _CHECK_SCALE}[kind]
+            bug = Bug(kind, f"{words} at {names}{numbers}", advice)
+            residual = np.where(wrong, changed, right)
+            yield self.candidate((*origin, bug), residual, base + NAMED + (extra + 1) * int(wrong.sum()))
+
+
+_CHECK_SCALE = "Check the scale in the code that fills the term."
+_CHECK_SIGN = "Check the direction of the axis or joint."
+_CHECK_OFFSET = "Check the zero of the sensor and the default pose."
+
+
+def _affines(term: LoggedTerm) -> Iterator[_Affine]:
+    """Yield the recipe's own map first, then those of known bugs that differ from it and from each other."""
+    s, o = term.scale, term.offset
+    pose = "the default pose" if term.pose else "the offset"
+    kind = "default pose" if term.pose else "offset"
+    missing = Bug(kind, f"lacks {pose}", f"Subtract {pose} of the recipe.")
+    unscaled = Bug("scale", "lacks the scale", "Multiply by the scale of the recipe.")
+    degrees = Bug("degrees", "is in degrees", "Convert to radians.")
+    table: tuple[tuple[tuple[Bug, ...], Array, Array], ...] = (
+        ((), s, -s * o),
+        ((missing,), s, 0 * o),
+        ((Bug(kind, f"has {pose} subtracted twice", f"Subtract {pose} once."),), s, -2 * s * o),
+        ((Bug(kind, f"has {pose} added", f"Subtract {pose} instead."),), s, s * o),
+        ((unscaled,), np.ones_like(s), -o),
+        ((Bug("scale", "is scaled before the offset is subtracted", "Subtract first, then scale."),), s, -o),
+        ((Bug("scale", "is scaled twice", "Multiply by the scale once."),), s**2, -(s**2) * o),
+        ((Bug("scale", "is divided by the scale", "Multiply by the scale of the recipe."),), 1 / s, -o / s),
+        ((unscaled, missing), np.ones_like(s), 0 * o),
+        ((degrees,), DEGREES * s, -s * o),
+        ((degrees,), DEGREES * s, -DEGREES * s * o),
+        ((degrees, unscaled), DEGREES + 0 * s, -DEGREES * o),
+        ((Bug("degrees", "is multiplied by pi / 180", "Feed it as it is."),), s / DEGREES, -s * o),
+        ((Bug("sign", "has the wrong sign", _CHECK_SIGN),), -s, -s * o),
+        ((Bug("sign", "has the wrong sign", _CHECK_SIGN),), -s, s * o),
+    )
+    seen: list[Array] = []
+    for bugs, a, b in table:
+        row = np.concatenate([a, b])
+        if not any(np.allclose(row, other, rtol=1e-3, atol=1e-6) for other in seen):
+            seen.append(row)
+            yield _Affine(bugs, a, b)
+
+
+def _assignment(misfit: Array) -> NDArray[np.int64]:
+    """Return for each row the column of a one-to-one assignment, greedily; what is equally good stays in its place."""
+    cost = misfit + 1e-6 * (1 - np.eye(len(misfit)))
+    order = np.full(len(cost), -1)
+    for index in np.argsort(cost, axis=None, kind="stable"):
+        row, column = divmod(int(index), len(cost))
+        if order[row] < 0 and column not in order:
+            order[row] = column
+    return order
+
+
+def _permutation(elements: tuple[str, ...], order: NDArray[np.int64]) -> Bug:
+    moved = [(elements[i], elements[j]) for i, j in enumerate(order) if i != j]
+    if all(_swapped(name, MIRRORS) == other for name, other in moved):
+        return Bug("swapped sides", f"has left and right swapped at {len(moved)} elements", "Swap them back.")
+    if all(_swapped(name, ENDS) == other for name, other in moved):
+        return Bug("swapped ends", f"has front and rear swapped at {len(moved)} elements", "Swap them back.")
+    pairs = _listed([f"{name} holds {other}" for name, other in moved])
+    return Bug("permutation", f"is in another order: {pairs}", "Fill the elements by their names.")
+
+
+def _swapped(name: str, pairs: tuple[tuple[str, str], ...]) -> str:
+    """Return the name of the joint on the other side or end; the same where it has none."""
+    for first, second in pairs:
+        if first in name or second in name:
+            position = min(at for at in (name.find(first), name.find(second)) if at >= 0)
+            here, other = (first, second) if name.startswith(first, position) else (second, first)
+            return name[:position] + other + name[position + len(here) :]
+    return name
+
+
+def _nonzero(value: Array) -> Array:
+    return np.where(np.abs(value) < 1e-12, 1e-12, value)
+
+
+def _listed(words: Sequence[str], most: int = 6) -> str:
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

@@ -1,0 +1,237 @@
+"""Distils a teacher into a recurrent policy that reads what a robot has, by DAgger (Ross et al. 2011).
+
+The student acts, the teacher says at each step what it would do, and the student learns that from its own observations
+so far. What the teacher was told of the task, the student's context has to find out; a linear regression from the
+context to the task speeds that up and is thrown away. The result is a run folder like that of `sami train`.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sami_runtime.errors import SamiError
+from sami_train.agent.context_sac import ContextSAC
+from sami_train.agent.policy import ContextPolicy
+from sami_train.config.resolve import resolve
+from sami_train.config.schema import TrainConfig
+from sami_train.envs.catalog import environment
+from sami_train.envs.task_numbers import TaskCode
+from sami_train.machine import on_signals
+from sami_train.runs.folder import RunFolder
+from sami_train.runs.train import load_agent, make_env
+from sami_train.studies.teacher.teacher import Teacher, load_teacher
+from sami_train.studies.teacher.vector import TrainingBatch, training_batch
+
+CHUNK = 25
+"""Steps that a gradient goes back, and after which rows that are over begin anew."""
+ROWS = 128
+"""Robots that are simulated side by side."""
+REPLAYED = 40
+"""Chunks that are learned from."""
+UPDATES, DRAWN = 4, 4
+"""Gradient steps after each chunk, and chunks that each learns from."""
+SHOWN = 40
+"""Chunks between two lines of the log."""
+RATES = (1e-3, 1e-4)
+"""Adam's, at the beginning and the end."""
+TAUGHT = 0.1
+"""Share of the run in which the teacher acts in fewer and fewer episodes."""
+TASK_WEIGHT = 0.1
+"""Of the regression from the context to the task."""
+
+
+class Chunk(NamedTuple):
+    """What CHUNK steps of all rows taught; the leading axes are rows and steps."""
+
+    observations: Tensor
+    previous_actions: Tensor
+    labels: Tensor
+    """What the teacher would have done."""
+    counts: Tensor
+    """1 for steps of an episode, 0 after its end."""
+    tasks: Tensor
+    """As numbers, (n, M)."""
+    state: tuple[Tensor, ...]
+    """The encoder's, before the first step."""
+
+
+def student_config(env: str, method: str, steps: int, seed: int) -> TrainConfig:
+    """Return the configuration of a student's run: its networks; what SAC would need is the preset's."""
+    return resolve(
+        "fast-cpu",
+        {
+            "env": env,
+            "method": method,
+            "steps": steps,
+            "seed": seed,
+            "collection.draws": 0,
+            "exploration.warmup_steps": 1,
+            "network.net_arch": [128, 128],
+            "network.hidden_size": 64,
+            "network.context_size": 24,
+        },
+    )
+
+
+def distil(
+    source: Path,
+    out: Path,
+    steps: int,
+    method: str = "tesac",
+    seed: int = 0,
+    on_chunk: Callable[[Mapping[str, float]], None] | None = None,
+) -> ContextSAC:
+    """Train a student of a teacher for so many environment steps; go on where `out` holds one. Ctrl-C keeps it.
+
+    Args:
+        source: folder of the teacher.
+        out: the run's folder.
+        steps: of all rows together, those already done included.
+        method: whose policy the student has: `tesac`, or `sac` for one without memory.
+        seed: of everything random.
+        on_chunk: called now and then with the steps done and the mean losses.
+
+    Raises:
+        SamiError: there is no such teacher, or the method cannot be a student's.
+    """
+    torch.set_num_threads(1)
+    teacher = load_teacher(source)
+    config = student_config(teacher.config.env, method, steps, seed)
+    if out.is_dir() and (out / "run.json").is_file():
+        run = RunFolder.open(out)
+        agent = load_agent(run, make_env(config))
+        if (there := agent.config.method) != method:
+            raise SamiError(f"{out} holds a student of method {there!r}; give --method {there}, or another --out.")
+        agent.config = config
+    else:
+        agent = ContextSAC("ContextPolicy", make_env(config), config, device="cpu")
+        if agent.method.is_told or agent.policy.encoder.kind not in ("lstm", "none"):
+            raise SamiError(f"method is {method!r}, and a student has a context (tesac) or no memory (sac).")
+        run = RunFolder.create(out, config, [Path(sys.argv[0]).name, *sys.argv[1:]])
+    facts = run.facts()
+    teachers = {"folder": str(source), "steps": teacher.steps, "blind": teacher.config.blind}
+    run.update(title="Student" if method == "tesac" else "Student without memory", teacher=teachers, state="running")
+    with run.locked():
+        run.clear()
+        lesson = _Lesson(agent, teacher, training_batch(environment(config.env), ROWS), seed + agent.num_timesteps)
+        began, stop = time.perf_counter() - float(facts["seconds"]), []
+        with on_signals(lambda *_: stop.append(True), signal.SIGINT, signal.SIGTERM):
+            while agent.num_timesteps < steps and not stop:
+                losses = lesson.step(agent.num_timesteps / steps)
+                agent.num_timesteps += ROWS * CHUNK
+                agent._n_updates += UPDATES
+                if agent.num_timesteps // (ROWS * CHUNK) % SHOWN == 0:
+                    line = {"step": agent.num_timesteps, "time/seconds": time.perf_counter() - began, **losses}
+                    with run.metrics.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(line) + "\n")
+                    if on_chunk is not None:
+                        on_chunk(line)
+        done = agent.num_timesteps >= steps
+        run.update(seconds=time.perf_counter() - began, steps=agent.num_timesteps, updates=agent._n_updates)
+        run.evaluation.unlink(missing_ok=True)
+        run.finish(agent)
+        run.update(state="finished" if done else "stopped")
+    return agent
+
+
+class _Lesson:
+    """A student that acts and learns, chunk by chunk."""
+
+    def __init__(self, agent: ContextSAC, teacher: Teacher, batch: TrainingBatch, seed: int) -> None:
+        self.policy: ContextPolicy = agent.policy
+        self.teacher, self.batch, self.rng = teacher, batch, np.random.default_rng(seed)
+        spec = environment(agent.config.env)
+        self.code = TaskCode.of(spec.tasks.features, spec.tasks.sets["training"])
+        self.readout = nn.Linear(max(1, self.policy.context_size), self.code.size)
+        learned = [*self.policy.encoder.parameters(), *self.policy.actor.parameters(), *self.readout.parameters()]
+        self.optimiser = torch.optim.Adam(learned, RATES[0], fused=True)
+        self.chunks: deque[Chunk] = deque(maxlen=REPLAYED)
+        self.observation = batch.reset(seeds=[seed + row for row in range(ROWS)])
+        batch.steps[:] = self.rng.integers(0, batch.episode_steps, ROWS)
+        self.previous = np.zeros((ROWS, self.policy.action_size), np.float32)
+        self.state = tuple(torch.zeros(ROWS, *shape) for shape in self.policy.encoder.state.values())
+        self.over, self.taught = np.zeros(ROWS, bool), np.ones(ROWS, bool)
+
+    def step(self, progress: float) -> dict[str, float]:
+        """Act for a chunk of steps and learn from it and others; return mean losses. `progress` is that of the run."""
+        chunk = self._act(progress)
+        self.chunks.append(chunk)
+        if progress < 0.5:
+            self.policy.features.update(chunk.observations.flatten(0, 1).numpy())
+        rate = RATES[0] * (RATES[1] / RATES[0]) ** progress
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        losses = [self._learn() for _ in range(UPDATES)]
+        names = ("train/action_error", "train/task_error")
+        return {name: float(np.mean(of_name)) for name, of_name in zip(names, zip(*losses, strict=True), strict=True)}
+
+    @torch.no_grad()
+    def _act(self, progress: float) -> Chunk:
+        self._begin_anew(progress)
+        policy, before = self.policy, tuple(part.clone() for part in self.state)
+        sizes = (self.observation.shape[1], policy.action_size, policy.action_size)
+        observations, previous, labels = (torch.zeros(ROWS, CHUNK, size) for size in sizes)
+        counts = torch.zeros(ROWS, CHUNK)
+        tasks = torch.from_numpy(self.code.tell(self.batch.current_tasks))
+        for step in range(CHUNK):
+            label = self.teacher.act(self.observation, self.batch.privileged()).astype(np.float32)
+            for store, value in ((observations, self.observation), (previous, self.previous), (labels, label)):
+                store[:, step] = torch.from_numpy(value)
+            counts[:, step] = torch.from_numpy(~self.over)
+            action, *rest = policy.step(observations[:, step], previous[:, step], *self.state)
+            self.state = tuple(rest[1 if policy.context_size else 0 :])
+            self.previous = np.where(self.taught[:, None], label, action.numpy())
+            self.observation, _ = self.batch.step(self.previous)
+            self.over = self.over | self.batch.terminated | self.batch.truncated
+        return Chunk(observations, previous, labels, counts, tasks, before)
+
+    def _begin_anew(self, progress: float) -> None:
+        """Begin episodes in the rows whose last one is over; the teacher acts in some of the first ones."""
+        rows = np.flatnonzero(self.over)
+        if not len(rows):
+            return
+        self.observation = self.observation.copy()
+        self.observation[rows] = self.batch.reset(rows=rows)
+        self.previous = self.previous.copy()
+        self.previous[rows] = 0.0
+        for part in self.state:
+            part[rows] = 0.0
+        self.over[rows] = False
+        self.taught[rows] = self.rng.random(len(rows)) > progress / TAUGHT
+
+    def _learn(self) -> tuple[float, float]:
+        chunk = _joined([self.chunks[int(self.rng.integers(len(self.chunks)))] for _ in range(DRAWN)])
+        policy, features = self.policy, self.policy.features(chunk.observations)
+        contexts, _ = policy.encoder(policy.encoder_input(features, chunk.previous_actions), chunk.state or None)
+        mean, _ = policy.actor(torch.cat([features, contexts], -1) if policy.encoder.size else features)
+        weight = chunk.counts / chunk.counts.sum()
+        action_error = ((torch.tanh(mean) - chunk.labels).square().sum(-1) * weight).sum()
+        task_error = torch.zeros(())
+        if policy.context_size:
+            task_error = ((self.readout(contexts) - chunk.tasks[:, None]).square().mean(-1) * weight).sum()
+        self.optimiser.zero_grad(set_to_none=True)
+        (action_error + TASK_WEIGHT * task_error).backward()
+        nn.utils.clip_grad_norm_([p for group in self.optimiser.param_groups for p in group["params"]], 1.0)
+        self.optimiser.step()
+        return action_error.item(), task_error.item()
+
+
+def _joined(chunks: Sequence[Chunk]) -> Chunk:
+    """Return some chunks as one, row after row."""
+    observations, previous, labels, counts, tasks = (
+        torch.cat([chunk[part] for chunk in chunks])  # type: ignore[misc] # all but the state are tensors
+        for part in range(len(Chunk._fields) - 1)
+    )
+    state = tuple(torch.cat(parts) for parts in zip(*(chunk.state for chunk in chunks), strict=True))
+    return Chunk(observations, previous, labels, counts, tasks, state)

@@ -1,0 +1,287 @@
+"""Trains a teacher by PPO, in a folder that it goes on with.
+
+teacher.json           what it was made with, and how far it is
+teacher.safetensors    networks and the optimiser's moments
+lock                   held by the process that trains here
+metrics.jsonl          a line for each measurement: by set of tasks, the mean of each metric of the environment
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
+
+from sami_runtime.errors import SamiError
+from sami_train import seeds
+from sami_train.envs.catalog import environment
+from sami_train.envs.tasks import Task
+from sami_train.files import locked, read_json, unfinished, write_json, writing
+from sami_train.machine import on_signals
+from sami_train.studies.teacher.policy import Inputs, PrivilegedPolicy
+from sami_train.studies.teacher.vector import ACTION_SCALE, BatchVecEnv, training_batch, vector_env
+
+KL = 0.015
+"""Divergence of an update that the step size aims at."""
+RATES = (1e-5, 3e-3)
+DEVIATIONS = (-2.3, 0.3)
+"""Bounds of the logarithm of the actions' deviation."""
+MEASURED = 12
+"""Tasks of each set in a measurement, and as many starts."""
+
+
+@dataclass(frozen=True)
+class TeacherConfig:
+    """What a teacher is made with."""
+
+    env: str
+    seed: int = 0
+    rows: int = 256
+    """Robots that are simulated side by side."""
+    rollout: int = 24
+    """Steps of each between two updates."""
+    units: int = 128
+    blind: bool = False
+    """Whether the actor reads the robot's own observation alone: a policy without memory and privileges."""
+    easy_steps: int = 8_000_000
+    """Steps in nominal tasks, before their share falls to 0 in as many steps: a teacher that cannot walk yet learns to
+    stand still from dead motors."""
+
+
+@dataclass
+class Teacher:
+    """A trained teacher."""
+
+    config: TeacherConfig
+    policy: PrivilegedPolicy
+    steps: int
+
+    def act(self, observation: np.ndarray, privileged: np.ndarray) -> np.ndarray:
+        """Return actions of the environment (n, A) for observations (n, D) and privileged information (n, P)."""
+        return np.clip(ACTION_SCALE * self.policy.act(observation, privileged), -1.0, 1.0)
+
+
+class AdaptivePPO(PPO):
+    """PPO whose step size follows the divergence of its updates, and whose inputs are normalised anew after each."""
+
+    rate = 1e-3
+    policy: PrivilegedPolicy
+
+    def train(self) -> None:
+        """Update on the rollouts collected last."""
+        self.lr_schedule = lambda _: self.rate
+        super().train()
+        divergence = self.logger.name_to_value["train/approx_kl"]
+        if divergence > 2.0 * KL:
+            self.rate = max(RATES[0], self.rate / 1.5)
+        elif divergence < 0.5 * KL:
+            self.rate = min(RATES[1], self.rate * 1.5)
+        self.policy.log_std.data.clamp_(*DEVIATIONS)
+        inputs, seen = self.policy.features_extractor, self.rollout_buffer.observations
+        assert isinstance(inputs, Inputs)
+        assert isinstance(seen, dict)
+        for name, normaliser in inputs.normalisers.items():
+            normaliser.update(torch.from_numpy(seen[name].reshape(-1, seen[name].shape[-1])))  # type: ignore[operator]
+
+
+def train_teacher(
+    folder: Path, config: TeacherConfig, steps: int, every: int, on_measured: Callable[[Mapping[str, Any]], None]
+) -> Teacher:
+    """Train a teacher for `steps` environment steps in all; go on where the folder has one. Ctrl-C stops and keeps it.
+
+    Args:
+        folder: where it is kept.
+        config: what it is made with; of a folder that has a teacher, the same.
+        steps: of all its rows together.
+        every: steps between measurements.
+        on_measured: called with each.
+
+    Raises:
+        SamiError: the folder has a teacher of another kind or is in use, or the environment has no batch.
+    """
+    spec = environment(config.env)
+    torch.set_num_threads(1)
+    vector = vector_env(spec, config.rows, config.seed)
+    model = AdaptivePPO(
+        PrivilegedPolicy,
+        vector,
+        n_steps=config.rollout,
+        batch_size=config.rows * config.rollout // 4,
+        n_epochs=5,
+        gamma=0.99,
+        gae_lambda=0.95,
+        clip_range_vf=0.2,
+        ent_coef=0.01,
+        vf_coef=1.0,
+        max_grad_norm=1.0,
+        target_kl=2.0 * KL,
+        seed=config.seed,
+        device="cpu",
+        policy_kwargs={"units": config.units, "blind": config.blind},
+    )
+    model.set_logger(Logger(None, []))
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / "lock", lambda by: SamiError(f"{folder} is in use by {by}; wait for it to end, or stop it.")):
+        seconds = _restore(folder, config, model)
+        keeper = _TeacherKeeper(folder, config, every, seconds, on_measured)
+        with on_signals(keeper.ask_to_stop, signal.SIGINT, signal.SIGTERM):
+            model.learn(max(0, steps - model.num_timesteps), keeper, reset_num_timesteps=False)
+        keeper.keep()
+    return Teacher(config, model.policy, model.num_timesteps)
+
+
+def read_config(folder: Path) -> TeacherConfig:
+    """Return what the teacher of a folder was made with; raises a `SamiError` where there is none."""
+    path = folder / "teacher.json"
+    if not path.is_file():
+        raise SamiError(f"{folder} has no teacher.json; make a teacher with: sami teach --out {folder}.")
+    return TeacherConfig(**read_json(path)["config"])
+
+
+def load_teacher(folder: Path) -> Teacher:
+    """Return the teacher of a folder; raises a `SamiError` where there is none."""
+    config = read_config(folder)
+    spec = environment(config.env)
+    vector = vector_env(spec, 2, 0)
+    policy = PrivilegedPolicy(
+        vector.observation_space, vector.action_space, lambda _: 0.0, units=config.units, blind=config.blind
+    )
+    tensors = safetensors.torch.load_file(folder / "teacher.safetensors")
+    policy.load_state_dict(_part(tensors, "policy."))
+    return Teacher(config, policy.eval(), read_json(folder / "teacher.json")["steps"])
+
+
+def measure_teacher(
+    env: str, act: Callable[[np.ndarray, np.ndarray], np.ndarray], seed: int = seeds.EVALUATION
+) -> dict[str, dict[str, float]]:
+    """Return the mean of each metric by set of tasks (and `nominal`), of one episode in each of some of its tasks."""
+    spec = environment(env)
+    tasks: list[tuple[str, Task]] = [("nominal", spec.tasks.check({}))] * MEASURED
+    for name, of_set in spec.tasks.sets.items():
+        tasks += [
+            (name, of_set[k % len(of_set)]) for k in range(2 * MEASURED if name in spec.tasks.drawn else MEASURED)
+        ]
+    batch = training_batch(spec, len(tasks))
+    observation = batch.reset(range(seed, seed + len(tasks)), [task for _, task in tasks])
+    running = np.ones(len(tasks), bool)
+    measured: dict[str, np.ndarray] = {}
+    for _ in range(spec.episode_steps):
+        observation, _ = batch.step(act(observation, batch.privileged()))
+        for name, values in batch.metrics.items():
+            measured.setdefault(name, np.zeros(len(tasks)))[running] = values[running]
+        running &= ~batch.terminated
+    names = np.array([name for name, _ in tasks])
+    return {
+        of_set: {name: float(values[names == of_set].mean()) for name, values in measured.items()}
+        for of_set in dict.fromkeys(names.tolist())
+    }
+
+
+class _TeacherKeeper(BaseCallback):
+    """Measures and keeps the teacher now and then, and stops the training when it is asked to."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: TeacherConfig,
+        every: int,
+        seconds: float,
+        on_measured: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        super().__init__()
+        self.folder, self.config, self.every, self.on_measured = folder, config, every, on_measured
+        self._before, self._began, self._stop, self._next = seconds, time.perf_counter(), False, 0
+
+    @property
+    def seconds(self) -> float:
+        """Training time of the teacher so far."""
+        return self._before + time.perf_counter() - self._began
+
+    def ask_to_stop(self, *_: Any) -> None:
+        """Stop after the next step."""
+        self._stop = True
+
+    def keep(self) -> None:
+        """Write the teacher."""
+        model = self.model
+        assert isinstance(model, AdaptivePPO)
+        tensors = {f"policy.{name}": tensor.clone() for name, tensor in model.policy.state_dict().items()}
+        for i, moments in model.policy.optimizer.state_dict()["state"].items():
+            tensors |= {f"moments.{i}.{name}": value.clone() for name, value in moments.items()}
+        with unfinished(self.folder / "teacher.safetensors") as beside:
+            safetensors.torch.save_file(tensors, beside)
+        facts = {"steps": model.num_timesteps, "seconds": self.seconds, "rate": model.rate}
+        write_json(self.folder / "teacher.json", {"config": asdict(self.config), **facts})
+
+    def _on_training_start(self) -> None:
+        self._next = self.num_timesteps + self.every
+
+    def _on_rollout_start(self) -> None:
+        vector = self.training_env
+        assert isinstance(vector, BatchVecEnv)
+        done, easy = self.num_timesteps, self.config.easy_steps
+        vector.changed = min(1.0, max(0.0, done / easy - 1.0)) if easy else 1.0
+
+    def _on_rollout_end(self) -> None:
+        if self.num_timesteps < self._next:
+            return
+        self._next += self.every
+        model = self.model
+        assert isinstance(model, AdaptivePPO)
+        teacher = Teacher(self.config, model.policy, self.num_timesteps)
+        recent = list(model.ep_info_buffer or ())
+        line = {
+            "steps": self.num_timesteps,
+            "seconds": round(self.seconds, 1),
+            "return": float(np.mean([info["r"] for info in recent])) if recent else None,
+            "deviation": float(model.policy.log_std.detach().exp().mean()),
+            "rate": model.rate,
+            "sets": measure_teacher(self.config.env, teacher.act),
+        }
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        self.keep()
+        self.on_measured(line)
+
+    def _on_step(self) -> bool:
+        return not self._stop
+
+
+def _restore(folder: Path, config: TeacherConfig, model: AdaptivePPO) -> float:
+    """Give a model what a folder holds of one, and return its training time [s]; 0 where it holds none."""
+    path = folder / "teacher.json"
+    if not path.is_file():
+        return 0.0
+    facts = read_json(path)
+    if (there := read_config(folder)) != config:
+        different = [name for name, value in asdict(config).items() if asdict(there)[name] != value]
+        raise SamiError(
+            f"{folder} has a teacher with another {', '.join(different)}: {facts['config']}. Give the same options to "
+            "go on with it, or another --out."
+        )
+    tensors = safetensors.torch.load_file(folder / "teacher.safetensors")
+    model.policy.load_state_dict(_part(tensors, "policy."))
+    optimiser = model.policy.optimizer
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in _part(tensors, "moments.").items():
+        number, _, moment = name.partition(".")
+        state.setdefault(int(number), {})[moment] = tensor
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+    model.num_timesteps, model.rate = facts["steps"], facts["rate"]
+    return float(facts["seconds"])
+
+
+def _part(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,52 @@
+"""What torch's newer exporter writes in a form of its own is adopted."""
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+from tests.making.foreign import JOINTS, document, feed_forward, info, model, signal, weights_of
+
+SIZE, HIDDEN = 4, 5
+
+
+def test_notes_of_the_exporter_at_inputs_are_ignored(adopted):
+    policy = feed_forward()
+    for tensor in (*policy.graph.input, *policy.graph.output):
+        for key in ("pkg.torch.a", "pkg.torch.b"):
+            entry = tensor.metadata_props.add()
+            entry.key, entry.value = key, "1"
+    assert adopted(policy, document()).contract.name == "walker"
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_a_recurrent_policy_whose_batch_the_exporter_fixed_takes_many_episodes(adopted, kind):
+    """`adopt` verifies a batch of 2, and compares with the exported file over 500 steps."""
+    generator = np.random.default_rng(0)
+    gates = {"LSTM": 4, "GRU": 3}[kind]
+    states = ["h", "c"] if kind == "LSTM" else ["h"]
+    weights = {
+        "W": generator.normal(0, 0.4, (1, gates * HIDDEN, SIZE)).astype(np.float32),
+        "R": generator.normal(0, 0.4, (1, gates * HIDDEN, HIDDEN)).astype(np.float32),
+        "axis": np.array([0], np.int64),
+        "shape": np.array([1, 1, HIDDEN], np.int64),
+        **weights_of(HIDDEN),
+    }
+    layer = ["x", "W", "R", "", "", *(f"{state}_in" for state in states)]
+    nodes = [
+        helper.make_node("Unsqueeze", ["obs", "axis"], ["x"]),
+        helper.make_node(kind, layer, ["y", *(f"{state}_out" for state in states)], hidden_size=HIDDEN),
+        helper.make_node("Transpose", ["y"], ["turned"], perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["turned", "shape"], ["flat"]),
+        helper.make_node("Squeeze", ["flat", "axis"], ["last"]),
+        helper.make_node("Gemm", ["last", "w", "b"], ["actions"]),
+    ]
+    inputs = [info("obs", [1, SIZE]), *(info(f"{state}_in", [1, 1, HIDDEN]) for state in states)]
+    outputs = [info("actions", [1, 2]), *(info(f"{state}_out", [1, 1, HIDDEN]) for state in states)]
+    exported = model(nodes, inputs, outputs, weights)
+    pairs = [{"name": state, "input": f"{state}_in", "output": f"{state}_out"} for state in states]
+    fields = document(state=pairs, signals=[signal("joint_angles", "rad", JOINTS * 2, [0, SIZE])])
+    fields["signals"][0]["elements"] = list("abcd")
+    del fields["last_action"]
+    artifact = adopted(exported, fields)
+    assert len(artifact.contract.state) == len(states)
+    assert numpy_helper.to_array(exported.graph.initializer[3]).tolist() == [1, 1, HIDDEN]

@@ -1,0 +1,153 @@
+"""Teachers and students: what each may read, that a training goes on where it stopped, and that a student learns."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mujoco")
+
+from sami_runtime.errors import SamiError
+from sami_runtime.session.session import Session
+from sami_train.envs import ENVIRONMENTS
+from sami_train.export.export_run import export_run
+from sami_train.files import locked
+from sami_train.runs.folder import RunFolder
+from sami_train.studies.teacher import student as student_module
+from sami_train.studies.teacher import teacher as teacher_module
+from sami_train.studies.teacher.student import distil
+from sami_train.studies.teacher.teacher import TeacherConfig, load_teacher, train_teacher
+from sami_train.studies.teacher.vector import ACTION_SCALE, REWARD_SCALE, training_batch, vector_env
+
+GO2 = ENVIRONMENTS["go2"]
+CONFIG = TeacherConfig(env="go2", rows=8, rollout=8, units=16)
+ROUND = CONFIG.rows * CONFIG.rollout
+
+
+def silent(line):
+    """Takes a measurement and shows nothing."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A teacher of two updates."""
+    path = tmp_path_factory.mktemp("teacher")
+    train_teacher(path, CONFIG, 2 * ROUND, every=10**9, on_measured=silent)
+    return path
+
+
+def test_rows_that_are_over_begin_anew_and_say_how_it_ended():
+    vector = vector_env(GO2, 3, seed=0)
+    vector.reset()
+    vector.batch.steps[:] = [0, GO2.episode_steps - 1, 0]
+    vector.batch._qpos[2, 3:7] = [0.0, 1.0, 0.0, 0.0]  # on its back
+    seen, rewards, over, infos = vector.step(np.zeros((3, 12), np.float32))
+    assert over.tolist() == [False, True, True]
+    assert [info.get("TimeLimit.truncated") for info in infos] == [None, True, False]
+    assert infos[2]["metrics"]["falls"] == 1.0
+    assert rewards[2] < -5.0 * REWARD_SCALE
+    assert vector.batch.steps.tolist() == [1, 0, 0]
+    for row in (1, 2):
+        assert (infos[row]["terminal_observation"]["observation"] != seen["observation"][row]).any()
+
+
+def test_an_action_of_a_teacher_is_a_share_of_the_environments():
+    vector, batch = vector_env(GO2, 2, seed=0), training_batch(GO2, 2)
+    vector.reset()
+    batch.reset(seeds=[0, 1])
+    actions = np.random.default_rng(0).uniform(-1, 1, (2, 12)).astype(np.float32)
+    seen, *_ = vector.step(actions)
+    np.testing.assert_array_equal(seen["observation"], batch.step(actions * np.float32(ACTION_SCALE))[0])
+
+
+def test_easy_episodes_are_nominal():
+    vector = vector_env(GO2, 4, seed=0)
+    vector.reset()
+    for changed in (0.0, 1.0):
+        vector.changed = changed
+        vector.batch.steps[:] = GO2.episode_steps - 1
+        vector.step(np.zeros((4, 12), np.float32))
+        changes = [GO2.tasks.changes(task) for task in vector.batch.current_tasks]
+        assert any(changes) == bool(changed)
+
+
+@pytest.mark.parametrize("blind", [False, True])
+def test_a_blind_actor_reads_the_observation_alone_and_the_critic_all(blind):
+    vector = vector_env(GO2, 2, seed=0)
+    policy = teacher_module.PrivilegedPolicy(
+        vector.observation_space, vector.action_space, lambda _: 0.0, units=16, blind=blind
+    )
+    seen = vector.reset()
+    other = {**seen, "privileged": seen["privileged"] + 1.0}
+    acted = [policy.act(**parts) for parts in (seen, other)]
+    assert (acted[0] == acted[1]).all() == blind
+    values = [policy.predict_values(policy.obs_to_tensor(parts)[0]) for parts in (seen, other)]
+    assert (values[0] != values[1]).all()
+
+
+def test_a_teacher_goes_on_where_it_stopped(folder, tmp_path):
+    before = load_teacher(folder)
+    assert before.steps == 2 * ROUND
+    after = train_teacher(folder, CONFIG, 3 * ROUND, every=10**9, on_measured=silent)
+    assert after.steps == load_teacher(folder).steps == 3 * ROUND
+    changed = [not a.equal(b) for a, b in zip(before.policy.parameters(), after.policy.parameters(), strict=True)]
+    assert any(changed)
+    with pytest.raises(SamiError, match="another seed"):
+        train_teacher(folder, TeacherConfig(env="go2", rows=8, rollout=8, units=16, seed=1), ROUND, 1, silent)
+    with pytest.raises(SamiError, match=r"no teacher\.json"):
+        load_teacher(tmp_path)
+
+
+def test_two_processes_do_not_train_one_teacher(folder):
+    with locked(folder / "lock"), pytest.raises(SamiError, match="is in use by process"):
+        train_teacher(folder, CONFIG, 9 * ROUND, every=10**9, on_measured=silent)
+
+
+def test_a_measurement_has_every_set_and_metric(folder, monkeypatch):
+    monkeypatch.setattr(teacher_module, "MEASURED", 1)
+    monkeypatch.setitem(ENVIRONMENTS, "go2", GO2)
+    measured = teacher_module.measure_teacher("go2", load_teacher(folder).act)
+    assert list(measured) == ["nominal", *GO2.tasks.sets]
+    assert set(measured["dead"]) == {metric.name for metric in GO2.metrics}
+
+
+def test_an_environment_without_privileged_information_is_refused():
+    with pytest.raises(SamiError, match=r"has no batch with privileged\(\)"):
+        training_batch(ENVIRONMENTS["hopper"], 2)
+
+
+def test_a_student_learns_its_teacher_and_becomes_a_model_file(folder, tmp_path, monkeypatch):
+    teacher = load_teacher(folder)
+    teacher.policy.action_net.weight.data *= 100.0  # after so few updates it would hardly act
+    monkeypatch.setattr(student_module, "load_teacher", lambda _: teacher)
+    monkeypatch.setattr(student_module, "ROWS", 8)
+    monkeypatch.setattr(student_module, "SHOWN", 1)
+    errors = []
+    steps = 40 * 8 * student_module.CHUNK
+    agent = distil(folder, tmp_path / "run", steps, on_chunk=lambda line: errors.append(line["train/action_error"]))
+    assert np.mean(errors[-8:]) < 0.8 * np.mean(errors[:4])
+    run = RunFolder.open(tmp_path / "run")
+    assert run.facts()["state"] == "finished"
+    assert run.facts()["teacher"]["steps"] == load_teacher(folder).steps
+    contract = export_run(run, tmp_path / "student.onnx", atlas_episodes=0, card=False).contract
+    assert contract.training["method"] == "Student"
+    assert [signal.name for signal in contract.observation if signal.command] == [
+        *("commanded_velocity", "commanded_yaw_rate", "last_action")
+    ]
+    session = Session.load(tmp_path / "student.onnx")
+    observation = np.random.default_rng(0).normal(size=(1, GO2.layout.size)).astype(np.float32)
+    acted, _ = agent.policy.predict(observation, deterministic=True)
+    np.testing.assert_allclose(session.step(GO2.layout.by_name(observation)).action, acted[0], atol=1e-5)
+    assert len((run.metrics).read_text().splitlines()) == len(errors) == 40
+    assert json.loads(run.metrics.read_text().splitlines()[-1])["step"] == steps
+
+
+def test_a_student_goes_on_and_one_without_memory_has_no_context(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(student_module, "ROWS", 4)
+    chunk = 4 * student_module.CHUNK
+    assert distil(folder, tmp_path / "run", chunk, "sac").policy.context_size == 0
+    assert distil(folder, tmp_path / "run", 2 * chunk, "sac").num_timesteps == 2 * chunk
+    with pytest.raises(SamiError, match="holds a student of method 'sac'"):
+        distil(folder, tmp_path / "run", 3 * chunk)
+    with pytest.raises(SamiError, match="a student has a context"):
+        distil(folder, tmp_path / "other", chunk, "oracle")
